@@ -1,0 +1,32 @@
+"""Operator fusion and memory planning for tensor programs, as inspectable compiler passes on xDSL.
+
+    program = fuse_opt.compile(source, target="cpu")   # source: MLIR text, a path, or a module
+    y = program(x, w, b)
+    fuse_opt.evaluate(source, x, w, b)                 # the reference value
+    fuse_opt.optimize(module, "fuse-elementwise,plan-memory")
+    fuse_opt.register(ctx)                             # the dialects, into an xDSL Context
+
+The functions are loaded on first use: `import fuse_opt` alone imports neither xDSL nor NumPy.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fuse_opt.tools.api import compile, evaluate, optimize, register
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "compile", "evaluate", "optimize", "register"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fuse_opt.tools import api
+
+    value = globals()[name] = getattr(api, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
