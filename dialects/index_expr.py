@@ -1,0 +1,314 @@
+"""Integer index expressions over loop dimensions, kept in a simplified normal form.
+
+An index map says where an op reads its operand when its result is wanted at an index. Composing the maps of a whole
+kernel gives the address of every load, so simplification here is what makes reshape, broadcast, transpose and slices free.
+
+An expression is `constant + sum(coefficient * atom)`. An atom is a loop dimension, a floor division or a remainder by
+a positive constant. Every atom knows its range, so `(i * 64 + j) // 64` becomes `i` when `0 <= j < 64`, and
+`64 * (e // 64) + e % 64` becomes `e`: a chain of reshapes costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import gcd, prod
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A loop dimension: a name that orders it, and its extent (values are `0 <= d < extent`)."""
+
+    name: str
+    extent: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 0, max(self.extent - 1, 0)
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """`numerator // divisor`, rounded down; the divisor is positive."""
+
+    numerator: IndexExpr
+    divisor: int
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        low, high = self.numerator.bounds
+        return low // self.divisor, high // self.divisor
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """`numerator % divisor` in `[0, divisor)`; the divisor is positive."""
+
+    numerator: IndexExpr
+    divisor: int
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        low, high = self.numerator.bounds
+        if low // self.divisor == high // self.divisor:
+            return low % self.divisor, high % self.divisor
+        return 0, self.divisor - 1
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """`min(max(value, low), high)`: keeps a speculative load inside its operand."""
+
+    value: IndexExpr
+    low: int
+    high: int
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        low, high = self.value.bounds
+        return min(max(low, self.low), self.high), min(max(high, self.low), self.high)
+
+
+Atom = Dim | Quotient | Remainder | Clamp
+
+
+@dataclass(frozen=True)
+class IndexExpr:
+    """`constant + sum(coefficient * atom)`; terms keep the order in which they were first added."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    constant: int = 0
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((frozenset(self.terms), self.constant)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IndexExpr) or self._hash != other._hash or self.constant != other.constant:
+            return False
+        return self.terms == other.terms or frozenset(self.terms) == frozenset(other.terms)
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and the largest value that the expression can take."""
+        low = high = self.constant
+        for atom, factor in self.terms:
+            a, b = atom.bounds
+            low, high = low + min(a * factor, b * factor), high + max(a * factor, b * factor)
+        return low, high
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def dims(self) -> frozenset[Dim]:
+        """The loop dimensions that the value depends on."""
+        found: set[Dim] = set()
+        stack: list[IndexExpr] = [self]
+        while stack:
+            for atom, _ in stack.pop().terms:
+                if isinstance(atom, Dim):
+                    found.add(atom)
+                else:
+                    stack.append(atom.value if isinstance(atom, Clamp) else atom.numerator)
+        return frozenset(found)
+
+    def coefficients(self) -> dict[Dim, int] | None:
+        """The coefficient of each dimension when the expression is affine, else None."""
+        affine: dict[Dim, int] = {}
+        for atom, factor in self.terms:
+            if not isinstance(atom, Dim):
+                return None
+            affine[atom] = factor
+        return affine
+
+    def __add__(self, other: IndexExpr | int) -> IndexExpr:
+        if isinstance(other, int):
+            return IndexExpr(self.terms, self.constant + other)
+        return linear([(self, 1), (other, 1)])
+
+    def __sub__(self, other: IndexExpr | int) -> IndexExpr:
+        if isinstance(other, int):
+            return IndexExpr(self.terms, self.constant - other)
+        return linear([(self, 1), (other, -1)])
+
+    def __mul__(self, factor: int) -> IndexExpr:
+        return linear([(self, factor)])
+
+    def __floordiv__(self, divisor: int) -> IndexExpr:
+        if divisor == 1:
+            return self
+        whole, rest = _split(self, divisor)
+        low, high = rest.bounds
+        if low // divisor == high // divisor:
+            return whole + low // divisor
+        if len(rest.terms) == 1 and rest.constant == 0:
+            atom, factor = rest.terms[0]
+            if factor == 1 and isinstance(atom, Quotient):
+                return whole + atom.numerator // (atom.divisor * divisor)
+            if factor == 1 and isinstance(atom, Remainder) and atom.divisor % divisor == 0:
+                return whole + (atom.numerator // divisor) % (atom.divisor // divisor)
+        if (parts := _coarse_part(rest, divisor)) is not None:
+            common, coarse, _ = parts
+            return whole + coarse // (divisor // common)
+        return whole + IndexExpr(((Quotient(rest, divisor), 1),))
+
+    def __mod__(self, divisor: int) -> IndexExpr:
+        if divisor == 1:
+            return IndexExpr()
+        _, rest = _split(self, divisor)
+        low, high = rest.bounds
+        if low // divisor == high // divisor:
+            return rest - low // divisor * divisor
+        if len(rest.terms) == 1 and rest.constant == 0:
+            atom, factor = rest.terms[0]
+            if factor == 1 and isinstance(atom, Remainder) and atom.divisor % divisor == 0:
+                return atom.numerator % divisor
+        if (parts := _coarse_part(rest, divisor)) is not None:
+            common, coarse, fine = parts
+            return (coarse % (divisor // common)) * common + fine
+        return IndexExpr(((Remainder(rest, divisor), 1),))
+
+    def clamp(self, low: int, high: int) -> IndexExpr:
+        """The value limited to `[low, high]`; itself when it cannot leave that range."""
+        a, b = self.bounds
+        if low <= a and b <= high:
+            return self
+        return IndexExpr(((Clamp(self, low, high), 1),))
+
+    def substitute(self, values: Mapping[Dim, IndexExpr]) -> IndexExpr:
+        """The expression with dimensions replaced; the result is simplified again."""
+        parts: list[tuple[IndexExpr, int]] = [(IndexExpr((), self.constant), 1)]
+        for atom, factor in self.terms:
+            parts.append((_substitute_atom(atom, values), factor))
+        return linear(parts)
+
+    def evaluate(self, values: Mapping[Dim, int]) -> int:
+        """The value for given dimension values; works element by element on anything with Python's integer operators."""
+        total = self.constant
+        for atom, factor in self.terms:
+            total = total + factor * _evaluate_atom(atom, values)
+        return total
+
+
+Index = tuple[IndexExpr, ...]
+
+
+def constant(value: int) -> IndexExpr:
+    return IndexExpr((), value)
+
+
+def dimension(name: str, extent: int) -> IndexExpr:
+    """The value of a new loop dimension; a dimension of extent 1 is the constant 0."""
+    return IndexExpr(((Dim(name, extent), 1),)) if extent != 1 else IndexExpr()
+
+
+def dimensions(prefix: str, shape: Sequence[int]) -> Index:
+    return tuple(dimension(f"{prefix}{position}", extent) for position, extent in enumerate(shape))
+
+
+def strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    return tuple(prod(shape[position + 1 :]) for position in range(len(shape)))
+
+
+def linearize(index: Index, shape: Sequence[int]) -> IndexExpr:
+    """The row-major position of `index` in an array of `shape`."""
+    return linear(list(zip(index, strides(shape), strict=True)))
+
+
+def delinearize(position: IndexExpr, shape: Sequence[int]) -> Index:
+    """The index in an array of `shape` of a row-major position."""
+    index: list[IndexExpr] = []
+    for axis, (extent, stride) in enumerate(zip(shape, strides(shape), strict=True)):
+        if extent == 0 or stride == 0:
+            index.append(IndexExpr())
+            continue
+        quotient = position // stride
+        index.append(quotient if axis == 0 else quotient % extent)
+    return tuple(index)
+
+
+def linear(parts: Iterable[tuple[IndexExpr, int]]) -> IndexExpr:
+    """The sum of `factor * expression`, in normal form."""
+    terms: dict[Atom, int] = {}
+    total = 0
+    for expression, factor in parts:
+        total += factor * expression.constant
+        for atom, coefficient in expression.terms:
+            terms[atom] = terms.get(atom, 0) + factor * coefficient
+    if any(isinstance(atom, Remainder) for atom in terms):
+        return _recombine(terms, total)
+    return IndexExpr(tuple((atom, factor) for atom, factor in terms.items() if factor), total)
+
+
+def _recombine(terms: dict[Atom, int], total: int) -> IndexExpr:
+    """Rewrites `k*c*(e // c) + k*(e % c)` to `k*e`, as long as there is such a pair."""
+    for atom, factor in terms.items():
+        if not isinstance(atom, Remainder) or not factor:
+            continue
+        quotient = atom.numerator // atom.divisor
+        if quotient.constant or len(quotient.terms) != 1 or quotient.terms[0][1] != 1:
+            continue
+        partner = quotient.terms[0][0]
+        if terms.get(partner, 0) != factor * atom.divisor:
+            continue
+        rest = [(IndexExpr(((a, 1),)), f) for a, f in terms.items() if f and a not in (atom, partner)]
+        return linear([(IndexExpr((), total), 1), *rest, (atom.numerator, factor)])
+    return IndexExpr(tuple((atom, factor) for atom, factor in terms.items() if factor), total)
+
+
+def _split(expression: IndexExpr, divisor: int) -> tuple[IndexExpr, IndexExpr]:
+    """`(whole, rest)` with `expression == divisor * whole + rest` and as much as possible in `whole`."""
+    whole: list[tuple[IndexExpr, int]] = []
+    rest: list[tuple[IndexExpr, int]] = []
+    for atom, factor in expression.terms:
+        high, low = divmod(factor, divisor)
+        if low:
+            rest.append((IndexExpr(((atom, 1),)), factor))
+        else:
+            whole.append((IndexExpr(((atom, 1),)), high))
+    high, low = divmod(expression.constant, divisor)
+    return linear([*whole, (IndexExpr((), high), 1)]), linear([*rest, (IndexExpr((), low), 1)])
+
+
+def _coarse_part(expression: IndexExpr, divisor: int) -> tuple[int, IndexExpr, IndexExpr] | None:
+    """`(common, coarse, fine)` with `expression == common * coarse + fine`, `0 <= fine < common`, `common | divisor`."""
+    by_size = sorted(expression.terms, key=lambda term: -abs(term[1]))
+    common = divisor
+    for count, (_, factor) in enumerate(by_size, start=1):
+        common = gcd(common, factor)
+        if common == 1:
+            return None
+        high, low = divmod(expression.constant, common)
+        fine = IndexExpr(tuple(by_size[count:]), low)
+        if fine.bounds[0] >= 0 and fine.bounds[1] < common:
+            coarse = IndexExpr(tuple((atom, factor // common) for atom, factor in by_size[:count]), high)
+            return common, linear([(coarse, 1)]), fine
+    return None
+
+
+def _substitute_atom(atom: Atom, values: Mapping[Dim, IndexExpr]) -> IndexExpr:
+    if isinstance(atom, Dim):
+        return values.get(atom, IndexExpr(((atom, 1),)))
+    if isinstance(atom, Quotient):
+        return atom.numerator.substitute(values) // atom.divisor
+    if isinstance(atom, Remainder):
+        return atom.numerator.substitute(values) % atom.divisor
+    return atom.value.substitute(values).clamp(atom.low, atom.high)
+
+
+def _evaluate_atom(atom: Atom, values: Mapping[Dim, int]) -> int:
+    if isinstance(atom, Dim):
+        return values[atom]
+    if isinstance(atom, Quotient):
+        return atom.numerator.evaluate(values) // atom.divisor
+    if isinstance(atom, Remainder):
+        return atom.numerator.evaluate(values) % atom.divisor
+    inner = atom.value.evaluate(values)
+    above = inner * (inner > atom.low) + atom.low * (inner <= atom.low)
+    return above * (above < atom.high) + atom.high * (above >= atom.high)

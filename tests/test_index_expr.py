@@ -1,0 +1,90 @@
+"""Index expressions: simplification never changes a value, and reshapes cancel."""
+
+import itertools
+import random
+
+from fuse_opt.dialects.index_expr import (
+    Dim,
+    IndexExpr,
+    constant,
+    delinearize,
+    dimension,
+    dimensions,
+    linearize,
+)
+
+
+def test_division_uses_ranges() -> None:
+    i, j = dimension("i", 10), dimension("j", 64)
+    assert (i * 64 + j) // 64 == i
+    assert (i * 64 + j) % 64 == j
+    assert (i * 64 + j) // 128 == i // 2
+    assert (i // 2) // 3 == i // 6
+
+
+def test_quotient_and_remainder_recombine() -> None:
+    e = dimension("e", 1000)
+    assert (e // 7) * 7 + e % 7 == e
+    index = delinearize(e, (10, 20, 5))
+    assert linearize(index, (10, 20, 5)) == e
+    assert linearize(delinearize(e, (5, 4, 50)), (5, 4, 50)) == e
+
+
+def test_reshape_there_and_back_is_identity() -> None:
+    index = dimensions("i", (4, 8, 256, 64))
+    there = delinearize(linearize(index, (4, 8, 256, 64)), (4, 256, 512))
+    back = delinearize(linearize(there, (4, 256, 512)), (4, 8, 256, 64))
+    assert back == index
+
+
+def test_dimension_of_extent_one_is_zero() -> None:
+    assert dimension("i", 1) == constant(0)
+
+
+def test_random_expressions_keep_their_values() -> None:
+    rng = random.Random(7)
+    shape = {"a": 3, "b": 4, "c": 5}
+    for _ in range(2000):
+        pool: list[tuple[IndexExpr, object]] = [(dimension(n, k), n) for n, k in shape.items()]
+        for _ in range(rng.randrange(1, 7)):
+            left, right = rng.choice(pool), rng.choice(pool)
+            match rng.randrange(5):
+                case 0:
+                    pool.append((left[0] + right[0], ("+", left[1], right[1])))
+                case 1:
+                    k = rng.randrange(1, 9)
+                    pool.append((left[0] * k, ("*", left[1], k)))
+                case 2:
+                    k = rng.randrange(1, 9)
+                    pool.append((left[0] // k, ("//", left[1], k)))
+                case 3:
+                    k = rng.randrange(1, 9)
+                    pool.append((left[0] % k, ("%", left[1], k)))
+                case _:
+                    k = rng.randrange(0, 9)
+                    pool.append((left[0].clamp(1, k + 1), ("clamp", left[1], k + 1)))
+        expression, tree = pool[-1]
+        low, high = expression.bounds
+        for values in itertools.product(*(range(k) for k in shape.values())):
+            env = dict(zip(shape, values, strict=True))
+            got = expression.evaluate({Dim(n, shape[n]): v for n, v in env.items()})
+            assert got == _evaluate(tree, env)
+            assert low <= got <= high
+
+
+def _evaluate(tree: object, env: dict[str, int]) -> int:
+    match tree:
+        case str():
+            return env[tree]
+        case ("+", left, right):
+            return _evaluate(left, env) + _evaluate(right, env)
+        case ("*", left, int(k)):
+            return _evaluate(left, env) * k
+        case ("//", left, int(k)):
+            return _evaluate(left, env) // k
+        case ("%", left, int(k)):
+            return _evaluate(left, env) % k
+        case ("clamp", left, int(k)):
+            return min(max(_evaluate(left, env), 1), k)
+        case _:
+            raise AssertionError(tree)
