@@ -1,0 +1,68 @@
+"""Element types: one record per type that tensors may hold, with the type in which it is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from xdsl.dialects.builtin import (
+    Attribute,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IntegerType,
+    Signedness,
+)
+
+
+class Kind(Enum):
+    BOOL = "bool"
+    INT = "int"
+    UINT = "uint"
+    FLOAT = "float"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DType:
+    """An element type: its spelling in the IR, what it is, and its width in bits."""
+
+    name: str
+    kind: Kind
+    bits: int
+    attribute: Attribute
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory; i1 takes a byte, as in NumPy."""
+        return max(self.bits // 8, 1)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def compute(self) -> DType:
+        """The type in which scalar bodies are evaluated: narrow floats in f32, rounded at each op's result."""
+        return F32 if self.is_float and self.bits < 32 else self
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+BOOL = DType("i1", Kind.BOOL, 1, IntegerType(1))
+I8 = DType("i8", Kind.INT, 8, IntegerType(8))
+I16 = DType("i16", Kind.INT, 16, IntegerType(16))
+I32 = DType("i32", Kind.INT, 32, IntegerType(32))
+I64 = DType("i64", Kind.INT, 64, IntegerType(64))
+U8 = DType("ui8", Kind.UINT, 8, IntegerType(8, Signedness.UNSIGNED))
+F16 = DType("f16", Kind.FLOAT, 16, Float16Type())
+F32 = DType("f32", Kind.FLOAT, 32, Float32Type())
+F64 = DType("f64", Kind.FLOAT, 64, Float64Type())
+
+DTYPES: tuple[DType, ...] = (BOOL, I8, I16, I32, I64, U8, F16, F32, F64)
+_BY_ATTRIBUTE = {dtype.attribute: dtype for dtype in DTYPES}
+
+
+def dtype_of(element_type: Attribute) -> DType | None:
+    """The record of a builtin element type, or None when tensors of it are not supported."""
+    return _BY_ATTRIBUTE.get(element_type)

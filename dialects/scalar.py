@@ -1,0 +1,255 @@
+"""Scalar meaning of ops, written once over a small closed vocabulary.
+
+A record's `scalar` method receives `Scalar` values and combines them with Python operators and the functions below.
+The result is a graph of typed nodes that the reference evaluator, the loop lowering and so every printer read: an op
+never says twice what it computes. The vocabulary is closed: a backend that knows `VOCABULARY` knows every op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .dtypes import BOOL, DType, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A word of the vocabulary: operand count, approximate cost in simple operations, and what it accepts."""
+
+    name: str
+    arity: int
+    cost: int = 1
+    kinds: tuple[Kind, ...] = (Kind.FLOAT, Kind.INT, Kind.UINT)
+    gives_bool: bool = False
+
+
+_FLOAT = (Kind.FLOAT,)
+_WHOLE = (Kind.INT, Kind.UINT)
+_LOGIC = (Kind.BOOL, Kind.INT, Kind.UINT)
+_ANY = (Kind.FLOAT, Kind.INT, Kind.UINT, Kind.BOOL)
+
+VOCABULARY: dict[str, Function] = {
+    function.name: function
+    for function in (
+        Function("add", 2),
+        Function("sub", 2),
+        Function("mul", 2),
+        Function("div", 2, 6, _FLOAT),
+        Function("floordiv", 2, 8),
+        Function("rem", 2, 8),
+        Function("max", 2),
+        Function("min", 2),
+        Function("pow", 2, 40, _FLOAT),
+        Function("neg", 1),
+        Function("abs", 1),
+        Function("exp", 1, 15, _FLOAT),
+        Function("exp2", 1, 15, _FLOAT),
+        Function("expm1", 1, 20, _FLOAT),
+        Function("log", 1, 15, _FLOAT),
+        Function("log1p", 1, 20, _FLOAT),
+        Function("log2", 1, 15, _FLOAT),
+        Function("sqrt", 1, 8, _FLOAT),
+        Function("rsqrt", 1, 8, _FLOAT),
+        Function("sin", 1, 25, _FLOAT),
+        Function("cos", 1, 25, _FLOAT),
+        Function("tanh", 1, 20, _FLOAT),
+        Function("erf", 1, 20, _FLOAT),
+        Function("floor", 1, 1, _FLOAT),
+        Function("ceil", 1, 1, _FLOAT),
+        Function("trunc", 1, 1, _FLOAT),
+        Function("round", 1, 1, _FLOAT),
+        Function("eq", 2, 1, _ANY, gives_bool=True),
+        Function("ne", 2, 1, _ANY, gives_bool=True),
+        Function("lt", 2, 1, _ANY, gives_bool=True),
+        Function("le", 2, 1, _ANY, gives_bool=True),
+        Function("gt", 2, 1, _ANY, gives_bool=True),
+        Function("ge", 2, 1, _ANY, gives_bool=True),
+        Function("and", 2, 1, _LOGIC),
+        Function("or", 2, 1, _LOGIC),
+        Function("xor", 2, 1, _LOGIC),
+        Function("not", 1, 1, _LOGIC),
+        Function("select", 3, 1, _ANY),
+        Function("cast", 1, 1, _ANY),
+    )
+}
+
+
+class ScalarTypeError(TypeError):
+    """A scalar body applied a function to a type that it does not accept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A node: a function applied to nodes, an operand (`operand` k), a constant, or the result's index on an axis."""
+
+    function: str
+    args: tuple[Scalar, ...]
+    dtype: DType
+    value: int | float | bool = 0
+
+    def __add__(self, other: Value) -> Scalar:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Value) -> Scalar:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Value) -> Scalar:
+        return apply("sub", self, other)
+
+    def __rsub__(self, other: Value) -> Scalar:
+        return apply("sub", other, self)
+
+    def __mul__(self, other: Value) -> Scalar:
+        return apply("mul", self, other)
+
+    def __rmul__(self, other: Value) -> Scalar:
+        return apply("mul", other, self)
+
+    def __truediv__(self, other: Value) -> Scalar:
+        return apply("div", self, other)
+
+    def __rtruediv__(self, other: Value) -> Scalar:
+        return apply("div", other, self)
+
+    def __floordiv__(self, other: Value) -> Scalar:
+        return apply("floordiv", self, other)
+
+    def __mod__(self, other: Value) -> Scalar:
+        return apply("rem", self, other)
+
+    def __pow__(self, other: Value) -> Scalar:
+        return apply("pow", self, other)
+
+    def __neg__(self) -> Scalar:
+        return apply("neg", self)
+
+    def __abs__(self) -> Scalar:
+        return apply("abs", self)
+
+    def __lt__(self, other: Value) -> Scalar:
+        return apply("lt", self, other)
+
+    def __le__(self, other: Value) -> Scalar:
+        return apply("le", self, other)
+
+    def __gt__(self, other: Value) -> Scalar:
+        return apply("gt", self, other)
+
+    def __ge__(self, other: Value) -> Scalar:
+        return apply("ge", self, other)
+
+    def __and__(self, other: Value) -> Scalar:
+        return apply("and", self, other)
+
+    def __or__(self, other: Value) -> Scalar:
+        return apply("or", self, other)
+
+    def __xor__(self, other: Value) -> Scalar:
+        return apply("xor", self, other)
+
+    def __invert__(self) -> Scalar:
+        return apply("not", self)
+
+
+Value = Scalar | int | float | bool
+
+
+def operand(position: int, dtype: DType) -> Scalar:
+    return Scalar("operand", (), dtype, position)
+
+
+def index(axis: int, dtype: DType) -> Scalar:
+    """The position of the wanted result element on `axis`, as a value of an integer type."""
+    return Scalar("index", (), dtype, axis)
+
+
+def constant(value: int | float | bool, dtype: DType) -> Scalar:
+    return Scalar("constant", (), dtype, value)
+
+
+def apply(name: str, *args: Value) -> Scalar:
+    """The function `name` on values of one type; Python numbers take the type of the other operands.
+
+    Raises ScalarTypeError when types differ or the function does not accept them.
+    """
+    function = VOCABULARY[name]
+    typed = next((arg for arg in args if isinstance(arg, Scalar)), None)
+    if typed is None or len(args) != function.arity:
+        raise ScalarTypeError(f"'{name}' takes {function.arity} operand(s), at least one of them a Scalar")
+    nodes = tuple(arg if isinstance(arg, Scalar) else constant(arg, typed.dtype) for arg in args)
+    if any(node.dtype is not typed.dtype for node in nodes) or typed.dtype.kind not in function.kinds:
+        types = ", ".join(node.dtype.name for node in nodes)
+        raise ScalarTypeError(f"'{name}' does not accept ({types})")
+    return Scalar(name, nodes, BOOL if function.gives_bool else typed.dtype)
+
+
+def cast(x: Scalar, dtype: DType) -> Scalar:
+    """Conversion to another type: float to integer truncates, saturates at the type's limits and takes NaN to 0."""
+    return x if x.dtype is dtype else Scalar("cast", (x,), dtype)
+
+
+def where(condition: Scalar, x: Value, y: Value) -> Scalar:
+    typed = x if isinstance(x, Scalar) else y
+    if not isinstance(typed, Scalar) or condition.dtype is not BOOL:
+        raise ScalarTypeError("'where' takes an i1 condition and at least one Scalar branch")
+    branches = tuple(b if isinstance(b, Scalar) else constant(b, typed.dtype) for b in (x, y))
+    if branches[0].dtype is not branches[1].dtype:
+        raise ScalarTypeError(f"'where' got branches {branches[0].dtype} and {branches[1].dtype}")
+    return Scalar("select", (condition, *branches), typed.dtype)
+
+
+def equal(x: Value, y: Value) -> Scalar:
+    """x == y; a function, since Python's operator on nodes is identity."""
+    return apply("eq", x, y)
+
+
+def not_equal(x: Value, y: Value) -> Scalar:
+    return apply("ne", x, y)
+
+
+def maximum(x: Value, y: Value) -> Scalar:
+    """The larger value; NaN when either is NaN."""
+    return apply("max", x, y)
+
+
+def minimum(x: Value, y: Value) -> Scalar:
+    """The smaller value; NaN when either is NaN."""
+    return apply("min", x, y)
+
+
+def _unary(name: str) -> Callable[[Scalar], Scalar]:
+    def call(x: Scalar) -> Scalar:
+        return apply(name, x)
+
+    call.__name__ = name
+    call.__doc__ = f"The vocabulary's `{name}` of a float."
+    return call
+
+
+exp, exp2, expm1 = _unary("exp"), _unary("exp2"), _unary("expm1")
+log, log1p, log2 = _unary("log"), _unary("log1p"), _unary("log2")
+sqrt, rsqrt = _unary("sqrt"), _unary("rsqrt")
+sin, cos, tanh, erf = _unary("sin"), _unary("cos"), _unary("tanh"), _unary("erf")
+floor, ceil, trunc, round_half_even = _unary("floor"), _unary("ceil"), _unary("trunc"), _unary("round")
+
+
+def topological(root: Scalar) -> list[Scalar]:
+    """Every node reachable from `root` once, operands before users; no recursion."""
+    order: list[Scalar] = []
+    seen: set[int] = set()
+    stack: list[tuple[Scalar, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in reversed(node.args))
+    return order
+
+
+def cost(root: Scalar) -> int:
+    """Approximate cost of one evaluation, in simple operations."""
+    return sum(VOCABULARY[node.function].cost for node in topological(root) if node.args)
