@@ -1,0 +1,189 @@
+"""Composite records: defined by decomposition into primitive ops, so that one definition serves every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, FloatAttr, IntegerAttr, IntegerType, TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from .graph_constant import scalar_constant
+from .graph_elementwise import (
+    AddOp,
+    DivideOp,
+    ExpOp,
+    MultiplyOp,
+    RsqrtOp,
+    SquareOp,
+    SubtractOp,
+)
+from .graph_op import (
+    AnyTensor,
+    CompositeOp,
+    GraphBuilder,
+    bool_value,
+    dtype,
+    flag,
+    int_array,
+    ints,
+    normalize_axes,
+    normalize_axis,
+    shape,
+    tensor,
+)
+from .graph_reductions import MaxOp, SumOp
+from .graph_views import ReshapeOp
+
+
+def _mean(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: bool) -> SSAValue:
+    total = builder(SumOp, x, axes=int_array(axes), keepdims=bool_value(keepdims))
+    count = prod(shape(x)[axis] for axis in axes)
+    return builder(MultiplyOp, total, scalar_constant(builder, 1.0 / count if count else float("nan"), x))
+
+
+def _variance(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: bool) -> SSAValue:
+    """The mean of squared distances from the mean: two passes, exact where one pass would cancel."""
+    centred = builder(SubtractOp, x, _mean(builder, x, axes, True))
+    return _mean(builder, builder(SquareOp, centred), axes, keepdims)
+
+
+class FloatComposite(CompositeOp):
+    """Shape and element type are those of the first operand, which must be of floats."""
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        x = self._operands[0]
+        for number, value in enumerate(self._operands):
+            if not dtype(value).is_float or dtype(value) is not dtype(x):
+                raise VerifyException(f"operand {number}: expected floats of one type, got '{value.type}'")
+        return (tensor(x),)
+
+
+class Moment(FloatComposite):
+    """A mean or variance over `axes` (all when absent)."""
+
+    x = operand_def(TensorType)
+    result = result_def(TensorType)
+    axes = opt_prop_def(DenseArrayBase[IntegerType])
+    keepdims = opt_prop_def(BoolAttr)
+
+    def reduced_axes(self) -> tuple[int, ...]:
+        rank = len(shape(self.x))
+        return normalize_axes(ints(self.axes, range(rank)), rank)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        (full,) = super().infer_types()
+        axes, keep = self.reduced_axes(), flag(self.keepdims)
+        extents = [1 if a in axes else n for a, n in enumerate(full.get_shape()) if keep or a not in axes]
+        return (TensorType(full.element_type, extents),)
+
+
+@irdl_op_definition
+class MeanOp(Moment):
+    """Arithmetic mean."""
+
+    name = "graph.mean"
+
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        return (_mean(builder, self.x, self.reduced_axes(), flag(self.keepdims)),)
+
+
+@irdl_op_definition
+class VarOp(Moment):
+    """Population variance (divided by the count)."""
+
+    name = "graph.var"
+
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        return (_variance(builder, self.x, self.reduced_axes(), flag(self.keepdims)),)
+
+
+@irdl_op_definition
+class SoftmaxOp(FloatComposite):
+    """exp(x - max) / sum(exp(x - max)) along `axis` (-1 when absent)."""
+
+    name = "graph.softmax"
+    x = operand_def(TensorType)
+    result = result_def(TensorType)
+    axis = opt_prop_def(IntegerAttr)
+
+    def _axis(self) -> int:
+        return normalize_axis(-1 if self.axis is None else self.axis.value.data, len(shape(self.x)))
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        self._axis()
+        return super().infer_types()
+
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        axes, keep = int_array([self._axis()]), bool_value(True)
+        shifted = builder(SubtractOp, self.x, builder(MaxOp, self.x, axes=axes, keepdims=keep))
+        weights = builder(ExpOp, shifted)
+        return (builder(DivideOp, weights, builder(SumOp, weights, axes=axes, keepdims=keep)),)
+
+
+@irdl_op_definition
+class LayerNormOp(FloatComposite):
+    """Layer normalisation (Ba et al. 2016) over the axes from `axis` (-1) on, with `epsilon` (1e-5)."""
+
+    name = "graph.layer_norm"
+    x = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    bias = operand_def(TensorType)
+    result = result_def(TensorType)
+    axis = opt_prop_def(IntegerAttr)
+    epsilon = opt_prop_def(FloatAttr)
+
+    def _axes(self) -> range:
+        rank = len(shape(self.x))
+        return range(normalize_axis(-1 if self.axis is None else self.axis.value.data, rank), rank)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        normalized = tuple(shape(self.x)[axis] for axis in self._axes())
+        for name, value in (("scale", self.scale), ("bias", self.bias)):
+            if shape(value) != normalized:
+                raise VerifyException(f"operand '{name}': expected shape {list(normalized)}, got {list(shape(value))}")
+        return super().infer_types()
+
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        axes = list(self._axes())
+        centred = builder(SubtractOp, self.x, _mean(builder, self.x, axes, True))
+        variance = _mean(builder, builder(SquareOp, centred), axes, True)
+        epsilon = scalar_constant(builder, 1e-5 if self.epsilon is None else self.epsilon.value.data, self.x)
+        scaled = builder(MultiplyOp, centred, builder(RsqrtOp, builder(AddOp, variance, epsilon)))
+        return (builder(AddOp, builder(MultiplyOp, scaled, self.scale), self.bias),)
+
+
+@irdl_op_definition
+class BatchNormOp(FloatComposite):
+    """Batch normalisation with given statistics (Ioffe & Szegedy 2015), channels on `axis` (1), `epsilon` (1e-5)."""
+
+    name = "graph.batch_norm"
+    x = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    bias = operand_def(TensorType)
+    mean = operand_def(TensorType)
+    variance = operand_def(TensorType)
+    result = result_def(TensorType)
+    axis = opt_prop_def(IntegerAttr)
+    epsilon = opt_prop_def(FloatAttr)
+
+    def _axis(self) -> int:
+        return normalize_axis(1 if self.axis is None else self.axis.value.data, len(shape(self.x)))
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        channels = shape(self.x)[self._axis()]
+        for number, value in enumerate(self._operands[1:], start=1):
+            if shape(value) != (channels,):
+                raise VerifyException(f"operand {number}: expected shape [{channels}], got {list(shape(value))}")
+        return super().infer_types()
+
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        # Statistics are joined per channel before they meet x: one multiplication and one addition an element.
+        epsilon = scalar_constant(builder, 1e-5 if self.epsilon is None else self.epsilon.value.data, self.x)
+        factor = builder(MultiplyOp, self.scale, builder(RsqrtOp, builder(AddOp, self.variance, epsilon)))
+        shift = builder(SubtractOp, self.bias, builder(MultiplyOp, self.mean, factor))
+        extents = int_array([shape(self.x)[a] if a == self._axis() else 1 for a in range(len(shape(self.x)))])
+        wide = (builder(ReshapeOp, value, shape=extents) for value in (factor, shift))
+        return (builder(AddOp, builder(MultiplyOp, self.x, next(wide)), next(wide)),)

@@ -1,0 +1,75 @@
+"""Constants: a splat is a scalar that kernels compute with; any other is stored with the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, prop_def, result_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from . import scalar as sc
+from .dtypes import BOOL, Kind, dtype_of
+from .graph_op import AnyTensor, FusionKind, GraphBuilder, StructuredOp, tensor
+from .index_expr import Index
+
+
+@irdl_op_definition
+class ConstantOp(StructuredOp):
+    """Elements known at compile time; exact for every element type."""
+
+    name = "graph.constant"
+    value = prop_def(DenseIntOrFPElementsAttr)
+    result = result_def(TensorType)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        type_ = self.value.type
+        if not isinstance(type_, TensorType) or dtype_of(type_.element_type) is None:
+            raise VerifyException(f"expected dense elements of a supported tensor type, got '{type_}'")
+        return (type_,)
+
+    def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
+        raise VerifyException("has no operand")
+
+    def scalar(self, *operands: sc.Scalar) -> sc.Scalar:
+        element = dtype_of(self.value.get_element_type())
+        if element is None or not self.value.is_splat():
+            raise VerifyException("is stored in memory and has no scalar meaning")
+        value = self.value.get_values()[0]
+        if element is BOOL:
+            value = bool(value)
+        elif element.kind is Kind.UINT:
+            value = int(value) % 2**element.bits
+        return sc.constant(value, element.compute)
+
+    def fusion_kind(self) -> FusionKind:
+        return FusionKind.ELEMENTWISE if self.value.is_splat() else FusionKind.OPAQUE
+
+    def stored_value(self) -> DenseIntOrFPElementsAttr | None:
+        return None if self.value.is_splat() else self.value
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        attributes = parser.parse_optional_attr_dict()
+        position = parser.pos
+        value = parser.parse_attribute()
+        if not isinstance(value, DenseIntOrFPElementsAttr):
+            parser.raise_error("'graph.constant': expected 'dense<...> : tensor<...>'", position, parser.pos)
+        return cls.create(result_types=(value.type,), properties={"value": value}, attributes=attributes)
+
+    def print(self, printer: Printer) -> None:
+        if self.attributes:
+            printer.print_string(" ")
+            printer.print_attr_dict(self.attributes)
+        printer.print_string(" ")
+        printer.print_attribute(self.value)
+
+
+def scalar_constant(builder: GraphBuilder, value: float, like: SSAValue) -> SSAValue:
+    """A 0-d constant of the element type of `like`."""
+    element = tensor(like).element_type
+    return builder(ConstantOp, value=DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [value]))

@@ -1,0 +1,324 @@
+"""Bases of the records: what an op states about itself, and what is derived from it.
+
+A record is one class. It states its operands and properties, how its result type follows from them, and either its
+scalar meaning with index maps (`StructuredOp`), its decomposition (`CompositeOp`), or nothing more (`OpaqueOp`). Fusion
+kind, in-place candidates, NumPy value, C and CUDA text are derived; passes and backends see these bases only. An op of
+another dialect that derives from one of them is fused, planned and lowered like ours.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar, Self, TypeAlias, cast
+
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    BoolAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+    f64,
+    i64,
+)
+from xdsl.ir import Attribute, Block, OpResult, SSAValue, SSAValues
+from xdsl.irdl import IRDLOperation, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from . import scalar as sc
+from .dtypes import BOOL, DType, dtype_of
+from .index_expr import Index, constant, dimensions, linearize
+
+AnyTensor: TypeAlias = TensorType[Attribute]
+IntArray: TypeAlias = DenseArrayBase[IntegerType]
+
+
+class FusionKind(IntEnum):
+    """How an op's result depends on its operands, from easy to impossible to fuse."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    REDUCTION = 3
+    OPAQUE = 4
+
+
+def tensor(value: SSAValue) -> AnyTensor:
+    """The tensor type of a value; raises VerifyException when it is no tensor of a supported element type."""
+    type_ = value.type
+    if not isinstance(type_, TensorType):
+        raise VerifyException(f"expected a value of tensor type, got '{type_}'")
+    return cast(AnyTensor, type_)
+
+
+def shape(value: SSAValue) -> tuple[int, ...]:
+    return tensor(value).get_shape()
+
+
+def dtype(value: SSAValue) -> DType:
+    """The element type's record; raises VerifyException when tensors of it are not supported."""
+    element = tensor(value).element_type
+    if (found := dtype_of(element)) is None:
+        raise VerifyException(
+            f"element type '{element}' is not supported; use one of i1 i8 i16 i32 i64 ui8 f16 f32 f64"
+        )
+    return found
+
+
+def is_static(value: SSAValue) -> bool:
+    return DYNAMIC_INDEX not in shape(value)
+
+
+class GraphOp(IRDLOperation, ABC):
+    """An op on tensors, without effects. Text: operands, attribute dictionary, function type."""
+
+    traits = traits_def(Pure())
+
+    @abstractmethod
+    def infer_types(self) -> Sequence[AnyTensor]:
+        """The result types that follow from operands and properties; raises VerifyException when none does.
+
+        Serves the builder, the verifier and shape refinement alike. Dimensions may be dynamic.
+        """
+
+    @classmethod
+    def build_op(cls, *operands: SSAValue, **properties: Attribute) -> Self:
+        """An op with inferred result types; raises VerifyException as `infer_types` does."""
+        op = cls.create(operands=operands, properties=properties)
+        op.results = SSAValues(OpResult(type_, op, number) for number, type_ in enumerate(op.infer_types()))
+        return op
+
+    def verify_(self) -> None:
+        try:
+            for value in (*self.operands, *self.results):
+                dtype(value)
+            expected = self.infer_types()
+        except (VerifyException, sc.ScalarTypeError) as error:
+            raise self.error(str(error)) from error
+        for number, (result, type_) in enumerate(zip(self.results, expected, strict=True)):
+            if result.type != type_ and not _refines(tensor(result), type_):
+                raise self.error(f"result {number}: expected '{type_}' as its operands give, got '{result.type}'")
+
+    def error(self, message: str) -> VerifyException:
+        name = f"'{self.name}' "
+        return VerifyException(name + message.removeprefix(name))
+
+    def stored_value(self) -> DenseIntOrFPElementsAttr | None:
+        """The elements of a constant that has to be kept in memory, else None."""
+        return None
+
+    def canonical(self) -> GraphOp | None:
+        """A simpler op with the same result, not yet in the IR, or None."""
+        return None
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        operands = parser.parse_optional_undelimited_comma_separated_list(
+            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
+        )
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":", f"in '{cls.name}', after the operands and attributes, before the function type")
+        position = parser.pos
+        type_ = parser.parse_function_type()
+        names = cls.get_irdl_definition().properties
+        return cls.create(
+            operands=parser.resolve_operands(operands or (), type_.inputs.data, position),
+            result_types=type_.outputs.data,
+            properties={name: value for name, value in attributes.items() if name in names},
+            attributes={name: value for name, value in attributes.items() if name not in names},
+        )
+
+    def print(self, printer: Printer) -> None:
+        if self.operands:
+            printer.print_string(" ")
+            printer.print_list(self.operands, printer.print_ssa_value)
+        if self.properties or self.attributes:
+            printer.print_string(" ")
+            printer.print_attr_dict({**self.properties, **self.attributes})
+        printer.print_string(" : ")
+        printer.print_function_type([value.type for value in self.operands], [value.type for value in self.results])
+
+
+class StructuredOp(GraphOp):
+    """One result, each element of which is a scalar function of one element of each operand, or a reduction of such."""
+
+    COMBINE: ClassVar[str] = ""
+    """The vocabulary's function that joins the elements of a reduction; empty when there is none."""
+
+    @abstractmethod
+    def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
+        """Where `operand` is read for the result element at `index` (and, in a reduction, the element at `reduced`)."""
+
+    @abstractmethod
+    def scalar(self, *operands: Any, **_: Any) -> sc.Scalar:
+        """The scalar meaning, over one `Scalar` for each operand, in the operands' compute types."""
+
+    def reduced_extents(self) -> tuple[int, ...]:
+        """The extents of the reduced dimensions, outermost first."""
+        return ()
+
+    def initial(self) -> int | float | bool:
+        """The value of an empty reduction, neutral to COMBINE."""
+        raise self.error("is no reduction")
+
+    def body(self) -> sc.Scalar:
+        """The traced scalar meaning; the same object for equal operand types and properties."""
+        operand_types = tuple(value.type for value in self._operands)
+        key = (type(self), operand_types, frozenset(self.properties.items()))
+        if (found := _BODIES.get(key)) is None:
+            operands = (sc.operand(k, dtype(value).compute) for k, value in enumerate(self._operands))
+            found = _BODIES[key] = self.scalar(*operands)
+        return found
+
+    def result_dtype(self) -> DType:
+        """i1 for predicates, otherwise the type of the first operand that the scalar meaning has the type of."""
+        computed = self.body().dtype
+        if computed is BOOL:
+            return BOOL
+        return next((d for d in map(dtype, self._operands) if d.compute is computed), computed)
+
+    def fusion_kind(self) -> FusionKind:
+        """Derived from the index maps."""
+        if self.COMBINE:
+            return FusionKind.REDUCTION
+        index = dimensions("i", shape(self.results[0]))
+        kind = FusionKind.ELEMENTWISE
+        for number, value in enumerate(self._operands):
+            source = self.operand_index(number, index, ())
+            if source == index:
+                continue
+            if not _is_broadcast(source, index, shape(value)):
+                return FusionKind.INJECTIVE
+            kind = FusionKind.BROADCAST
+        return kind
+
+    def is_view(self) -> bool:
+        """Whether the result is operand 0 read at other indices, with no arithmetic."""
+        body = self.body()
+        return body.function == "operand" and not self.COMBINE and dtype(self.results[0]) is dtype(self._operands[0])
+
+    def is_alias(self) -> bool:
+        """Whether the result is operand 0 element for element in memory: a view that moves nothing."""
+        if len(self._operands) != 1 or not self.is_view():
+            return False
+        source, result = shape(self._operands[0]), shape(self.results[0])
+        index = dimensions("i", result)
+        return linearize(self.operand_index(0, index, ()), source) == linearize(index, result)
+
+
+_BODIES: dict[tuple[type[StructuredOp], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], sc.Scalar] = {}
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A decomposition of a composite in a block of its own: the arguments stand for the operands."""
+
+    block: Block
+    results: tuple[SSAValue, ...]
+
+
+class CompositeOp(GraphOp):
+    """Defined by its decomposition into other graph ops."""
+
+    def expansion(self) -> Expansion:
+        """The decomposition; the same object for equal operand types and properties, not to be changed."""
+        operand_types = tuple(value.type for value in self._operands)
+        key = (type(self), operand_types, frozenset(self.properties.items()))
+        if (found := _EXPANSIONS.get(key)) is None:
+            block = Block(arg_types=operand_types)
+            builder = GraphBuilder()
+            stand_in = self.clone()
+            stand_in.operands = block.args
+            results = tuple(stand_in.decompose(builder))
+            stand_in.erase()
+            block.add_ops(builder.ops)
+            found = _EXPANSIONS[key] = Expansion(block, results)
+        return found
+
+    @abstractmethod
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        """Builds the ops that give the same results; returns a value for each result."""
+
+
+_EXPANSIONS: dict[tuple[type[CompositeOp], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], Expansion] = {}
+
+
+class OpaqueOp(GraphOp):
+    """Run by an implementation as a whole; never inlined, never in place unless its implementation says so."""
+
+
+class GraphBuilder:
+    """Collects ops that a decomposition or a rewrite creates, each with inferred types."""
+
+    def __init__(self) -> None:
+        self.ops: list[GraphOp] = []
+
+    def __call__(self, op_type: type[GraphOp], *operands: SSAValue, **properties: Attribute) -> SSAValue:
+        op = op_type.build_op(*operands, **properties)
+        self.ops.append(op)
+        return op.results[0]
+
+
+def _refines(given: AnyTensor, inferred: AnyTensor) -> bool:
+    """Whether both describe the same tensor as far as they are known: `?` agrees with any extent."""
+    if given.element_type != inferred.element_type or given.get_num_dims() != inferred.get_num_dims():
+        return False
+    pairs = zip(given.get_shape(), inferred.get_shape(), strict=True)
+    return all(a == b or DYNAMIC_INDEX in (a, b) for a, b in pairs)
+
+
+def _is_broadcast(source: Index, index: Index, source_shape: Sequence[int]) -> bool:
+    """Whether `source` is the trailing part of `index` with some positions replaced by 0."""
+    if len(source) > len(index):
+        return False
+    trailing = index[len(index) - len(source) :]
+    zero = constant(0)
+    return all(s == i or (s == zero and n == 1) for s, i, n in zip(source, trailing, source_shape, strict=True))
+
+
+def ints(attribute: IntArray | None, default: Sequence[int] = ()) -> tuple[int, ...]:
+    """The integers of an `array<i64: ...>` property, or the default when it is absent."""
+    return tuple(default) if attribute is None else attribute.get_values()
+
+
+def flag(attribute: IntegerAttr | None) -> bool:
+    return attribute is not None and attribute.value.data != 0
+
+
+def int_array(values: Sequence[int]) -> IntArray:
+    return DenseArrayBase.from_list(i64, list(values))
+
+
+def int_value(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
+
+
+def float_value(value: float) -> FloatAttr:
+    return FloatAttr(value, f64)
+
+
+def bool_value(value: bool) -> BoolAttr:
+    return BoolAttr.from_bool(value)
+
+
+def normalize_axis(axis: int, rank: int) -> int:
+    """A non-negative axis; raises VerifyException when it is out of range."""
+    if not -rank <= axis < rank:
+        raise VerifyException(f"axis {axis} is out of range for rank {rank}; expected {-rank} <= axis < {rank}")
+    return axis % rank
+
+
+def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Sorted non-negative axes; raises VerifyException when one is out of range or named twice."""
+    found = sorted(normalize_axis(axis, rank) for axis in axes)
+    if len(set(found)) != len(found):
+        raise VerifyException(f"axes {list(axes)} name an axis twice")
+    return tuple(found)
