@@ -1,0 +1,242 @@
+"""Pulling: what a group of graph ops computes, as scalars at indices.
+
+The scalar of a value at an index is a load when the value comes from outside, else its op's body over the scalars of
+its operands at the composed indices; each is made once. A reduction makes a loop over dimensions of its own. So
+broadcasts, transposes and slices cost nothing, a group that is one pass over rows is seen as one, and legality
+(`Unschedulable`), in-place access maps and generated loops all follow from the same points.
+
+A group is a set of bare graph ops and `fused.kernel`s; nothing has to be built to ask about a fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+
+from .fused import KernelOp
+from .graph_op import GraphOp, StructuredOp, shape
+from .index_expr import Dim, Index, IndexExpr, delinearize, dimensions, linearize
+
+
+class Unschedulable(Exception):
+    """The group is not one pass over a space of independent rows or elements; `code` names the reason."""
+
+    def __init__(self, code: str, message: str, op: Operation | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.op = op
+
+
+@dataclass(eq=False, slots=True)
+class Point:
+    """The scalar of `value` at `index`: a load of an outside value, an op over points, or a reduction over `loop`."""
+
+    value: SSAValue
+    index: Index
+    op: StructuredOp | None
+    operands: tuple[Point, ...] = ()
+    loop: Index = ()
+    dims: frozenset[Dim] = frozenset()
+
+    @property
+    def address(self) -> IndexExpr:
+        """Row-major position in the value's tensor, in elements."""
+        return linearize(self.index, shape(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Result number `result` takes the scalar `point` at row-major position `address`."""
+
+    result: int
+    point: Point
+    address: IndexExpr
+    per_row: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A group as one pass: independent `rows`, each of `columns` elements (none for a pointwise group)."""
+
+    rows: Index
+    row_extents: tuple[int, ...]
+    columns: Index
+    column_extents: tuple[int, ...]
+    points: tuple[Point, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def is_row(self) -> bool:
+        return any(point.loop or (point.op is not None and point.op.COMBINE) for point in self.points)
+
+    def loads(self) -> list[Point]:
+        return [point for point in self.points if point.op is None]
+
+
+@dataclass
+class _Pull:
+    members: Collection[Operation]
+    column_dims: frozenset[Dim]
+    limit: int
+    made: dict[tuple[SSAValue, Index], Point] = field(default_factory=dict[tuple[SSAValue, Index], Point])
+    order: list[Point] = field(default_factory=list[Point])
+
+    def resolve(self, value: SSAValue) -> SSAValue:
+        """The value seen through the boundaries of member kernels."""
+        while True:
+            if isinstance(value, OpResult) and isinstance(value.op, KernelOp) and value.op in self.members:
+                value = value.op.yielded()[value.index]
+            elif isinstance(value, BlockArgument) and isinstance(kernel := value.block.parent_op(), KernelOp):
+                if kernel not in self.members:
+                    return value
+                value = kernel.operands[value.index]
+            else:
+                return value
+
+    def is_member(self, value: SSAValue) -> bool:
+        if not isinstance(value, OpResult):
+            return False
+        op = value.op
+        return op in self.members or ((outer := op.parent_op()) is not None and outer in self.members)
+
+    def at(self, root: SSAValue, index: Index) -> Point:
+        """The point of a value at an index, made with all that it needs; no recursion."""
+        start = (self.resolve(root), index)
+        stack = [start]
+        while stack:
+            key = stack[-1]
+            if key in self.made:
+                stack.pop()
+                continue
+            needed, loop = self._needs(*key)
+            missing = [need for need in needed if need not in self.made]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            self._make(key, needed, loop)
+        return self.made[start]
+
+    def _needs(self, value: SSAValue, index: Index) -> tuple[list[tuple[SSAValue, Index]], Index]:
+        if not self.is_member(value):
+            return [], ()
+        op = _structured(value)
+        loop: Index = ()
+        if op.COMBINE:
+            loop = column_index(op.reduced_extents())
+            self._check_reduction(op, index)
+        return [(self.resolve(v), op.operand_index(k, index, loop)) for k, v in enumerate(op.operands)], loop
+
+    def _check_reduction(self, op: StructuredOp, index: Index) -> None:
+        if any(i.dims() & self.column_dims for i in index):
+            raise Unschedulable(
+                "nested-reduction", f"'{op.name}' would be recomputed for every element of the row that uses it", op
+            )
+
+    def _make(self, key: tuple[SSAValue, Index], needed: list[tuple[SSAValue, Index]], loop: Index) -> None:
+        value, index = key
+        op = _structured(value) if self.is_member(value) else None
+        point = Point(value, index, op, tuple(self.made[need] for need in needed), loop)
+        if op is None or op.COMBINE or not needed or any(p.op is None for p in point.operands) or _uses_index(op):
+            point.dims = frozenset(d for i in index for d in i.dims())
+        else:
+            point.dims = frozenset(d for p in point.operands for d in p.dims)
+        self.made[key] = point
+        self.order.append(point)
+        if len(self.order) > self.limit:
+            raise Unschedulable(
+                "recompute", f"values would be recomputed at more than {self.limit} places", op if op else None
+            )
+
+
+def _uses_index(op: StructuredOp) -> bool:
+    return op.fusion_kind() > 1
+
+
+def _structured(value: SSAValue) -> StructuredOp:
+    op = value.owner
+    if not isinstance(op, StructuredOp) or op.stored_value() is not None:
+        assert isinstance(op, Operation)
+        raise Unschedulable("opaque", f"'{op.name}' has no scalar meaning; it runs as a library call", op)
+    return op
+
+
+def column_index(extents: Sequence[int]) -> Index:
+    """The dimensions of a loop over reduced extents; equal extents share them, so stages can share values."""
+    return dimensions("c", extents)
+
+
+def member_ops(members: Collection[Operation]) -> list[GraphOp]:
+    """The graph ops of a group, with those inside its kernels."""
+    found: list[GraphOp] = []
+    for op in members:
+        if isinstance(op, KernelOp):
+            found.extend(op.ops())
+        elif isinstance(op, GraphOp):
+            found.append(op)
+    return found
+
+
+def pull_kernel(kernel: KernelOp) -> Pulled:
+    """The kernel as one pass. Raises Unschedulable."""
+    return pull(list(kernel.yielded()), frozenset(kernel.block.ops))
+
+
+def pull(results: Sequence[SSAValue], members: Collection[Operation]) -> Pulled:
+    """A group that gives `results` as one pass; equal groups give equal answers. Raises Unschedulable."""
+    ops = member_ops(members)
+    limit = 16 * len(ops) + 64
+    reductions = [op for op in ops if isinstance(op, StructuredOp) and op.COMBINE]
+    sizes = [prod(shape(result)) for result in results]
+    if not results:
+        raise Unschedulable("no-result", "a kernel without results computes nothing")
+    if not reductions:
+        return _pull_pointwise(results, sizes, members, limit)
+    anchor = _anchor(reductions, sizes)
+    rows = dimensions("r", shape(anchor.results[0]))
+    extents = anchor.reduced_extents()
+    columns = column_index(extents)
+    column_dims = frozenset(d for op in reductions for i in column_index(op.reduced_extents()) for d in i.dims())
+    walk = _Pull(members, column_dims, limit)
+    row = linearize(rows, shape(anchor.results[0]))
+    source = shape(anchor.operands[0])
+    element = linearize(anchor.operand_index(0, rows, columns), source)
+    stores: list[Store] = []
+    for number, (result, size) in enumerate(zip(results, sizes, strict=True)):
+        per_row = size != prod(source)
+        address = row if per_row else element
+        point = walk.at(result, delinearize(address, shape(result)))
+        stores.append(Store(number, point, address, per_row))
+    return Pulled(rows, shape(anchor.results[0]), columns, extents, tuple(walk.order), tuple(stores))
+
+
+def _pull_pointwise(
+    results: Sequence[SSAValue], sizes: Sequence[int], members: Collection[Operation], limit: int
+) -> Pulled:
+    if len(set(sizes)) > 1:
+        raise Unschedulable("unequal-results", f"results of {sorted(set(sizes))} elements cannot share one loop")
+    extents = shape(results[0])
+    index = dimensions("i", extents)
+    address = linearize(index, extents)
+    walk = _Pull(members, frozenset(), limit)
+    stores: list[Store] = []
+    for number, result in enumerate(results):
+        at = index if shape(result) == extents else delinearize(address, shape(result))
+        stores.append(Store(number, walk.at(result, at), address, False))
+    return Pulled(index, extents, (), (), tuple(walk.order), tuple(stores))
+
+
+def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> StructuredOp:
+    """The reduction whose rows and row elements are those of every result."""
+    for op in reductions:
+        rows, full = prod(shape(op.results[0])), prod(shape(op.operands[0]))
+        if all(size in (rows, full) for size in sizes):
+            return op
+    raise Unschedulable(
+        "unequal-results",
+        f"results of {sorted(set(sizes))} elements are neither the rows nor the row elements of one reduction",
+        reductions[0],
+    )
