@@ -1,0 +1,178 @@
+"""The reference evaluator: runs a module of tensor-level IR at any stage, op by op, with NumPy.
+
+Values are freed at their last use. There is no recursion over the graph; kernels run op by op like the rest, so fusing,
+in-place and planning decisions cannot change a result here: a pass is right when the reference agrees before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from ..dialects.dtypes import Kind, dtype_of
+from ..dialects.fused import KernelOp, YieldOp
+from ..dialects.graph_op import CompositeOp, OpaqueOp, StructuredOp, dtype, shape
+from ..dialects.index_expr import Dim, Index, dimensions, linearize
+from .library import find_implementation, library_config
+from .numpy_scalar import NUMPY_DTYPES, Array, evaluate_body, reduce
+
+
+class EvaluationError(Exception):
+    """The module or the arguments cannot be evaluated; the message says what was expected."""
+
+    def __init__(self, message: str, op: Operation | None = None) -> None:
+        super().__init__(message)
+        self.op = op
+
+
+def entry_function(module: ModuleOp, name: str | None = None) -> FuncOp:
+    """The function called `name`, or the only one (or `main`). Raises EvaluationError."""
+    functions = [op for op in module.ops if isinstance(op, FuncOp) and not op.is_declaration]
+    wanted = [f for f in functions if f.sym_name.data == (name or "main")] if name or len(functions) > 1 else functions
+    if len(wanted) == 1:
+        return wanted[0]
+    names = ", ".join(f.sym_name.data for f in functions) or "none"
+    raise EvaluationError(
+        f"expected {'a function ' + repr(name) if name else 'one function, or one named main'}; the module has: {names}"
+    )
+
+
+def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Array]:
+    """Results of a function on arrays. Raises EvaluationError when arguments do not fit or an op has no meaning here."""
+    block = function.body.block
+    if len(arguments) != len(block.args):
+        raise EvaluationError(f"'{function.sym_name.data}' takes {len(block.args)} arguments, got {len(arguments)}")
+    for number, (value, array) in enumerate(zip(block.args, arguments, strict=True)):
+        _check_argument(number, value, array)
+    return _run_block(block, dict(zip(block.args, arguments, strict=True)))
+
+
+def _check_argument(number: int, value: SSAValue, array: Array) -> None:
+    wanted, extents = NUMPY_DTYPES[dtype(value)], shape(value)
+    fits = array.ndim == len(extents) and all(n in (-1, m) for n, m in zip(extents, array.shape, strict=True))
+    if not fits or array.dtype != wanted:
+        raise EvaluationError(
+            f"argument {number}: expected {wanted} {list(extents)}, got {array.dtype} {list(array.shape)}"
+        )
+
+
+def _run_block(block: Block, values: dict[SSAValue, Array]) -> list[Array]:
+    """Runs the ops in order; `values` holds the block's arguments and is emptied on the way."""
+    ops = list(block.ops)
+    last_use = {operand: op for op in ops for operand in op.operands}
+    for op in ops:
+        if isinstance(op, ReturnOp | YieldOp):
+            return [values[operand] for operand in op.operands]
+        results = _run_op(op, [values[operand] for operand in op.operands])
+        for result, array in zip(op.results, results, strict=True):
+            if result in last_use:
+                values[result] = array
+        for operand in op.operands:
+            if last_use[operand] is op:
+                values.pop(operand, None)
+    raise EvaluationError("the block has no terminator that returns values")
+
+
+def _run_op(op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+    match op:
+        case KernelOp():
+            return _run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
+        case StructuredOp():
+            return [evaluate_structured(op, operands)]
+        case CompositeOp():
+            return _run_expansion(op, operands)
+        case OpaqueOp():
+            return _run_library(op, operands)
+        case _:
+            raise EvaluationError(
+                f"'{op.name}' has no meaning on the reference; it must implement StructuredOp, CompositeOp or OpaqueOp",
+                op,
+            )
+
+
+def _run_expansion(op: CompositeOp, operands: Sequence[Array]) -> Sequence[Array]:
+    expansion = op.expansion()
+    values = dict(zip(expansion.block.args, operands, strict=True))
+    for inner in expansion.block.ops:
+        results = _run_op(inner, [values[operand] for operand in inner.operands])
+        values.update(zip(inner.results, results, strict=True))
+    return [values[result] for result in expansion.results]
+
+
+def _run_library(op: OpaqueOp, operands: Sequence[Array]) -> Sequence[Array]:
+    implementation = find_implementation(op.name)
+    if implementation is None:
+        raise EvaluationError(f"'{op.name}' is opaque and no implementation is registered for it", op)
+    outs = [np.empty(shape(result), NUMPY_DTYPES[dtype(result)]) for result in op.results]
+    implementation.run(list(operands), outs, library_config(op))
+    return outs
+
+
+def evaluate_structured(op: StructuredOp, operands: Sequence[Array]) -> Array:
+    """The result of one structured op, derived from its index maps and scalar body."""
+    stored = op.stored_value()
+    if stored is not None:
+        return dense_array(stored)
+    extents = _result_extents(op, operands)
+    reduced = op.reduced_extents()
+    index, inner = dimensions("i", extents), dimensions("r", reduced)
+    if op.COMBINE:
+        sources = [
+            gather(a, op.operand_index(k, index, inner), (*index, *inner), (*extents, *reduced))
+            for k, a in enumerate(operands)
+        ]
+    else:
+        sources = [gather(a, op.operand_index(k, index, inner), index, extents) for k, a in enumerate(operands)]
+    computed = [a.astype(NUMPY_DTYPES[dtype(v).compute], copy=False) for a, v in zip(sources, op.operands, strict=True)]
+    value = evaluate_body(op.body(), computed, np.ogrid[tuple(slice(n) for n in extents)])
+    if op.COMBINE:
+        value = np.broadcast_to(value, (*extents, *reduced))
+        axes = tuple(range(len(extents), len(extents) + len(reduced)))
+        value = reduce(op.COMBINE, value, axes, op.initial())
+    return np.broadcast_to(value, extents).astype(NUMPY_DTYPES[dtype(op.results[0])], copy=False)
+
+
+def _result_extents(op: StructuredOp, operands: Sequence[Array]) -> tuple[int, ...]:
+    extents = shape(op.results[0])
+    if -1 not in extents:
+        return extents
+    raise EvaluationError(
+        f"'{op.name}' has a dynamic result {op.results[0].type}; run infer-shapes or give static types", op
+    )
+
+
+def gather(array: Array, source: Index, index: Index, extents: Sequence[int]) -> Array:
+    """The array read at `source`, an index that is a function of the dimensions of `index`; a view where it can be."""
+    if source == index and array.shape == tuple(extents):
+        return array
+    if 0 in extents:
+        return np.empty(tuple(extents), array.dtype)
+    base = np.asarray(array, order="C")
+    address = linearize(source, base.shape)
+    coefficients = address.coefficients()
+    if coefficients is None:
+        grids = np.ogrid[tuple(slice(n) for n in extents)]
+        positions: Mapping[Dim, Array] = {
+            next(iter(i.dims())): grid for i, grid in zip(index, grids, strict=True) if not i.is_constant
+        }
+        flat = np.broadcast_to(address.evaluate(positions), tuple(extents))  # pyright: ignore[reportArgumentType]
+        return base.reshape(-1)[flat]
+    steps = [0 if i.is_constant else coefficients.get(next(iter(i.dims())), 0) * base.itemsize for i in index]
+    return np.lib.stride_tricks.as_strided(base.reshape(-1)[address.constant :], tuple(extents), steps, writeable=False)
+
+
+def dense_array(attribute: DenseIntOrFPElementsAttr) -> Array:
+    """The elements of a constant as an array of its shape."""
+    element = dtype_of(attribute.get_element_type())
+    if element is None:
+        raise EvaluationError(f"constants of '{attribute.get_element_type()}' are not supported")
+    values = list(attribute.get_values())
+    if element.kind is Kind.UINT:
+        values = [int(v) % 2**element.bits for v in values]
+    array = np.array(values, NUMPY_DTYPES[element])
+    extents = attribute.get_shape()
+    return np.broadcast_to(array, extents).copy() if attribute.is_splat() else array.reshape(extents)
