@@ -1,0 +1,4 @@
+
+
+// Only a comment.
+

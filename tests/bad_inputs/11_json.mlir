@@ -1,0 +1,5 @@
+{
+  "module": {
+    "functions": [{"name": "main", "ops": [{"op": "add", "inputs": ["x", "y"]}]}]
+  }
+}

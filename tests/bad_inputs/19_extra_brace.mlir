@@ -1,0 +1,6 @@
+// a closing brace too many
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = graph.abs %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  func.return %0 : tensor<4x8xf32>
+}
+}

@@ -1,0 +1,5 @@
+// one key twice in an attribute dictionary
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4xf32> {
+  %0 = graph.sum %x {axes = array<i64: 1>, axes = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<4xf32>
+  func.return %0 : tensor<4xf32>
+}

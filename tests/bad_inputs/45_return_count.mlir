@@ -1,0 +1,5 @@
+// two values returned where one is declared
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = graph.abs %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  func.return %0, %x : tensor<4x8xf32>, tensor<4x8xf32>
+}

@@ -1,0 +1,5 @@
+// add with one operand
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = graph.add %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  func.return %0 : tensor<4x8xf32>
+}

@@ -1,0 +1,10001 @@
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+builtin.module {
+graph.frobnicate : () -> ()
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
