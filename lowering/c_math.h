@@ -1,0 +1,742 @@
+/* Scalar math: branch-free functions that gcc and clang vectorise inside `#pragma omp simd` loops.
+
+   Compile with -fno-math-errno -fno-trapping-math, never with -ffast-math; round-to-nearest is assumed. libm is called only
+   where a comment says so, and for roundings on machines without such instructions. `ULP` bounds are of the result against the
+   exact value over the whole range, in units of the type's spacing there. Unless said otherwise NaN gives NaN, denormal
+   arguments count in full and results underflow gradually. */
+
+#define FO_FN static inline __attribute__((always_inline, unused))
+
+typedef __INT8_TYPE__ fo_i8;
+typedef __INT16_TYPE__ fo_i16;
+typedef __INT32_TYPE__ fo_i32;
+typedef __INT64_TYPE__ fo_i64;
+typedef __UINT8_TYPE__ fo_u8;
+typedef __UINT32_TYPE__ fo_u32;
+typedef __UINT64_TYPE__ fo_u64;
+
+/* ---- functions ---- */
+
+/* fo_bits_f32: the bit pattern. */
+FO_FN fo_u32 fo_bits_f32(float x) {
+  fo_u32 u;
+  __builtin_memcpy(&u, &x, sizeof u);
+  return u;
+}
+
+/* fo_from_bits_f32: the number with that bit pattern. */
+FO_FN float fo_from_bits_f32(fo_u32 u) {
+  float x;
+  __builtin_memcpy(&x, &u, sizeof x);
+  return x;
+}
+
+/* fo_bits_f64: the bit pattern. */
+FO_FN fo_u64 fo_bits_f64(double x) {
+  fo_u64 u;
+  __builtin_memcpy(&u, &x, sizeof u);
+  return u;
+}
+
+/* fo_from_bits_f64: the number with that bit pattern. */
+FO_FN double fo_from_bits_f64(fo_u64 u) {
+  double x;
+  __builtin_memcpy(&x, &u, sizeof x);
+  return x;
+}
+
+/* fo_fma_f32: a * b + c rounded once, on every machine (a slow call where there is no such instruction). */
+FO_FN float fo_fma_f32(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+
+/* fo_fma_f64: a * b + c rounded once, on every machine (a slow call where there is no such instruction). */
+FO_FN double fo_fma_f64(double a, double b, double c) {
+  return __builtin_fma(a, b, c);
+}
+
+/* fo_mad_f32: a * b + c, rounded once where that is one instruction, else twice. */
+FO_FN float fo_mad_f32(float a, float b, float c) {
+#if defined(__FMA__) || defined(__aarch64__) || defined(__CUDACC__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/* fo_mad_f64: a * b + c, rounded once where that is one instruction, else twice. */
+FO_FN double fo_mad_f64(double a, double b, double c) {
+#if defined(__FMA__) || defined(__aarch64__) || defined(__CUDACC__)
+  return __builtin_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/* fo_sqrt_f32: correctly rounded (0.5 ULP); x < 0 is NaN, -0 is -0. */
+FO_FN float fo_sqrt_f32(float x) {
+  return __builtin_sqrtf(x);
+}
+
+/* fo_sqrt_f64: correctly rounded (0.5 ULP); x < 0 is NaN, -0 is -0. */
+FO_FN double fo_sqrt_f64(double x) {
+  return __builtin_sqrt(x);
+}
+
+/* fo_rsqrt_f32: 1 / sqrt(x), 1.5 ULP; +-0 gives +-inf, x < 0 is NaN. */
+FO_FN float fo_rsqrt_f32(float x) {
+  return 1.0f / __builtin_sqrtf(x);
+}
+
+/* fo_rsqrt_f64: 1 / sqrt(x), 1.5 ULP; +-0 gives +-inf, x < 0 is NaN. */
+FO_FN double fo_rsqrt_f64(double x) {
+  return 1.0 / __builtin_sqrt(x);
+}
+
+/* fo_floor_f32: exact; keeps the sign of zero. */
+FO_FN float fo_floor_f32(float x) {
+  return __builtin_floorf(x);
+}
+
+/* fo_floor_f64: exact; keeps the sign of zero. */
+FO_FN double fo_floor_f64(double x) {
+  return __builtin_floor(x);
+}
+
+/* fo_ceil_f32: exact; keeps the sign of zero. */
+FO_FN float fo_ceil_f32(float x) {
+  return __builtin_ceilf(x);
+}
+
+/* fo_ceil_f64: exact; keeps the sign of zero. */
+FO_FN double fo_ceil_f64(double x) {
+  return __builtin_ceil(x);
+}
+
+/* fo_trunc_f32: exact; keeps the sign of zero. */
+FO_FN float fo_trunc_f32(float x) {
+  return __builtin_truncf(x);
+}
+
+/* fo_trunc_f64: exact; keeps the sign of zero. */
+FO_FN double fo_trunc_f64(double x) {
+  return __builtin_trunc(x);
+}
+
+/* fo_round_f32: to the nearest integer, halves to even; exact; keeps the sign of zero. */
+FO_FN float fo_round_f32(float x) {
+  return __builtin_rintf(x);
+}
+
+/* fo_round_f64: to the nearest integer, halves to even; exact; keeps the sign of zero. */
+FO_FN double fo_round_f64(double x) {
+  return __builtin_rint(x);
+}
+
+/* fo_max_f32: the greater; NaN if either is NaN; of two zeros the first. */
+FO_FN float fo_max_f32(float a, float b) {
+  return a >= b || a != a ? a : b;
+}
+
+/* fo_max_f64: the greater; NaN if either is NaN; of two zeros the first. */
+FO_FN double fo_max_f64(double a, double b) {
+  return a >= b || a != a ? a : b;
+}
+
+/* fo_min_f32: the lesser; NaN if either is NaN; of two zeros the first. */
+FO_FN float fo_min_f32(float a, float b) {
+  return a <= b || a != a ? a : b;
+}
+
+/* fo_min_f64: the lesser; NaN if either is NaN; of two zeros the first. */
+FO_FN double fo_min_f64(double a, double b) {
+  return a <= b || a != a ? a : b;
+}
+
+/* fo_rem_f32: remainder of the floored quotient, sign of b (numpy.remainder); b == 0 or infinite a is NaN.
+   Calls fmodf: exact, but not vectorised; the one rounding is the addition of b when the signs differ. */
+FO_FN float fo_rem_f32(float a, float b) {
+  float r = __builtin_fmodf(a, b);
+  r = r == 0.0f ? __builtin_copysignf(0.0f, b) : (b < 0.0f) != (r < 0.0f) ? r + b : r;
+  return b == b ? r : b;
+}
+
+/* fo_rem_f64: remainder of the floored quotient, sign of b (numpy.remainder); b == 0 or infinite a is NaN.
+   Calls fmod: exact, but not vectorised; the one rounding is the addition of b when the signs differ. */
+FO_FN double fo_rem_f64(double a, double b) {
+  double r = __builtin_fmod(a, b);
+  r = r == 0.0 ? __builtin_copysign(0.0, b) : (b < 0.0) != (r < 0.0) ? r + b : r;
+  return b == b ? r : b;
+}
+
+/* fo_scale_f32: p * 2**n for -250 <= n <= 250 and t = n + 0x1.8p23, in two steps so that the result overflows and underflows
+   gradually by itself. */
+FO_FN float fo_scale_f32(float p, float t) {
+  fo_u32 n = fo_bits_f32(t) - 0x4b400000u + 254u;
+  fo_u32 half = n >> 1;
+  return p * fo_from_bits_f32(half << 23) * fo_from_bits_f32((n - half) << 23);
+}
+
+/* fo_scale_f64: p * 2**n for -2000 <= n <= 2000 and t = n + 0x1.8p52, in two steps so that the result overflows and underflows
+   gradually by itself. */
+FO_FN double fo_scale_f64(double p, double t) {
+  fo_u64 n = fo_bits_f64(t) - 0x4338000000000000u + 2046u;
+  fo_u64 half = n >> 1;
+  return p * fo_from_bits_f64(half << 52) * fo_from_bits_f64((n - half) << 52);
+}
+
+/* fo_expm1_poly_f32: exp(r) - 1 for |r| <= 0.3467. */
+FO_FN float fo_expm1_poly_f32(float r) {
+  float q = 0x1.6b6514p-10f;
+  q = fo_mad_f32(q, r, 0x1.1228c2p-7f);
+  q = fo_mad_f32(q, r, 0x1.555722p-5f);
+  q = fo_mad_f32(q, r, 0x1.5554aep-3f);
+  q = fo_mad_f32(q, r, 0x1.fffffep-2f);
+  return fo_mad_f32(r * r, q, r);
+}
+
+/* fo_expm1_poly_f64: exp(r) - 1 for |r| <= 0.3467. */
+FO_FN double fo_expm1_poly_f64(double r) {
+  double q = 0x1.1f102bb7c77e5p-29;
+  q = fo_mad_f64(q, r, 0x1.af5f172ab98f7p-26);
+  q = fo_mad_f64(q, r, 0x1.27e5198469b2ep-22);
+  q = fo_mad_f64(q, r, 0x1.71ddf819562cbp-19);
+  q = fo_mad_f64(q, r, 0x1.a01a018b44f8bp-16);
+  q = fo_mad_f64(q, r, 0x1.a01a01b00095fp-13);
+  q = fo_mad_f64(q, r, 0x1.6c16c16c1b322p-10);
+  q = fo_mad_f64(q, r, 0x1.111111110f659p-7);
+  q = fo_mad_f64(q, r, 0x1.555555555554cp-5);
+  q = fo_mad_f64(q, r, 0x1.5555555555559p-3);
+  q = fo_mad_f64(q, r, 0.5);
+  return fo_mad_f64(r * r, q, r);
+}
+
+/* fo_exp_f32: 1.2 ULP. */
+FO_FN float fo_exp_f32(float x) {
+  x = x < -105.0f ? -105.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f);
+  float n = t - 0x1.8p23f;
+  float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
+  return fo_scale_f32(1.0f + fo_expm1_poly_f32(r), t);
+}
+
+/* fo_exp_f64: 1.2 ULP. */
+FO_FN double fo_exp_f64(double x) {
+  x = x < -746.0 ? -746.0 : x;
+  x = x > 710.0 ? 710.0 : x;
+  double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52);
+  double n = t - 0x1.8p52;
+  double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, x));
+  return fo_scale_f64(1.0 + fo_expm1_poly_f64(r), t);
+}
+
+/* fo_exp2_f32: 1.2 ULP; exact at integers. */
+FO_FN float fo_exp2_f32(float x) {
+  x = x < -151.0f ? -151.0f : x;
+  x = x > 129.0f ? 129.0f : x;
+  float t = x + 0x1.8p23f;
+  float r = x - (t - 0x1.8p23f);
+  float q = 0x1.3f9bcp-13f;
+  q = fo_mad_f32(q, r, 0x1.5f0b8cp-10f);
+  q = fo_mad_f32(q, r, 0x1.3b30a6p-7f);
+  q = fo_mad_f32(q, r, 0x1.c6af76p-5f);
+  q = fo_mad_f32(q, r, 0x1.ebfbd8p-3f);
+  q = fo_mad_f32(q, r, 0x1.62e43p-1f);
+  return fo_scale_f32(fo_mad_f32(q, r, 1.0f), t);
+}
+
+/* fo_exp2_f64: 1.2 ULP; exact at integers. */
+FO_FN double fo_exp2_f64(double x) {
+  x = x < -1076.0 ? -1076.0 : x;
+  x = x > 1025.0 ? 1025.0 : x;
+  double t = x + 0x1.8p52;
+  double r = x - (t - 0x1.8p52);
+  double q = 0x1.d487100e0d40fp-36;
+  q = fo_mad_f64(q, r, 0x1.eb0754d5d1ac4p-32);
+  q = fo_mad_f64(q, r, 0x1.e4c3801506237p-28);
+  q = fo_mad_f64(q, r, 0x1.b5241c91658f4p-24);
+  q = fo_mad_f64(q, r, 0x1.62c025606fa91p-20);
+  q = fo_mad_f64(q, r, 0x1.ffcbfcde55481p-17);
+  q = fo_mad_f64(q, r, 0x1.430912f7a9f3ep-13);
+  q = fo_mad_f64(q, r, 0x1.5d87fe788836bp-10);
+  q = fo_mad_f64(q, r, 0x1.3b2ab6fba50fep-7);
+  q = fo_mad_f64(q, r, 0x1.c6b08d704a185p-5);
+  q = fo_mad_f64(q, r, 0x1.ebfbdff82c58ep-3);
+  q = fo_mad_f64(q, r, 0x1.62e42fefa39efp-1);
+  return fo_scale_f64(fo_mad_f64(q, r, 1.0), t);
+}
+
+/* fo_expm1_core_f32: exp(x) - 1 for -80 <= x <= 80; the sign of zero is lost. 2**n * (exp(r) - 1) + (2**n - 1). */
+FO_FN float fo_expm1_core_f32(float x) {
+  float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f);
+  float n = t - 0x1.8p23f;
+  float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
+  float s = fo_from_bits_f32((fo_bits_f32(t) - 0x4b400000u + 127u) << 23);
+  return fo_mad_f32(s, fo_expm1_poly_f32(r), s - 1.0f);
+}
+
+/* fo_expm1_core_f64: exp(x) - 1 for -700 <= x <= 700; the sign of zero is lost. 2**n * (exp(r) - 1) + (2**n - 1). */
+FO_FN double fo_expm1_core_f64(double x) {
+  double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52);
+  double n = t - 0x1.8p52;
+  double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, x));
+  double s = fo_from_bits_f64((fo_bits_f64(t) - 0x4338000000000000u + 1023u) << 52);
+  return fo_mad_f64(s, fo_expm1_poly_f64(r), s - 1.0);
+}
+
+/* fo_expm1_f32: 1.7 ULP; keeps the sign of zero. */
+FO_FN float fo_expm1_f32(float x) {
+  float c = x < -20.0f ? -20.0f : x;
+  c = c > 89.0f ? 89.0f : c;
+  float t = fo_mad_f32(c, 0x1.715476p+0f, 0x1.8p23f);
+  float n = t - 0x1.8p23f;
+  float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, c));
+  float s = fo_from_bits_f32((fo_bits_f32(t) - 0x4b400000u + 126u) << 23); /* 2**(n - 1): n may be 128 */
+  float y = 2.0f * fo_mad_f32(s, fo_expm1_poly_f32(r), s - 0.5f);
+  return __builtin_fabsf(x) < 0x1p-25f ? x : y;
+}
+
+/* fo_expm1_f64: 2.1 ULP; keeps the sign of zero. */
+FO_FN double fo_expm1_f64(double x) {
+  double c = x < -40.0 ? -40.0 : x;
+  c = c > 710.0 ? 710.0 : c;
+  double t = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52);
+  double n = t - 0x1.8p52;
+  double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, c));
+  double s = fo_from_bits_f64((fo_bits_f64(t) - 0x4338000000000000u + 1022u) << 52); /* 2**(n - 1): n may be 1024 */
+  double y = 2.0 * fo_mad_f64(s, fo_expm1_poly_f64(r), s - 0.5);
+  return __builtin_fabs(x) < 0x1p-54 ? x : y;
+}
+
+/* fo_tanh_f32: 2.7 ULP; odd, keeps the sign of zero; e / (e + 2) with e = exp(2 |x|) - 1. */
+FO_FN float fo_tanh_f32(float x) {
+  float a = __builtin_fabsf(x);
+  a = a > 9.5f ? 9.5f : a;
+  float e = fo_expm1_core_f32(a + a);
+  return __builtin_copysignf(e / (e + 2.0f), x);
+}
+
+/* fo_tanh_f64: 2.8 ULP; odd, keeps the sign of zero; e / (e + 2) with e = exp(2 |x|) - 1. */
+FO_FN double fo_tanh_f64(double x) {
+  double a = __builtin_fabs(x);
+  a = a > 20.0 ? 20.0 : a;
+  double e = fo_expm1_core_f64(a + a);
+  return __builtin_copysign(e / (e + 2.0), x);
+}
+
+/* fo_erf_f32: 2.1 ULP; odd, keeps the sign of zero; 1 - exp(-a - a g(a)) with the polynomial g(a) = -log(erfc(a)) / a - 1. */
+FO_FN float fo_erf_f32(float x) {
+  float a = __builtin_fabsf(x);
+  a = a > 3.95f ? 3.95f : a;
+  float g = -0x1.3d0becp-17f;
+  g = fo_mad_f32(g, a, 0x1.f4a336p-14f);
+  g = fo_mad_f32(g, a, -0x1.4f0128p-11f);
+  g = fo_mad_f32(g, a, 0x1.b7f06p-10f);
+  g = fo_mad_f32(g, a, -0x1.67e092p-13f);
+  g = fo_mad_f32(g, a, -0x1.39b452p-6f);
+  g = fo_mad_f32(g, a, 0x1.a4f8a4p-4f);
+  g = fo_mad_f32(g, a, 0x1.45f3p-1f);
+  g = fo_mad_f32(g, a, 0x1.06eba8p-3f);
+  return __builtin_copysignf(fo_expm1_core_f32(-fo_mad_f32(a, g, a)), x);
+}
+
+/* fo_erf_f64: 2.2 ULP; odd, keeps the sign of zero; 1 - exp(-a - a g(a)) with the polynomial g(a) = -log(erfc(a)) / a - 1. */
+FO_FN double fo_erf_f64(double x) {
+  double a = __builtin_fabs(x);
+  a = a > 5.95 ? 5.95 : a;
+  double g = -0x1.e81cace376244p-49;
+  g = fo_mad_f64(g, a, 0x1.584b9f1b641cdp-43);
+  g = fo_mad_f64(g, a, -0x1.c2111cb06eccp-39);
+  g = fo_mad_f64(g, a, 0x1.68f1faf53cf8ep-35);
+  g = fo_mad_f64(g, a, -0x1.8b9906d60cf9cp-32);
+  g = fo_mad_f64(g, a, 0x1.3700005b5c5a3p-29);
+  g = fo_mad_f64(g, a, -0x1.62e7eed1bac21p-27);
+  g = fo_mad_f64(g, a, 0x1.1ba404eec5787p-25);
+  g = fo_mad_f64(g, a, -0x1.07bb4d8c0ed1fp-24);
+  g = fo_mad_f64(g, a, -0x1.6c060b812dc0ap-26);
+  g = fo_mad_f64(g, a, 0x1.3b36748c39c81p-21);
+  g = fo_mad_f64(g, a, -0x1.147c9e1a2485bp-19);
+  g = fo_mad_f64(g, a, 0x1.a7d83d2a87e07p-19);
+  g = fo_mad_f64(g, a, 0x1.a68dd78a7545ap-19);
+  g = fo_mad_f64(g, a, -0x1.eff54cd07b92bp-16);
+  g = fo_mad_f64(g, a, 0x1.0e2b2cb35bea1p-14);
+  g = fo_mad_f64(g, a, 0x1.b2a6c51ba061ap-16);
+  g = fo_mad_f64(g, a, -0x1.356655ab2c187p-11);
+  g = fo_mad_f64(g, a, 0x1.bca6944ba8f9dp-10);
+  g = fo_mad_f64(g, a, -0x1.b6b6a41c70638p-13);
+  g = fo_mad_f64(g, a, -0x1.396685903dc66p-6);
+  g = fo_mad_f64(g, a, 0x1.a4f4e2a1a92b4p-4);
+  g = fo_mad_f64(g, a, 0x1.45f306dc9c8d8p-1);
+  g = fo_mad_f64(g, a, 0x1.06eba8214db68p-3);
+  return __builtin_copysign(fo_expm1_core_f64(-fo_mad_f64(a, g, a)), x);
+}
+
+/* fo_log1p_poly_f32: log(1 + f) - f for sqrt(1/2) <= 1 + f <= sqrt(2). */
+FO_FN float fo_log1p_poly_f32(float f) {
+  float p = -0x1.2d3636p-4f;
+  p = fo_mad_f32(p, f, 0x1.025beap-3f);
+  p = fo_mad_f32(p, f, -0x1.0e6826p-3f);
+  p = fo_mad_f32(p, f, 0x1.236438p-3f);
+  p = fo_mad_f32(p, f, -0x1.546790p-3f);
+  p = fo_mad_f32(p, f, 0x1.99986p-3f);
+  p = fo_mad_f32(p, f, -0x1.00023cp-2f);
+  p = fo_mad_f32(p, f, 0x1.555564p-2f);
+  float z = f * f;
+  return fo_mad_f32(z * f, p, -0.5f * z);
+}
+
+/* fo_log1p_poly_f64: log(1 + f) - f for sqrt(1/2) <= 1 + f <= sqrt(2); -f**2 / 2 + s (f**2 / 2 + R) with s = f / (2 + f) and
+   R = (2 atanh(s) - 2 s) / s. */
+FO_FN double fo_log1p_poly_f64(double f) {
+  double s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
+  double p = 0x1.2f0d5e2c92795p-3;
+  p = fo_mad_f64(p, z, 0x1.39a0ddfa994c2p-3);
+  p = fo_mad_f64(p, z, 0x1.7466486178ecdp-3);
+  p = fo_mad_f64(p, z, 0x1.c71c51d50fa2ap-3);
+  p = fo_mad_f64(p, z, 0x1.249249423c734p-2);
+  p = fo_mad_f64(p, z, 0x1.999999997f72dp-2);
+  p = fo_mad_f64(p, z, 0x1.5555555555594p-1);
+  return fo_mad_f64(s, fo_mad_f64(p, z, h), -h);
+}
+
+/* fo_log_f32: 1.0 ULP; +-0 is -inf, x < 0 is NaN. */
+FO_FN float fo_log_f32(float x) {
+  float a = x < 0x1p-126f ? x * 0x1p25f : x;
+  fo_u32 u = fo_bits_f32(a) - 0x3f3504f3u; /* 0x3f3504f3 is sqrt(1/2) */
+  float k = (float)((fo_i32)u >> 23) - (x < 0x1p-126f ? 25.0f : 0.0f);
+  float f = fo_from_bits_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+  float y = fo_mad_f32(k, 0x1.7f7d1cp-20f, fo_log1p_poly_f32(f)) + f;
+  y = fo_mad_f32(k, 0x1.62e4p-1f, y);
+  y = x < __builtin_inff() ? y : x;
+  y = x < 0.0f ? __builtin_nanf("") : y;
+  return x == 0.0f ? -__builtin_inff() : y;
+}
+
+/* fo_log_f64: 1.0 ULP; +-0 is -inf, x < 0 is NaN. */
+FO_FN double fo_log_f64(double x) {
+  double a = x < 0x1p-1022 ? x * 0x1p54 : x;
+  fo_u64 u = fo_bits_f64(a) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u; /* 0x3fe6a09e667f3bcd is sqrt(1/2) */
+  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (x < 0x1p-1022 ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0);
+  double f = fo_from_bits_f64((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0;
+  double y = fo_mad_f64(k, 0x1.3de6af278ece6p-42, fo_log1p_poly_f64(f)) + f;
+  y = fo_mad_f64(k, 0x1.62e42fefa3p-1, y);
+  y = x < __builtin_inf() ? y : x;
+  y = x < 0.0 ? __builtin_nan("") : y;
+  return x == 0.0 ? -__builtin_inf() : y;
+}
+
+/* fo_log2_f32: 1.2 ULP; exact at powers of two; +-0 is -inf, x < 0 is NaN. */
+FO_FN float fo_log2_f32(float x) {
+  float a = x < 0x1p-126f ? x * 0x1p25f : x;
+  fo_u32 u = fo_bits_f32(a) - 0x3f3504f3u;
+  float k = (float)((fo_i32)u >> 23) - (x < 0x1p-126f ? 25.0f : 0.0f);
+  float f = fo_from_bits_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+  float p = fo_log1p_poly_f32(f);
+  /* 1 / log(2) = 1.5 - 0x1.d571360p-5: f * 1.5 loses little, the rest is small. */
+  float y = fo_mad_f32(p, 0x1.715476p+0f, f * -0x1.d571360p-5f);
+  y = fo_mad_f32(f, 1.5f, y) + k;
+  y = x < __builtin_inff() ? y : x;
+  y = x < 0.0f ? __builtin_nanf("") : y;
+  return x == 0.0f ? -__builtin_inff() : y;
+}
+
+/* fo_log2_f64: 1.3 ULP; exact at powers of two; +-0 is -inf, x < 0 is NaN. */
+FO_FN double fo_log2_f64(double x) {
+  double a = x < 0x1p-1022 ? x * 0x1p54 : x;
+  fo_u64 u = fo_bits_f64(a) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
+  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (x < 0x1p-1022 ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0);
+  double f = fo_from_bits_f64((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0;
+  double p = fo_log1p_poly_f64(f);
+  double y = fo_mad_f64(p, 0x1.71547652b82fep+0, f * -0x1.d57135a8fa03dp-5);
+  y = fo_mad_f64(f, 1.5, y) + k;
+  y = x < __builtin_inf() ? y : x;
+  y = x < 0.0 ? __builtin_nan("") : y;
+  return x == 0.0 ? -__builtin_inf() : y;
+}
+
+/* fo_log1p_f32: 1.6 ULP; keeps the sign of zero; -1 is -inf, x < -1 is NaN. */
+FO_FN float fo_log1p_f32(float x) {
+  fo_u32 u = fo_bits_f32(1.0f + x) - 0x3f3504f3u;
+  u = (u & 0xff800000u) - 0x01000000u; /* (k - 2) << 23 */
+  float s = fo_from_bits_f32(0x3f800000u - u); /* 2**(2 - k): k may be 128 */
+  float k = (float)((fo_i32)u >> 23) + 2.0f;
+  float f = fo_mad_f32(0.25f * x, s, 0.25f * s - 1.0f); /* (1 + x) / 2**k - 1 */
+  float y = fo_mad_f32(k, 0x1.7f7d1cp-20f, fo_log1p_poly_f32(f)) + f;
+  y = fo_mad_f32(k, 0x1.62e4p-1f, y);
+  y = __builtin_fabsf(x) < 0x1p-25f ? x : y;
+  y = x < __builtin_inff() ? y : x;
+  y = x < -1.0f ? __builtin_nanf("") : y;
+  return x == -1.0f ? -__builtin_inff() : y;
+}
+
+/* fo_log1p_f64: 1.6 ULP; keeps the sign of zero; -1 is -inf, x < -1 is NaN. */
+FO_FN double fo_log1p_f64(double x) {
+  fo_u64 u = fo_bits_f64(1.0 + x) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
+  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (0x1p52 + 1023.0);
+  double s = fo_from_bits_f64(0x8000000000000000u - (u & 0xfff0000000000000u)); /* 2**(2 - k): k may be 1024 */
+  double f = fo_mad_f64(0.25 * x, s, 0.25 * s - 1.0); /* (1 + x) / 2**k - 1 */
+  double y = fo_mad_f64(k, 0x1.3de6af278ece6p-42, fo_log1p_poly_f64(f)) + f;
+  y = fo_mad_f64(k, 0x1.62e42fefa3p-1, y);
+  y = __builtin_fabs(x) < 0x1p-54 ? x : y;
+  y = x < __builtin_inf() ? y : x;
+  y = x < -1.0 ? __builtin_nan("") : y;
+  return x == -1.0 ? -__builtin_inf() : y;
+}
+
+/* fo_turns_f32: a / (2 pi) less its nearest integer multiple of a quarter, for every finite a >= 0; *quarter holds that multiple
+   plus 0x1.8p50 (its low bits are the quadrant). 1 / (2 pi) is cut into pieces of 29 bits, so that each product is exact and its
+   integer part drops out without error. */
+FO_FN double fo_turns_f32(float a, double *quarter) {
+  double x = a;
+  double p0 = x * 0x1.45f306dp-3, p1 = x * 0x1.9391054p-32, p2 = x * 0x1.4fe13abp-61;
+  double p3 = x * 0x1.d1f534dp-90, p4 = x * 0x1.b81b6c5p-119, p5 = x * 0x1.5993c439041fep-150;
+  p0 -= __builtin_rint(p0);
+  p1 -= __builtin_rint(p1);
+  p2 -= __builtin_rint(p2);
+  p3 -= __builtin_rint(p3);
+  p4 -= __builtin_rint(p4);
+  double t = p0 + p1 + p2 + p3 + p4 + p5 + 0x1.8p50;
+  *quarter = t;
+  return p0 - (t - 0x1.8p50) + p1 + p2 + p3 + p4 + p5;
+}
+
+/* fo_sincos_f32: the sine of r plus quadrant quarter turns, for |r| <= pi / 4. */
+FO_FN float fo_sincos_f32(float r, fo_u32 quadrant) {
+  float z = r * r;
+  float s = fo_mad_f32(fo_mad_f32(-0x1.9955aep-13f, z, 0x1.11077cp-7f), z, -0x1.555546p-3f);
+  s = fo_mad_f32(z * r, s, r);
+  float c = fo_mad_f32(fo_mad_f32(0x1.99eac2p-16f, z, -0x1.6c0c2ep-10f), z, 0x1.55554ap-5f);
+  c = fo_mad_f32(z * z, c, fo_mad_f32(z, -0.5f, 1.0f));
+  float y = (quadrant & 1u) != 0u ? c : s;
+  return fo_from_bits_f32(fo_bits_f32(y) ^ (quadrant & 2u) << 30);
+}
+
+/* fo_sin_f32: 1.7 ULP for every finite x; +-inf is NaN; keeps the sign of zero. */
+FO_FN float fo_sin_f32(float x) {
+  double quarter;
+  float r = (float)(fo_turns_f32(__builtin_fabsf(x), &quarter) * 0x1.921fb54442d18p+2);
+  float y = fo_sincos_f32(r, (fo_u32)fo_bits_f64(quarter));
+  return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & 0x80000000u));
+}
+
+/* fo_cos_f32: 1.7 ULP for every finite x; +-inf is NaN. */
+FO_FN float fo_cos_f32(float x) {
+  double quarter;
+  float r = (float)(fo_turns_f32(__builtin_fabsf(x), &quarter) * 0x1.921fb54442d18p+2);
+  return fo_sincos_f32(r, (fo_u32)fo_bits_f64(quarter) + 1u);
+}
+
+/* fo_sin_f64: libm's sine; not vectorised. */
+FO_FN double fo_sin_f64(double x) {
+  return __builtin_sin(x);
+}
+
+/* fo_cos_f64: libm's cosine; not vectorised. */
+FO_FN double fo_cos_f64(double x) {
+  return __builtin_cos(x);
+}
+
+/* fo_pow_f32: 0.6 ULP, computed in double as 2**(y log2|x|); the special cases are those of C's powf
+   (pow(x, 0) = pow(1, y) = 1 even for NaN; x < 0 with y no integer is NaN). */
+FO_FN float fo_pow_f32(float x, float y) {
+  float ax = __builtin_fabsf(x);
+  double a = ax;
+  fo_u64 u = fo_bits_f64(a) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
+  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (0x1p52 + 1023.0);
+  double m = fo_from_bits_f64((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
+  double s = (m - 1.0) / (m + 1.0), z = s * s;
+  double p = 0x1.5ce79ded22f3ap-2;
+  p = fo_mad_f64(p, z, 0x1.a58d939680ee8p-2);
+  p = fo_mad_f64(p, z, 0x1.27777fcef2cc5p-1);
+  p = fo_mad_f64(p, z, 0x1.ec709d12f6397p-1);
+  p = fo_mad_f64(p, z, 0x1.71547652bedcep+1);
+  p = fo_mad_f64(s, p, k);
+  p = ax == __builtin_inff() ? __builtin_inf() : p;
+  p = ax == 0.0f ? -__builtin_inf() : p;
+  p = ax == ax ? p : (double)ax;
+  double e = p * (double)y;
+  e = e < -200.0 ? -200.0 : e;
+  e = e > 200.0 ? 200.0 : e;
+  double t = e + 0x1.8p52;
+  double r = e - (t - 0x1.8p52);
+  double q = 0x1.4258c49e8c8ccp-13;
+  q = fo_mad_f64(q, r, 0x1.5f45095200cb9p-10);
+  q = fo_mad_f64(q, r, 0x1.3b2cc3b3f02cap-7);
+  q = fo_mad_f64(q, r, 0x1.c6aed5c30dba1p-5);
+  q = fo_mad_f64(q, r, 0x1.ebfbdcf7c707fp-3);
+  q = fo_mad_f64(q, r, 0x1.62e430c6ca09ep-1);
+  q = fo_mad_f64(q, r, 1.0);
+  float w = (float)(q * fo_from_bits_f64((fo_bits_f64(t) - 0x4338000000000000u + 1023u) << 52));
+  float integer = __builtin_rintf(y), even = 2.0f * __builtin_rintf(0.5f * y);
+  w = ax == 1.0f && y == y ? 1.0f : w;
+  w = (fo_bits_f32(x) >> 31) != 0u && integer == y && even != y ? -w : w;
+  w = x < 0.0f && ax != __builtin_inff() && integer != y ? __builtin_nanf("") : w;
+  return y == 0.0f || x == 1.0f ? 1.0f : w;
+}
+
+/* fo_pow_f64: libm's power; not vectorised. */
+FO_FN double fo_pow_f64(double x, double y) {
+  return __builtin_pow(x, y);
+}
+
+/* fo_floordiv_f32: the floored quotient (numpy.floor_divide); b == 0 gives a / b. Calls fmodf: not vectorised. */
+FO_FN float fo_floordiv_f32(float a, float b) {
+  float r = __builtin_fmodf(a, b);
+  float q = (a - r) / b - (r != 0.0f && (b < 0.0f) != (r < 0.0f) ? 1.0f : 0.0f);
+  float n = __builtin_floorf(q);
+  n = q - n > 0.5f ? n + 1.0f : n;
+  n = q == 0.0f ? __builtin_copysignf(0.0f, a / b) : n;
+  return b == 0.0f ? a / b : n;
+}
+
+/* fo_floordiv_f64: the floored quotient (numpy.floor_divide); b == 0 gives a / b. Calls fmod: not vectorised. */
+FO_FN double fo_floordiv_f64(double a, double b) {
+  double r = __builtin_fmod(a, b);
+  double q = (a - r) / b - (r != 0.0 && (b < 0.0) != (r < 0.0) ? 1.0 : 0.0);
+  double n = __builtin_floor(q);
+  n = q - n > 0.5 ? n + 1.0 : n;
+  n = q == 0.0 ? __builtin_copysign(0.0, a / b) : n;
+  return b == 0.0 ? a / b : n;
+}
+
+/* fo_floordiv_i8: the floored quotient; x / 0 is 0; -128 / -1 wraps to -128.
+   The quotient as float is never rounded across an integer. */
+FO_FN fo_i8 fo_floordiv_i8(fo_i8 a, fo_i8 b) {
+  float q = __builtin_floorf((float)a / (float)(b == 0 ? 1 : b));
+  return (fo_i8)(b == 0 ? 0 : (fo_i32)q);
+}
+
+/* fo_rem_i8: the remainder of the floored quotient, sign of b; x % 0 is 0. */
+FO_FN fo_i8 fo_rem_i8(fo_i8 a, fo_i8 b) {
+  return (fo_i8)(b == 0 ? 0 : a - fo_floordiv_i8(a, b) * b);
+}
+
+/* fo_floordiv_i16: the floored quotient; x / 0 is 0; -32768 / -1 wraps to -32768.
+   The quotient as float is never rounded across an integer. */
+FO_FN fo_i16 fo_floordiv_i16(fo_i16 a, fo_i16 b) {
+  float q = __builtin_floorf((float)a / (float)(b == 0 ? 1 : b));
+  return (fo_i16)(b == 0 ? 0 : (fo_i32)q);
+}
+
+/* fo_rem_i16: the remainder of the floored quotient, sign of b; x % 0 is 0. */
+FO_FN fo_i16 fo_rem_i16(fo_i16 a, fo_i16 b) {
+  return (fo_i16)(b == 0 ? 0 : a - fo_floordiv_i16(a, b) * b);
+}
+
+/* fo_floordiv_u8: the floored quotient; x / 0 is 0.
+   The quotient as float is never rounded across an integer. */
+FO_FN fo_u8 fo_floordiv_u8(fo_u8 a, fo_u8 b) {
+  float q = __builtin_floorf((float)a / (float)(b == 0 ? 1 : b));
+  return (fo_u8)(b == 0 ? 0 : (fo_i32)q);
+}
+
+/* fo_rem_u8: the remainder of the floored quotient, sign of b; x % 0 is 0. */
+FO_FN fo_u8 fo_rem_u8(fo_u8 a, fo_u8 b) {
+  return (fo_u8)(b == 0 ? 0 : a - fo_floordiv_u8(a, b) * b);
+}
+
+/* fo_floordiv_i32: the floored quotient; x / 0 is 0; -2**31 / -1 wraps to -2**31.
+   The quotient as double is never rounded across an integer. */
+FO_FN fo_i32 fo_floordiv_i32(fo_i32 a, fo_i32 b) {
+  double q = __builtin_floor((double)a / (double)(b == 0 || b == -1 ? 1 : b));
+  fo_i32 n = (fo_i32)q;
+  n = b == -1 ? (fo_i32)(0u - (fo_u32)a) : n;
+  return b == 0 ? 0 : n;
+}
+
+/* fo_rem_i32: the remainder of the floored quotient, sign of b; x % 0 is 0. */
+FO_FN fo_i32 fo_rem_i32(fo_i32 a, fo_i32 b) {
+  return b == 0 ? 0 : (fo_i32)((fo_u32)a - (fo_u32)fo_floordiv_i32(a, b) * (fo_u32)b);
+}
+
+/* fo_floordiv_i64: the floored quotient; x / 0 is 0; -2**63 / -1 wraps to -2**63. Not vectorised. */
+FO_FN fo_i64 fo_floordiv_i64(fo_i64 a, fo_i64 b) {
+  fo_i64 d = b == 0 || b == -1 ? 1 : b;
+  fo_i64 q = a / d - (a % d != 0 && (a < 0) != (d < 0));
+  q = b == -1 ? (fo_i64)((fo_u64)0 - (fo_u64)a) : q;
+  return b == 0 ? 0 : q;
+}
+
+/* fo_rem_i64: the remainder of the floored quotient, sign of b; x % 0 is 0. Not vectorised. */
+FO_FN fo_i64 fo_rem_i64(fo_i64 a, fo_i64 b) {
+  fo_i64 d = b == 0 || b == -1 ? 1 : b;
+  fo_i64 r = a % d;
+  return r != 0 && (r < 0) != (d < 0) ? r + d : r;
+}
+
+/* fo_cast_f32_i8: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_i8 fo_cast_f32_i8(float x) {
+  x = x == x ? x : 0.0f;
+  x = x < -128.0f ? -128.0f : x;
+  x = x > 127.0f ? 127.0f : x;
+  return (fo_i8)(fo_i32)x;
+}
+
+/* fo_cast_f32_i16: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_i16 fo_cast_f32_i16(float x) {
+  x = x == x ? x : 0.0f;
+  x = x < -32768.0f ? -32768.0f : x;
+  x = x > 32767.0f ? 32767.0f : x;
+  return (fo_i16)(fo_i32)x;
+}
+
+/* fo_cast_f32_u8: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_u8 fo_cast_f32_u8(float x) {
+  x = x == x ? x : 0.0f;
+  x = x < 0.0f ? 0.0f : x;
+  x = x > 255.0f ? 255.0f : x;
+  return (fo_u8)(fo_i32)x;
+}
+
+/* fo_cast_f32_i32: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_i32 fo_cast_f32_i32(float x) {
+  float c = x < 0x1p31f ? x : 0.0f;
+  c = c < -0x1p31f ? -0x1p31f : c;
+  return x >= 0x1p31f ? 0x7fffffff : (fo_i32)c;
+}
+
+/* fo_cast_f32_i64: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_i64 fo_cast_f32_i64(float x) {
+  float c = x < 0x1p63f ? x : 0.0f;
+  c = c < -0x1p63f ? -0x1p63f : c;
+  return x >= 0x1p63f ? 0x7fffffffffffffff : (fo_i64)c;
+}
+
+/* fo_cast_f64_i8: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_i8 fo_cast_f64_i8(double x) {
+  x = x == x ? x : 0.0;
+  x = x < -128.0 ? -128.0 : x;
+  x = x > 127.0 ? 127.0 : x;
+  return (fo_i8)(fo_i32)x;
+}
+
+/* fo_cast_f64_i16: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_i16 fo_cast_f64_i16(double x) {
+  x = x == x ? x : 0.0;
+  x = x < -32768.0 ? -32768.0 : x;
+  x = x > 32767.0 ? 32767.0 : x;
+  return (fo_i16)(fo_i32)x;
+}
+
+/* fo_cast_f64_u8: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_u8 fo_cast_f64_u8(double x) {
+  x = x == x ? x : 0.0;
+  x = x < 0.0 ? 0.0 : x;
+  x = x > 255.0 ? 255.0 : x;
+  return (fo_u8)(fo_i32)x;
+}
+
+/* fo_cast_f64_i32: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_i32 fo_cast_f64_i32(double x) {
+  double c = x < 0x1p31 ? x : 0.0;
+  c = c < -0x1p31 ? -0x1p31 : c;
+  return x >= 0x1p31 ? 0x7fffffff : (fo_i32)c;
+}
+
+/* fo_cast_f64_i64: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_i64 fo_cast_f64_i64(double x) {
+  double c = x < 0x1p63 ? x : 0.0;
+  c = c < -0x1p63 ? -0x1p63 : c;
+  return x >= 0x1p63 ? 0x7fffffffffffffff : (fo_i64)c;
+}

@@ -1,0 +1,347 @@
+"""The C math functions: accuracy against libm's long double, special values, integers, casts, and that they vectorise."""
+
+import ctypes
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fuse_opt.lowering.c_math import C_MATH_HEADER, c_math_for, c_math_names
+
+Array = NDArray[Any]
+
+CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+BUILDS = [
+    pytest.param((CC or "cc", "-march=native"), id="cc-native"),
+    pytest.param((CC or "cc", ""), id="cc-baseline"),
+    pytest.param((shutil.which("clang") or "clang", "-march=native"), id="clang-native"),
+]
+FLAGS = ["-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-std=c11"]
+WARN = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+DTYPES: dict[str, Any] = {
+    "float": np.float32,
+    "double": np.float64,
+    "fo_i8": np.int8,
+    "fo_i16": np.int16,
+    "fo_i32": np.int32,
+    "fo_i64": np.int64,
+    "fo_u8": np.uint8,
+}
+SIGNATURES = {
+    m[2]: (m[1], [parameter.split()[0] for parameter in m[3].split(", ")])
+    for m in re.finditer(r"^FO_FN (\w+) (fo_\w+)\((.*)\) \{$", C_MATH_HEADER, re.MULTILINE)
+    if "*" not in m[3] and not {m[1], *(p.split()[0] for p in m[3].split(", "))} & {"fo_u32", "fo_u64"}
+}
+"""Result and parameter types of the functions on values; those on bit patterns are their parts."""
+
+BOUNDS = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_\w+): .*?([\d.]+) ULP", C_MATH_HEADER, re.MULTILINE)}
+"""The accuracy that each function's comment states."""
+
+CALLS_LIBM = ("fo_rem_f", "fo_floordiv_f", "fo_sin_f64", "fo_cos_f64", "fo_pow_f64")
+SCALAR = (*CALLS_LIBM, "fo_floordiv_i64", "fo_rem_i64")
+TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh", "erf", "sin", "cos")
+
+
+def loops() -> str:
+    """One vectorisable loop `loop_NAME(n, out, in...)` per function, each on one line."""
+    lines: list[str] = []
+    for name, (result, parameters) in SIGNATURES.items():
+        formals = ", ".join(f"const {t} *a{i}" for i, t in enumerate(parameters))
+        actuals = ", ".join(f"a{i}[i]" for i in range(len(parameters)))
+        body = f"for (long i = 0; i < n; i++) y[i] = {name}({actuals});"
+        lines.append(f'void loop_{name}(long n, {result} *restrict y, {formals}) {{ _Pragma("omp simd") {body} }}')
+    return "\n".join(lines) + "\n"
+
+
+def references() -> str:
+    lines: list[str] = []
+    for name in TRANSCENDENTAL:
+        body = f"for (long i = 0; i < n; i++) y[i] = __builtin_{name}l(x[i]);"
+        lines.append(f"void ref_{name}(long n, long double *y, const long double *x) {{ {body} }}")
+    pow_body = "for (long i = 0; i < n; i++) y[i] = __builtin_powl(x[i], z[i]);"
+    lines.append(f"void ref_pow(long n, long double *y, const long double *x, const long double *z) {{ {pow_body} }}")
+    return "\n".join(lines) + "\n"
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def need(compiler: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no C compiler {compiler!r} on this machine")
+
+
+class Library:
+    def __init__(self, path: Path) -> None:
+        self._dll = ctypes.CDLL(str(path))
+
+    def _call(self, symbol: str, out: Array, args: tuple[Array, ...]) -> Array:
+        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (out, *args)]
+        getattr(self._dll, symbol)(ctypes.c_long(out.size), *pointers)
+        return out
+
+    def __call__(self, name: str, *args: Any) -> Array:
+        result, parameters = SIGNATURES[name]
+        arrays = tuple(np.ascontiguousarray(a, DTYPES[t]) for a, t in zip(args, parameters, strict=True))
+        return self._call(f"loop_{name}", np.empty(arrays[0].shape, DTYPES[result]), arrays)
+
+    def reference(self, name: str, *args: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            arrays = tuple(np.ascontiguousarray(a, np.longdouble) for a in args)
+        return self._call(f"ref_{name}", np.empty(arrays[0].shape, np.longdouble), arrays)
+
+
+@pytest.fixture(scope="module", params=BUILDS)
+def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    compiler, march = request.param
+    need(compiler)
+    folder = tmp_path_factory.mktemp("c_math")
+    source, target = folder / "all.c", folder / "all.so"
+    source.write_text(C_MATH_HEADER + loops() + references())
+    march = [march] if march else []
+    run(compiler, *FLAGS, *WARN, *march, "-shared", "-fPIC", str(source), "-o", str(target), "-lm")
+    return Library(target)
+
+
+def samples(dtype: Any, count: int, seed: int) -> Array:
+    """Every size of number: random bit patterns, random values around 1 and 100, specials, neighbours of powers of two."""
+    rng = np.random.default_rng(seed)
+    info = np.finfo(dtype)
+    bits = rng.integers(0, 2 ** (8 * dtype().itemsize), count, dtype=f"u{dtype().itemsize}").view(dtype)
+    powers = np.ldexp(dtype(1), np.arange(info.minexp - info.nmant, info.maxexp)).astype(dtype)
+    powers = np.concatenate([powers, np.nextafter(powers, dtype(0)), np.nextafter(powers, dtype(np.inf))])
+    tiny = [info.smallest_subnormal, info.tiny, info.max, info.eps]
+    special = np.array([0, 1, 0.5, 2, np.inf, np.nan, 88.72284, 89, 103.97, 710, 745.2, 9.01, 1e4, 1e5, *tiny], dtype)
+    values = [rng.uniform(-2, 2, count), rng.normal(0, 5, count), rng.normal(0, 100, count)]
+    return np.concatenate([bits, powers, -powers, special, -special, *(v.astype(dtype) for v in values)])
+
+
+def ulps(got: Array, exact: Array) -> Array:
+    """The distance in units of the spacing at the exact value; infinite where NaN, an infinity or a sign of zero is wrong."""
+    info = np.finfo(got.dtype)
+    with np.errstate(all="ignore"):
+        expected = exact.astype(got.dtype)
+        _, exponent = np.frexp(exact)
+        unit = np.ldexp(np.longdouble(1), np.maximum(exponent - 1, info.minexp) - info.nmant)
+        error = np.abs(got.astype(np.longdouble) - exact) / unit
+        special = ~np.isfinite(expected) | ~np.isfinite(got)
+        same = (np.isnan(expected) & np.isnan(got)) | (expected == got)
+        # One step past the greatest finite number is the infinity.
+        edge = (np.minimum(np.abs(expected), np.abs(got)) == info.max) & (np.sign(expected) == np.sign(got))
+        error = np.where(special, np.where(same, 0.0, np.where(edge, 1.0, np.inf)), error)
+        sign = (np.signbit(got) != np.signbit(expected)) & ((got == 0) | (expected == 0)) & ~np.isnan(got)
+        return np.where(sign, np.inf, error)
+
+
+def report(name: str, got: Array, exact: Array, *args: Array) -> None:
+    error = ulps(got, exact)
+    at = int(np.argmax(error))
+    where = ", ".join(float(a[at]).hex() for a in args)
+    print(f"{name}: {float(error[at]):.2f} ULP at {where} (stated: {BOUNDS[name]})")
+    assert error[at] <= BOUNDS[name], f"{name}({where}) = {got[at]}, exact {exact[at]}, {error[at]} ULP"
+
+
+@pytest.mark.parametrize("name", TRANSCENDENTAL)
+@pytest.mark.parametrize("type_name", ["f32", "f64"])
+def test_accuracy(lib: Library, name: str, type_name: str) -> None:
+    function = f"fo_{name}_{type_name}"
+    dtype = {"f32": np.float32, "f64": np.float64}[type_name]
+    x = samples(dtype, 40_000, seed=len(name))
+    exact = lib.reference(name, x)
+    if function.startswith(CALLS_LIBM):
+        ok = np.isfinite(x)
+        assert ulps(lib(function, x), exact)[ok].max() <= 1.0
+        return
+    if np.finfo(np.longdouble).nmant <= np.finfo(dtype).nmant:
+        pytest.skip("long double is no wider than double here: no reference")
+    report(function, lib(function, x), exact, x)
+
+
+@pytest.mark.parametrize("type_name", ["f32", "f64"])
+def test_rsqrt_accuracy(lib: Library, type_name: str) -> None:
+    dtype = {"f32": np.float32, "f64": np.float64}[type_name]
+    x = samples(dtype, 40_000, seed=1)
+    if np.finfo(np.longdouble).nmant <= np.finfo(dtype).nmant:
+        pytest.skip("long double is no wider than double here: no reference")
+    with np.errstate(all="ignore"):
+        report(f"fo_rsqrt_{type_name}", lib(f"fo_rsqrt_{type_name}", x), 1 / np.sqrt(x.astype(np.longdouble)), x)
+
+
+def test_pow_accuracy(lib: Library) -> None:
+    rng = np.random.default_rng(3)
+    edge = np.array([0, 1, 0.5, 2, 3, 2.5, 1e-45, 1e-38, 3.4e38, 2**24 - 1, 2**24, np.inf, np.nan], np.float32)
+    edge = np.concatenate([edge, -edge])
+    x, y = (a.ravel() for a in np.meshgrid(edge, edge))
+    parts = [(x, y)]
+    parts.append((samples(np.float32, 20_000, 4), rng.permutation(samples(np.float32, 20_000, 5))))
+    positive = np.exp(rng.uniform(-88, 88, 60_000)).astype(np.float32)
+    reach = (rng.uniform(-104, 89, 60_000) / np.log(positive.astype(float))).astype(np.float32)
+    near = (1 + rng.normal(0, 1e-3, 60_000)).astype(np.float32)
+    parts += [(positive, reach), (near, rng.uniform(-60000, 60000, 60_000).astype(np.float32))]
+    parts.append((-positive, np.round(reach)))
+    x, y = (np.concatenate([p[i] for p in parts]) for i in range(2))
+    report("fo_pow_f32", lib("fo_pow_f32", x, y), lib.reference("pow", x, y), x, y)
+
+
+def test_worst_reductions_of_sine(lib: Library) -> None:
+    """The floats nearest to a multiple of pi / 2, of odd and of even ones, and other known hard ones."""
+    hard = np.array([float.fromhex("0x1.f37c8ap+96"), float.fromhex("0x1.f37c8ap+95"), 2.0**127, 3.1415927, 102943.71])
+    x = hard.astype(np.float32)
+    for name in ("sin", "cos"):
+        report(f"fo_{name}_f32", lib(f"fo_{name}_f32", x), lib.reference(name, x), x)
+
+
+@pytest.mark.parametrize("type_name", ["f32", "f64"])
+def test_exact_functions_equal_numpy(lib: Library, type_name: str) -> None:
+    dtype = {"f32": np.float32, "f64": np.float64}[type_name]
+    x = samples(dtype, 20_000, seed=6)
+    y = np.random.default_rng(7).permutation(x)
+    unary: dict[str, Callable[[Array], Array]] = {
+        "sqrt": np.sqrt,
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "trunc": np.trunc,
+        "round": np.rint,
+    }
+    binary: dict[str, Callable[[Array, Array], Array]] = {
+        "max": np.maximum,
+        "min": np.minimum,
+        "rem": np.remainder,
+        "floordiv": np.floor_divide,
+    }
+    with np.errstate(all="ignore"):
+        for name, reference in unary.items():
+            got, expected = lib(f"fo_{name}_{type_name}", x), reference(x)
+            np.testing.assert_array_equal(got, expected, err_msg=name)
+            number = ~np.isnan(x)
+            np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(expected[number]), err_msg=name)
+        for name, reference in binary.items():
+            np.testing.assert_array_equal(lib(f"fo_{name}_{type_name}", x, y), reference(x, y), err_msg=name)
+        eps = np.finfo(dtype).eps
+        got = lib(f"fo_fma_{type_name}", np.array([1 + eps]), np.array([1 - eps]), np.array([-1]))
+        assert got.tolist() == [-(float(eps) ** 2)]
+
+
+def integers(dtype: Any) -> tuple[Array, Array]:
+    info = np.iinfo(dtype)
+    if info.bits == 8:
+        every: Array = np.arange(info.min, info.max + 1).astype(dtype)
+        x, y = (a.ravel() for a in np.meshgrid(every, every))
+        return x, y
+    rng = np.random.default_rng(9)
+    edge = [info.min, info.min + 1, -2, -1, 0, 1, 2, info.max - 1, info.max]
+    wide: Array = rng.integers(info.min, info.max, 300, dtype=np.int64, endpoint=True).astype(dtype)
+    small: Array = rng.integers(-100, 100, 100).astype(dtype)
+    values = np.concatenate([np.array(edge, dtype), wide, small])
+    x, y = (a.ravel() for a in np.meshgrid(values, values))
+    return x, y
+
+
+@pytest.mark.parametrize("type_name", ["i8", "i16", "i32", "i64", "u8"])
+def test_integer_division_equals_numpy(lib: Library, type_name: str) -> None:
+    x, y = integers(DTYPES[f"fo_{type_name}"])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(lib(f"fo_floordiv_{type_name}", x, y), np.floor_divide(x, y))
+        np.testing.assert_array_equal(lib(f"fo_rem_{type_name}", x, y), np.remainder(x, y))
+
+
+@pytest.mark.parametrize("target", ["i8", "i16", "i32", "i64", "u8"])
+@pytest.mark.parametrize("type_name", ["f32", "f64"])
+def test_casts_truncate_and_saturate(lib: Library, type_name: str, target: str) -> None:
+    dtype = {"f32": np.float32, "f64": np.float64}[type_name]
+    info = np.iinfo(DTYPES[f"fo_{target}"])
+    ends = np.array([float(info.min), float(info.max)], dtype)
+    near = [np.nextafter(ends, dtype(np.inf)), np.nextafter(ends, dtype(-np.inf)), ends - dtype(0.5), ends + dtype(0.5)]
+    x = np.concatenate([samples(dtype, 5_000, seed=10), ends, *near])
+    expected = [
+        0 if np.isnan(v) else info.max if v >= info.max else info.min if v <= info.min else int(v) for v in x.tolist()
+    ]
+    got = lib(f"fo_cast_{type_name}_{target}", x)
+    assert got.tolist() == expected
+
+
+def test_no_undefined_behaviour(tmp_path: Path) -> None:
+    """Every function at every combination of special arguments under the sanitizer, which stops at the first trap."""
+    need(CC or "cc")
+    floats = (
+        "0, -0.0, 1, -1, 0.5, -2.5, 1e-45, 1e-310, 127.5, 255.5, 2147483648.0, -2147483648.0, 9223372036854775808.0, "
+    )
+    floats += "-9.3e18, 1e30, -1e30, 3.4e38, 1e300, -1e300, 88.8, -104, 745, 1 / zero, -1 / zero, zero / zero"
+    whole = "0, 1, -1, 2, -2, 127, -128, 255, 32767, -32768, 2147483647, -2147483647 - 1, "
+    whole += "9223372036854775807, -9223372036854775807 - 1"
+    body: list[str] = []
+    for name, (result, parameters) in SIGNATURES.items():
+        opens = "".join(f"for (int i{k} = 0; i{k} < N{t[:2]}; i{k}++) " for k, t in enumerate(parameters))
+        actuals = ", ".join(f"({t}){t[:2]}s[i{k}]" for k, t in enumerate(parameters))
+        body.append(f"{opens}{{ volatile {result} y = {name}({actuals}); (void)y; }}")
+    text = "\n".join(body).replace("Nfl", "NF").replace("Ndo", "NF").replace("Nfo", "NI")
+    text = text.replace("fls[", "fs[").replace("dos[", "fs[").replace("fos[", "is[")
+    main = (
+        f"int main(void) {{ volatile double zero = 0; double fs[] = {{{floats}}}; fo_i64 is[] = {{{whole}}};\n"
+        f"enum {{ NF = sizeof fs / sizeof *fs, NI = sizeof is / sizeof *is }};\n{text}\nreturn 0; }}\n"
+    )
+    source, program = tmp_path / "ub.c", tmp_path / "ub"
+    source.write_text(C_MATH_HEADER + main)
+    sanitize = ["-fsanitize=undefined,float-cast-overflow", "-fsanitize-undefined-trap-on-error"]
+    run(CC or "cc", "-O1", *FLAGS[1:], *sanitize, str(source), "-o", str(program), "-lm")
+    run(str(program))
+
+
+def test_loops_vectorise(tmp_path: Path) -> None:
+    """gcc says which loops it vectorised: all but those of functions documented as scalar."""
+    need("gcc")
+    if platform.machine() not in ("x86_64", "AMD64") or "clang" in run("gcc", "--version"):
+        pytest.skip("the remarks of gcc on x86-64 are read here")
+    source = tmp_path / "loops.c"
+    text = C_MATH_HEADER + loops()
+    source.write_text(text)
+    options = ["-march=x86-64-v4", "-fno-ipa-icf"]  # no loop stands in for an equal one
+    remarks = run("gcc", *FLAGS, *options, "-fopt-info-vec", "-c", str(source), "-o", str(tmp_path / "loops.o"))
+    vectorised = {int(m[1]) for m in re.finditer(r"loops\.c:(\d+):\d+: optimized: loop vectorized", remarks)}
+    scalar = [
+        name
+        for number, line in enumerate(text.splitlines(), 1)
+        for name in re.findall(r"^void loop_(\w+)\(", line)
+        if number not in vectorised and not name.startswith(SCALAR)
+    ]
+    assert scalar == []
+
+
+@pytest.mark.parametrize("name", c_math_names())
+def test_each_function_is_complete_alone(name: str) -> None:
+    text = c_math_for([name])
+    defined = re.findall(r"^FO_FN \w+ (fo_\w+)\(", text, re.MULTILINE)
+    assert defined[-1] == name
+    for position, each in enumerate(defined):
+        body = text.split(f" {each}(", 1)[1].split("\n}\n", 1)[0]
+        assert set(re.findall(r"\b(fo_\w+)\(", body)) <= set(defined[:position])
+
+
+def test_selection_is_deterministic_and_compiles(tmp_path: Path) -> None:
+    need(CC or "cc")
+    text = c_math_for({"fo_erf_f32", "fo_tanh_f32", "fo_rem_i8"})
+    assert text == c_math_for(["fo_rem_i8", "fo_tanh_f32", "fo_erf_f32", "fo_erf_f32"])
+    assert text.count("fo_expm1_core_f32(float x) {") == 1
+    assert "fo_log" not in text
+    assert c_math_for([]) == ""
+    source = tmp_path / "some.c"
+    source.write_text(text)
+    run(CC or "cc", *FLAGS, *WARN, "-fsyntax-only", str(source))
+    with pytest.raises(KeyError, match="no function 'fo_nothing'"):
+        c_math_for(["fo_nothing"])
+
+
+def test_the_header_is_the_sum_of_its_functions() -> None:
+    assert c_math_names() == tuple(re.findall(r"^FO_FN \w+ (fo_\w+)\(", C_MATH_HEADER, re.MULTILINE))
+    assert "#include" not in C_MATH_HEADER

@@ -1,0 +1,155 @@
+"""Derives the polynomial coefficients of lowering/c_math.h.
+
+Each row of `FITS` is one weighted fit: find c with sum(c[i] * x**(i * step)) close to f on [lo, hi], the error measured
+as weight * error. Least squares over Chebyshev points is within a bit of the minimax fit. The coefficients are rounded to
+the target type one after the other, lowest power first, and the remaining ones are fitted again after each rounding.
+
+    python tools/fit_c_math.py [NAME ...]      prints the coefficients, lowest power first, and log2 of the error
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath
+
+mp: Any = mpmath.mp
+mp.dps = 80
+Real = Any
+"""An mpmath number: the package carries no types."""
+
+
+def one(_x: Real) -> Real:
+    return mp.mpf(1)
+
+
+@dataclass(frozen=True)
+class Fit:
+    f: Callable[[Real], Real]
+    lo: Real
+    hi: Real
+    terms: int
+    weight: Callable[[Real], Real] = one
+    step: int = 1
+    bits: int = 24
+
+
+def least_squares(f: list[Real], w: list[Real], basis: list[list[Real]]) -> list[Real]:
+    columns = [[v * b for v, b in zip(w, column, strict=True)] for column in basis]
+    target = [v * t for v, t in zip(w, f, strict=True)]
+    normal = mp.matrix([[mp.fdot(p, q) for q in columns] for p in columns])
+    return list(mp.lu_solve(normal, mp.matrix([mp.fdot(p, target) for p in columns])))
+
+
+def rounded(c: Real, bits: int) -> Real:
+    with mp.workprec(bits):
+        return +c
+
+
+def solve(fit: Fit) -> tuple[list[Real], Real]:
+    points = 16 * fit.terms
+    middle, half = (mp.mpf(fit.lo) + fit.hi) / 2, (mp.mpf(fit.hi) - fit.lo) / 2
+    xs = [middle - half * mp.cos(mp.pi * (2 * i + 1) / (2 * points)) for i in range(points)]
+    f, w = [fit.f(x) for x in xs], [fit.weight(x) for x in xs]
+    basis = [[x ** (i * fit.step) for x in xs] for i in range(fit.terms)]
+    done: list[Real] = []
+    while len(done) < fit.terms:
+        done.append(rounded(least_squares(f, w, basis[len(done) :])[0], fit.bits))
+        f = [v - done[-1] * b for v, b in zip(f, basis[len(done) - 1], strict=True)]
+    return done, max(abs(e * v) for e, v in zip(f, w, strict=True))
+
+
+def exp_tail(x: Real) -> Real:
+    """(exp(x) - 1 - x) / x**2"""
+    return (mp.expm1(x) - x) / x**2
+
+
+def log_tail(x: Real) -> Real:
+    """(log(1 + x) - x + x**2 / 2) / x**3"""
+    return (mp.log1p(x) - x + x * x / 2) / x**3
+
+
+def atanh_tail(z: Real) -> Real:
+    """(2 * atanh(s) - 2 * s) / s with z = s**2"""
+    s = mp.sqrt(z)
+    return 2 * (mp.atanh(s) - s) / s
+
+
+def exp2_tail(x: Real) -> Real:
+    """(2**x - 1) / x"""
+    return mp.expm1(x * mp.ln2) / x
+
+
+def erf_rate(a: Real) -> Real:
+    """-log(erfc(a)) / a - 1, which is smooth down to a = 0 and turns erf into one exponential"""
+    return -mp.log(mp.erfc(a)) / a - 1
+
+
+def erf_weight(a: Real) -> Real:
+    """The relative change of erf(a) for a change of erf_rate(a)."""
+    return a * mp.erfc(a) / mp.erf(a)
+
+
+def sin_tail(z: Real) -> Real:
+    """(sin(x) - x) / x**3 with z = x**2"""
+    x = mp.sqrt(z)
+    return (mp.sin(x) - x) / x**3
+
+
+def cos_tail(z: Real) -> Real:
+    """(cos(x) - 1 + x**2 / 2) / x**4 with z = x**2"""
+    return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
+
+
+LN2_2 = mp.ln2 / 2 * mp.mpf("1.0001")
+HALF = mp.mpf("0.5001")
+LOG_LO, LOG_HI = mp.sqrt(mp.mpf("0.5")) - 1, mp.sqrt(mp.mpf(2)) - 1
+ATANH_Z = (LOG_HI / (2 + LOG_HI)) ** 2 * mp.mpf("1.0001")
+TRIG_Z = (mp.pi / 4) ** 2 * mp.mpf("1.001")
+
+
+def expm1_weight(x: Real) -> Real:
+    return abs(x * x / mp.expm1(x))
+
+
+def log_weight(x: Real) -> Real:
+    return abs(x**3 / mp.log1p(x))
+
+
+def exp2_weight(x: Real) -> Real:
+    return abs(x) / 2**x
+
+
+def rate_of(terms: int, top: str, bits: int) -> Fit:
+    return Fit(erf_rate, mp.mpf("1e-9"), mp.mpf(top), terms, erf_weight, bits=bits)
+
+
+FITS: dict[str, Fit] = {
+    "expm1_f32": Fit(exp_tail, -LN2_2, LN2_2, 5, expm1_weight),
+    "exp2_f32": Fit(exp2_tail, -HALF, HALF, 6, exp2_weight),
+    "log_f32": Fit(log_tail, LOG_LO, LOG_HI, 8, log_weight),
+    "erf_f32": rate_of(9, "3.95", 24),
+    "sin_f32": Fit(sin_tail, mp.mpf("1e-12"), TRIG_Z, 3, lambda z: z),
+    "cos_f32": Fit(cos_tail, mp.mpf("1e-12"), TRIG_Z, 3, lambda z: z * z),
+    "expm1_f64": Fit(exp_tail, -LN2_2, LN2_2, 11, expm1_weight, bits=53),
+    "exp2_f64": Fit(exp2_tail, -HALF, HALF, 12, exp2_weight, bits=53),
+    "log_f64": Fit(lambda z: atanh_tail(z) / z, mp.mpf("1e-20"), ATANH_Z, 7, lambda z: z, bits=53),
+    "pow_log2_f32": Fit(lambda z: (atanh_tail(z) + 2) / mp.ln2, mp.mpf("1e-20"), ATANH_Z, 5, bits=53),
+    "pow_exp2_f32": Fit(exp2_tail, -HALF, HALF, 6, exp2_weight, bits=53),
+    "erf_f64": rate_of(24, "5.95", 53),
+}
+
+
+def main(names: list[str]) -> None:
+    for name in names or FITS:
+        coefficients, worst = solve(FITS[name])
+        print(f"{name}: 2^{float(mp.log(worst, 2)):.1f}")
+        for c in coefficients:
+            print("   ", f"{float(c).hex()}{'f' if FITS[name].bits == 24 else ''}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
