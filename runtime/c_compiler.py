@@ -1,0 +1,168 @@
+"""The C compiler of this machine: found, tried, and asked for shared objects."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuse_opt.runtime.disk_cache import DiskCache
+
+_OPTIMISATION = ("-O3",)
+_MACHINE_CHOICES = (("-march=native",), ("-mcpu=native",), ())
+_WIDE_VECTORS = ("-mprefer-vector-width=512",)
+# The meaning of generated C rests on these: integers wrap, buffers of different types may share memory. Traps and errno
+# are not observable in it, so the compiler may if-convert and vectorise.
+_MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math")
+_OPTIONAL = ("-fopenmp-simd",)
+_SHARED = ("-fPIC", "-shared")
+
+_PROBE_SECONDS = 60.0
+_MESSAGE_LINES = 20
+_TRIAL_SOURCE = """\
+double exp(double);
+double fuse_opt_trial(double x) { return exp(x); }
+"""
+
+
+class CompileError(RuntimeError):
+    """The C compiler refused a source or could not be run; the text is the first lines of what it said."""
+
+
+@dataclass(frozen=True)
+class CCompiler:
+    """A C compiler that was seen to build a shared object which this process could load and call."""
+
+    path: str
+    """The program, as an absolute path."""
+    version: str
+    """What the compiler says it is, such as "gcc 12.2.0"."""
+    flags: tuple[str, ...]
+    """Arguments of every compilation, without the libraries."""
+    target: str
+    """Checksum of the predefined macros: the instruction sets that `flags` mean on this machine."""
+
+    def compile_shared(self, source: str, cache: DiskCache, extra: Sequence[str] = ()) -> Path:
+        """
+        The shared object of the C text `source`, from `cache` where it is there; `extra` are arguments more, such as
+        "-pthread". The mathematical library is linked. Raises `CompileError`, and `OSError` from the cache.
+        """
+        key = ("c", source, self.path, self.version, self.target, *self.flags, *extra)
+
+        def build(path: Path) -> None:
+            arguments = [*self.flags, *extra, "-x", "c", "-", "-o", str(path), "-lm"]
+            _run(self.path, arguments, source)
+
+        return cache.get_or_build(key, ".so", build)
+
+
+def find_c_compiler(cache: DiskCache | None = None) -> CCompiler | None:
+    """
+    The first compiler that works, or None: `$FUSE_OPT_CC` alone where it is set (a warning says why it does not work),
+    else `$CC`, cc, gcc, clang on the search path.
+
+    Each is asked to build a trivial shared object through `cache` (the default one where None), and the object is
+    called. The answer is remembered for the process as long as these variables and `$PATH` stay the same.
+    """
+    names = ("FUSE_OPT_CC", "CC", "PATH")
+    return _find(tuple(os.environ.get(name, "") for name in names), cache)
+
+
+@functools.lru_cache(maxsize=8)
+def _find(environment: tuple[str, ...], cache: DiskCache | None) -> CCompiler | None:
+    chosen, conventional, _ = environment
+    cache = cache or DiskCache()
+    if chosen:
+        try:
+            return _tried(chosen, cache)
+        except (CompileError, OSError, ValueError) as error:
+            warnings.warn(f"FUSE_OPT_CC={chosen!r} does not work: {error}", RuntimeWarning, stacklevel=3)
+            return None
+    for name in (conventional, "cc", "gcc", "clang"):
+        try:
+            return _tried(name, cache)
+        except (CompileError, OSError, ValueError):
+            continue
+    return None
+
+
+def _tried(command: str, cache: DiskCache) -> CCompiler:
+    """The compiler that `command` names (it may hold arguments), with the best flags under which it works."""
+    program, *arguments = shlex.split(command) or [""]
+    path = shutil.which(program)
+    if path is None:
+        raise CompileError(f"'{program}' is not an executable on the search path")
+    last = CompileError("no flags were tried")
+    for flags in _flag_choices():
+        try:
+            compiler = _described(os.path.abspath(path), (*arguments, *flags))
+            _check(compiler, cache)
+        except CompileError as error:
+            last = error
+        else:
+            return compiler
+    raise last
+
+
+def _flag_choices() -> Iterator[tuple[str, ...]]:
+    """Sets of flags, the wanted one first; `_described` refuses wide vectors where the machine has none."""
+    for optional in (_OPTIONAL, ()):
+        for machine in _MACHINE_CHOICES:
+            for width in (_WIDE_VECTORS, ()) if machine else ((),):
+                yield (*_OPTIMISATION, *machine, *width, *_MEANING, *optional, *_SHARED)
+
+
+def _described(path: str, flags: tuple[str, ...]) -> CCompiler:
+    """Asks the compiler for its predefined macros, which tell its version and the instruction sets together."""
+    listing = _run(path, [*flags, "-dM", "-E", "-x", "c", "-"], "", _PROBE_SECONDS)
+    lines = sorted(listing.splitlines())
+    macros = dict(line.split(" ", 2)[1:] for line in lines if line.count(" ") > 1)
+    family = "clang" if "__clang__" in macros else "gcc"
+    version = macros.get("__VERSION__", "unknown").strip('"')
+    if "__AVX512F__" not in macros and set(_WIDE_VECTORS) <= set(flags):
+        raise CompileError("this machine has no vectors of 512 bits")
+    target = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return CCompiler(path, f"{family} {version}", flags, target)
+
+
+def _check(compiler: CCompiler, cache: DiskCache) -> None:
+    """Raises where the compiler cannot link, or its objects cannot be loaded here (other machine, noexec directory)."""
+    try:
+        library = ctypes.CDLL(str(compiler.compile_shared(_TRIAL_SOURCE, cache)))
+        function = library.fuse_opt_trial
+    except (OSError, AttributeError) as error:
+        raise CompileError(f"'{compiler.path}' built an object that cannot be loaded: {error}") from error
+    function.argtypes, function.restype = [ctypes.c_double], ctypes.c_double
+    if function(0.0) != 1.0:
+        raise CompileError(f"'{compiler.path}' built an object that computes exp(0) wrongly")
+
+
+def _run(path: str, arguments: Sequence[str], source: str, timeout: float | None = None) -> str:
+    """Standard output of the compiler fed with `source`; messages are in English whatever the user's language."""
+    try:
+        done = subprocess.run(
+            [path, *arguments],
+            input=source.encode("utf-8"),
+            capture_output=True,
+            env={**os.environ, "LC_ALL": "C"},
+            timeout=timeout,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError(f"'{path}' could not be run: {error}") from error
+    if done.returncode == 0:
+        return done.stdout.decode("utf-8", "replace")
+    lines = done.stderr.decode("utf-8", "replace").splitlines()
+    shown = lines[:_MESSAGE_LINES]
+    if len(lines) > len(shown):
+        shown.append(f"({len(lines) - len(shown)} more lines)")
+    ending = f"was killed by signal {-done.returncode}" if done.returncode < 0 else "failed"
+    raise CompileError("\n".join([f"'{path}' {ending}:", *shown]))

@@ -1,0 +1,87 @@
+"""The process's pool of threads that generated C programs share; the pool itself is parallel_for.c."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from pathlib import Path
+
+from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
+from fuse_opt.runtime.disk_cache import DiskCache
+
+_SERIAL_SOURCE = """\
+void fuse_parallel_for(void (*task)(void *, long, long), void *arg, long count, long grain) {
+  (void)grain;
+  if (count > 0) task(arg, 0, count);
+}
+void fuse_set_num_threads(int count) { (void)count; }
+int fuse_num_threads(void) { return 1; }
+"""
+
+
+def load_pool() -> int:
+    """
+    The address of `fuse_parallel_for`, which a generated program receives as a function pointer of type
+    `void (*)(void (*task)(void *, long, long), void *arg, long count, long grain)`; valid until the process ends.
+
+    The first call compiles the pool, or takes it from the disk cache; threads start with the first loop that needs
+    them. Where the system has no POSIX threads the function runs each loop on its caller; where there is no C compiler
+    the answer is 0. Raises `ValueError` if `$FUSE_OPT_NUM_THREADS` is not a positive integer.
+    """
+    library = _library()
+    if library is None:
+        return 0
+    return ctypes.cast(library.fuse_parallel_for, ctypes.c_void_p).value or 0
+
+
+def set_num_threads(count: int) -> None:
+    """
+    Lets `count` threads, the caller included, share each loop from the next one on, in place of the count from
+    `$FUSE_OPT_NUM_THREADS` or, without it, the number of processors this process may use. Waits for a loop in
+    progress, so it must not be called from inside one. Raises `ValueError` if `count` is below 1.
+    """
+    if count < 1:
+        raise ValueError(f"number of threads: expected 1 or more, got {count}")
+    if (library := _library()) is not None:
+        library.fuse_set_num_threads(min(count, 2**31 - 1))
+
+
+def num_threads() -> int:
+    """How many threads may share a loop, the caller included; 1 where there is no pool."""
+    library = _library()
+    return 1 if library is None else int(library.fuse_num_threads())
+
+
+def _initial_count() -> int:
+    text = os.environ.get("FUSE_OPT_NUM_THREADS")
+    if not text:
+        return _usable_processors()
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"FUSE_OPT_NUM_THREADS={text!r}: expected a positive integer")
+    return int(text)
+
+
+def _usable_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    """The pool, loaded for the rest of the process: its threads run code of it, so it is never unloaded."""
+    count = _initial_count()
+    if (compiler := find_c_compiler()) is None:
+        return None
+    cache = DiskCache()
+    try:
+        source = Path(__file__).with_name("parallel_for.c").read_text(encoding="utf-8")
+        path = compiler.compile_shared(source, cache, ["-pthread"])
+    except CompileError:
+        path = compiler.compile_shared(_SERIAL_SOURCE, cache)
+    library = ctypes.CDLL(str(path))
+    library.fuse_set_num_threads.argtypes, library.fuse_set_num_threads.restype = [ctypes.c_int], None
+    library.fuse_num_threads.argtypes, library.fuse_num_threads.restype = [], ctypes.c_int
+    library.fuse_set_num_threads(min(count, 2**31 - 1))
+    return library
