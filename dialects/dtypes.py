@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xdsl.dialects.builtin import (
-    Attribute,
     Float16Type,
     Float32Type,
     Float64Type,
     IntegerType,
     Signedness,
 )
+from xdsl.ir import Attribute
 
 
 class Kind(Enum):

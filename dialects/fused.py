@@ -177,7 +177,7 @@ class KernelOp(IRDLOperation):
         parser.parse_punctuation("->")
         types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
         dictionary = parser.parse_optional_attr_dict_with_keyword()
-        attributes = {} if dictionary is None else dictionary.data
+        attributes: dict[str, Attribute] = {} if dictionary is None else dict(dictionary.data)
         body = parser.parse_region([argument for argument, _ in bindings])
         operands = parser.resolve_operands([o for _, o in bindings], [a.type for a, _ in bindings], position)
         names = cls.get_irdl_definition().properties

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, cast
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, result_def
 from xdsl.parser import Parser
@@ -40,6 +40,8 @@ class ConstantOp(StructuredOp):
         if element is None or not self.value.is_splat():
             raise VerifyException("is stored in memory and has no scalar meaning")
         value = self.value.get_values()[0]
+        if isinstance(value, tuple):
+            raise VerifyException("complex elements are not supported")
         if element is BOOL:
             value = bool(value)
         elif element.kind is Kind.UINT:
@@ -59,7 +61,8 @@ class ConstantOp(StructuredOp):
         value = parser.parse_attribute()
         if not isinstance(value, DenseIntOrFPElementsAttr):
             parser.raise_error("'graph.constant': expected 'dense<...> : tensor<...>'", position, parser.pos)
-        return cls.create(result_types=(value.type,), properties={"value": value}, attributes=attributes)
+        type_ = cast(DenseIntOrFPElementsAttr, value).type
+        return cls.create(result_types=(type_,), properties={"value": value}, attributes=attributes)
 
     def print(self, printer: Printer) -> None:
         if self.attributes:
@@ -72,4 +75,5 @@ class ConstantOp(StructuredOp):
 def scalar_constant(builder: GraphBuilder, value: float, like: SSAValue) -> SSAValue:
     """A 0-d constant of the element type of `like`."""
     element = tensor(like).element_type
+    assert isinstance(element, AnyFloat)
     return builder(ConstantOp, value=DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [value]))

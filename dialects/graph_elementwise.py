@@ -38,8 +38,8 @@ class Elementwise(StructuredOp):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         element = self.result_dtype().attribute
-        first = self._operands[0].type
-        if isinstance(first, TensorType) and all(v.type == first for v in self._operands):
+        first = tensor(self._operands[0])
+        if all(v.type == first for v in self._operands):
             return (first if first.element_type == element else TensorType(element, first.get_shape()),)
         return (TensorType(element, broadcast_shapes([shape(value) for value in self._operands])),)
 

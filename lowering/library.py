@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
-from ..dialects.graph_op import OpaqueOp
+from ..dialects.graph_op import IntArray, OpaqueOp
 
 Array = npt.NDArray[Any]
 ConfigValue = int | float | str | tuple[int, ...]
@@ -61,7 +61,7 @@ def library_config(op: OpaqueOp) -> dict[str, ConfigValue]:
 def plain_value(name: str, value: Attribute) -> ConfigValue:
     match value:
         case DenseArrayBase():
-            return tuple(int(v) for v in value.get_values())
+            return tuple(int(v) for v in cast(IntArray, value).get_values())
         case IntegerAttr() | FloatAttr():
             return value.value.data
         case StringAttr():

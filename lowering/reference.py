@@ -96,7 +96,7 @@ def _run_op(op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
 
 def _run_expansion(op: CompositeOp, operands: Sequence[Array]) -> Sequence[Array]:
     expansion = op.expansion()
-    values = dict(zip(expansion.block.args, operands, strict=True))
+    values: dict[SSAValue, Array] = dict(zip(expansion.block.args, operands, strict=True))
     for inner in expansion.block.ops:
         results = _run_op(inner, [values[operand] for operand in inner.operands])
         values.update(zip(inner.results, results, strict=True))
@@ -172,7 +172,7 @@ def dense_array(attribute: DenseIntOrFPElementsAttr) -> Array:
         raise EvaluationError(f"constants of '{attribute.get_element_type()}' are not supported")
     values = list(attribute.get_values())
     if element.kind is Kind.UINT:
-        values = [int(v) % 2**element.bits for v in values]
+        values = [v % 2**element.bits for v in values if isinstance(v, int)]
     array = np.array(values, NUMPY_DTYPES[element])
     extents = attribute.get_shape()
     return np.broadcast_to(array, extents).copy() if attribute.is_splat() else array.reshape(extents)

@@ -1,0 +1,146 @@
+"""How a kernel's operands are read next to where its results are written: what may run in place, and by which scheme.
+
+A row kernel runs in stages: a reduction closes one, and what depends on it is in a later one. An element that a result
+overwrites must not be read in a later stage. What lowering owes in return: the work of one stage is one loop over the
+row, no result is stored in an earlier stage than its value is known in, and one instance (an element, or a row) loads
+all that it reads before it stores anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from .dtypes import dtype_of
+from .fused import KernelOp
+from .graph_op import OpaqueOp, is_static, tensor
+from .pull import Point, Pulled, Store, Unschedulable, pull_kernel
+
+
+@dataclass(frozen=True, slots=True)
+class KernelAccess:
+    """One pass over elements or rows, or (`scheme` None) why it is none: a code and a sentence."""
+
+    scheme: Literal["pointwise", "row"] | None
+    replaceable: tuple[frozenset[int], ...] = ()
+    """By result: the operands of its size that every instance reads, if at all, only where and before it stores the result."""
+    code: str = ""
+    message: str = ""
+
+
+_NEVER = -1
+_ACCESSES: dict[tuple[object, ...], KernelAccess] = {}
+_REMEMBERED = 4096
+
+
+def is_library(kernel: KernelOp) -> bool:
+    """Whether a kernel is run by an implementation as a whole, and not by generated code."""
+    return kernel.implementation is not None or any(isinstance(op, OpaqueOp) for op in kernel.block.ops)
+
+
+def kernel_access(kernel: KernelOp) -> KernelAccess:
+    """How the kernel runs when code is generated for it; the same object for kernels that compute the same."""
+    key = _structure(kernel)
+    if (found := _ACCESSES.get(key)) is None:
+        if len(_ACCESSES) >= _REMEMBERED:
+            _ACCESSES.clear()
+        found = _ACCESSES[key] = _analyse(kernel)
+    return found
+
+
+def _structure(kernel: KernelOp) -> tuple[object, ...]:
+    """What kernels that compute the same have in common, and others have not."""
+    numbers: dict[SSAValue, int] = {}
+    types: list[Attribute] = []
+    for value in kernel.block.args:
+        numbers[value] = len(numbers)
+        types.append(value.type)
+    shape: list[object] = []
+    for op in kernel.block.ops:
+        properties = frozenset(op.properties.items()) if op.properties else None
+        identity = op if op.regions else len(op.results)
+        shape.append((type(op), properties, identity, *[numbers[value] for value in op.operands]))
+        for value in op.results:
+            numbers[value] = len(numbers)
+            types.append(value.type)
+    return (len(kernel.block.args), *types, *shape)
+
+
+def _analyse(kernel: KernelOp) -> KernelAccess:
+    values = [*kernel.block.args, *(value for op in kernel.block.ops for value in op.results)]
+    if not all(is_static(value) for value in values):
+        return KernelAccess(None, (), "dynamic-shape", "has shapes that are not known yet; give them, or run infer-shapes")
+    try:
+        pulled = pull_kernel(kernel)
+    except Unschedulable as error:
+        return KernelAccess(None, (), error.code, str(error))
+    except VerifyException as error:
+        return KernelAccess(None, (), "no-scalar", str(error))
+    replaceable = [frozenset[int]() for _ in kernel.results]
+    reads = _reads(pulled)
+    for store in pulled.stores:
+        written = _layout(kernel.results[store.result])
+        same_size = [n for n, value in enumerate(kernel.operands) if _layout(value) == written]
+        ok = [n for n in same_size if all(_comes_before(read, store, reads) for read in reads.loads.get(n, ()))]
+        replaceable[store.result] = frozenset(ok)
+    return KernelAccess("row" if pulled.is_row else "pointwise", tuple(replaceable))
+
+
+def _layout(value: SSAValue) -> tuple[int, int]:
+    """Elements, and bytes of one."""
+    element = dtype_of(tensor(value).element_type)
+    return prod(tensor(value).get_shape()), 0 if element is None else element.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """When points are made: the stage in which they are known, and the last in which they may be made (again)."""
+
+    loads: dict[int, list[Point]]
+    known: dict[Point, int]
+    last_in_row: dict[Point, int]
+    """The last stage that uses the point for a whole row at once."""
+    last_in_element: dict[Point, int]
+    """The last stage that uses the point for an element of a row."""
+
+
+def _reads(pulled: Pulled) -> _Reads:
+    loads: dict[int, list[Point]] = {}
+    known: dict[Point, int] = {}
+    for point in pulled.points:
+        stage = max((known[p] for p in point.operands), default=0)
+        known[point] = stage + 1 if _is_reduction(point) else stage
+        if point.op is None and isinstance(point.value, BlockArgument):
+            loads.setdefault(point.value.index, []).append(point)
+    row = dict.fromkeys(pulled.points, _NEVER)
+    element = dict.fromkeys(pulled.points, _NEVER)
+    for store in pulled.stores:
+        last = row if store.per_row else element
+        last[store.point] = max(last[store.point], known[store.point])
+    for point in reversed(pulled.points):
+        for operand in point.operands:
+            if _is_reduction(point):
+                element[operand] = max(element[operand], known[point] - 1)
+            else:
+                row[operand] = max(row[operand], row[point])
+                element[operand] = max(element[operand], element[point])
+    return _Reads(loads, known, row, element)
+
+
+def _is_reduction(point: Point) -> bool:
+    return point.op is not None and bool(point.op.COMBINE)
+
+
+def _comes_before(read: Point, store: Store, reads: _Reads) -> bool:
+    """Whether the element that a store overwrites was read by then, by the same instance, and by no other."""
+    if read.address != store.address:
+        return False
+    stage = reads.known[store.point]
+    if store.per_row:  # the elements of the row are not done with it before their stage is
+        return reads.last_in_row[read] <= stage and reads.last_in_element[read] < stage
+    return max(reads.last_in_row[read], reads.last_in_element[read]) <= stage
+

@@ -1,0 +1,56 @@
+"""Replace composite ops (softmax, layer_norm, ...) by the primitive ops that define them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from ..dialects.fused import KernelOp, directives
+from ..dialects.graph_op import CompositeOp
+
+
+@dataclass(frozen=True)
+class DecomposePass(ModulePass):
+    """A composite becomes its decomposition, in place, inside kernels too, until none is left.
+
+    Directives of the composite go to each op of the decomposition, so that a group asked for stays one.
+
+    Ensures: no `CompositeOp` remains.
+    """
+
+    name = "decompose"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        waiting = [inner for inner in op.walk() if isinstance(inner, CompositeOp)]
+        while waiting:
+            waiting.extend(_expand(waiting.pop()))
+
+
+def _expand(op: CompositeOp) -> list[CompositeOp]:
+    """Puts copies of the decomposition's ops before `op` and erases it; returns the composites among them."""
+    parent = op.parent
+    assert parent is not None
+    expansion = op.expansion()
+    copies: dict[SSAValue, SSAValue] = dict(zip(expansion.block.args, op.operands, strict=True))
+    inner: list[CompositeOp] = []
+    kept = directives(op)
+    for source in expansion.block.ops:
+        copy = source.clone(copies)
+        copy.location = op.location
+        copy.attributes.update(kept)
+        parent.insert_op_before(copy, op)
+        if isinstance(copy, CompositeOp):
+            inner.append(copy)
+    for result, value in zip(op.results, expansion.results, strict=True):
+        new = copies[value]
+        new.name_hint = result.name_hint or new.name_hint
+        result.replace_all_uses_with(new)
+    Rewriter.erase_op(op)
+    if isinstance(kernel := parent.parent_op(), KernelOp):
+        kernel.drop_decisions()
+    return inner

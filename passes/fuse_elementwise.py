@@ -1,0 +1,55 @@
+"""Fuse elementwise ops, broadcasts among them, with the elementwise ops that read their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ..dialects.graph_op import FusionKind
+from .fusion import Group, GroupGraph, Limits, Refusal
+from .fusion_pass import run_rule
+from .fusion_rules import elements, is_internal, refuse_recompute, refuse_results
+
+
+class ElementwiseRule:
+    """Both sides are elementwise; a smaller producer joins when it is read nowhere else and cheap to repeat."""
+
+    def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
+        if max(producer.kind, consumer.kind) > FusionKind.BROADCAST:
+            return None
+        members = [producer, consumer]
+        if elements(producer) == elements(consumer):
+            return refuse_results(graph, members) or members
+        if not is_internal(graph, producer, consumer):
+            return Refusal("multi-use", "its result has another size and is read elsewhere, so it is stored anyway")
+        return refuse_recompute(producer, consumer) or refuse_results(graph, members) or members
+
+
+@dataclass(frozen=True)
+class FuseElementwisePass(ModulePass):
+    """Chains, trees and diamonds of elementwise ops become kernels with one or several results.
+
+    ```mlir
+    %0 = graph.exp %x : (tensor<8xf32>) -> tensor<8xf32>
+    %1 = graph.add %0, %y : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    ```
+    becomes one `fused.kernel` that yields `%1` (and `%0` when it is read elsewhere).
+
+    Ensures: the contracted graph is acyclic; limits and directives hold. Needs nothing; existing kernels may grow.
+    """
+
+    name = "fuse-elementwise"
+
+    max_ops: int = 256
+    """Graph ops in one kernel."""
+    max_operands: int = 64
+    """Operands of one kernel."""
+    max_results: int = 16
+    """Results of one kernel."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        run_rule(op, self.name, ElementwiseRule(), Limits(self.max_ops, self.max_operands, self.max_results))

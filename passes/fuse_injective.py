@@ -1,0 +1,89 @@
+"""Fuse views (slices, transposes, reshapes, concats) with the elementwise ops around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ..dialects.graph_op import FusionKind, StructuredOp
+from ..dialects.pull import Unschedulable, member_ops, pull
+from .fusion import Group, GroupGraph, Limits, Refusal
+from .fusion_pass import run_rule
+from .fusion_rules import elements, is_internal, refuse_recompute, refuse_results, total_work, uses_by
+
+
+class InjectiveRule:
+    """One side moves elements. The producer joins its only reader, or all of its readers at once."""
+
+    def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
+        kinds = (producer.kind, consumer.kind)
+        if FusionKind.INJECTIVE not in kinds or max(kinds) > FusionKind.INJECTIVE:
+            return None
+        members = [producer, consumer]
+        if consumer.kind <= FusionKind.BROADCAST and elements(producer) == elements(consumer):
+            return refuse_results(graph, members) or members
+        if is_internal(graph, producer, consumer):
+            return (
+                refuse_recompute(producer, consumer)
+                or refuse_results(graph, members)
+                or _refuse_copies(graph, members)
+                or members
+            )
+        if _moves_nothing(consumer):
+            return Refusal("alias", "a view that keeps every element in its place costs nothing outside")
+        members = [producer, *producer.consumers]
+        if any(group.kind > FusionKind.INJECTIVE for group in members):
+            return Refusal("multi-use", "its result is read elsewhere as well, so it is stored anyway")
+        return refuse_results(graph, members) or _refuse_copies(graph, members) or members
+
+
+def _moves_nothing(group: Group) -> bool:
+    return all(isinstance(op, StructuredOp) and op.is_alias() for op in group.ops)
+
+
+def _refuse_copies(graph: GroupGraph, members: list[Group]) -> Refusal | None:
+    """Refuses when reading a value at several indices would repeat too much of its computation."""
+    producer, readers = members[0], members[1:]
+    if uses_by(graph, producer, readers) <= len(readers) or not total_work(producer):
+        return None
+    ops = {op for group in members for op in group.ops}
+    try:
+        pulled = pull(graph.results(members), ops)
+    except Unschedulable as reason:
+        return Refusal(reason.code, str(reason))
+    arithmetic = sum(1 for op in member_ops(ops) if isinstance(op, StructuredOp) and not op.is_view())
+    repeated = sum(1 for point in pulled.points if point.op is not None and not point.op.is_view())
+    if repeated > 2 * arithmetic:
+        return Refusal("recompute", f"{arithmetic} ops would be computed at {repeated} places", {"places": repeated})
+    return None
+
+
+@dataclass(frozen=True)
+class FuseInjectivePass(ModulePass):
+    """A view becomes an index expression of the kernel that reads or makes its operand.
+
+    ```mlir
+    %0 = graph.add %x, %b : (tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
+    %1 = graph.permute_dims %0 {axes = array<i64: 1, 0>} : (tensor<8x4xf32>) -> tensor<4x8xf32>
+    ```
+    becomes one kernel that reads `%x` transposed. A value that all readers slice is computed slice by slice in one
+    kernel with several results.
+
+    Ensures: the contracted graph is acyclic; limits and directives hold. Needs nothing; existing kernels may grow.
+    """
+
+    name = "fuse-injective"
+
+    max_ops: int = 256
+    """Graph ops in one kernel."""
+    max_operands: int = 64
+    """Operands of one kernel."""
+    max_results: int = 16
+    """Results of one kernel."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        run_rule(op, self.name, InjectiveRule(), Limits(self.max_ops, self.max_operands, self.max_results))

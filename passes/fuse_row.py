@@ -1,0 +1,115 @@
+"""Fuse reductions with what feeds them and what reads them, when all of it is one pass over independent rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ..dialects.graph_op import FusionKind, shape
+from ..dialects.pull import Point, Pulled, Unschedulable, pull
+from .fusion import Group, GroupGraph, Limits, Refusal
+from .fusion_pass import run_rule
+from .fusion_rules import CHEAP_WORK, work
+
+MIN_ROWS = 16
+MAX_SERIAL_COLUMNS = 32768
+"""With fewer rows than MIN_ROWS, rows longer than this would leave processors idle."""
+
+
+@dataclass
+class RowRule:
+    """The two together are one row kernel: softmax, layer norm, a prologue or an epilogue of a reduction."""
+
+    answers: dict[tuple[Group, int, Group, int], Refusal] = field(
+        default_factory=dict[tuple[Group, int, Group, int], Refusal]
+    )
+
+    def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
+        kinds = (producer.kind, consumer.kind)
+        if FusionKind.REDUCTION not in kinds or max(kinds) > FusionKind.REDUCTION:
+            return None
+        key = (producer, producer.count, consumer, consumer.count)
+        if key in self.answers:
+            return self.answers[key]
+        members = [producer, consumer]
+        refusal = graph.refuse_by_limits(members) or self._refuse(graph, members)
+        if refusal is None:
+            return members
+        self.answers[key] = refusal
+        return refusal
+
+    def _refuse(self, graph: GroupGraph, members: list[Group]) -> Refusal | None:
+        try:
+            pulled = pull(graph.results(members), {op for group in members for op in group.ops})
+        except Unschedulable as reason:
+            return Refusal(reason.code, str(reason))
+        return _refuse_idle(pulled) or _refuse_strided(pulled) or _refuse_repeated(pulled)
+
+
+def _refuse_idle(pulled: Pulled) -> Refusal | None:
+    rows, columns = prod(pulled.row_extents), prod(pulled.column_extents)
+    if rows >= MIN_ROWS or columns <= MAX_SERIAL_COLUMNS:
+        return None
+    message = f"{rows} rows of {columns} elements would leave processors idle"
+    return Refusal("parallelism", message, {"rows": rows, "columns": columns})
+
+
+def _refuse_strided(pulled: Pulled) -> Refusal | None:
+    """Refuses to store whole rows whose elements do not lie side by side."""
+    inner = [dim for index in pulled.columns for dim in index.dims()][-1:]
+    for store in pulled.stores:
+        factors = store.address.coefficients()
+        if not store.per_row and inner and (factors is None or factors.get(inner[0], 0) != 1):
+            return Refusal(
+                "strided-row", "the reduced axes are not the last ones; rows would be stored element by element"
+            )
+    return None
+
+
+def _refuse_repeated(pulled: Pulled) -> Refusal | None:
+    """Refuses when a dear value would be computed anew in every row though it is the same in all."""
+    rows = prod(pulled.row_extents)
+    for point in pulled.points:
+        if point.op is None or point.loop or (cost := work(point.op)) <= CHEAP_WORK:
+            continue
+        times = rows * _columns(point)
+        if times > 2 * prod(shape(point.value)):
+            message = f"'{point.op.name}' would run {times} times instead of {prod(shape(point.value))}"
+            return Refusal("recompute", message, {"work": cost, "times": times})
+    return None
+
+
+def _columns(point: Point) -> int:
+    """How often the point is evaluated in one row."""
+    return prod(dim.extent for dim in point.dims if dim.name.startswith("c"))
+
+
+@dataclass(frozen=True)
+class FuseRowPass(ModulePass):
+    """Reductions, what they read and what reads them become kernels that finish one row before the next.
+
+    ```mlir
+    %m = graph.max %x {axes = array<i64: 1>, keepdims = true} : (tensor<8x4xf32>) -> tensor<8x1xf32>
+    %r = graph.subtract %x, %m : (tensor<8x4xf32>, tensor<8x1xf32>) -> tensor<8x4xf32>
+    ```
+    becomes one kernel: a row of `%x` is read once from memory. Softmax and layer norm, written out, are one kernel each.
+
+    Ensures: every kernel is one pass over independent rows; limits and directives hold. Needs nothing.
+    """
+
+    name = "fuse-row"
+
+    max_ops: int = 256
+    """Graph ops in one kernel."""
+    max_operands: int = 64
+    """Operands of one kernel."""
+    max_results: int = 16
+    """Results of one kernel."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        run_rule(op, self.name, RowRule(), Limits(self.max_ops, self.max_operands, self.max_results))

@@ -1,0 +1,50 @@
+"""Take kernels apart: their ops return to the function, for another round of fusion or for none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from ..dialects.fused import KernelOp
+
+
+@dataclass(frozen=True)
+class UnfusePass(ModulePass):
+    """Inlines `fused.kernel` bodies; with `group`, only of kernels whose ops carry that `fuse_group`.
+
+    Decisions on the kernels (schedule, in-place pairs, slots) vanish with them; directives on their ops stay.
+    """
+
+    name = "unfuse"
+    group: str = ""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in list(op.walk()):
+            if isinstance(inner, KernelOp) and self._wanted(inner):
+                _inline(inner)
+
+    def _wanted(self, kernel: KernelOp) -> bool:
+        names = (op.attributes.get("fuse_group") for op in kernel.ops())
+        return not self.group or any(isinstance(name, StringAttr) and name.data == self.group for name in names)
+
+
+def _inline(kernel: KernelOp) -> None:
+    parent = kernel.parent
+    assert parent is not None
+    inside: dict[SSAValue, SSAValue] = dict(zip(kernel.block.args, kernel.operands, strict=True))
+    ops, yielded = kernel.ops(), list(kernel.yielded())
+    for op in ops:
+        op.detach()
+        op.operands = [inside.get(value, value) for value in op.operands]
+        parent.insert_op_before(op, kernel)
+    for result, value in zip(kernel.results, yielded, strict=True):
+        new = inside.get(value, value)
+        if new.name_hint is None:
+            new.name_hint = result.name_hint
+        result.replace_all_uses_with(new)
+    kernel.detach()
+    kernel.erase(safe_erase=False)
