@@ -10,8 +10,8 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from . import scalar as sc
-from .dtypes import dtype_of
-from .graph_op import AnyTensor, FusionKind, StructuredOp, shape, tensor
+from .dtypes import DType, dtype_of
+from .graph_op import AnyTensor, FusionKind, StructuredOp, dtype, shape, tensor
 from .index_expr import Index, constant
 from .scalar import Scalar
 
@@ -37,11 +37,20 @@ class Elementwise(StructuredOp):
     """Operands of any shapes that broadcast to one; a record states its operands and `scalar`."""
 
     def infer_types(self) -> Sequence[AnyTensor]:
+        self._refuse_mixed_floats()
         element = self.result_dtype().attribute
         first = tensor(self._operands[0])
         if all(v.type == first for v in self._operands):
             return (first if first.element_type == element else TensorType(element, first.get_shape()),)
         return (TensorType(element, broadcast_shapes([shape(value) for value in self._operands])),)
+
+    def _refuse_mixed_floats(self) -> None:
+        """Types that are computed alike (f16 and f32) would mix without a word from the scalar body."""
+        seen: dict[DType, DType] = {}
+        for value in self._operands:
+            given = dtype(value)
+            if (other := seen.setdefault(given.compute, given)) is not given:
+                raise VerifyException(f"operands mix {other} and {given}; insert graph.astype to make them one type")
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         extents = shape(self._operands[operand])
@@ -108,7 +117,7 @@ class DivideOp(Binary):
 
 @irdl_op_definition
 class FloorDivideOp(Binary):
-    """floor(x / y); an integer divided by zero gives 0, as in NumPy."""
+    """The largest whole number not above x / y, as in NumPy; of floats (x - x % y) / y; an integer divided by zero gives 0."""
 
     name = "graph.floor_divide"
 

@@ -28,8 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(path: Path, repeat: int) -> int:
-    from .api import compile as compile_program
-    from .measuring import check_against_reference, example_inputs, interleave
+    from fuse_opt.tools.api import compile as compile_program
+    from fuse_opt.tools.measuring import check_against_reference, example_inputs, interleave
 
     print(f"fuse-opt: {path.name}")
     fused = compile_program(path)

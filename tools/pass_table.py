@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .registry import available_passes, pass_summary
+from fuse_opt.tools.registry import available_passes, pass_summary
 
 
 def pass_table() -> str:

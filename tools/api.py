@@ -1,0 +1,216 @@
+"""The library's face: programs compiled for a target, the reference value, pipelines over modules."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import DiagnosticException
+
+from fuse_opt.lowering.reference import EvaluationError, entry_function, evaluate_function
+from fuse_opt.tools.diagnostics import located_error
+from fuse_opt.tools.parsing import decode, parse_module
+from fuse_opt.tools.pipeline import UNFUSED_PIPELINE, make_passes, run_pipeline
+from fuse_opt.tools.registry import get_dialects, register
+from fuse_opt.tools.signature import Array, Signature
+
+__all__ = ["CompiledProgram", "compile", "evaluate", "load", "optimize", "register"]
+
+TARGETS = ("cpu", "cuda", "reference")
+
+
+class Backend(Protocol):
+    """What a runtime gives: it checks the arrays that it is called with, and overwrites donated ones."""
+
+    stats: Any
+    source: str
+
+    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Any: ...
+
+
+class CompiledProgram:
+    """A program that is ready to run; it may be called from several threads at once."""
+
+    def __init__(self, signature: Signature, module: ModuleOp, target: str, backend: Backend) -> None:
+        self.signature = signature
+        self.module = module
+        """The program after all passes."""
+        self.target = target
+        """What it runs on: "cpu", "cuda" or "reference"."""
+        self._backend = backend
+
+    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Any:
+        """
+        The result, or a tuple where there are several; written to `out` where that is given. Arguments are NumPy arrays,
+        or anything that gives its memory by DLPack; donated ones are overwritten. Raises TypeError or ValueError.
+        """
+        return self._backend(*arrays, out=out)
+
+    @property
+    def stats(self) -> Any:
+        """Kernels, launches, library_calls, arena_bytes, lower_bound_bytes, bytes_read, bytes_written, compile_s, segments."""
+        return self._backend.stats
+
+    @property
+    def source(self) -> str:
+        """The generated text; empty for the reference."""
+        return self._backend.source
+
+
+def load(source: str | Path | ModuleOp, ctx: Context | None = None) -> ModuleOp:
+    """
+    A module from MLIR text, from a file, or as it is. A string without a line break that ends in `.mlir` names a file.
+    Raises InputError for text that is no module, OSError for files.
+    """
+    if isinstance(source, ModuleOp):
+        return source
+    ctx = _context() if ctx is None else ctx
+    if isinstance(source, Path) or ("\n" not in source and source.endswith(".mlir")):
+        return parse_module(decode(Path(source).read_bytes(), str(source)), str(source), ctx)
+    return parse_module(source, "<string>", ctx)
+
+
+def optimize(source: str | Path | ModuleOp, pipeline: str | Sequence[str] | None = None) -> ModuleOp:
+    """
+    The module after a pipeline (the default one when there is none), verified after every pass; a ModuleOp is changed in
+    place. Raises InputError when the module or a pass is refused, UsageError for passes that do not exist.
+    """
+    passes = make_passes(pipeline)
+    ctx = _context()
+    module = load(source, ctx)
+    try:
+        run_pipeline(module, passes, ctx)
+    except DiagnosticException as error:
+        raise _refused(error, source, module) from error
+    return module
+
+
+def evaluate(source: str | Path | ModuleOp, *inputs: Any, function: str | None = None) -> Any:
+    """The reference value of a function (the only one, or `main`); the arguments are not changed."""
+    module = optimize(source, ())
+    return _program(source, module, function, "reference")(*inputs)
+
+
+def compile(
+    source: str | Path | ModuleOp,
+    target: str = "cpu",
+    pipeline: str | Sequence[str] | None = None,
+    function: str | None = None,
+) -> CompiledProgram:
+    """
+    A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
+
+    What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
+    kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
+    """
+    if target not in TARGETS:
+        raise ValueError(f"unknown target '{target}'; expected one of {', '.join(TARGETS)}")
+    passes = make_passes(pipeline)
+    if pipeline is not None:
+        passes += make_passes(UNFUSED_PIPELINE)
+    if target == "cpu" and not _has_c_compiler():
+        target = "reference"
+    module = load(source)
+    module = module.clone() if module is source else module
+    try:
+        run_pipeline(module, passes if target != "reference" or pipeline is not None else [], _context())
+    except DiagnosticException as error:
+        raise _refused(error, source, module) from error
+    return _program(source, module, function, target)
+
+
+def _program(source: str | Path | ModuleOp, module: ModuleOp, function: str | None, target: str) -> CompiledProgram:
+    try:
+        entry = entry_function(module, function)
+        backend = _Reference(source, entry) if target == "reference" else _backend(module, function, target)
+        return CompiledProgram(Signature.of(entry), module, target, backend)
+    except (DiagnosticException, EvaluationError) as error:
+        raise _refused(error, source, module) from error
+
+
+def _backend(module: ModuleOp, function: str | None, target: str) -> Backend:
+    emit = import_module("fuse_opt.lowering.emit")
+    if target == "cuda":
+        try:
+            cuda = import_module("fuse_opt.runtime.cuda")
+        except ImportError as error:
+            raise RuntimeError(f"target 'cuda' cannot be used here: {error}") from error
+        return cuda.CudaProgram(emit.build_program(module, function))
+    return import_module("fuse_opt.runtime.cpu").CpuProgram(emit.build_program(module, function))
+
+
+@dataclass(frozen=True)
+class ReferenceStats:
+    """What the reference does: every op on its own, all intermediate values in memory of their own."""
+
+    launches: int
+    kernels: int = 0
+    library_calls: int = 0
+    arena_bytes: int = 0
+    lower_bound_bytes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    compile_s: float = 0.0
+    segments: int = 0
+
+
+class _Reference:
+    source = ""
+
+    def __init__(self, origin: str | Path | ModuleOp, function: FuncOp) -> None:
+        self._origin = origin
+        self._function = function
+        self._signature = Signature.of(function)
+        self.stats = ReferenceStats(sum(1 for _ in self._function.body.block.ops) - 1)
+
+    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Any:
+        inputs = self._signature.convert_inputs(arrays)
+        targets = None if out is None else self._signature.check_outputs(out)
+        try:
+            results = evaluate_function(self._function, inputs)
+        except EvaluationError as error:
+            raise _refused(error, self._origin, self._function) from error
+        if targets is None:
+            results = [a.copy() if any(np.may_share_memory(a, b) for b in inputs) else a for a in results]
+        else:
+            results = [_copied(target, result) for target, result in zip(targets, results, strict=True)]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _copied(target: Array, result: Array) -> Array:
+    np.copyto(target, result)
+    return target
+
+
+def _refused(error: Exception, source: str | Path | ModuleOp, op: Operation) -> Exception:
+    name = str(source) if isinstance(source, Path) else "<module>" if isinstance(source, ModuleOp) else "<string>"
+    return located_error(error, name, op)
+
+
+def _context() -> Context:
+    ctx = Context()
+    for name, factory in get_dialects().items():
+        ctx.register_dialect(name, factory)
+    return ctx
+
+
+@cache
+def _has_c_compiler() -> bool:
+    from fuse_opt.runtime.c_compiler import find_c_compiler
+
+    if find_c_compiler() is not None:
+        return True
+    warnings.warn(
+        "no C compiler works here: programs run on the reference, slowly (set CC)", RuntimeWarning, stacklevel=3
+    )
+    return False

@@ -1,0 +1,229 @@
+"""What `fuse-opt` does with its input: read it, run the passes, print the result; everything else goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import TextIO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.printer import Printer
+from xdsl.utils.arg_spec import ArgSpec, parse_spec
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
+from xdsl.utils.target import Target
+
+from fuse_opt.passes.remarks import Remark, collect
+from fuse_opt.tools.diagnostics import InputError, located, located_error, one_line
+from fuse_opt.tools.parsing import decode, parse_module
+from fuse_opt.tools.pipeline import UsageError, run_pipeline
+from fuse_opt.tools.registry import available_targets, get_dialects
+
+_SEPARATOR = "// -----\n"
+_SPLIT = re.compile(rb"^[ \t]*// -----[ \t]*$\n?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for, beside the passes."""
+
+    file: str = "-"
+    output: str | None = None
+    target: str = "mlir"
+    split: bool = False
+    verify_diagnostics: bool = False
+    generic: bool = False
+    debuginfo: bool = False
+    allow_unregistered: bool = False
+    dump_all: bool = False
+    dump_changes: bool = False
+    timing: bool = False
+    remarks: str | None = None
+    """A file for remarks; empty for stderr."""
+
+
+class UnreadableError(Exception):
+    """A file cannot be read or written."""
+
+
+def run(options: Options, passes: Sequence[ModulePass]) -> int:
+    """
+    Reads, transforms and prints; returns the exit status. Raises UsageError for a target that does not exist and
+    UnreadableError for files.
+    """
+    target = make_target(options)
+    data, name = _read(options.file)
+    report = Report(options)
+    parts: list[str] = []
+    status = 0
+    with collect() as remarks:
+        for chunk, first_line in _chunks(data) if options.split else [(data, 1)]:
+            try:
+                parts.append(_process(chunk, name, first_line, options, passes, target, report))
+            except InputError as error:
+                if options.verify_diagnostics:
+                    parts.append(f"{error}\n")
+                    continue
+                status = 1
+                print(error, file=sys.stderr)
+    if status == 0 or parts:
+        _write(_SEPARATOR.join(parts), options.output if status == 0 else None)
+    if options.timing:
+        report.print_times(sys.stderr)
+    if options.remarks is not None:
+        _write_remarks(remarks, options.remarks)
+    return status
+
+
+def make_context(allow_unregistered: bool = False) -> Context:
+    """A context that knows xDSL's dialects and ours."""
+    ctx = Context(allow_unregistered)
+    for name, factory in get_dialects().items():
+        ctx.register_dialect(name, factory)
+    return ctx
+
+
+def make_target(options: Options) -> Target:
+    """The target of `-t name{option=value}`. Raises UsageError."""
+    targets = available_targets()
+    try:
+        spec = parse_spec(options.target)
+        if spec.name not in targets:
+            raise UsageError(f"unknown target '{spec.name}'; there is {', '.join(targets)}")
+        if spec.name == "mlir":
+            given = {"generic": options.generic, "debuginfo": options.debuginfo}
+            spec = ArgSpec("mlir", {**{k: (v,) for k, v in given.items()}, **spec.parameters})
+        return targets[spec.name]().from_spec(spec)
+    except UsageError:
+        raise
+    except (ArgSpecParseError, ValueError) as error:
+        raise UsageError(f"target '{options.target}': {one_line(str(error))}") from None
+
+
+@dataclass
+class Report:
+    """Dumps and times of the passes; the pipeline tells it what happens."""
+
+    options: Options
+    times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    _before: str = ""
+
+    def add(self, step: str, start: float) -> None:
+        self.times.append((step, time.perf_counter() - start))
+
+    def started(self, module: ModuleOp) -> None:
+        if self.options.dump_changes:
+            self._before = _text(module)
+
+    def verified(self, module: ModuleOp, seconds: float) -> None:
+        self.times.append(("  verify", seconds))
+
+    def applied(self, pass_: ModulePass, module: ModuleOp, seconds: float) -> None:
+        self.times.append((str(pass_), seconds))
+        if not (self.options.dump_all or self.options.dump_changes):
+            return
+        text = _text(module)
+        changed = text != self._before
+        self._before = text
+        if self.options.dump_all or changed:
+            print(f"// -----// IR after {pass_} //----- //\n{text}", file=sys.stderr)
+        else:
+            print(f"// -----// IR after {pass_}: no change //----- //", file=sys.stderr)
+
+    def print_times(self, stream: TextIO) -> None:
+        total = sum(seconds for _, seconds in self.times) or 1e-9
+        print("===-- time of each step, in seconds --===", file=stream)
+        for step, seconds in [*self.times, ("total", total)]:
+            print(f"{seconds:10.4f} {100 * seconds / total:5.1f}%  {step}", file=stream)
+
+
+def _process(
+    chunk: bytes,
+    name: str,
+    first_line: int,
+    options: Options,
+    passes: Sequence[ModulePass],
+    target: Target,
+    report: Report,
+) -> str:
+    """The output for one module. Raises InputError, whatever is wrong with it."""
+    ctx = make_context(options.allow_unregistered)
+    start = time.perf_counter()
+    module = parse_module(decode(chunk, name), name, ctx, first_line)
+    report.add("parse", start)
+    report.started(module)
+    try:
+        run_pipeline(module, passes, ctx, observer=report)
+        start = time.perf_counter()
+        output = StringIO()
+        target.emit(ctx, module, output)
+        report.add(f"print as {target.name}", start)
+    except Exception as error:
+        raise _refusal(error, module, name) from error
+    return output.getvalue()
+
+
+def _refusal(error: Exception, module: ModuleOp, name: str) -> Exception:
+    """The located form of an error that refuses the input; an internal error as it is."""
+    if isinstance(error, DiagnosticException) or hasattr(error, "op"):
+        return located_error(error, name, module)
+    if isinstance(error, RecursionError):
+        return located(module, "the input is nested too deeply", name)
+    return error
+
+
+def _read(file: str) -> tuple[bytes, str]:
+    try:
+        if file == "-":
+            return sys.stdin.buffer.read(), "<stdin>"
+        return Path(file).read_bytes(), file
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UnreadableError(f"cannot read '{one_line(file)}': {reason}") from None
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """The modules of a file that `// -----` divides, and the line on which each begins."""
+    start, line = 0, 1
+    for match in _SPLIT.finditer(data):
+        yield data[start : match.start()], line
+        line += data.count(b"\n", start, match.end())
+        start = match.end()
+    yield data[start:], line
+
+
+def _text(module: ModuleOp) -> str:
+    output = StringIO()
+    Printer(stream=output).print_op(module)
+    return output.getvalue()
+
+
+def _write(text: str, file: str | None) -> None:
+    if file is None or file == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UnreadableError(f"cannot write '{one_line(file)}': {reason}") from None
+
+
+def _write_remarks(remarks: Sequence[Remark], file: str) -> None:
+    if file.endswith(".json"):
+        entries = [{**asdict(remark), "numbers": dict(remark.numbers)} for remark in remarks]
+        _write(json.dumps(entries, indent=2) + "\n", file)
+        return
+    text = "".join(f"{remark}\n" for remark in remarks)
+    if file:
+        _write(text, file)
+    else:
+        sys.stderr.write(text)

@@ -1,0 +1,189 @@
+"""The command `fuse-run`: compiles a program, runs it, compares it with the reference, times it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+if TYPE_CHECKING:
+    from fuse_opt.tools.api import CompiledProgram
+    from fuse_opt.tools.measuring import Times
+    from fuse_opt.tools.signature import Array, Signature
+
+OK, FAILED, USAGE, INTERNAL = 0, 1, 2, 70
+_INTERRUPTED, _BROKEN_PIPE = 130, 141
+_STATS = (
+    "kernels",
+    "launches",
+    "library_calls",
+    "arena_bytes",
+    "lower_bound_bytes",
+    "bytes_read",
+    "bytes_written",
+    "compile_s",
+    "segments",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status: 1 when the input is refused or a check fails, 2 for wrong usage."""
+    try:
+        return _main(sys.argv[1:] if argv is None else argv)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else USAGE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except Exception:
+        import traceback
+
+        print("fuse-run: internal error; please report it with the input and this text", file=sys.stderr)
+        traceback.print_exc()
+        return INTERNAL
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        raise SystemExit(USAGE)
+
+
+def _main(arguments: Sequence[str]) -> int:
+    parser = _make_parser()
+    given = parser.parse_args(arguments)
+    if given.repeat < 0:
+        parser.error(f"argument --repeat: expected 0 or more, got {given.repeat}")
+    if given.unfused and given.passes is not None:
+        parser.error("--unfused and -p exclude each other")
+    kind, _, rest = given.inputs.partition(":")
+    if kind == "random" and not rest.isdecimal():
+        parser.error(f"argument --inputs: expected random:SEED with a whole number, got '{given.inputs}'")
+    if kind != "random" and not given.inputs.endswith(".npz"):
+        parser.error(f"argument --inputs: expected random:SEED or FILE.npz, got '{given.inputs}'")
+    from fuse_opt.tools.diagnostics import InputError
+    from fuse_opt.tools.pipeline import UsageError
+
+    try:
+        return _run(given, int(rest) if kind == "random" else None)
+    except UsageError as error:
+        parser.error(str(error))
+    except InputError as error:
+        print(error, file=sys.stderr)
+    except (OSError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        if not isinstance(error, OSError | MemoryError) and type(error) not in (RuntimeError, TypeError, ValueError):
+            raise
+        print(f"fuse-run: error: {_reason(error)}", file=sys.stderr)
+    return FAILED
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="fuse-run", description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("file", metavar="FILE", help="the program; - for standard input")
+    add("--target", default="cpu", choices=("cpu", "cuda", "reference"), help="what runs it (default: cpu)")
+    add("-p", "--passes", metavar="PIPELINE", help='instead of the default pipeline; "" fuses nothing')
+    add("--unfused", action="store_true", help="one kernel for each op: the same as -p unfused")
+    add("--function", metavar="NAME", help="which function (default: the only one, or main)")
+    add("--inputs", metavar="random:SEED|FILE.npz", default="random:0", help="where arguments come from")
+    add("--check", action="store_true", help="compare with the reference on the program as written")
+    add("--repeat", type=int, default=0, metavar="N", help="time N calls after a warm-up")
+    add("--stats", choices=("text", "json"), default="text", help="how the summary is printed")
+    return parser
+
+
+def _run(given: argparse.Namespace, seed: int | None) -> int:
+    from fuse_opt.tools.api import compile as compile_program
+    from fuse_opt.tools.api import load
+    from fuse_opt.tools.measuring import check_against_reference, example_inputs, interleave, tolerance
+
+    source = load(_source(given.file))
+    pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
+    program = compile_program(source, given.target, pipeline, given.function)
+    if seed is not None:
+        inputs = example_inputs(source, seed, given.function)
+    else:
+        inputs = _saved_inputs(given.inputs, program.signature)
+    summary: dict[str, Any] = {"file": given.file, "target": program.target}
+    summary |= {name: value for name in _STATS if (value := getattr(program.stats, name, None)) is not None}
+    passed = True
+    if given.check:
+        error, allowed = check_against_reference(source, program, inputs, given.function), tolerance(program)
+        passed = error <= allowed
+        summary["check"] = {"passed": passed, "error": error if error < float("inf") else None, "tolerance": allowed}
+    if given.repeat:
+        summary["seconds"] = _times(interleave({"": program}, inputs, given.repeat)[""], given.repeat)
+    elif not given.check:
+        summary["results"] = _describe(program, inputs)
+    _print(summary, given.stats)
+    return OK if passed else FAILED
+
+
+def _source(file: str) -> Any:
+    """Text or a path; the path also where the name does not end in `.mlir`."""
+    from pathlib import Path
+
+    from fuse_opt.tools.parsing import decode
+
+    return decode(sys.stdin.buffer.read(), "<stdin>") + "\n" if file == "-" else Path(file)
+
+
+def _saved_inputs(file: str, signature: Signature) -> list[Array]:
+    """Arrays of an .npz file: by the argument's name, or arg0, arg1 ..., or in numpy.savez's own order."""
+    import numpy as np
+
+    with np.load(file, allow_pickle=False) as saved:
+        found: list[Array] = []
+        for number, value in enumerate(signature.arguments):
+            names = (value.name, f"arg{number}", f"arr_{number}")
+            name = next((name for name in names if name in saved.files), None)
+            if name is None:
+                raise ValueError(f"{file} has no array for {value.label}; expected one called {' or '.join(names)}")
+            found.append(saved[name])
+    return signature.convert_inputs(found)
+
+
+def _describe(program: CompiledProgram, inputs: Sequence[Array]) -> list[Any]:
+    results = program(*inputs)
+    arrays = cast("tuple[Array, ...]", results if isinstance(results, tuple) else (results,))
+    return [
+        {"shape": list(r.shape), "dtype": str(r.dtype), "mean": float(r.astype("float64").mean()) if r.size else None}
+        for r in arrays
+    ]
+
+
+def _times(times: Times, count: int) -> dict[str, Any]:
+    return {"calls": count, "min": times.minimum, "median": times.median, "max": times.maximum}
+
+
+def _print(summary: dict[str, Any], form: str) -> None:
+    if form == "json":
+        import json
+
+        print(json.dumps(summary))
+        return
+    for key, value in summary.items():
+        if key == "check":
+            word = "passed" if value["passed"] else "FAILED"
+            print(f"check: {word}, error {value['error']} (allowed {value['tolerance']})")
+        elif key == "seconds":
+            parts = ", ".join(f"{name} {1e3 * value[name]:.3f}" for name in ("min", "median", "max"))
+            print(f"milliseconds in {value['calls']} calls: {parts}")
+        else:
+            print(f"{key}: {value}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"cannot read '{error.filename}': {error.strerror}"
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())
