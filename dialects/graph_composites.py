@@ -117,6 +117,8 @@ class SoftmaxOp(FloatComposite):
         return super().infer_types()
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        if 0 in shape(self.x):
+            return (self.x,)  # nothing to normalise, and no largest element
         axes, keep = int_array([self._axis()]), bool_value(True)
         shifted = builder(SubtractOp, self.x, builder(MaxOp, self.x, axes=axes, keepdims=keep))
         weights = builder(ExpOp, shifted)

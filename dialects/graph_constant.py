@@ -37,9 +37,9 @@ class ConstantOp(StructuredOp):
 
     def scalar(self, *operands: sc.Scalar) -> sc.Scalar:
         element = dtype_of(self.value.get_element_type())
-        if element is None or not self.value.is_splat():
+        if element is None or not is_splat(self.value):
             raise VerifyException("is stored in memory and has no scalar meaning")
-        value = self.value.get_values()[0]
+        value = next(iter(self.value.get_values()), 0)
         if isinstance(value, tuple):
             raise VerifyException("complex elements are not supported")
         if element is BOOL:
@@ -49,20 +49,20 @@ class ConstantOp(StructuredOp):
         return sc.constant(value, element.compute)
 
     def fusion_kind(self) -> FusionKind:
-        return FusionKind.ELEMENTWISE if self.value.is_splat() else FusionKind.OPAQUE
+        return FusionKind.ELEMENTWISE if is_splat(self.value) else FusionKind.OPAQUE
 
     def stored_value(self) -> DenseIntOrFPElementsAttr | None:
-        return None if self.value.is_splat() else self.value
+        return None if is_splat(self.value) else self.value
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         attributes = parser.parse_optional_attr_dict()
         position = parser.pos
-        value = parser.parse_attribute()
-        if not isinstance(value, DenseIntOrFPElementsAttr):
+        attribute = parser.parse_attribute()
+        if not isinstance(attribute, DenseIntOrFPElementsAttr):
             parser.raise_error("'graph.constant': expected 'dense<...> : tensor<...>'", position, parser.pos)
-        type_ = cast(DenseIntOrFPElementsAttr, value).type
-        return cls.create(result_types=(type_,), properties={"value": value}, attributes=attributes)
+        value = cast(DenseIntOrFPElementsAttr, attribute)
+        return cls.create(result_types=(value.type,), properties={"value": value}, attributes=attributes)
 
     def print(self, printer: Printer) -> None:
         if self.attributes:
@@ -70,6 +70,11 @@ class ConstantOp(StructuredOp):
             printer.print_attr_dict(self.attributes)
         printer.print_string(" ")
         printer.print_attribute(self.value)
+
+
+def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
+    """Whether one scalar says all. It does for no elements, of which xDSL's `is_splat` makes an IndexError."""
+    return not value.data.data or value.is_splat()
 
 
 def scalar_constant(builder: GraphBuilder, value: float, like: SSAValue) -> SSAValue:

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, In
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from .dtypes import BOOL
 from .graph_elementwise import broadcast_shapes
 from .graph_op import AnyTensor, OpaqueOp, dtype, ints, shape, tensor
 
@@ -27,6 +28,8 @@ class MatmulOp(OpaqueOp):
             raise VerifyException("expected operands of rank 1 or more, got a scalar")
         if dtype(self.lhs) is not dtype(self.rhs):
             raise VerifyException(f"element types {dtype(self.lhs)} and {dtype(self.rhs)} differ; insert graph.astype")
+        if dtype(self.lhs) is BOOL:
+            raise VerifyException("expected operands of numbers, got i1; insert graph.astype")
         inner_a, inner_b = a[-1], b[-2] if len(b) > 1 else b[0]
         if inner_a != inner_b and DYNAMIC_INDEX not in (inner_a, inner_b):
             raise VerifyException(

@@ -93,7 +93,12 @@ class GraphOp(IRDLOperation, ABC):
     def build_op(cls, *operands: SSAValue, **properties: Attribute) -> Self:
         """An op with inferred result types; raises VerifyException as `infer_types` does."""
         op = cls.create(operands=operands, properties=properties)
-        op.results = SSAValues(OpResult(type_, op, number) for number, type_ in enumerate(op.infer_types()))
+        try:
+            types = op.infer_types()
+        except Exception:
+            op.erase()  # or the operands would count it among their users
+            raise
+        op.results = SSAValues(OpResult(type_, op, number) for number, type_ in enumerate(types))
         return op
 
     def verify_(self) -> None:
@@ -101,8 +106,12 @@ class GraphOp(IRDLOperation, ABC):
             for value in (*self.operands, *self.results):
                 dtype(value)
             expected = self.infer_types()
-        except (VerifyException, sc.ScalarTypeError) as error:
+        except VerifyException as error:
             raise self.error(str(error)) from error
+        except sc.ScalarTypeError as error:
+            given = ", ".join(str(value.type) for value in self.operands)
+            message = f"operands ({given}): {error}; expected one element type that it accepts, insert graph.astype"
+            raise self.error(message) from error
         for number, (result, type_) in enumerate(zip(self.results, expected, strict=True)):
             if result.type != type_ and not _refines(tensor(result), type_):
                 raise self.error(f"result {number}: expected '{type_}' as its operands give, got '{result.type}'")
@@ -125,7 +134,7 @@ class GraphOp(IRDLOperation, ABC):
             parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
         )
         attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":", f"in '{cls.name}', after the operands and attributes, before the function type")
+        parser.parse_punctuation(":", f" in '{cls.name}', after the operands and attributes, before the function type")
         position = parser.pos
         type_ = parser.parse_function_type()
         names = cls.get_irdl_definition().properties

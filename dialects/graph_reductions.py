@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerType, TensorT
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from . import scalar as sc
 from .dtypes import BOOL, Kind
 from .graph_op import AnyTensor, StructuredOp, dtype, flag, ints, normalize_axes, shape, tensor
 from .index_expr import Index
@@ -38,7 +39,7 @@ class Reduction(StructuredOp):
         source, axes = shape(self.x), self.reduced_axes()
         if self.EMPTY is None and any(source[axis] == 0 for axis in axes):
             raise VerifyException(f"has no value over an empty axis of {list(source)}; reduce over non-empty axes")
-        self.body()
+        sc.apply(self.COMBINE, self.body(), self.body())
         if flag(self.keepdims):
             result = [1 if axis in axes else n for axis, n in enumerate(source)]
         else:
@@ -76,18 +77,12 @@ class SumOp(Reduction):
     COMBINE: ClassVar[str] = "add"
     EMPTY: ClassVar[int | float | bool | None] = 0
 
-    def scalar(self, x: Scalar) -> Scalar:
-        return x + 0 if x.dtype is BOOL else x
-
 
 @irdl_op_definition
 class ProdOp(Reduction):
     name = "graph.prod"
     COMBINE: ClassVar[str] = "mul"
     EMPTY: ClassVar[int | float | bool | None] = 1
-
-    def scalar(self, x: Scalar) -> Scalar:
-        return x * 1 if x.dtype is BOOL else x
 
 
 @irdl_op_definition
@@ -114,9 +109,6 @@ class AnyOp(Reduction):
     COMBINE: ClassVar[str] = "or"
     EMPTY: ClassVar[int | float | bool | None] = False
 
-    def scalar(self, x: Scalar) -> Scalar:
-        return x | x
-
 
 @irdl_op_definition
 class AllOp(Reduction):
@@ -125,9 +117,6 @@ class AllOp(Reduction):
     name = "graph.all"
     COMBINE: ClassVar[str] = "and"
     EMPTY: ClassVar[int | float | bool | None] = True
-
-    def scalar(self, x: Scalar) -> Scalar:
-        return x & x
 
     def initial(self) -> int | float | bool:
         return True if dtype(self.x) is BOOL else -1

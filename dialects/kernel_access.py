@@ -1,9 +1,9 @@
 """How a kernel's operands are read next to where its results are written: what may run in place, and by which scheme.
 
 A row kernel runs in stages: a reduction closes one, and what depends on it is in a later one. An element that a result
-overwrites must not be read in a later stage. What lowering owes in return: the work of one stage is one loop over the
-row, no result is stored in an earlier stage than its value is known in, and one instance (an element, or a row) loads
-all that it reads before it stores anything.
+overwrites must not be read in a later stage, nor in another loop of the same one. What lowering owes in return: no result
+is stored in an earlier stage than its value is known in, what a stage does for an element of a row is done in one loop,
+and one instance (an element, or a row) loads all that it reads before it stores anything.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _structure(kernel: KernelOp) -> tuple[object, ...]:
 def _analyse(kernel: KernelOp) -> KernelAccess:
     values = [*kernel.block.args, *(value for op in kernel.block.ops for value in op.results)]
     if not all(is_static(value) for value in values):
-        return KernelAccess(None, (), "dynamic-shape", "has shapes that are not known yet; give them, or run infer-shapes")
+        return KernelAccess(None, (), "dynamic-shape", "has unknown shapes; give them or run infer-shapes")
     try:
         pulled = pull_kernel(kernel)
     except Unschedulable as error:
@@ -106,6 +106,8 @@ class _Reads:
     """The last stage that uses the point for a whole row at once."""
     last_in_element: dict[Point, int]
     """The last stage that uses the point for an element of a row."""
+    last_in_other_loop: dict[Point, int]
+    """The last stage that uses the point in a reduction over anything else than the elements of a row."""
 
 
 def _reads(pulled: Pulled) -> _Reads:
@@ -118,17 +120,19 @@ def _reads(pulled: Pulled) -> _Reads:
             loads.setdefault(point.value.index, []).append(point)
     row = dict.fromkeys(pulled.points, _NEVER)
     element = dict.fromkeys(pulled.points, _NEVER)
+    other = dict.fromkeys(pulled.points, _NEVER)
     for store in pulled.stores:
         last = row if store.per_row else element
         last[store.point] = max(last[store.point], known[store.point])
     for point in reversed(pulled.points):
         for operand in point.operands:
             if _is_reduction(point):
-                element[operand] = max(element[operand], known[point] - 1)
-            else:
-                row[operand] = max(row[operand], row[point])
-                element[operand] = max(element[operand], element[point])
-    return _Reads(loads, known, row, element)
+                last = element if point.loop == pulled.columns else other
+                last[operand] = max(last[operand], known[point] - 1)
+                continue
+            for last in (row, element, other):
+                last[operand] = max(last[operand], last[point])
+    return _Reads(loads, known, row, element, other)
 
 
 def _is_reduction(point: Point) -> bool:
@@ -136,11 +140,15 @@ def _is_reduction(point: Point) -> bool:
 
 
 def _comes_before(read: Point, store: Store, reads: _Reads) -> bool:
-    """Whether the element that a store overwrites was read by then, by the same instance, and by no other."""
+    """Whether the element that a store overwrites was read by then, by the same instance, and by no other.
+
+    Of one stage, only what is done in the same instance is ordered: the work for the row as a whole, the elements of the
+    row and other loops may come in any order.
+    """
     if read.address != store.address:
         return False
+    same, others = reads.last_in_element, reads.last_in_row
+    if store.per_row:
+        same, others = others, same
     stage = reads.known[store.point]
-    if store.per_row:  # the elements of the row are not done with it before their stage is
-        return reads.last_in_row[read] <= stage and reads.last_in_element[read] < stage
-    return max(reads.last_in_row[read], reads.last_in_element[read]) <= stage
-
+    return same[read] <= stage and others[read] < stage and reads.last_in_other_loop[read] < stage

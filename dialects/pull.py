@@ -182,7 +182,7 @@ def member_ops(members: Collection[Operation]) -> list[GraphOp]:
 
 def pull_kernel(kernel: KernelOp) -> Pulled:
     """The kernel as one pass. Raises Unschedulable."""
-    return pull(list(kernel.yielded()), frozenset(kernel.block.ops))
+    return pull(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
 
 
 def pull(results: Sequence[SSAValue], members: Collection[Operation]) -> Pulled:
@@ -230,11 +230,12 @@ def _pull_pointwise(
 
 
 def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> StructuredOp:
-    """The reduction whose rows and row elements are those of every result."""
-    for op in reductions:
-        rows, full = prod(shape(op.results[0])), prod(shape(op.operands[0]))
-        if all(size in (rows, full) for size in sizes):
-            return op
+    """The reduction whose rows and row elements are those of every result: the one with the longest rows."""
+    fitting = [
+        op for op in reductions if all(n in (prod(shape(op.results[0])), prod(shape(op.operands[0]))) for n in sizes)
+    ]
+    if fitting:
+        return max(fitting, key=lambda op: prod(op.reduced_extents()))
     raise Unschedulable(
         "unequal-results",
         f"results of {sorted(set(sizes))} elements are neither the rows nor the row elements of one reduction",

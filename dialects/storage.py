@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 from .dtypes import dtype_of
 from .fused import KernelOp
-from .graph_op import GraphOp, StructuredOp, is_static
+from .graph_op import GraphOp, StructuredOp, is_static, tensor
 
 StorageKind = Literal["argument", "constant", "result", "intermediate", "unplanned"]
 
@@ -219,11 +219,10 @@ def _kind(entry: SharedMemory) -> StorageKind:
 
 def byte_size(value: SSAValue) -> int | None:
     """Bytes of a value's elements; None when they are not known, or it is no tensor."""
-    type_ = value.type
-    if not isinstance(type_, TensorType) or not is_static(value):
+    if not isinstance(value.type, TensorType) or not is_static(value):
         return None
-    element = dtype_of(type_.element_type)
-    return None if element is None else prod(type_.get_shape()) * element.itemsize
+    element = dtype_of(tensor(value).element_type)
+    return None if element is None else prod(tensor(value).get_shape()) * element.itemsize
 
 
 def aliased_operand(op: Operation) -> SSAValue | None:
@@ -260,10 +259,7 @@ def kept_results(op: Operation) -> dict[int, Operation]:
 
 def argument_attributes(function: FuncOp, number: int) -> Mapping[str, Attribute]:
     """The attributes of a function's argument."""
-    if not isinstance(function.arg_attrs, ArrayAttr):
-        return {}
-    entry = function.arg_attrs.data[number]
-    return entry.data if isinstance(entry, DictionaryAttr) else {}
+    return {} if function.arg_attrs is None else function.arg_attrs.data[number].data
 
 
 def functions_of(module: Operation) -> list[FuncOp]:
@@ -305,6 +301,12 @@ def value_name(value: SSAValue) -> str:
         return f"%{value.name_hint}"
     if isinstance(value, BlockArgument):
         return f"argument {value.index}"
+    if isinstance(value, OpResult) and isinstance(value.op, KernelOp):
+        return f"{value_name(value.op.yielded()[value.index])} of a kernel"
     if isinstance(value, OpResult):
-        return f"result {value.index} of '{value.op.name}'"
+        return (
+            f"the result of '{value.op.name}'"
+            if len(value.op.results) == 1
+            else f"result {value.index} of '{value.op.name}'"
+        )
     return "a value without a definition"

@@ -50,7 +50,7 @@ def _refuse_copies(graph: GroupGraph, members: list[Group]) -> Refusal | None:
     producer, readers = members[0], members[1:]
     if uses_by(graph, producer, readers) <= len(readers) or not total_work(producer):
         return None
-    ops = {op for group in members for op in group.ops}
+    ops = dict.fromkeys(op for group in members for op in group.ops)
     try:
         pulled = pull(graph.results(members), ops)
     except Unschedulable as reason:

@@ -45,7 +45,7 @@ class RowRule:
 
     def _refuse(self, graph: GroupGraph, members: list[Group]) -> Refusal | None:
         try:
-            pulled = pull(graph.results(members), {op for group in members for op in group.ops})
+            pulled = pull(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
         except Unschedulable as reason:
             return Refusal(reason.code, str(reason))
         return _refuse_idle(pulled) or _refuse_strided(pulled) or _refuse_repeated(pulled)

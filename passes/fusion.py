@@ -206,7 +206,8 @@ class GroupGraph:
                 del consumer.producers[group]
                 consumer.producers[target] = None
                 target.consumers[consumer] = None
-        target.outputs = [value for value in target.outputs if self._is_read(value, {target})]
+        known = sorted(target.outputs, key=lambda value: (self.position[value.op], value.index))
+        target.outputs = [value for value in known if self._is_read(value, {target})] or known[-1:]
         for value in [v for v in target.inputs if self._group_of_value(v) is target]:
             del target.inputs[value]
         for group in inside:
@@ -222,13 +223,15 @@ class GroupGraph:
 
 def _single(op: Operation, position: int) -> Group:
     ops = member_ops([op])
-    fusable = bool(ops) and isinstance(op, GraphOp | KernelOp)
+    read = [result for result in op.results if result.uses]
+    # What nobody reads is left for dce: a kernel would hold it without a result to store.
+    fusable = bool(ops) and bool(read) and isinstance(op, GraphOp | KernelOp)
     kind = max((kind_of(inner) for inner in ops), default=FusionKind.OPAQUE) if fusable else FusionKind.OPAQUE
     names = [inner.attributes.get("fuse_group") for inner in (op, *ops)]
     name = next((value.data for value in names if isinstance(value, StringAttr)), None)
     no_fuse = any("no_fuse" in inner.attributes for inner in (op, *ops))
     inputs = dict.fromkeys(value for value in op.operands if not is_creation(value.owner))
-    return Group([op], position, kind, max(len(ops), 1), name, no_fuse, inputs, list(op.results))
+    return Group([op], position, kind, max(len(ops), 1), name, no_fuse, inputs, read or list(op.results))
 
 
 def kind_of(op: GraphOp) -> FusionKind:
@@ -255,4 +258,4 @@ def is_library(group: Group) -> bool:
 
 def space(group: Group) -> tuple[int, ...]:
     """The shape of the group's last result: that of every result, in a pointwise group."""
-    return shape(group.ops[-1].results[0])
+    return shape(group.outputs[-1])

@@ -64,7 +64,7 @@ def _reattach(block: Block, order: Sequence[Group | Operation], kernels: dict[Gr
 
 def _build(graph: GroupGraph, group: Group) -> KernelOp:
     """A detached kernel that holds the group's ops; uses of their results outside now use the kernel's."""
-    results = graph.results([group])
+    results = graph.results([group]) or group.outputs[-1:]
     mapped: dict[SSAValue, SSAValue] = {}
     body_ops: list[GraphOp] = []
     for op in group.ops:

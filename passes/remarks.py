@@ -10,7 +10,7 @@ Outside of `collect` a remark costs one look at a context variable; collections 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def is_collecting() -> bool:
 
 
 @contextmanager
-def collect() -> Iterator[list[Remark]]:
+def collect() -> Generator[list[Remark]]:
     """Gathers the remarks made in its body, in this thread or task; an inner collection takes precedence."""
     remarks: list[Remark] = []
     token = _COLLECTED.set(remarks)

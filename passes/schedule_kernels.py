@@ -1,0 +1,102 @@
+"""Choose how each kernel runs: one loop over elements, rows in stages, a library call, or op by op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+
+from ..dialects.fused import KernelOp
+from ..dialects.kernel_access import is_library, kernel_access
+from ..dialects.storage import functions_of
+from .remarks import RefusedError, remark
+
+
+def _refuse_pointwise(kernel: KernelOp) -> str | None:
+    if is_library(kernel):
+        return "it is a library call"
+    access = kernel_access(kernel)
+    if access.scheme is None:
+        return f"it {access.message}"
+    return None if access.scheme == "pointwise" else "it holds a reduction"
+
+
+def _refuse_row(kernel: KernelOp) -> str | None:
+    if is_library(kernel):
+        return "it is a library call"
+    access = kernel_access(kernel)
+    if access.scheme is None:
+        return f"it {access.message}"
+    return None if access.scheme == "row" else "it holds no reduction"
+
+
+def _refuse_library(kernel: KernelOp) -> str | None:
+    return None if is_library(kernel) else "it holds no op of a library and names no implementation"
+
+
+def _refuse_reference(kernel: KernelOp) -> str | None:
+    return None
+
+
+SCHEMES: dict[str, Callable[[KernelOp], str | None]] = {
+    "pointwise": _refuse_pointwise,
+    "row": _refuse_row,
+    "library": _refuse_library,
+    "reference": _refuse_reference,
+}
+"""By kind: why a kernel cannot run so, or None when it can."""
+
+
+@dataclass(frozen=True)
+class ScheduleKernelsPass(ModulePass):
+    """Gives each kernel without a schedule the fastest kind that can run it.
+
+    ```mlir
+    %r = fused.kernel(%a = %x : tensor<8x4xf32>) -> (tensor<8xf32>) { ... graph.sum ... }
+    ```
+    becomes
+    ```mlir
+    %r = fused.kernel(%a = %x : tensor<8x4xf32>) -> (tensor<8xf32>) attributes {schedule = {kind = "row"}} { ... }
+    ```
+    `pointwise`: one loop over elements. `row`: the stages of one row before the next row. `library`: an implementation
+    runs it as a whole. `reference`: op by op, for what is neither one pass nor a library's.
+
+    A schedule that is there is kept, with all of its entries: edit it by hand. Requires: that it can run the kernel.
+    Ensures: every kernel has a schedule.
+    """
+
+    name = "schedule-kernels"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions_of(op):
+            for kernel in function.body.block.ops:
+                if isinstance(kernel, KernelOp):
+                    _schedule(kernel)
+
+
+def _schedule(kernel: KernelOp) -> None:
+    if (given := kernel.schedule_kind()) is None:
+        kind = _choose(kernel)
+        kernel.schedule = DictionaryAttr({"kind": StringAttr(kind)})
+        return
+    if given not in SCHEMES:
+        raise RefusedError(f"'fused.kernel' schedule kind \"{given}\": expected one of {', '.join(SCHEMES)}", kernel)
+    if (problem := SCHEMES[given](kernel)) is not None:
+        hint = f'remove the schedule, or write "{_choose(kernel)}"'
+        raise RefusedError(f"'fused.kernel' schedule kind \"{given}\" cannot run the kernel: {problem}; {hint}", kernel)
+    remark(ScheduleKernelsPass.name, kernel, "kept", f'keeps its schedule "{given}"')
+
+
+def _choose(kernel: KernelOp) -> str:
+    if is_library(kernel):
+        remark(ScheduleKernelsPass.name, kernel, "scheduled", 'runs as "library"')
+        return "library"
+    access = kernel_access(kernel)
+    if access.scheme is None:
+        remark(ScheduleKernelsPass.name, kernel, access.code, f'runs op by op ("reference"): {access.message}')
+        return "reference"
+    remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{access.scheme}"')
+    return access.scheme

@@ -1,0 +1,21 @@
+// RUN: fuse-opt %s --split-input-file --verify-diagnostics --schedule-kernels | filecheck %s
+
+// CHECK: schedule-kernels-invalid.mlir:5:{{[0-9]+}}: error: 'fused.kernel' schedule kind "pointwise" cannot run the kernel: it holds a reduction
+func.func @reduction(%x: tensor<4x4xf32>) -> tensor<4xf32> {
+  %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4xf32>) attributes {schedule = {kind = "pointwise"}} {
+    %1 = graph.sum %0 {axes = array<i64: 1>} : (tensor<4x4xf32>) -> tensor<4xf32>
+    fused.yield %1 : tensor<4xf32>
+  }
+  func.return %a : tensor<4xf32>
+}
+
+// -----
+
+// CHECK: error: 'fused.kernel' schedule kind "spiral": expected one of pointwise, row, library, reference
+func.func @unknown(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %a = fused.kernel(%0 = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {schedule = {kind = "spiral"}} {
+    %1 = graph.exp %0 : (tensor<8xf32>) -> tensor<8xf32>
+    fused.yield %1 : tensor<8xf32>
+  }
+  func.return %a : tensor<8xf32>
+}
