@@ -1,0 +1,143 @@
+"""`Program`: all that a runtime may read. Plain data; the one module of this package that runtimes import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+ConfigValue = int | float | str | tuple[int, ...]
+Run = Callable[[Sequence[Array], Sequence[Array], Mapping[str, ConfigValue]], None]
+"""A library's routine: `run(inputs, outputs, config)` writes every element of each output."""
+
+NUMPY_NAMES: Mapping[str, str] = {
+    "i1": "bool",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "ui8": "uint8",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+}
+"""The NumPy spelling of each element type."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A piece of memory that the program works on; programs name buffers by their position in the table."""
+
+    kind: Literal["argument", "result", "constant", "arena"]
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    donated: bool = False
+    """An argument whose memory the program may write to."""
+    data: Array | None = None
+    """The elements of a constant, in C order; to be kept alive and unchanged."""
+
+
+@dataclass(frozen=True)
+class BufferRef:
+    """An array in a buffer: C order, `offset` bytes from its beginning."""
+
+    buffer: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(NUMPY_NAMES[self.dtype]).itemsize
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A run of a kernel over `tasks` tasks, `grain` of which are worth a thread."""
+
+    kernel: str
+    buffers: tuple[BufferRef, ...]
+    tasks: int
+    grain: int
+
+
+@dataclass(frozen=True)
+class GridLaunch(Launch):
+    """A launch on a GPU: its tasks are the blocks of the grid."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    """Threads along x, y and z."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Launches by one call of the function `function`, in order."""
+
+    function: str
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """A call of a routine on views of the buffers."""
+
+    implementation: str
+    operation: str
+    inputs: tuple[BufferRef, ...]
+    outputs: tuple[BufferRef, ...]
+    config: Mapping[str, ConfigValue]
+    run: Run
+
+
+@dataclass(frozen=True)
+class Result:
+    """
+    A result of the program: the contents of buffer `index`. A `result` buffer and a `donated` argument are handed to
+    the caller as they are; what is a copy is copied after the last step.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    index: int
+    copied: bool = False
+
+
+@dataclass(frozen=True)
+class ProgramStats:
+    """Counts that are known before the program runs; bytes are those of one run."""
+
+    kernels: int = 0
+    launches: int = 0
+    library_calls: int = 0
+    segments: int = 0
+    arena_bytes: int = 0
+    lower_bound_bytes: int | None = None
+    """What no plan for the arena can do without, where a planner has said so."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program ready to be compiled and run: text, buffers, and steps to be taken in order."""
+
+    name: str
+    source: str
+    """Text in the target's language; "" where no kernel was generated."""
+    buffers: tuple[Buffer, ...]
+    """Arguments in order, then results', constants', and the arena if there is one."""
+    steps: tuple[Segment | LibraryCall, ...]
+    results: tuple[Result, ...]
+    arena_bytes: int
+    arena_alignment: int
+    stats: ProgramStats
+
+    @property
+    def arguments(self) -> tuple[Buffer, ...]:
+        return tuple(buffer for buffer in self.buffers if buffer.kind == "argument")

@@ -1,0 +1,284 @@
+"""From functions on tensors to programs on buffers, whatever the device: memory, launches in bulks, library calls."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from math import prod
+from typing import Any, ClassVar, Generic, TypeVar
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ..dialects.fused import KernelOp, YieldOp
+from ..dialects.gpu import BulkOp, LibraryCallOp
+from ..dialects.graph_op import CompositeOp, GraphOp, OpaqueOp, StructuredOp, is_static, shape
+from ..dialects.pull import Pulled, Unschedulable, pull_kernel
+from ..dialects.storage import StorageMap, analyse_storage, argument_attributes, byte_size, functions_of, value_name
+from .kernel_buffers import Parameter
+from .kernel_text import kernel_comment, kernel_key, kernel_name
+from .library import find_implementation, library_config
+from .program_memory import RESULTS, Constants, LoweringError, ProgramMemory, is_constant, memref_type
+
+REFERENCE = "reference"
+"""The implementation that runs a kernel op by op; its config names the function that holds the ops."""
+
+Generated = TypeVar("Generated")
+"""A kernel's code on a target, with what launching it takes."""
+
+
+def convert_programs(module: ModuleOp, converter: Callable[[Block], ModuleConverter[Any]]) -> None:
+    """Lowers every function on tensors; those of one block share a converter."""
+    converters: dict[Block, ModuleConverter[Any]] = {}
+    for function in functions_of(module):
+        block = function.parent
+        if block is not None and is_program(function):
+            if block not in converters:
+                converters[block] = converter(block)
+            converters[block].convert(function)
+
+
+def is_program(function: func.FuncOp) -> bool:
+    """Whether the function computes with tensors, and is not the body of a kernel left to the reference."""
+    kinds = (*function.function_type.inputs.data, *function.function_type.outputs.data)
+    return any(isinstance(kind, TensorType) for kind in kinds) and REFERENCE not in function.attributes
+
+
+class ModuleConverter(ABC, Generic[Generated]):
+    """What the functions of a module share: kernels, globals, declared helpers. A target says what a kernel is on it."""
+
+    ALIGNMENT: ClassVar[int] = 64
+    """Bytes; of the arena, of what it holds without a plan, and of constants."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.symbols: dict[str, Operation] = {}
+        for op in block.ops:
+            name = op.properties.get("sym_name", op.attributes.get("sym_name"))
+            if isinstance(name, StringAttr):
+                self.symbols[name.data] = op
+        self.constants = Constants(block, self.symbols, self.ALIGNMENT)
+        self.kernels: dict[Hashable, Generated] = {}
+
+    @abstractmethod
+    def generate(self, kernel: KernelOp, pulled: Pulled, memory: Sequence[int], before: func.FuncOp) -> Generated:
+        """The code of a kernel, put into the module; `memory` names the storage of each operand and result."""
+
+    @abstractmethod
+    def parameters(self, generated: Generated) -> Sequence[Parameter]:
+        """The buffers that the code takes."""
+
+    @abstractmethod
+    def launch(self, generated: Generated, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]) -> Operation:
+        """An op that runs the code on these buffers; `number` gives constants."""
+
+    def convert(self, function: func.FuncOp) -> None:
+        """Puts the function on buffers in the place of the function on tensors."""
+        converted = _FunctionConverter(self, function).convert()
+        self.block.insert_op_before(converted, function)
+        function.detach()
+        function.erase(safe_erase=False)
+
+    def unique(self, stem: str) -> str:
+        """A name that no symbol of the module has."""
+        name, number = stem, 0
+        while name in self.symbols:
+            number += 1
+            name = f"{stem}_{number}"
+        return name
+
+    def define(self, function: func.FuncOp, before: func.FuncOp) -> None:
+        self.symbols[function.sym_name.data] = function
+        self.block.insert_op_before(function, before)
+
+
+class _FunctionConverter(Generic[Generated]):
+    def __init__(self, module: ModuleConverter[Generated], function: func.FuncOp) -> None:
+        self.module = module
+        self.function = function
+        check_convertible(function)
+        storages = analyse_storage(function)
+        _check_in_place(function, storages)
+        self.block = Block(arg_types=[memref_type(value) for value in function.body.block.args])
+        for new, old in zip(self.block.args, function.body.block.args, strict=True):
+            new.name_hint = old.name_hint
+        self.memory = ProgramMemory(function, storages, self.block, module.constants, module.ALIGNMENT)
+        for value in self.memory.own_results:
+            argument = self.block.insert_arg(memref_type(value), len(self.block.args))
+            argument.name_hint = value.name_hint
+        self.bulks: list[BulkOp] = []
+        self._segment: object = None
+
+    def convert(self) -> func.FuncOp:
+        for op in self.function.body.block.ops:
+            if isinstance(op, KernelOp) and any(prod(shape(result)) for result in op.results):
+                self._convert_kernel(op)
+        for bulk in self.bulks:
+            self.block.add_op(bulk)
+        self.block.add_op(func.ReturnOp())
+        old = self.function
+        new = func.FuncOp(
+            old.sym_name.data,
+            ([argument.type for argument in self.block.args], []),
+            Region(self.block),
+            old.sym_visibility,
+            arg_attrs=self._argument_attributes(),
+        )
+        new.attributes.update(old.attributes)
+        new.attributes[RESULTS] = ArrayAttr(source.attribute() for source in self.memory.results)
+        new.location = old.location
+        return new
+
+    def _argument_attributes(self) -> ArrayAttr[DictionaryAttr] | None:
+        old = self.function
+        known = [DictionaryAttr(argument_attributes(old, number)) for number in range(len(old.body.block.args))]
+        added = [DictionaryAttr({}) for _ in self.memory.own_results]
+        return ArrayAttr([*known, *added]) if any(attribute.data for attribute in known) else None
+
+    def _convert_kernel(self, kernel: KernelOp) -> None:
+        values = (*kernel.operands, *kernel.results)
+        memory = [self.memory.storage(value).number for value in values]
+        key = kernel_key(kernel, memory)
+        if (found := self.module.kernels.get(key)) is not None:
+            launch = self._launch(kernel, found)
+        elif (pulled := scheduled(kernel)) is not None:
+            found = self.module.kernels[key] = self.module.generate(kernel, pulled, memory, self.function)
+            launch = self._launch(kernel, found)
+        elif (op := library_op(kernel)) is not None:
+            launch = self._library_call(kernel, op)
+        elif kernel.implementation is not None:
+            raise LoweringError(
+                f"'fused.kernel' implementation \"{kernel.implementation.data}\" cannot run it: expected a kernel of one "
+                "op of a library; remove the property", kernel
+            )  # fmt: skip
+        else:
+            launch = self._reference_call(kernel)
+        self._bulk_of(kernel).body.block.add_op(launch)
+
+    def _bulk_of(self, kernel: KernelOp) -> BulkOp:
+        """The bulk to launch the kernel in: that of the one before if both are of one segment."""
+        segment = kernel if kernel.segment is None else kernel.segment.value.data
+        if not self.bulks or segment != self._segment:
+            self.bulks.append(BulkOp(len(self.bulks)))
+        self._segment = segment
+        return self.bulks[-1]
+
+    def _launch(self, kernel: KernelOp, generated: Generated) -> Operation:
+        buffers = [self.memory.flat(p.value_of(kernel)) for p in self.module.parameters(generated)]
+        return self.module.launch(generated, buffers, self.memory.number)
+
+    def _library_call(self, kernel: KernelOp, op: OpaqueOp) -> Operation:
+        name = None if kernel.implementation is None else kernel.implementation.data
+        found = find_implementation(op.name, name)
+        if found is None:
+            wanted = (
+                "no implementation is registered for it" if name is None else f"'{name}' is not an implementation of it"
+            )
+            raise LoweringError(f"'{op.name}' is opaque and {wanted}", op)
+        try:
+            library_config(op)
+        except TypeError as error:
+            raise LoweringError(f"'{op.name}': {error}", op) from error
+        inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
+        outputs = [self.memory.shaped(value) for value in kernel.results]
+        return LibraryCallOp(found.name, op.name, inputs, outputs, dict(op.properties))
+
+    def _reference_call(self, kernel: KernelOp) -> Operation:
+        name = self.module.unique(f"reference_{kernel_name(kernel).removeprefix('kernel_')}")
+        body = Region()
+        kernel.body.clone_into(body)
+        last = body.block.last_op
+        assert isinstance(last, YieldOp)
+        returned = func.ReturnOp(*last.operands)
+        last.detach()
+        last.erase()
+        body.block.add_op(returned)
+        types = [value.type for value in kernel.operands], [value.type for value in kernel.results]
+        function = func.FuncOp(name, types, body, "private")
+        function.attributes[REFERENCE] = StringAttr(kernel_comment(kernel))
+        self.module.define(function, self.function)
+        inputs = [self.memory.shaped(value) for value in kernel.operands]
+        outputs = [self.memory.shaped(value) for value in kernel.results]
+        return LibraryCallOp(REFERENCE, kernel.name, inputs, outputs, {"function": StringAttr(name)})
+
+
+def scheduled(kernel: KernelOp) -> Pulled | None:
+    """The kernel as one pass, or None when it is to run otherwise. Raises LoweringError where its schedule cannot be kept."""
+    kind = kernel.schedule_kind()
+    if kind in ("library", REFERENCE) or kernel.implementation is not None:
+        return None
+    try:
+        return pull_kernel(kernel)
+    except Unschedulable as reason:
+        if kind is not None:
+            raise LoweringError(
+                f"'fused.kernel' schedule \"{kind}\" cannot be kept: {reason}; remove the property or run schedule-kernels",
+                reason.op or kernel,
+            ) from reason
+        return None
+
+
+def library_op(kernel: KernelOp) -> OpaqueOp | None:
+    """The op that is all of the kernel, when a library runs it."""
+    ops = kernel.ops()
+    if len(ops) != 1 or not isinstance(ops[0], OpaqueOp) or kernel.schedule_kind() == REFERENCE:
+        return None
+    return ops[0] if list(kernel.yielded()) == list(ops[0].results) else None
+
+
+def check_convertible(function: func.FuncOp) -> None:
+    """Raises LoweringError for what the passes before should have taken care of."""
+    for value in function.body.block.args:
+        _check_static(value, function)
+    for op in function.body.block.ops:
+        match op:
+            case KernelOp() | func.ReturnOp():
+                pass
+            case CompositeOp():
+                raise LoweringError(f"'{op.name}' is composite; run decompose and wrap-kernels first", op)
+            case StructuredOp() if not op.operands and (
+                op.stored_value() is not None or op.body().function == "constant"
+            ):
+                pass
+            case StructuredOp() if all(map(is_static, (*op.operands, *op.results))) and op.is_alias():
+                pass
+            case GraphOp():
+                raise LoweringError(f"'{op.name}' is not in a kernel; run wrap-kernels first", op)
+            case _:
+                raise LoweringError(
+                    f"'{op.name}' cannot be lowered: expected fused.kernel, constants and views in '{function.sym_name.data}'",
+                    op,
+                )
+        for value in op.results:
+            _check_static(value, op)
+
+
+def _check_static(value: SSAValue, op: Operation) -> None:
+    try:
+        if is_static(value):
+            return
+        problem = f"has the dynamic type {value.type}; give static shapes and run infer-shapes"
+    except VerifyException:
+        problem = f"is of type {value.type}; expected a tensor"
+    raise LoweringError(f"'{op.name}': {value_name(value)} {problem}", op)
+
+
+def _check_in_place(function: func.FuncOp, storages: StorageMap) -> None:
+    """Raises LoweringError for a kernel that would write to memory that is not the program's to write."""
+    for op in function.body.block.ops:
+        if not isinstance(op, KernelOp):
+            continue
+        for result, operand in op.inplace_pairs():
+            storage = storages.of(op.results[result])
+            name = value_name(op.operands[operand])
+            if storage.kind == "argument" and not storage.donated:
+                raise LoweringError(
+                    f"'fused.kernel' inplace: {name} is memory of an argument that is not given up; "
+                    "write graph.donated on the argument, or remove the property", op
+                )  # fmt: skip
+            if is_constant(storage):
+                raise LoweringError(f"'fused.kernel' inplace: {name} is a constant; remove the property", op)
+            if byte_size(op.results[result]) != byte_size(op.operands[operand]):
+                raise LoweringError(f"'fused.kernel' inplace: {name} has another size than the result", op)

@@ -1,0 +1,314 @@
+"""The Program record of a function on buffers: reads launches and addresses back from the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+
+import numpy as np
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    UnrealizedConversionCastOp,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.utils.hints import isa
+
+from ..dialects import gpu
+from ..dialects.dtypes import Kind, dtype_of
+from ..dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
+from ..dialects.storage import ARENA, DONATED, argument_attributes
+from .library import find_implementation, plain_value
+from .numpy_scalar import NUMPY_DTYPES, Array
+from .program import (
+    Buffer,
+    BufferRef,
+    ConfigValue,
+    GridLaunch,
+    Launch,
+    LibraryCall,
+    ProgramStats,
+    Result,
+    Run,
+    Segment,
+)
+from .program_memory import RESULTS, LoweringError
+from .reference import EvaluationError, evaluate_function
+
+REFERENCE = "reference"
+
+
+Kernel = func.FuncOp | gpu.FuncOp
+
+
+@dataclass
+class ProgramRecord:
+    """What a Program holds but for its text; `kernels` are the functions that it launches, in order of first use."""
+
+    module: ModuleOp
+    function: func.FuncOp
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    steps: list[Segment | LibraryCall] = field(default_factory=list[Segment | LibraryCall])
+    kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+    bulks: int = 0
+    arena_alignment: int = 1
+
+    def __post_init__(self) -> None:
+        self._symbols = {
+            name.data: op
+            for op in self.module.body.block.ops
+            if isinstance(name := op.properties.get("sym_name"), StringAttr)
+        }
+        self._refs: dict[SSAValue, BufferRef] = {}
+        self._globals: dict[str, int] = {}
+        self._traffic: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
+        self._read_arguments()
+        self._results = [entry.data for entry in _dictionaries(self.function.attributes.get(RESULTS))]
+        for entry in self._results:
+            if isinstance(symbol := entry.get("symbol"), StringAttr):
+                self._constant(symbol.data)
+        self._launches: list[Launch] = []
+        self._bulk = self._segments = 0
+        for op in self.function.body.block.ops:
+            self._read(op)
+        self._end_segment()
+
+    def _read_arguments(self) -> None:
+        entries = _dictionaries(self.function.attributes.get(RESULTS))
+        own = sum(_text(entry.data["kind"]) == "buffer" for entry in entries)
+        arguments = self.function.body.block.args
+        for number, argument in enumerate(arguments):
+            kind = "argument" if number < len(arguments) - own else "result"
+            donated = DONATED in argument_attributes(self.function, number)
+            shape, dtype = _described(argument)
+            name = argument.name_hint or f"{kind}_{number}"
+            self._refs[argument] = BufferRef(len(self.buffers), 0, shape, dtype)
+            self.buffers.append(Buffer(kind, name, shape=shape, dtype=dtype, donated=donated))
+
+    def _read(self, op: Operation) -> None:
+        match op:
+            case ArenaOp():
+                self._refs[op.result] = BufferRef(len(self.buffers), 0, (op.size,), "i8")
+                self.buffers.append(Buffer("arena", "arena", "i8", (op.size,)))
+                self.arena_alignment = op.alignment.value.data
+            case memref.GetGlobalOp():
+                buffer = self._constant(op.name_.root_reference.data)
+                self._refs[op.memref] = BufferRef(buffer, 0, *_described(op.memref))
+            case memref.ViewOp():
+                base, shift = self._refs[op.source], _constant_index(op.byte_shift)
+                self._refs[op.result] = BufferRef(base.buffer, base.offset + shift, *_described(op.result))
+            case memref.ReinterpretCastOp() | UnrealizedConversionCastOp():
+                base = self._refs[op.operands[0]]
+                self._refs[op.results[0]] = BufferRef(base.buffer, base.offset, *_described(op.results[0]))
+            case BulkOp():
+                self.bulks += 1
+                for inner in op.body.block.ops:
+                    self._read(inner)
+                    if isinstance(inner, func.CallOp):
+                        self._launch(self._call(inner), self.bulks)
+                    elif isinstance(inner, LaunchFuncOp):
+                        self._launch(self._grid_launch(inner), self.bulks)
+            case LibraryCallOp():
+                self._end_segment()
+                self.steps.append(self._library_call(op))
+            case func.CallOp() | LaunchFuncOp() | func.ReturnOp() | arith.ConstantOp():
+                pass
+            case _:
+                raise LoweringError(f"'{op.name}' has no meaning in a program on buffers", op)
+
+    def _constant(self, symbol: str) -> int:
+        if symbol not in self._globals:
+            op = self._symbols.get(symbol)
+            assert isinstance(op, memref.GlobalOp), symbol
+            assert isinstance(op.initial_value, DenseIntOrFPElementsAttr), symbol
+            data = _elements(op.initial_value)
+            shape, dtype = _described_type(op.type)
+            self._globals[symbol] = len(self.buffers)
+            self.buffers.append(Buffer("constant", symbol, dtype, shape, data=data))
+        return self._globals[symbol]
+
+    def _call(self, op: func.CallOp) -> Launch:
+        name = op.callee.string_value()
+        kernel = self._symbols.get(name)
+        if not isinstance(kernel, func.FuncOp) or kernel.is_declaration:
+            raise LoweringError(f"'func.call' of '{name}', which is no kernel of this module", op)
+        self.kernels[name] = kernel
+        buffers = tuple(self._refs[argument] for argument in op.arguments if argument in self._refs)
+        tasks = _constant_index(op.arguments[-1])
+        return Launch(name, buffers, tasks, _integer(kernel.attributes.get("fused.grain"), 1))
+
+    def _grid_launch(self, op: LaunchFuncOp) -> GridLaunch:
+        container = self._symbols.get(op.kernel.root_reference.data)
+        name = op.kernel.string_value().rpartition(".")[2]
+        inner = container.body.block.ops if isinstance(container, gpu.ModuleOp) else ()
+        kernel = next((k for k in inner if isinstance(k, gpu.FuncOp) and k.sym_name.data == name), None)
+        if kernel is None:
+            raise LoweringError(f"'gpu.launch_func' of {op.kernel}, which is no kernel of this module", op)
+        self.kernels[name] = kernel
+        grid = [_constant_index(size) for size in (op.gridSizeX, op.gridSizeY, op.gridSizeZ)]
+        block = [_constant_index(size) for size in (op.blockSizeX, op.blockSizeY, op.blockSizeZ)]
+        buffers = tuple(self._refs[argument] for argument in op.kernelOperands)
+        return GridLaunch(name, buffers, prod(grid), 1, (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]))
+
+    def _launch(self, launch: Launch, bulk: int) -> None:
+        """Launches of one bulk are one segment, as far as no library call comes between."""
+        if bulk != self._bulk:
+            self._end_segment()
+        self._bulk = bulk
+        self._launches.append(launch)
+
+    def _end_segment(self) -> None:
+        if self._launches:
+            self.steps.append(Segment(f"fuse_segment_{self._segments}", tuple(self._launches)))
+            self._segments += 1
+            self._launches.clear()
+
+    def _library_call(self, op: LibraryCallOp) -> LibraryCall:
+        config = {name: plain_value(name, value) for name, value in op.config.data.items()}
+        return LibraryCall(
+            op.implementation.data,
+            op.operation.data,
+            tuple(self._refs[value] for value in op.ins),
+            tuple(self._refs[value] for value in op.outs),
+            config,
+            self._routine(op),
+        )
+
+    def _routine(self, op: LibraryCallOp) -> Run:
+        if op.implementation.data == REFERENCE:
+            name = _text(op.config.data.get("function"))
+            function = self._symbols.get(name)
+            if not isinstance(function, func.FuncOp):
+                raise LoweringError(f"'gpu.library_call' of the reference: there is no function '{name}'", op)
+            return partial(_run_reference, function)
+        found = find_implementation(op.operation.data, op.implementation.data)
+        if found is None:
+            raise LoweringError(
+                f"'{op.implementation.data}' is not a registered implementation of '{op.operation.data}'", op
+            )
+        return found.run
+
+    def results(self) -> tuple[Result, ...]:
+        own = [number for number, buffer in enumerate(self.buffers) if buffer.kind == "result"]
+        found: list[Result] = []
+        for entry in self._results:
+            kind, number = _text(entry["kind"]), _integer(entry.get("number"), 0)
+            shape, dtype = _described_type(entry["type"])
+            if kind == "result":
+                index, copied = found[number].index, True
+            elif kind == "constant":
+                index, copied = self._globals[_text(entry["symbol"])], True
+            elif kind == "buffer":
+                index = own[number]
+                copied = prod(shape) != prod(self.buffers[index].shape)
+            else:
+                index, copied = number, kind == "argument"
+            found.append(Result(shape, dtype, index, copied))
+        return tuple(found)
+
+    @property
+    def arena_bytes(self) -> int:
+        return sum(buffer.shape[0] for buffer in self.buffers if buffer.kind == "arena")
+
+    def stats(self) -> ProgramStats:
+        segments = [step for step in self.steps if isinstance(step, Segment)]
+        launches = [launch for segment in segments for launch in segment.launches]
+        calls = [step for step in self.steps if isinstance(step, LibraryCall)]
+        read = written = 0
+        for launch in launches:
+            loaded, stored = self._kernel_traffic(launch.kernel)
+            read += sum(launch.buffers[k].nbytes for k in loaded)
+            written += sum(launch.buffers[k].nbytes for k in stored)
+        for call in calls:
+            read += sum(ref.nbytes for ref in call.inputs)
+            written += sum(ref.nbytes for ref in call.outputs)
+        plan = self.function.attributes.get(ARENA)
+        bound = plan.data.get("lower_bound") if isinstance(plan, DictionaryAttr) else None
+        return ProgramStats(
+            len(self.kernels), len(launches), len(calls), self.bulks, self.arena_bytes,
+            bound.value.data if isinstance(bound, IntegerAttr) else None, read, written,
+        )  # fmt: skip
+
+    def _kernel_traffic(self, name: str) -> tuple[frozenset[int], frozenset[int]]:
+        """Which of a kernel's buffers it reads, and which it writes."""
+        if name not in self._traffic:
+            loaded: set[int] = set()
+            stored: set[int] = set()
+            kernel = self.kernels[name]
+            blocks = kernel.arguments if isinstance(kernel, gpu.FuncOp) else kernel.body.block.args
+            parameters: dict[SSAValue, int] = {argument: argument.index for argument in blocks}
+            for op in kernel.walk():
+                if isinstance(op, memref.LoadOp | memref.StoreOp) and op.memref in parameters:
+                    (loaded if isinstance(op, memref.LoadOp) else stored).add(parameters[op.memref])
+            self._traffic[name] = frozenset(loaded), frozenset(stored)
+        return self._traffic[name]
+
+
+def program_function(module: ModuleOp, name: str | None = None) -> func.FuncOp:
+    """The function on buffers called `name`, or the only one (or `main`). Raises EvaluationError."""
+    found = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and RESULTS in op.attributes]
+    if name is not None or len(found) > 1:
+        wanted = [op for op in found if op.sym_name.data == (name or "main")]
+    else:
+        wanted = found
+    if len(wanted) == 1:
+        return wanted[0]
+    names = ", ".join(op.sym_name.data for op in found) or "none"
+    expected = f"a function '{name}'" if name else "one function, or one named main"
+    raise EvaluationError(f"expected {expected}; the module has: {names}")
+
+
+def _run_reference(
+    function: func.FuncOp, inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]
+) -> None:
+    for out, value in zip(outputs, evaluate_function(function, inputs), strict=True):
+        np.copyto(out, value)
+
+
+def _elements(attribute: DenseIntOrFPElementsAttr) -> Array:
+    """The elements of a constant as an array of its shape, whether written out or once for all."""
+    element = dtype_of(attribute.get_element_type())
+    assert element is not None
+    values = np.array(attribute.get_values())
+    if element.kind is Kind.UINT:
+        values = values % 2**element.bits
+    array = np.broadcast_to(values, [prod(attribute.get_shape())]).reshape(attribute.get_shape())
+    return np.array(array, NUMPY_DTYPES[element], order="C")
+
+
+def _dictionaries(attribute: Attribute | None) -> Iterable[DictionaryAttr]:
+    return attribute.data if isa(attribute, ArrayAttr[DictionaryAttr]) else ()
+
+
+def _text(attribute: Attribute | None) -> str:
+    return attribute.data if isinstance(attribute, StringAttr) else ""
+
+
+def _integer(attribute: Attribute | None, default: int) -> int:
+    return attribute.value.data if isinstance(attribute, IntegerAttr) else default
+
+
+def _constant_index(value: SSAValue) -> int:
+    owner = value.owner
+    assert isinstance(owner, arith.ConstantOp), "expected a constant index"
+    return _integer(owner.value, 0)
+
+
+def _described(value: SSAValue) -> tuple[tuple[int, ...], str]:
+    return _described_type(value.type)
+
+
+def _described_type(kind: Attribute) -> tuple[tuple[int, ...], str]:
+    """The shape and element type of a buffer."""
+    assert isa(kind, MemRefType)
+    element = dtype_of(kind.element_type)
+    assert element is not None, f"no element type {kind.element_type}"
+    return kind.get_shape(), element.name

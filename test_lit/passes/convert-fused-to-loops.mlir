@@ -1,0 +1,103 @@
+// RUN: fuse-opt %s --convert-fused-to-loops --split-input-file | filecheck %s
+
+// A softmax is one function: its rows are the tasks, what two loops of a row need is kept in a buffer.
+func.func @softmax(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
+  %r = fused.kernel(%a = %x : tensor<8x64xf32>) -> (tensor<8x64xf32>) {
+    %m = graph.max %a {axes = array<i64: 1>, keepdims = true} : (tensor<8x64xf32>) -> tensor<8x1xf32>
+    %s = graph.subtract %a, %m : (tensor<8x64xf32>, tensor<8x1xf32>) -> tensor<8x64xf32>
+    %e = graph.exp %s : (tensor<8x64xf32>) -> tensor<8x64xf32>
+    %t = graph.sum %e {axes = array<i64: 1>, keepdims = true} : (tensor<8x64xf32>) -> tensor<8x1xf32>
+    %d = graph.divide %e, %t : (tensor<8x64xf32>, tensor<8x1xf32>) -> tensor<8x64xf32>
+    fused.yield %d : tensor<8x64xf32>
+  }
+  func.return %r : tensor<8x64xf32>
+}
+// CHECK:      func.func private @kernel_max_subtract_exp_sum_divide(%a: memref<512xf32>, %r: memref<512xf32>, %begin: index, %end: index)
+// CHECK-SAME:   fused.tasks = 8 : i64
+// CHECK:        %e_row = memref.alloca() {alignment = 64 : i64} : memref<64xf32>
+// CHECK:        scf.for %row = %begin to %end
+// CHECK:          %m = "scf.parallel"
+// CHECK:            arith.maximumf
+// CHECK:          %t = "scf.parallel"
+// CHECK:            %e = math.exp %s : f32
+// CHECK-NEXT:       memref.store %e, %e_row
+// CHECK:            arith.addf
+// CHECK:          "scf.parallel"
+// CHECK-NOT:        math.exp
+// CHECK:            memref.load %e_row
+// CHECK:      func.func @softmax(%x: memref<8x64xf32>, %r: memref<8x64xf32>)
+// CHECK-SAME:   fused.results = [{kind = "buffer", number = 0 : i64, type = memref<8x64xf32>}]
+// CHECK:        gpu.bulk 0 {
+// CHECK-NEXT:     func.call @kernel_max_subtract_exp_sum_divide
+
+// -----
+
+// Slots and segments are kept, a library runs the product, equal kernels share a function.
+func.func @planned(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32>
+    attributes {fused.arena = {size = 128 : i64, alignment = 64 : i64, lower_bound = 128 : i64, method = "hand"}} {
+  %a = fused.kernel(%p = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {slots = array<i64: 64>, segment = 0 : i64} {
+    %r = graph.exp %p : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %r : tensor<4x4xf32>
+  }
+  %b = fused.kernel(%p = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {slots = array<i64: 0>, segment = 0 : i64} {
+    %r = graph.exp %p : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %r : tensor<4x4xf32>
+  }
+  %c = fused.kernel(%p = %b : tensor<4x4xf32>, %q = %w : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {slots = array<i64: -1>} {
+    %r = graph.matmul %p, %q : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %r : tensor<4x4xf32>
+  }
+  func.return %c : tensor<4x4xf32>
+}
+// CHECK:      func.func private @kernel_exp(
+// CHECK-NOT:  func.func private
+// CHECK:      func.func @planned
+// CHECK:        [[ARENA:%.*]] = gpu.arena {alignment = 64 : i64} : memref<128xi8>
+// CHECK:        memref.view [[ARENA]]
+// CHECK:        gpu.bulk 0 {
+// CHECK-NEXT:     func.call @kernel_exp
+// CHECK-NEXT:     func.call @kernel_exp
+// CHECK-NEXT:   }
+// CHECK-NEXT:   gpu.bulk 1 {
+// CHECK-NEXT:     gpu.library_call "numpy.matmul"(
+
+// -----
+
+// A reshape of a dimension that a permutation took apart is split again: addresses need no division.
+func.func @heads(%x: tensor<8x16x64xf32>) -> tensor<16x512xf32> {
+  %r = fused.kernel(%a = %x : tensor<8x16x64xf32>) -> (tensor<16x512xf32>) {
+    %t = graph.permute_dims %a {axes = array<i64: 1, 0, 2>} : (tensor<8x16x64xf32>) -> tensor<16x8x64xf32>
+    %f = graph.reshape %t {shape = array<i64: 16, 512>} : (tensor<16x8x64xf32>) -> tensor<16x512xf32>
+    fused.yield %f : tensor<16x512xf32>
+  }
+  func.return %r : tensor<16x512xf32>
+}
+// CHECK:      func.func private @kernel_permute_dims_reshape
+// CHECK-SAME:   fused.tasks = 128 : i64
+// CHECK:        "scf.parallel"
+// CHECK-NOT:      arith.divsi
+// CHECK-NOT:      arith.remsi
+// CHECK:          scf.reduce
+
+// -----
+
+// In place is one buffer; the donated argument is the result.
+func.func @in_place(%x: tensor<32xf32> {graph.donated}) -> tensor<32xf32> {
+  %r = fused.kernel(%a = %x : tensor<32xf32>) -> (tensor<32xf32>) attributes {inplace = array<i64: 0, 0>} {
+    %e = graph.exp %a : (tensor<32xf32>) -> tensor<32xf32>
+    fused.yield %e : tensor<32xf32>
+  }
+  func.return %r : tensor<32xf32>
+}
+// CHECK:      func.func private @kernel_exp(%a: memref<32xf32>, %begin: index, %end: index)
+// CHECK:      func.func @in_place(%x: memref<32xf32> {graph.donated})
+// CHECK-SAME:   fused.results = [{kind = "donated", number = 0 : i64, type = memref<32xf32>}]
+
+// -----
+
+// What is on buffers already stays as it is.
+func.func @done(%x: memref<32xf32>) {
+  func.return
+}
+// CHECK:      func.func @done(%x: memref<32xf32>) {
+// CHECK-NEXT:   func.return
