@@ -5,7 +5,7 @@
 // CHECK:       builtin.module attributes {gpu.container_module} {
 // CHECK-NEXT:    "gpu.module"() <{sym_name = "kernels"}> ({
 // CHECK-NEXT:      "gpu.func"() <{function_type = (memref<600xf32>, memref<600xf32>) -> (), known_block_size = array<i32: 256, 1, 1>}> ({
-// CHECK-NEXT:      ^{{.*}}(%x : memref<600xf32>, %a : memref<600xf32>):
+// CHECK-NEXT:      ^{{.*}}(%x: memref<600xf32>, %a: memref<600xf32>):
 // CHECK-NEXT:        %block = "gpu.block_id"() <{dimension = #gpu<dim x>}> : () -> index
 // CHECK-NEXT:        %thread = "gpu.thread_id"() <{dimension = #gpu<dim x>}> : () -> index
 // CHECK-NEXT:        [[C256:%.*]] = arith.constant 256 : index
@@ -20,7 +20,7 @@
 // CHECK-NEXT:        }
 // CHECK-NEXT:        "gpu.return"() : () -> ()
 // CHECK-NEXT:      }) {sym_name = "kernel_exp", gpu.kernel
-// CHECK:         func.func @pointwise(%x : memref<600xf32>, %r : memref<600xf32>)
+// CHECK:         func.func @pointwise(%x: memref<600xf32>, %r: memref<600xf32>)
 // CHECK-SAME:        fused.results = [{kind = "buffer", number = 0 : i64
 // CHECK:           %arena = gpu.arena {alignment = 256 : i64} : memref<2400xi8>
 // CHECK:           %a = memref.view %arena
@@ -37,7 +37,7 @@ func.func @pointwise(%x: tensor<600xf32>) -> tensor<600xf32> {
 // -----
 
 // A block for each row: partial sums of threads, of warps by shuffles, and of the block by shared memory and one barrier.
-// CHECK:       ^{{.*}}(%x : memref<614400xf32>, %r : memref<300xf32>, %r_slots : memref<8xf32, #gpu.address_space<workgroup>>):
+// CHECK:       ^{{.*}}(%x: memref<614400xf32>, %r: memref<300xf32>, %r_slots: memref<8xf32, #gpu.address_space<workgroup>>):
 // CHECK:         %r_{{.*}} = scf.for %column = %thread to {{.*}} step {{.*}} iter_args({{.*}}) -> (f32) {
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK:         memref.store {{.*}}, %r_slots[%warp]
@@ -57,17 +57,17 @@ func.func @row(%x: tensor<300x2048xf32>) -> tensor<300xf32> {
 
 // A donated argument is written in place: the kernel has one buffer for both. Short rows share a block, a warp each.
 // CHECK:       known_block_size = array<i32: 32, 8, 1>
-// CHECK-NEXT:  ^{{.*}}(%x : memref<128000xf32>, %x_row : memref<4xf32, #gpu.address_space<private>>):
+// CHECK-NEXT:  ^{{.*}}(%a: memref<256000xf32>, %a_row: memref<4xf32, #gpu.address_space<private>>):
 // CHECK-NOT:   gpu.barrier
-// CHECK:       func.func @in_place(%x : memref<1000x128xf32> {graph.donated})
+// CHECK:       func.func @in_place(%x: memref<2000x128xf32> {graph.donated})
 // CHECK-SAME:      fused.results = [{kind = "donated", number = 0 : i64
-func.func @in_place(%x: tensor<1000x128xf32> {graph.donated}) -> tensor<1000x128xf32> {
-  %r = fused.kernel(%a = %x : tensor<1000x128xf32>) -> (tensor<1000x128xf32>) attributes {inplace = array<i64: 0, 0>} {
-    %m = graph.max %a {axes = array<i64: 1>, keepdims = true} : (tensor<1000x128xf32>) -> tensor<1000x1xf32>
-    %s = graph.subtract %a, %m : (tensor<1000x128xf32>, tensor<1000x1xf32>) -> tensor<1000x128xf32>
-    fused.yield %s : tensor<1000x128xf32>
+func.func @in_place(%x: tensor<2000x128xf32> {graph.donated}) -> tensor<2000x128xf32> {
+  %r = fused.kernel(%a = %x : tensor<2000x128xf32>) -> (tensor<2000x128xf32>) attributes {inplace = array<i64: 0, 0>} {
+    %m = graph.max %a {axes = array<i64: 1>, keepdims = true} : (tensor<2000x128xf32>) -> tensor<2000x1xf32>
+    %s = graph.subtract %a, %m : (tensor<2000x128xf32>, tensor<2000x1xf32>) -> tensor<2000x128xf32>
+    fused.yield %s : tensor<2000x128xf32>
   }
-  func.return %r : tensor<1000x128xf32>
+  func.return %r : tensor<2000x128xf32>
 }
 
 // -----

@@ -1,0 +1,104 @@
+"""From a module to the CUDA text of its program: the kernels, and the launches as a comment that a person can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from .c_language import CUDA
+from .c_names import comment_lines, global_identifier
+from .c_printer import print_function, print_translation_unit
+from .convert_fused_to_gpu import ConvertFusedToGpuPass
+from .program import Buffer, BufferRef, GridLaunch, Launch, LibraryCall, Program, Result, Segment
+from .program_conversion import is_program
+from .program_record import ProgramRecord, program_function
+
+
+def build_cuda_program(module: ModuleOp, function: str | None = None) -> Program:
+    """
+    The function called `function`, or the only one (or `main`), as a program in CUDA C, whose launches are all
+    `GridLaunch`es. The module may hold fused kernels or what convert-fused-to-gpu made of them; it is not changed.
+    Raises LoweringError, EvaluationError, CPrintError.
+    """
+    record = _record(module, function)
+    return Program(
+        record.function.sym_name.data,
+        _cuda_text(record),
+        tuple(record.buffers),
+        tuple(record.steps),
+        record.results(),
+        record.arena_bytes,
+        record.arena_alignment,
+        record.stats(),
+    )
+
+
+def emit_cuda(module: ModuleOp, function: str | None = None) -> str:
+    """The CUDA text of a program; raises as `build_cuda_program` does."""
+    return _cuda_text(_record(module, function))
+
+
+def _record(module: ModuleOp, function: str | None) -> ProgramRecord:
+    if any(isinstance(op, FuncOp) and not op.is_declaration and is_program(op) for op in module.body.block.ops):
+        module = module.clone()
+        ConvertFusedToGpuPass().apply(Context(), module)
+    return ProgramRecord(module, program_function(module, function))
+
+
+def _cuda_text(record: ProgramRecord) -> str:
+    kernels = [print_function(kernel, CUDA) for kernel in record.kernels.values()]
+    text = print_translation_unit(kernels, CUDA)
+    return "\n".join([text.rstrip("\n"), "", *_comment(_program_lines(record))]) + "\n"
+
+
+def _comment(lines: Iterable[str]) -> Iterable[str]:
+    for line in lines:
+        yield from comment_lines(line)
+
+
+def _program_lines(record: ProgramRecord) -> Iterable[str]:
+    """The program as sentences: its buffers, its steps in order, where its results are."""
+    yield f"Program {record.function.sym_name.data}"
+    for buffer in record.buffers:
+        given = ", its memory is given up" if buffer.donated else ""
+        aligned = f", at a multiple of {record.arena_alignment} bytes" if buffer.kind == "arena" else ""
+        yield f"{buffer.kind} {buffer.name}: {_type(buffer.dtype, buffer.shape)}{given}{aligned}"
+    number = 0
+    for step in record.steps:
+        if isinstance(step, Segment):
+            yield f"segment {number}:"
+            yield from (_launch(launch, record.buffers) for launch in step.launches)
+            number += 1
+        else:
+            yield _library_call(step, record.buffers)
+    for position, result in enumerate(record.results()):
+        yield _result(position, result, record.buffers)
+
+
+def _launch(launch: Launch, buffers: list[Buffer]) -> str:
+    assert isinstance(launch, GridLaunch)
+    grid, block = (", ".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
+    arguments = ", ".join(_ref(ref, buffers) for ref in launch.buffers)
+    return f"  {global_identifier(launch.kernel)}<<<({grid}), ({block})>>>({arguments})"
+
+
+def _library_call(call: LibraryCall, buffers: list[Buffer]) -> str:
+    inputs, outputs = (", ".join(_ref(ref, buffers) for ref in refs) for refs in (call.inputs, call.outputs))
+    config = "".join(f", {name} = {value}" for name, value in call.config.items())
+    return f"library {call.implementation}({inputs}) to ({outputs}): {call.operation}{config}"
+
+
+def _ref(ref: BufferRef, buffers: list[Buffer]) -> str:
+    return f"{buffers[ref.buffer].name}{f' + {ref.offset}' if ref.offset else ''}"
+
+
+def _result(position: int, result: Result, buffers: list[Buffer]) -> str:
+    where = f"{'a copy of ' if result.copied else ''}{buffers[result.index].name}"
+    return f"result {position}: {_type(result.dtype, result.shape)} is {where}"
+
+
+def _type(dtype: str, shape: tuple[int, ...]) -> str:
+    return f"{dtype} [{', '.join(map(str, shape))}]"

@@ -1,0 +1,39 @@
+"""What the schemes of GPU kernels share: the points, the scope and the buffers of the kernel under construction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..dialects.pull import Store
+from .gpu_scope import KernelScope
+from .kernel_buffers import KernelBuffers
+from .kernel_points import KernelPoints, PointEmitter
+from .loop_builder import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Blocks along x, and the threads of one along x and y."""
+
+    blocks: int
+    block: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class GpuParts:
+    """A kernel under construction."""
+
+    points: KernelPoints
+    buffers: KernelBuffers
+    kernel: KernelScope
+
+    def emitter(self, points: KernelPoints) -> PointEmitter:
+        memory = {value: self.kernel.parameters[number] for value, number in self.buffers.sources.items()}
+        return PointEmitter(points, memory)
+
+    def store(self, stores: Iterable[Store], emitter: PointEmitter, scope: Scope) -> None:
+        """Stores scalars that are known in the scope."""
+        for store in stores:
+            memory = self.kernel.parameters[self.buffers.targets[store.result]]
+            emitter.store(store.point, memory, emitter.points.space.apply(store.address), scope)

@@ -1,0 +1,108 @@
+"""Runs CUDA programs on the CPU, for tests: the emitted kernels through `cuda_shim.h`, steps and buffers by NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from fuse_opt.dialects import gpu
+from fuse_opt.lowering.c_language import CUDA
+from fuse_opt.lowering.c_names import global_identifier
+from fuse_opt.lowering.c_printer import print_function, print_translation_unit
+from fuse_opt.lowering.emit_cuda import build_cuda_program
+from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, GridLaunch, Program, Segment
+
+Array = npt.NDArray[Any]
+
+CXX = shutil.which("g++")
+NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin:/usr/local/bin")
+needs_cxx = pytest.mark.skipif(CXX is None, reason="no g++ to run CUDA text on the CPU")
+needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc to compile CUDA text")
+
+_SHIM = Path(__file__).parent / "cuda_shim.h"
+_FLAGS = ["-std=gnu++17", "-O0", "-ffp-contract=off", "-fPIC", "-shared", "-w"]
+_GUARD = 256
+"""Bytes around each buffer that no kernel may change."""
+
+
+def kernels_text(module: ModuleOp) -> str:
+    """A translation unit of all kernels of a converted module."""
+    kernels = [op for op in module.walk() if isinstance(op, gpu.FuncOp)]
+    return print_translation_unit([print_function(kernel, CUDA) for kernel in kernels], CUDA)
+
+
+class CudaOnCpu:
+    """The kernels of a converted module, compiled for the CPU."""
+
+    def __init__(self, module: ModuleOp, folder: Path) -> None:
+        self.module = module
+        exports: list[str] = []
+        for kernel in module.walk():
+            if isinstance(kernel, gpu.FuncOp):
+                waits = any(isinstance(op, gpu.BarrierOp | gpu.ShuffleOp) for op in kernel.walk())
+                exports.append(f"SHIM_EXPORT({global_identifier(kernel.sym_name.data)}, {str(waits).lower()})\n")
+        text = re.sub(r"#include <cuda_\w+\.h>\n", "", kernels_text(module))
+        source, library = folder / "kernels.cpp", folder / "kernels.so"
+        source.write_text(f'#include "{_SHIM}"\n{text}\n{"".join(exports)}')
+        assert CXX is not None
+        result = subprocess.run([CXX, *_FLAGS, str(source), "-o", str(library)], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        self._library = ctypes.CDLL(str(library))
+
+    def run(self, function: str, arguments: Sequence[Array], backwards: bool = False) -> list[Array]:
+        """The results of a function of the module; `backwards` runs the threads of a block in the other order."""
+        program = build_cuda_program(self.module, function)
+        memory = [_memory(buffer, program) for buffer in program.buffers]
+        for number, array in enumerate(arguments):
+            _array(memory, _whole(program, number))[...] = array
+        for number, buffer in enumerate(program.buffers):
+            if buffer.data is not None:
+                _array(memory, _whole(program, number))[...] = buffer.data
+        for step in program.steps:
+            if isinstance(step, Segment):
+                for launch in step.launches:
+                    assert isinstance(launch, GridLaunch)
+                    self._launch(launch, memory, backwards)
+            else:
+                inputs = [_array(memory, ref) for ref in step.inputs]
+                step.run(inputs, [_array(memory, ref) for ref in step.outputs], step.config)
+        for buffer, block in zip(program.buffers, memory, strict=True):
+            guards = np.concatenate([block[:_GUARD], block[len(block) - _GUARD :]])
+            assert np.all(guards == 0xA5), f"written outside of {buffer.kind} {buffer.name}"
+        return [_array(memory, BufferRef(r.index, 0, r.shape, r.dtype)).copy() for r in program.results]
+
+    def _launch(self, launch: GridLaunch, memory: Sequence[Array], backwards: bool) -> None:
+        run = getattr(self._library, f"run_{global_identifier(launch.kernel)}")
+        run.restype = ctypes.c_char_p
+        addresses = [memory[ref.buffer].ctypes.data + _GUARD + ref.offset for ref in launch.buffers]
+        pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+        error = run(pointers, (ctypes.c_uint * 3)(*launch.grid), (ctypes.c_uint * 3)(*launch.block), int(backwards))
+        assert error is None, f"{launch.kernel}: {error.decode()}"
+
+
+def _memory(buffer: Buffer, program: Program) -> Array:
+    """Bytes with guards around them; what nobody has written yet reads as NaN."""
+    size = int(np.prod(buffer.shape, dtype=np.int64)) * np.dtype(NUMPY_NAMES[buffer.dtype]).itemsize
+    block = np.full(size + 2 * _GUARD, 0xFF, np.uint8)
+    block[:_GUARD] = block[len(block) - _GUARD :] = 0xA5
+    return block
+
+
+def _whole(program: Program, number: int) -> BufferRef:
+    buffer = program.buffers[number]
+    return BufferRef(number, 0, buffer.shape, buffer.dtype)
+
+
+def _array(memory: Sequence[Array], ref: BufferRef) -> Array:
+    start = _GUARD + ref.offset
+    return memory[ref.buffer][start : start + ref.nbytes].view(NUMPY_NAMES[ref.dtype]).reshape(ref.shape)

@@ -1,0 +1,394 @@
+"""From fused kernels to CUDA: every kernel run on the CPU against the reference, compiled by nvcc, and looked at."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_on_cpu import NVCC, CudaOnCpu, kernels_text, needs_cxx, needs_nvcc
+from graph_op_table import ROWS, Case, type_text
+from ir_testing import Array, apply, assert_same_bits, evaluate, function, parse, random_arguments, text_of
+from program_generator import random_program
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
+from xdsl.ir import Operation
+
+from fuse_opt.dialects import gpu
+from fuse_opt.dialects.dominance import verify_dominance
+from fuse_opt.lowering.emit_cuda import build_cuda_program, emit_cuda
+from fuse_opt.lowering.program import GridLaunch, Segment
+from fuse_opt.lowering.program_memory import LoweringError
+from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mlir"))
+SEEDS = range(40)
+MLIR_OPT = shutil.which("mlir-opt-22")
+EXTRA_ULPS = 8
+"""What functions of CUDA, here of the C library, may be off beyond the table's bounds, in units in the last place."""
+
+
+def softmax(rows: int, columns: int, kind: str = "f32") -> str:
+    t = f"tensor<{rows}x{columns}x{kind}>"
+    return f"func.func @f(%x: {t}) -> {t} {{ %r = graph.softmax %x {{axis = -1 : i64}} : ({t}) -> {t} func.return %r : {t} }}"
+
+
+def layer_norm(rows: int, columns: int, donated: str = "") -> str:
+    t, v = f"tensor<{rows}x{columns}xf32>", f"tensor<{columns}xf32>"
+    return f"""func.func @f(%x: {t} {donated}, %scale: {v}, %bias: {v}) -> {t} {{
+      %s = graph.gelu %x : ({t}) -> {t}
+      %r = graph.layer_norm %s, %scale, %bias {{axis = -1 : i64, epsilon = 1.0e-05 : f64}} : ({t}, {v}, {v}) -> {t}
+      func.return %r : {t}
+    }}"""
+
+
+def reduce(op: str, extents: Sequence[int], axes: Sequence[int], kind: str) -> str:
+    x = f"tensor<{''.join(f'{n}x' for n in extents)}{kind}>"
+    r = f"tensor<{''.join(f'{n}x' for axis, n in enumerate(extents) if axis not in axes)}{kind}>"
+    numbers = ", ".join(map(str, axes))
+    line = f"graph.{op} %x {{axes = array<i64: {numbers}>}} : ({x}) -> {r}"
+    return f"func.func @f(%x: {x}) -> {r} {{ %r = {line} func.return %r : {r} }}"
+
+
+def several_reductions(rows: int, columns: int) -> str:
+    """Two reductions in one loop, one after them, stores of both kinds, and memory that is given up for both."""
+    x, r = f"tensor<{rows}x{columns}xf32>", f"tensor<{rows}x1xf32>"
+    reduced = "{axes = array<i64: 1>, keepdims = true}"
+    return f"""func.func @f(%x: {x} {{graph.donated}}, %old: {r} {{graph.donated}}) -> ({x}, {r}, {r}) {{
+      %max = graph.max %x {reduced} : ({x}) -> {r}
+      %min = graph.min %x {reduced} : ({x}) -> {r}
+      %range = graph.subtract %max, %min : ({r}, {r}) -> {r}
+      %shifted = graph.subtract %x, %min : ({x}, {r}) -> {x}
+      %scaled = graph.divide %shifted, %range : ({x}, {r}) -> {x}
+      %sum = graph.sum %scaled {reduced} : ({x}) -> {r}
+      %mixed = graph.add %old, %sum : ({r}, {r}) -> {r}
+      %out = graph.multiply %scaled, %old : ({x}, {r}) -> {x}
+      func.return %out, %mixed, %range : {x}, {r}, {r}
+    }}"""
+
+
+POINTWISE = """func.func @f(%x: tensor<{n}xf32>, %y: tensor<{n}xf32> {{graph.donated}}, %s: tensor<f32>) -> tensor<{n}xf32> {{
+  %a = graph.add %x, %y : (tensor<{n}xf32>, tensor<{n}xf32>) -> tensor<{n}xf32>
+  %b = graph.multiply %a, %s : (tensor<{n}xf32>, tensor<f32>) -> tensor<{n}xf32>
+  func.return %b : tensor<{n}xf32>
+}}"""
+
+TRANSPOSE = """func.func @f(%x: tensor<5x7x33xf16>, %b: tensor<7x1xf16>) -> (tensor<33x5x7xf16>, tensor<1155xf16>) {
+  %y = graph.multiply %x, %b : (tensor<5x7x33xf16>, tensor<7x1xf16>) -> tensor<5x7x33xf16>
+  %t = graph.permute_dims %y {axes = array<i64: 2, 0, 1>} : (tensor<5x7x33xf16>) -> tensor<33x5x7xf16>
+  %f = graph.reshape %t {shape = array<i64: 1155>} : (tensor<33x5x7xf16>) -> tensor<1155xf16>
+  %g = graph.negative %f : (tensor<1155xf16>) -> tensor<1155xf16>
+  func.return %t, %g : tensor<33x5x7xf16>, tensor<1155xf16>
+}"""
+
+CONSTANTS = """func.func @f(%x: tensor<3xi32>) -> (tensor<3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<0xi32>) {
+  %c = graph.constant dense<[1, -2, 30]> : tensor<3xi32>
+  %y = graph.floor_divide %c, %x : (tensor<3xi32>, tensor<3xi32>) -> tensor<3xi32>
+  %e = graph.slice %y {starts = array<i64: 0>, stops = array<i64: 0>, steps = array<i64: 1>} : (tensor<3xi32>) -> tensor<0xi32>
+  %f = graph.negative %e : (tensor<0xi32>) -> tensor<0xi32>
+  func.return %y, %c, %x, %f : tensor<3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<0xi32>
+}"""
+
+LIBRARY = """func.func @f(%x: tensor<8x33xf32>, %w: tensor<33x70xf32>) -> tensor<8xf32> {
+  %a = graph.exp %x : (tensor<8x33xf32>) -> tensor<8x33xf32>
+  %h = graph.matmul %a, %w : (tensor<8x33xf32>, tensor<33x70xf32>) -> tensor<8x70xf32>
+  %t = graph.tanh %h : (tensor<8x70xf32>) -> tensor<8x70xf32>
+  %r = graph.sum %t {axes = array<i64: 1>} : (tensor<8x70xf32>) -> tensor<8xf32>
+  func.return %r : tensor<8xf32>
+}"""
+
+PROGRAMS: dict[str, str] = {
+    **{f"softmax_{r}x{c}": softmax(r, c) for r, c in [
+        (1, 1), (3, 1), (2, 33), (1030, 40), (1026, 64), (1024, 512), (4, 128), (3, 1000), (270, 300), (2, 1536),
+        (1, 5000), (2, 40000),
+    ]},
+    "softmax_half": softmax(6, 777, "f16"),
+    "softmax_double": softmax(2, 100, "f64"),
+    "layer_norm": layer_norm(7, 768),
+    "layer_norm_in_place": layer_norm(7, 700, "{graph.donated}"),
+    "layer_norm_in_warps": layer_norm(1031, 96, "{graph.donated}"),
+    **{f"several_{r}x{c}": several_reductions(r, c) for r, c in [(3, 2), (5, 300), (1030, 50), (1032, 100), (2, 9000)]},
+    "all": reduce("all", (5, 300), (1,), "i1"),
+    "any": reduce("any", (1024, 5), (1,), "i1"),
+    "sum_bytes": reduce("sum", (3, 500), (1,), "i8"),
+    "max_bytes": reduce("max", (3, 500), (1,), "ui8"),
+    "sum_long": reduce("sum", (2, 3000), (0, 1), "i64"),
+    "prod_doubles": reduce("prod", (4, 70), (1,), "f64"),
+    "sum_two_axes": reduce("sum", (4, 9, 5, 30), (1, 3), "f32"),
+    "max_first_axis": reduce("max", (90, 12), (0,), "f32"),
+    "sum_of_nothing": reduce("sum", (4, 0), (1,), "f32"),
+    **{f"pointwise_{n}": POINTWISE.format(n=n) for n in (1, 256, 1000, 1 << 20, (1 << 20) + 77)},
+    "transpose": TRANSPOSE,
+    "constants": CONSTANTS,
+    "library": LIBRARY,
+}  # fmt: skip
+
+
+def combined(texts: dict[str, str], pipeline: str | Sequence[str] = DEFAULT_PIPELINE) -> ModuleOp:
+    """One module on buffers of the texts' functions, each called as its key."""
+    functions: list[Operation] = []
+    for name, text in texts.items():
+        module = apply(parse(text), pipeline)
+        found = function(module)
+        found.detach()
+        found.sym_name = StringAttr(name)
+        functions.append(found)
+    return apply(ModuleOp(functions), "convert-fused-to-gpu")
+
+
+@cache
+def programs() -> ModuleOp:
+    return combined(PROGRAMS)
+
+
+@cache
+def random_programs() -> ModuleOp:
+    return combined({f"main_{seed}": text_of(random_program(seed)) for seed in SEEDS})
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> CudaOnCpu:
+    return CudaOnCpu(programs(), tmp_path_factory.mktemp("programs"))
+
+
+TOLERANCES = {"float16": 3e-3, "float32": 3e-5, "float64": 1e-12}
+
+
+def assert_close(actual: Sequence[Array], expected: Sequence[Array], about: str) -> None:
+    for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), about
+        tolerance = TOLERANCES.get(a.dtype.name, 0.0)
+        np.testing.assert_allclose(a, b, tolerance, tolerance, err_msg=f"result {number} {about}", equal_nan=True)
+
+
+@needs_cxx
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
+def test_program(name: str, backwards: bool, on_cpu: CudaOnCpu) -> None:
+    module = parse(PROGRAMS[name])
+    arguments = random_arguments(module, 1)
+    assert_close(on_cpu.run(name, arguments, backwards), evaluate(module, arguments), name)
+
+
+@needs_cxx
+def test_random_programs(tmp_path: Path) -> None:
+    on_cpu = CudaOnCpu(random_programs(), tmp_path)
+    for seed in SEEDS:
+        name, module = f"main_{seed}", parse(text_of(random_program(seed)))
+        arguments = random_arguments(module, seed)
+        expected = evaluate(module, arguments)
+        for backwards in (False, True):
+            actual = on_cpu.run(name, arguments, backwards)
+            for a, b in zip(actual, expected, strict=True):
+                assert (a.dtype, a.shape) == (b.dtype, b.shape), name
+                if a.dtype.kind == "f":  # chains of ops magnify what roundings differ in
+                    np.testing.assert_allclose(a.astype(float), b.astype(float), 2e-2, 2e-2, err_msg=name)
+                else:
+                    assert_same_bits([a], [b], name)
+
+
+def of_cases(cases: Sequence[Case]) -> str:
+    """One function that computes all cases."""
+    arguments: list[str] = []
+    lines: list[str] = []
+    for number, case in enumerate(cases):
+        renamed = re.sub(r"%(\d+)", rf"%a{number}_\1", case.line)
+        arguments += [f"%a{number}_{k}: {type_text(array)}" for k, array in enumerate(case.inputs)]
+        lines.append(f"  %r{number} = {renamed}")
+    types = ", ".join(type_text(case.expected) for case in cases)
+    names = ", ".join(f"%r{number}" for number in range(len(cases)))
+    lines.append(f"  func.return {names} : {types}")
+    return f"func.func @main({', '.join(arguments)}) -> ({types}) {{\n" + "\n".join(lines) + "\n}"
+
+
+@needs_cxx
+@pytest.mark.parametrize("part", range(8))
+def test_every_op_of_the_table(part: int, tmp_path: Path) -> None:
+    rows = ROWS[part::8]
+    texts = {f"row_{number}": of_cases(row.cases()) for number, row in enumerate(rows)}
+    on_cpu = CudaOnCpu(combined(texts, "decompose,wrap-kernels"), tmp_path)
+    for row, name in zip(rows, texts, strict=True):
+        cases = row.cases()
+        actuals = on_cpu.run(name, [array for case in cases for array in case.inputs])
+        for case, actual in zip(cases, actuals, strict=True):
+            Case(case.op, case.attributes, case.inputs, case.expected, case.ulps + EXTRA_ULPS, case.slack).check(actual)
+
+
+def compiled(text: str, folder: Path) -> dict[str, str]:
+    """By kernel: what ptxas says of it. Fails on warnings."""
+    assert NVCC is not None
+    source = folder / "kernels.cu"
+    source.write_text(text)
+    suppressed = "-diag-suppress=186"  # unsigned < 0: the sign of what has none
+    command = [
+        NVCC,
+        "-cubin",
+        "-arch=sm_90",
+        suppressed,
+        "-Xptxas",
+        "-v",
+        "-o",
+        str(folder / "kernels.cubin"),
+        str(source),
+    ]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "warning" not in result.stderr, result.stderr
+    parts = re.split(r"ptxas info\s*: Compiling entry function '(\w+)'", result.stderr)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def check_resources(module: ModuleOp, folder: Path) -> None:
+    found = compiled(kernels_text(module), folder)
+    kernels = [op for op in module.walk() if isinstance(op, gpu.FuncOp)]
+    assert len(found) == len(kernels)
+    for kernel in kernels:
+        info = found[kernel.sym_name.data]
+        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in info, kernel.sym_name.data + info
+        assert (registers := re.search(r"Used (\d+) registers", info)), info
+        assert kernel.block_size is not None
+        assert int(registers[1]) * int(np.prod(kernel.block_size)) <= 1 << 16
+
+
+@needs_nvcc
+def test_nvcc_compiles_the_programs_without_spills(tmp_path: Path) -> None:
+    check_resources(programs(), tmp_path)
+
+
+@needs_nvcc
+def test_nvcc_compiles_the_examples_without_spills(tmp_path: Path) -> None:
+    texts = {path.stem: path.read_text() for path in EXAMPLES}
+    check_resources(combined(texts), tmp_path)
+
+
+@needs_nvcc
+def test_nvcc_compiles_random_programs(tmp_path: Path) -> None:
+    compiled(kernels_text(random_programs()), tmp_path)
+
+
+@needs_cxx
+def test_the_shim_notices_a_missing_barrier(tmp_path: Path) -> None:
+    module = combined({"f": softmax(3, 1000)})
+    for op in list(module.walk()):
+        if isinstance(op, gpu.BarrierOp):
+            op.detach()
+    (result,) = CudaOnCpu(module, tmp_path).run("f", random_arguments(parse(softmax(3, 1000)), 1))
+    assert np.isnan(result).any()
+
+
+@pytest.mark.skipif(MLIR_OPT is None, reason="no mlir-opt-22")
+def test_mlir_accepts_the_kernels() -> None:
+    assert MLIR_OPT is not None
+    kernels = [op.clone() for op in programs().body.block.ops if isinstance(op, gpu.ModuleOp)]
+    module = ModuleOp(kernels, {"gpu.container_module": UnitAttr()})
+    result = subprocess.run([MLIR_OPT], input=text_of(module), capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_keep_the_laws(path: Path) -> None:
+    module = apply(parse(path.read_text()), DEFAULT_PIPELINE)
+    before = text_of(module)
+    text = emit_cuda(module)
+    assert text_of(module) == before, "emission changed the module"
+    assert emit_cuda(module) == text, "not deterministic"
+    apply(module, "convert-fused-to-gpu")
+    verify_dominance(module)
+    once = text_of(module)
+    assert text_of(parse(once)) == once
+    assert text_of(parse(text_of(module, generic=True))) == once
+    assert emit_cuda(module) == text
+    assert text_of(apply(module, "convert-fused-to-gpu")) == once, "not idempotent"
+
+
+def launches(text: str) -> list[GridLaunch]:
+    program = build_cuda_program(apply(parse(text), DEFAULT_PIPELINE))
+    steps = [step for step in program.steps if isinstance(step, Segment)]
+    return [launch for step in steps for launch in step.launches if isinstance(launch, GridLaunch)]
+
+
+def shape_of(text: str) -> tuple[int, tuple[int, ...]]:
+    (launch,) = launches(text)
+    assert launch.grid[1:] == (1, 1)
+    return launch.grid[0], launch.block
+
+
+def test_grids() -> None:
+    assert shape_of(POINTWISE.format(n=1000)) == (4, (256, 1, 1))
+    assert shape_of(POINTWISE.format(n=1 << 22)) == (1 << 12, (256, 1, 1))
+    assert shape_of(POINTWISE.format(n=(1 << 22) + 1)) == ((1 << 12) + 1, (256, 1, 1))
+    assert shape_of(softmax(8192, 512)) == (1024, (32, 8, 1))
+    assert shape_of(softmax(8192, 1024)) == (8192, (128, 1, 1))
+    assert shape_of(softmax(8192, 4096)) == (8192, (256, 1, 1))
+    assert shape_of(softmax(8192, 16384)) == (8192, (512, 1, 1))
+    assert shape_of(softmax(1 << 29, 8))[0] == 1 << 26
+    assert launches(reduce("sum", (0, 5), (1,), "f32")) == []
+
+
+def test_more_rows_than_a_grid_has_blocks_are_refused() -> None:
+    module = apply(parse(softmax(1 << 33, 1024)), DEFAULT_PIPELINE)
+    with pytest.raises(LoweringError, match="a grid of 8589934592 blocks"):
+        emit_cuda(module)
+
+
+def test_large_buffers_are_indexed_by_64_bits() -> None:
+    module = apply(parse(POINTWISE.format(n=1 << 30)), DEFAULT_PIPELINE)
+    assert "long long first = (long long)blockIdx.x * 1024LL" in emit_cuda(module).replace("1024 +", "1024LL +")
+
+
+def test_pointwise_text() -> None:
+    text = emit_cuda(apply(parse(POINTWISE.format(n=1000)), DEFAULT_PIPELINE))
+    assert (
+        text.split("// graph.add")[1].split("\n", 1)[1]
+        == """\
+extern "C" __global__ void __launch_bounds__(256) kernel_add_multiply(const float *__restrict__ x,
+    float *__restrict__ y, const float *__restrict__ s) {
+  int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
+  float s_1 = s[0];
+  if (i < 1000) {
+    float x_1 = x[i];
+    float y_1 = y[i];
+    float a = x_1 + y_1;
+    float b = a * s_1;
+    y[i] = b;
+  }
+}
+
+// Program f
+// argument x: f32 [1000]
+// argument y: f32 [1000], its memory is given up
+// argument s: f32 []
+// segment 0:
+//   kernel_add_multiply<<<(4, 1, 1), (256, 1, 1)>>>(x, y, s)
+// result 0: f32 [1000] is y
+"""
+    )
+
+
+def test_row_text() -> None:
+    text = emit_cuda(apply(parse(reduce("sum", (300, 2048), (1,), "f32")), DEFAULT_PIPELINE))
+    kernel = text[text.index("extern") : text.index("// Program")]
+    assert kernel.count("__syncthreads();") == 1
+    assert kernel.count("__shfl_xor_sync") == 5 + 3
+    assert "__shared__ __align__(16) float r_slots[8];" in kernel
+    assert "for (int column = thread; column < 2048; column += 256) {" in kernel
+    assert "if (thread == 0) {\n    r[block] = " in kernel
+
+
+def test_reductions_of_one_stage_share_a_barrier_and_stages_take_turns() -> None:
+    text = emit_cuda(apply(parse(several_reductions(300, 2048)), DEFAULT_PIPELINE))
+    kernel = text[text.index("extern") : text.index("// Program")]
+    assert kernel.count("__shared__") == 3
+    assert kernel.count("__syncthreads();") == 3, "one for each stage, one before the memory of a row is overwritten"
+
+
+def test_arena_and_constants_are_aligned() -> None:
+    program = build_cuda_program(apply(parse(LIBRARY), DEFAULT_PIPELINE))
+    assert program.arena_alignment == 256
+    unplanned = apply(parse(LIBRARY), "wrap-kernels")
+    text = text_of(apply(unplanned, "convert-fused-to-gpu"))
+    assert "gpu.arena {alignment = 256 : i64}" in text
