@@ -1,0 +1,330 @@
+"""Matrix products on the CPU: NumPy's own BLAS, one thread at a time, called from the pool that all programs share.
+
+OpenBLAS's threads wait for each other. With its processors busy a product takes hundreds of times as long as by one
+thread; tasks that whoever is free takes do not have that trouble, and no second set of threads competes with the pool.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuse_opt.lowering.program import ConfigValue
+from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
+from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.runtime.thread_pool import load_pool, num_threads
+
+Array = NDArray[Any]
+
+_SOURCES = ("blas_tasks.c", "convolution_tasks.c")
+FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+_TASKS_PER_THREAD = 4
+TASK_WORK = 2_000_000
+"""Operations that are worth a task of their own: some 50 microseconds."""
+_PLAIN = 0x401
+"""NumPy's flags of an array in C order that can be written to."""
+_pointed: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
+_CALL_WORK = 4_000
+"""What a call of gemm costs besides its operations, in operations."""
+_BLOCK_MULTIPLE = 32
+"""Blocks are multiples of it, for whole tiles in every BLAS's inner loop."""
+
+
+@dataclass(frozen=True)
+class _Routines:
+    """A BLAS's entry points, as addresses, with `wide` for integers of 64 bits."""
+
+    products: tuple[int, ...]
+    """gemm and gemv, each for f32 and f64."""
+    set_threads: int
+    get_threads: int
+    wide: bool
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The routines of blas_tasks.c and convolution_tasks.c, tied to a BLAS and to the pool."""
+
+    library: ctypes.CDLL
+    wide: bool
+
+
+@functools.cache
+def load_tasks() -> Tasks | None:
+    """
+    The routines, or None where NumPy's BLAS is not an OpenBLAS that can be found, or nothing can be compiled for it.
+    The first call compiles them, or takes them from the disk cache.
+    """
+    routines, compiler, pool = _find_routines(), find_c_compiler(), load_pool()
+    if routines is None or compiler is None or not pool:
+        return None
+    source = "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _SOURCES)
+    try:
+        library = ctypes.CDLL(str(compiler.compile_shared(source, DiskCache(), ["-pthread"])))
+    except (CompileError, OSError):
+        return None
+    pointers = [ctypes.c_void_p] * 7
+    library.fuse_blas_bind.argtypes, library.fuse_blas_bind.restype = [*pointers, ctypes.c_int], None
+    library.fuse_products.argtypes, library.fuse_products.restype = pointers[:4], None
+    library.fuse_convolve.argtypes, library.fuse_convolve.restype = pointers[:4], ctypes.c_int
+    library.fuse_blas_bind(pool, *routines.products, routines.set_threads, routines.get_threads, routines.wide)
+    tasks = Tasks(library, routines.wide)
+    return tasks if all(_multiplies(tasks, dtype) for dtype in FLOAT_TYPES) else None
+
+
+def _numpy_library() -> ctypes.CDLL | None:
+    """The extension module of NumPy that multiplies: names are looked up in it and in what it is linked to."""
+    try:
+        module = importlib.import_module("numpy._core._multiarray_umath")
+        return ctypes.CDLL(str(module.__file__))
+    except (ImportError, OSError):
+        return None
+
+
+def _find_routines() -> _Routines | None:
+    if (library := _numpy_library()) is None:
+        return None
+    for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "_64"), ("", "")):
+        kinds = ("sgemm", "dgemm", "sgemv", "dgemv")
+        products = [_address(library, f"{prefix}cblas_{kind}{suffix}") for kind in kinds]
+        names = (f"{prefix}openblas_{name}{suffix}" for name in ("set_num_threads", "get_num_threads"))
+        threads = [_address(library, name) for name in names]
+        if all(products) and all(threads):
+            break
+    else:
+        return None
+    wide = bool(suffix)
+    if parallel := getattr(library, f"{prefix}openblas_get_parallel{suffix}", None):
+        parallel.argtypes, parallel.restype = [], ctypes.c_int
+        if parallel() == 0:
+            return None  # built for one thread: it may share buffers between the threads that call it
+    if describe := getattr(library, f"{prefix}openblas_get_config{suffix}", None):
+        describe.argtypes, describe.restype = [], ctypes.c_char_p
+        wide = b"USE64BITINT" in describe()  # it may be so without a suffix
+    return _Routines(tuple(products), threads[0], threads[1], wide)
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    """The address of a routine; 0 where there is none."""
+    routine = getattr(library, name, None)
+    return 0 if routine is None else ctypes.cast(routine, ctypes.c_void_p).value or 0
+
+
+def _multiplies(tasks: Tasks, dtype: np.dtype[Any]) -> bool:
+    """Whether a small product is right; one of integers of the wrong width is not."""
+    a, b = np.arange(6, dtype=dtype).reshape(2, 3), np.arange(12, dtype=dtype).reshape(3, 4)
+    out = np.full((2, 4), -1, dtype)
+    return _product(tasks, a, b, out) and bool((out == [[20, 23, 26, 29], [56, 68, 80, 92]]).all())
+
+
+def blas_matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> None:
+    """`np.matmul(*inputs, out=outputs[0])`, on the pool where `try_matmul` can do it."""
+    if not try_matmul(inputs, outputs, config):
+        (out,) = outputs
+        out[...] = np.matmul(*inputs)
+
+
+def try_matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> bool:
+    """
+    As `blas_matmul`, or does nothing and answers False: for element types other than floats of 16 (computed in 32 and
+    rounded once), 32 and 64 bits, shapes that do not fit, and where there is no BLAS to call.
+    """
+    a, b = inputs
+    (out,) = outputs
+    tasks = load_tasks()
+    if tasks is None or a.dtype != b.dtype or a.dtype != out.dtype or not out.flags.writeable:
+        return False
+    if a.dtype == np.float16:
+        single = np.empty(out.shape, np.float32)
+        done = _product(tasks, a.astype(np.float32), b.astype(np.float32), single)
+        if done:
+            out[...] = single
+        return done
+    if a.dtype not in FLOAT_TYPES:
+        return False
+    return _product(tasks, a, b, out)
+
+
+def _product(tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
+    target = out if out.flags.aligned else np.empty(out.shape, out.dtype)
+    if not a.flags.aligned or np.may_share_memory(a, target):
+        a = a.copy()
+    if not b.flags.aligned or np.may_share_memory(b, target):
+        b = b.copy()
+    plan = _plan(
+        tasks.wide, num_threads(), a.itemsize, a.shape, a.strides, b.shape, b.strides, target.shape, target.strides
+    )
+    if plan is None:
+        return False
+    if plan.copies != (False, False, False):
+        a = _compact(a) if plan.copies[0] else a
+        b = _compact(b) if plan.copies[1] else b
+        target = np.empty(out.shape, out.dtype) if plan.copies[2] else target
+        if not _product(tasks, a, b, target):
+            return False
+    elif a.size and b.size:
+        tasks.library.fuse_products(plan.table, address_of(a), address_of(b), address_of(target))
+    else:
+        target.fill(0)
+    if target is not out:
+        np.copyto(out, target)
+    return True
+
+
+def address_of(array: Array) -> int:
+    """Where the array's first element is."""
+    if array.flags.num & _PLAIN == _PLAIN and array.size:
+        return ctypes.addressof(_pointed(array))  # four times as fast
+    return array.ctypes.data
+
+
+def _compact(a: Array) -> Array:
+    """The array in C order, leading axes along which it repeats itself cut to one element."""
+    cut = tuple(slice(0, 1) if step == 0 else slice(None) for step in a.strides[:-2])
+    return np.ascontiguousarray(a[cut])
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What depends on shapes and steps alone."""
+
+    copies: tuple[bool, bool, bool] = (False, False, False)
+    """Which of both operands and the result must be given in C order, with another plan then."""
+    table: ctypes.Array[ctypes.c_int64] | None = None
+    """The record `products` of blas_tasks.c; None where nothing is to be multiplied."""
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An axis of the stack: its extent, and steps in bytes of both operands and the result."""
+
+    extent: int
+    a: int
+    b: int
+    c: int
+
+
+_Shape = tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    wide: bool,
+    threads: int,
+    item: int,
+    a: _Shape,
+    a_steps: _Shape,
+    b: _Shape,
+    b_steps: _Shape,
+    c: _Shape,
+    c_steps: _Shape,
+) -> _Plan | None:
+    """How to multiply such arrays; None where they do not fit together, or the BLAS's integers do not hold an extent."""
+    if not a or not b or c != _result_shape(a, b):
+        return None
+    if len(b) == 1:
+        b, b_steps, c, c_steps = (*b, 1), (*b_steps, item), (*c, 1), (*c_steps, item)
+    if len(a) == 1:
+        a, a_steps, c, c_steps = (1, *a), (item, *a_steps), (*c[:-1], 1, c[-1]), (*c_steps[:-1], item, c_steps[-1])
+    if 0 in (*a, *b):
+        return _Plan()
+    (m, k), n = a[-2:], b[-1]
+    stack = _stack(a, a_steps, b, b_steps, c, c_steps)
+    a_rows, c_rows = a_steps[-2], c_steps[-2]
+    # A stack times one matrix is one large product.
+    while stack and stack[-1].b == 0 and stack[-1].a > 0:
+        if m == 1:
+            a_rows, c_rows = stack[-1].a, stack[-1].c
+        elif (stack[-1].a, stack[-1].c) != (m * a_rows, m * c_rows):
+            break
+        m *= stack.pop().extent
+    if not wide and max(m, n, k) >= 2**31:
+        return None
+    of_a = _layout(m, k, a_rows, a_steps[-1], item, wide)
+    of_b = _layout(k, n, b_steps[-2], b_steps[-1], item, wide)
+    of_c = _layout(m, n, c_rows, c_steps[-1], item, wide)
+    if of_a is None or of_b is None or of_c is None or of_c[0]:
+        return _Plan((of_a is None, of_b is None, of_c is None or of_c[0]))
+    entries = int(np.prod([axis.extent for axis in stack], dtype=np.int64))
+    rows, columns = choose_blocks(m, n, k, entries, threads)
+    tasks = entries * -(-m // rows) * -(-n // columns)
+    grain = choose_grain(2 * min(m, rows) * min(n, columns) * k)
+    steps = (value for axis in stack for value in (axis.extent, axis.a, axis.b, axis.c))
+    return _Plan(
+        table=int64_table(item, m, n, k, *of_a, *of_b, of_c[1], rows, columns, tasks, grain, len(stack), *steps)
+    )
+
+
+def _result_shape(a: _Shape, b: _Shape) -> _Shape | None:
+    if a[-1] != b[-2:][0]:
+        return None
+    try:
+        stack = np.broadcast_shapes(a[:-2], b[:-2])
+    except ValueError:
+        return None
+    return (*stack, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
+
+
+def _stack(a: _Shape, a_steps: _Shape, b: _Shape, b_steps: _Shape, c: _Shape, c_steps: _Shape) -> list[_Axis]:
+    """The leading axes of the result that have more than one element."""
+    found: list[_Axis] = []
+    for axis in range(-len(c), -2):
+        a_step = a_steps[axis] if len(a) >= -axis and a[axis] > 1 else 0
+        b_step = b_steps[axis] if len(b) >= -axis and b[axis] > 1 else 0
+        if c[axis] > 1:
+            found.append(_Axis(c[axis], a_step, b_step, c_steps[axis]))
+    return found
+
+
+def _layout(rows: int, columns: int, row_step: int, column_step: int, item: int, wide: bool) -> tuple[bool, int] | None:
+    """Whether a matrix with such steps is a transposed one to a BLAS, and the distance of its lines; None if it is none."""
+    for transposed, lines, length, line_step, step in (
+        (False, rows, columns, row_step, column_step),
+        (True, columns, rows, column_step, row_step),
+    ):
+        if step != item and length > 1:
+            continue
+        distance, rest = (length, 0) if lines == 1 else divmod(line_step, item)
+        if rest == 0 and distance >= length and (wide or distance < 2**31):
+            return transposed, distance
+    return None
+
+
+def choose_blocks(m: int, n: int, k: int, entries: int, threads: int) -> tuple[int, int]:
+    """Rows and columns of the result of one task, where there are `entries` products of m times k by k times n."""
+    pieces = min(-(-threads * _TASKS_PER_THREAD // entries), 2 * m * n * k // TASK_WORK)
+    if threads == 1 or pieces < 2:
+        return m, n
+    best = (m, n)
+    least = None
+    for down in range(1, pieces + 1):
+        rows, columns = _block(m, down), _block(n, -(-pieces // down))
+        # Each block of rows reads all columns again, and the other way round.
+        read = -(-m // rows) * n + -(-n // columns) * m
+        count = -(-m // rows) * -(-n // columns)
+        if (least is None or read < least) and 2 * count > pieces:
+            best, least = (rows, columns), read
+    return best
+
+
+def _block(extent: int, pieces: int) -> int:
+    size = -(-extent // pieces)
+    return min(extent, -(-size // _BLOCK_MULTIPLE) * _BLOCK_MULTIPLE)
+
+
+def choose_grain(work: int) -> int:
+    """How many tasks of so many operations are worth a thread."""
+    return max(1, TASK_WORK // (work + _CALL_WORK))
+
+
+def int64_table(*values: int) -> ctypes.Array[ctypes.c_int64]:
+    """A record of C whose fields are all of 64 bits."""
+    return (ctypes.c_int64 * len(values))(*values)

@@ -1,0 +1,151 @@
+/* Matrix products on the shared pool, each task one call of a BLAS's gemm, which must not use threads of its own:
+ * those wait for each other, and on a busy machine that costs hundreds of times the work. runtime/blas.py compiles and
+ * loads this together with convolution_tasks.c. */
+#include <pthread.h>
+#include <stdint.h>
+#include <time.h>
+
+#define ROW_MAJOR 101
+#define PLAIN 111
+#define TRANSPOSED 112
+
+static struct {
+  void (*parallel_for)(void (*task)(void *, long, long), void *arg, long count, long grain);
+  void (*gemm_f32)(void), (*gemm_f64)(void), (*gemv_f32)(void), (*gemv_f64)(void); /* of the types in GEMM and GEMV */
+  void (*set_threads)(int);
+  int (*get_threads)(void);
+  int wide; /* whether the BLAS's integers have 64 bits */
+} blas;
+
+/* `calls` of this file are running; the first sets the BLAS to one thread and the last restores what it found. */
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static int calls, threads_before;
+
+static void enter_single_threaded(void) {
+  pthread_mutex_lock(&guard);
+  if (calls++ == 0 && (threads_before = blas.get_threads()) != 1) blas.set_threads(1);
+  pthread_mutex_unlock(&guard);
+}
+
+static void leave_single_threaded(void) {
+  pthread_mutex_lock(&guard);
+  /* Any other count than one was set by somebody else meanwhile, who is to have it. */
+  if (--calls == 0 && threads_before != 1 && blas.get_threads() == 1) blas.set_threads(threads_before);
+  pthread_mutex_unlock(&guard);
+}
+
+/* A fork waits for running calls, so that the child finds the BLAS as it was, and no lock of it held. */
+static void before_fork(void) {
+  struct timespec pause = {0, 50000};
+  for (pthread_mutex_lock(&guard); calls; pthread_mutex_lock(&guard)) {
+    pthread_mutex_unlock(&guard);
+    nanosleep(&pause, 0);
+  }
+}
+static void after_fork(void) { pthread_mutex_unlock(&guard); }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+void fuse_blas_bind(void *parallel_for, void *gemm_f32, void *gemm_f64, void *gemv_f32, void *gemv_f64,
+                    void *set_threads, void *get_threads, int wide) {
+  blas.parallel_for = (void (*)(void (*)(void *, long, long), void *, long, long))parallel_for;
+  blas.gemm_f32 = (void (*)(void))gemm_f32;
+  blas.gemm_f64 = (void (*)(void))gemm_f64;
+  blas.gemv_f32 = (void (*)(void))gemv_f32;
+  blas.gemv_f64 = (void (*)(void))gemv_f64;
+  blas.set_threads = (void (*)(int))set_threads;
+  blas.get_threads = (int (*)(void))get_threads;
+  blas.wide = wide;
+}
+
+/* A row-major matrix, or a transposed one: `ld` elements from one row (column) to the next. */
+struct matrix {
+  const char *data;
+  int transposed;
+  int64_t ld;
+};
+
+#define GEMM(T, INT, f)                                                                                             \
+  ((void (*)(int, int, int, INT, INT, INT, T, const T *, INT, const T *, INT, T, T *, INT))f)(                       \
+      ROW_MAJOR, a.transposed ? TRANSPOSED : PLAIN, b.transposed ? TRANSPOSED : PLAIN, (INT)m, (INT)n, (INT)k, 1,     \
+      (const T *)a.data, (INT)a.ld, (const T *)b.data, (INT)b.ld, (T)beta, (T *)c, (INT)ldc)
+
+#define GEMV(T, INT, f)                                                                                             \
+  ((void (*)(int, int, INT, INT, T, const T *, INT, const T *, INT, T, T *, INT))f)(                                 \
+      ROW_MAJOR, across ? TRANSPOSED : PLAIN, (INT)lines, (INT)length, 1, (const T *)matrix.data, (INT)matrix.ld,     \
+      (const T *)vector.data, (INT)x_step, (T)beta, (T *)c, (INT)c_step)
+
+/* One row or one column of a result: BLAS's routine for it reads the matrix without copying it first. */
+static void gemv(int64_t item, int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix b, double beta, char *c,
+                 int64_t ldc) {
+  int one_row = m == 1;
+  struct matrix matrix = one_row ? b : a, vector = one_row ? a : b;
+  int64_t count = one_row ? n : m; /* of results */
+  int across = one_row != matrix.transposed;
+  int64_t lines = across ? k : count, length = across ? count : k;
+  int64_t x_step = one_row == vector.transposed ? vector.ld : 1, c_step = one_row ? 1 : ldc;
+  if (item == 4 && blas.wide) GEMV(float, int64_t, blas.gemv_f32);
+  else if (item == 4) GEMV(float, int, blas.gemv_f32);
+  else if (blas.wide) GEMV(double, int64_t, blas.gemv_f64);
+  else GEMV(double, int, blas.gemv_f64);
+}
+
+/* c[m, n] = a[m, k] b[k, n] + beta c, of elements of `item` bytes. */
+static void gemm(int64_t item, int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix b, double beta, char *c,
+                 int64_t ldc) {
+  if (m == 1 || n == 1) gemv(item, m, n, k, a, b, beta, c, ldc);
+  else if (item == 4 && blas.wide) GEMM(float, int64_t, blas.gemm_f32);
+  else if (item == 4) GEMM(float, int, blas.gemm_f32);
+  else if (blas.wide) GEMM(double, int64_t, blas.gemm_f64);
+  else GEMM(double, int, blas.gemm_f64);
+}
+
+/* A stack of products; runtime/blas.py fills it, field by field. */
+struct products {
+  int64_t item, m, n, k;
+  int64_t a_transposed, lda, b_transposed, ldb, ldc;
+  int64_t row_block, column_block; /* of c, for one task */
+  int64_t tasks, grain;
+  int64_t axes;
+  struct {
+    int64_t extent, a_step, b_step, c_step; /* steps in bytes */
+  } axis[];
+};
+
+struct products_call {
+  const struct products *p;
+  const char *a, *b;
+  char *c;
+};
+
+static void run_products(void *arg, long begin, long end) {
+  const struct products_call *call = arg;
+  const struct products *p = call->p;
+  int64_t row_blocks = (p->m - 1) / p->row_block + 1, column_blocks = (p->n - 1) / p->column_block + 1;
+  for (long task = begin; task < end; task++) {
+    int64_t row = task / column_blocks % row_blocks * p->row_block, column = task % column_blocks * p->column_block;
+    int64_t entry = task / (row_blocks * column_blocks);
+    const char *a = call->a + p->item * row * (p->a_transposed ? 1 : p->lda);
+    const char *b = call->b + p->item * column * (p->b_transposed ? p->ldb : 1);
+    char *c = call->c + p->item * (row * p->ldc + column);
+    for (int64_t k = p->axes - 1; k >= 0; k--) {
+      int64_t index = entry % p->axis[k].extent;
+      entry /= p->axis[k].extent;
+      a += index * p->axis[k].a_step;
+      b += index * p->axis[k].b_step;
+      c += index * p->axis[k].c_step;
+    }
+    int64_t rows = p->m - row < p->row_block ? p->m - row : p->row_block;
+    int64_t columns = p->n - column < p->column_block ? p->n - column : p->column_block;
+    gemm(p->item, rows, columns, p->k, (struct matrix){a, p->a_transposed != 0, p->lda},
+         (struct matrix){b, p->b_transposed != 0, p->ldb}, 0.0, c, p->ldc);
+  }
+}
+
+/* No extent may be zero. */
+void fuse_products(const struct products *p, const char *a, const char *b, char *c) {
+  struct products_call call = {p, a, b, c};
+  enter_single_threaded();
+  blas.parallel_for(run_products, &call, p->tasks, p->grain);
+  leave_single_threaded();
+}
