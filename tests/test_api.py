@@ -202,3 +202,10 @@ def test_fuse_run_refuses_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
         f"{path}:3:8: error: unknown operation 'graph.expp'; did you mean 'graph.exp"
     )
     assert fuse_run([str(tmp_path / "missing.mlir")]) == 1
+
+
+def test_cuda_gives_text_and_says_that_it_cannot_run() -> None:
+    program = fuse_opt.compile(PROGRAM, target="cuda")
+    assert "__global__" in program.source and program.stats.kernels == 1
+    with pytest.raises(RuntimeError, match="cannot run it"):
+        program(X, Y)

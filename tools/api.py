@@ -141,11 +141,7 @@ def _program(source: str | Path | ModuleOp, module: ModuleOp, function: str | No
 def _backend(module: ModuleOp, function: str | None, target: str) -> Backend:
     emit = import_module("fuse_opt.lowering.emit")
     if target == "cuda":
-        try:
-            cuda = import_module("fuse_opt.runtime.cuda")
-        except ImportError as error:
-            raise RuntimeError(f"target 'cuda' cannot be used here: {error}") from error
-        return cuda.CudaProgram(emit.build_program(module, function))
+        return _CudaText(emit.build_cuda_program(module, function))
     return import_module("fuse_opt.runtime.cpu").CpuProgram(emit.build_program(module, function))
 
 
@@ -162,6 +158,20 @@ class ReferenceStats:
     bytes_written: int = 0
     compile_s: float = 0.0
     segments: int = 0
+
+
+class _CudaText:
+    """A CUDA program to read and to compile: this version has no device runtime."""
+
+    def __init__(self, program: Any) -> None:
+        self.source: str = program.source
+        self.stats = program.stats
+
+    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Any:
+        raise RuntimeError(
+            "target 'cuda': this version writes CUDA C but cannot run it; read or compile `program.source`, "
+            'or run with target="cpu"'
+        )
 
 
 class _Reference:
