@@ -27,6 +27,7 @@ from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    lazy_traits_def,
     opt_prop_def,
     region_def,
     traits_def,
@@ -35,7 +36,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
+from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .graph_op import GraphOp, ints
@@ -53,7 +54,7 @@ class YieldOp(IRDLOperation):
 
     name = "fused.yield"
     values = var_operand_def(TensorType)
-    traits = traits_def(IsTerminator(), Pure())
+    traits = lazy_traits_def(lambda: (IsTerminator(), Pure(), HasParent(KernelOp)))
     assembly_format = "attr-dict ($values^ `:` type($values))?"
 
 

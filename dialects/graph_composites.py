@@ -24,6 +24,7 @@ from .graph_op import (
     AnyTensor,
     CompositeOp,
     GraphBuilder,
+    agree,
     bool_value,
     dtype,
     flag,
@@ -32,6 +33,7 @@ from .graph_op import (
     normalize_axes,
     normalize_axis,
     shape,
+    shape_text,
     tensor,
 )
 from .graph_reductions import MaxOp, SumOp
@@ -144,8 +146,9 @@ class LayerNormOp(FloatComposite):
     def infer_types(self) -> Sequence[AnyTensor]:
         normalized = tuple(shape(self.x)[axis] for axis in self._axes())
         for name, value in (("scale", self.scale), ("bias", self.bias)):
-            if shape(value) != normalized:
-                raise VerifyException(f"operand '{name}': expected shape {list(normalized)}, got {list(shape(value))}")
+            if not agree(shape(value), normalized):
+                expected, given = shape_text(normalized), shape_text(shape(value))
+                raise VerifyException(f"operand '{name}': expected shape {expected}, got {given}")
         return super().infer_types()
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
@@ -177,8 +180,9 @@ class BatchNormOp(FloatComposite):
     def infer_types(self) -> Sequence[AnyTensor]:
         channels = shape(self.x)[self._axis()]
         for number, value in enumerate(self._operands[1:], start=1):
-            if shape(value) != (channels,):
-                raise VerifyException(f"operand {number}: expected shape [{channels}], got {list(shape(value))}")
+            if not agree(shape(value), (channels,)):
+                expected, given = shape_text((channels,)), shape_text(shape(value))
+                raise VerifyException(f"operand {number}: expected shape {expected}, got {given}")
         return super().infer_types()
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:

@@ -10,7 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from .dtypes import BOOL
 from .graph_elementwise import broadcast_shapes
-from .graph_op import AnyTensor, OpaqueOp, dtype, ints, shape, tensor
+from .graph_op import AnyTensor, OpaqueOp, dtype, ints, shape, shape_text, tensor
 
 
 @irdl_op_definition
@@ -33,8 +33,8 @@ class MatmulOp(OpaqueOp):
         inner_a, inner_b = a[-1], b[-2] if len(b) > 1 else b[0]
         if inner_a != inner_b and DYNAMIC_INDEX not in (inner_a, inner_b):
             raise VerifyException(
-                f"contracted dimensions differ: the last of {list(a)} is {inner_a}, "
-                f"that of {list(b)} is {inner_b}; they must be equal"
+                f"contracted dimensions differ: the last of {shape_text(a)} is {inner_a}, "
+                f"that of {shape_text(b)} is {inner_b}; they must be equal"
             )
         result = (*broadcast_shapes([a[:-2], b[:-2]]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
         return (TensorType(tensor(self.lhs).element_type, result),)
@@ -59,7 +59,7 @@ class ConvOp(OpaqueOp):
         if spatial not in (1, 2, 3) or len(w) != len(x) or DYNAMIC_INDEX in (*x[1:], *w):
             raise VerifyException(
                 f"expected x [N, C, spatial...] and weight [O, C/groups, spatial...] with 1 to 3 static spatial axes, "
-                f"got {list(x)} and {list(w)}"
+                f"got {shape_text(x)} and {shape_text(w)}"
             )
         if dtype(self.x) is not dtype(self.weight) or not dtype(self.x).is_float:
             raise VerifyException(f"expected floats of one type, got {dtype(self.x)} and {dtype(self.weight)}")
@@ -81,5 +81,7 @@ class ConvOp(OpaqueOp):
             for k in range(spatial)
         ]
         if min(extents) < 1:
-            raise VerifyException(f"the window is larger than the padded input {list(x)}; no output element is left")
+            raise VerifyException(
+                f"the window is larger than the padded input {shape_text(x)}; no output element is left"
+            )
         return (TensorType(tensor(self.x).element_type, [x[0], w[0], *extents]),)

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from math import prod
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
@@ -75,6 +76,16 @@ def dtype(value: SSAValue) -> DType:
 
 def is_static(value: SSAValue) -> bool:
     return DYNAMIC_INDEX not in shape(value)
+
+
+def shape_text(extents: Sequence[int]) -> str:
+    """A shape in messages: `[8, ?]`."""
+    return "[" + ", ".join("?" if n == DYNAMIC_INDEX else str(n) for n in extents) + "]"
+
+
+def agree(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes may be equal: `?` agrees with any extent."""
+    return len(a) == len(b) and all(n == m or DYNAMIC_INDEX in (n, m) for n, m in zip(a, b, strict=True))
 
 
 class GraphOp(IRDLOperation, ABC):
@@ -219,6 +230,8 @@ class StructuredOp(GraphOp):
         if len(self._operands) != 1 or not self.is_view():
             return False
         source, result = shape(self._operands[0]), shape(self.results[0])
+        if prod(source) != prod(result):
+            return False
         index = dimensions("i", result)
         return linearize(self.operand_index(0, index, ()), source) == linearize(index, result)
 
@@ -278,10 +291,7 @@ class GraphBuilder:
 
 def _refines(given: AnyTensor, inferred: AnyTensor) -> bool:
     """Whether both describe the same tensor as far as they are known: `?` agrees with any extent."""
-    if given.element_type != inferred.element_type or given.get_num_dims() != inferred.get_num_dims():
-        return False
-    pairs = zip(given.get_shape(), inferred.get_shape(), strict=True)
-    return all(a == b or DYNAMIC_INDEX in (a, b) for a, b in pairs)
+    return given.element_type == inferred.element_type and agree(given.get_shape(), inferred.get_shape())
 
 
 def _is_broadcast(source: Index, index: Index, source_shape: Sequence[int]) -> bool:

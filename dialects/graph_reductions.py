@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from . import scalar as sc
 from .dtypes import BOOL, Kind
-from .graph_op import AnyTensor, StructuredOp, dtype, flag, ints, normalize_axes, shape, tensor
+from .graph_op import AnyTensor, StructuredOp, dtype, flag, ints, normalize_axes, shape, shape_text, tensor
 from .index_expr import Index
 from .scalar import Scalar
 
@@ -38,7 +38,9 @@ class Reduction(StructuredOp):
     def infer_types(self) -> Sequence[AnyTensor]:
         source, axes = shape(self.x), self.reduced_axes()
         if self.EMPTY is None and any(source[axis] == 0 for axis in axes):
-            raise VerifyException(f"has no value over an empty axis of {list(source)}; reduce over non-empty axes")
+            raise VerifyException(
+                f"has no value over an empty axis of {shape_text(source)}; reduce over non-empty axes"
+            )
         sc.apply(self.COMBINE, self.body(), self.body())
         if flag(self.keepdims):
             result = [1 if axis in axes else n for axis, n in enumerate(source)]

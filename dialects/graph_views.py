@@ -12,7 +12,19 @@ from xdsl.utils.exceptions import VerifyException
 from . import scalar as sc
 from .dtypes import I64
 from .graph_elementwise import broadcast_shapes
-from .graph_op import AnyTensor, GraphOp, StructuredOp, dtype, int_array, ints, normalize_axis, shape, tensor
+from .graph_op import (
+    AnyTensor,
+    GraphOp,
+    StructuredOp,
+    agree,
+    dtype,
+    int_array,
+    ints,
+    normalize_axis,
+    shape,
+    shape_text,
+    tensor,
+)
 from .index_expr import Index, constant, delinearize, linearize
 from .scalar import Scalar
 
@@ -45,7 +57,8 @@ class ReshapeOp(ViewOp):
         target = ints(self.shape)
         if DYNAMIC_INDEX not in source and prod(source) != prod(target):
             raise VerifyException(
-                f"cannot reshape {list(source)} ({prod(source)} elements) to {list(target)} ({prod(target)} elements)"
+                f"cannot reshape {shape_text(source)} ({prod(source)} elements) "
+                f"to {shape_text(target)} ({prod(target)} elements)"
             )
         return target
 
@@ -96,7 +109,7 @@ class BroadcastToOp(ViewOp):
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
         target = ints(self.shape)
         if len(target) < len(source) or broadcast_shapes([source, target]) != target:
-            raise VerifyException(f"shape {list(source)} does not broadcast to {list(target)}")
+            raise VerifyException(f"shape {shape_text(source)} does not broadcast to {shape_text(target)}")
         return target
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
@@ -162,14 +175,19 @@ class ConcatOp(StructuredOp):
         shapes = [shape(value) for value in self._operands]
         first = shapes[0]
         for number, (value, other) in enumerate(zip(self._operands, shapes, strict=True)):
-            if len(other) != len(first) or other[:axis] + other[axis + 1 :] != first[:axis] + first[axis + 1 :]:
+            same = len(other) == len(first)
+            if not same or not agree(other[:axis] + other[axis + 1 :], first[:axis] + first[axis + 1 :]):
                 raise VerifyException(
-                    f"operand {number}: expected shape {list(first)} but for axis {axis}, got {list(other)}"
+                    f"operand {number}: expected shape {shape_text(first)} but for axis {axis}, got {shape_text(other)}"
                 )
             if dtype(value) is not dtype(self._operands[0]):
                 raise VerifyException(f"operand {number}: element types differ; insert graph.astype")
-        total = sum(s[axis] for s in shapes)
-        return (TensorType(tensor(self._operands[0]).element_type, [*first[:axis], total, *first[axis + 1 :]]),)
+        extents = [
+            next((n for n in column if n != DYNAMIC_INDEX), DYNAMIC_INDEX) for column in zip(*shapes, strict=True)
+        ]
+        along = [s[axis] for s in shapes]
+        extents[axis] = DYNAMIC_INDEX if DYNAMIC_INDEX in along else sum(along)
+        return (TensorType(tensor(self._operands[0]).element_type, extents),)
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         axis, extent = self._axis(), shape(self._operands[operand])[self._axis()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -100,12 +101,14 @@ def conv(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> N
     pads = _integers(config, "pads", (0,) * 2 * spatial)
     work = np.float32 if x.dtype == np.float16 else x.dtype
     pairs = [(0, 0), *zip(pads[:spatial], pads[spatial:], strict=True)]
-    kernel = weight.astype(work, copy=False).reshape(groups, weight.shape[0] // groups, -1)
+    channels, positions = weight.shape[0] // groups, prod(out.shape[2:])
+    kernel = weight.astype(work, copy=False).reshape(groups, channels, prod(weight.shape[1:]))
     for sample, target in zip(x, out, strict=True):
         padded = np.pad(sample.astype(work, copy=False), pairs)
-        columns = _unfold(padded, weight.shape[2:], out.shape[2:], config).reshape(groups, kernel.shape[2], -1)
+        columns = _unfold(padded, weight.shape[2:], out.shape[2:], config)
+        columns = columns.reshape(groups, kernel.shape[2], positions)
         if target.dtype == work:
-            np.matmul(kernel, columns, out=target.reshape(groups, kernel.shape[1], -1))
+            np.matmul(kernel, columns, out=target.reshape(groups, channels, positions))
         else:
             target[...] = np.matmul(kernel, columns).reshape(target.shape)
 

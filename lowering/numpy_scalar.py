@@ -37,8 +37,8 @@ def convert(x: Array, target: DType) -> Array:
         return x.astype(dtype)
     limits = np.iinfo(dtype)
     whole = np.trunc(x.astype(np.float64))
-    inside = np.where(np.isnan(whole) | (whole >= -float(limits.min)) | (whole < limits.min), 0, whole).astype(dtype)
     above, below = whole >= float(limits.max) + 1.0, whole < limits.min
+    inside = np.where(np.isnan(whole) | above | below, 0, whole).astype(dtype)
     return np.where(above, limits.max, np.where(below, limits.min, inside)).astype(dtype)
 
 
@@ -72,16 +72,12 @@ def _reciprocal_sqrt(x: Array) -> Array:
     return (1.0 / np.sqrt(x)).astype(x.dtype)
 
 
-def _floor_divide(x: Array, y: Array) -> Array:
-    return np.floor(x / y).astype(x.dtype) if x.dtype.kind == "f" else np.floor_divide(x, y)
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.true_divide,
-    "floordiv": _floor_divide,
+    "floordiv": np.floor_divide,
     "rem": np.remainder,
     "max": np.maximum,
     "min": np.minimum,

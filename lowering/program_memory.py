@@ -30,7 +30,7 @@ from ..dialects.dtypes import DType
 from ..dialects.fused import KernelOp
 from ..dialects.gpu import ArenaOp
 from ..dialects.graph_op import GraphOp, StructuredOp, dtype, ints, shape, tensor
-from ..dialects.storage import ARENA, Storage, StorageMap, byte_size
+from ..dialects.storage import ARENA, Storage, StorageMap
 from .loop_builder import INDEX
 
 RESULTS = "fused.results"
@@ -130,7 +130,7 @@ class ProgramMemory:
             elif not is_constant(storage):
                 sources.append(Source(kind, "buffer", len(own)))
                 self._result_numbers[storage.number] = len(own)
-                own.append(_largest(storage, value))
+                own.append(value)
             else:
                 sources.append(Source(kind, "constant", symbol=self._constants.symbol(storage.values[0])))
             first.setdefault(storage.number, number)
@@ -190,11 +190,6 @@ class ProgramMemory:
                 made = made.results[0]
             found = self._made[key] = made
         return found
-
-
-def _largest(storage: Storage, value: SSAValue) -> SSAValue:
-    """The value itself or, where it is the beginning of something larger in its storage, that."""
-    return value if byte_size(value) == storage.nbytes else max(storage.values, key=lambda v: byte_size(v) or 0)
 
 
 def is_constant(storage: Storage) -> bool:

@@ -206,11 +206,8 @@ class ProgramRecord:
                 index, copied = found[number].index, True
             elif kind == "constant":
                 index, copied = self._globals[_text(entry["symbol"])], True
-            elif kind == "buffer":
-                index = own[number]
-                copied = prod(shape) != prod(self.buffers[index].shape)
             else:
-                index, copied = number, kind == "argument"
+                index, copied = (own[number] if kind == "buffer" else number), kind == "argument"
             found.append(Result(shape, dtype, index, copied))
         return tuple(found)
 

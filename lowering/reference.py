@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ..dialects.dtypes import Kind, dtype_of
 from ..dialects.fused import KernelOp, YieldOp
-from ..dialects.graph_op import CompositeOp, OpaqueOp, StructuredOp, dtype, shape
+from ..dialects.graph_op import CompositeOp, GraphOp, OpaqueOp, StructuredOp, dtype, is_static, shape, shape_text
 from ..dialects.index_expr import Dim, Index, dimensions, linearize
 from .library import find_implementation, library_config
 from .numpy_scalar import NUMPY_DTYPES, Array, evaluate_body, reduce
@@ -53,10 +53,12 @@ def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Arra
 
 def _check_argument(number: int, value: SSAValue, array: Array) -> None:
     wanted, extents = NUMPY_DTYPES[dtype(value)], shape(value)
-    fits = array.ndim == len(extents) and all(n in (-1, m) for n, m in zip(extents, array.shape, strict=True))
+    fits = array.ndim == len(extents) and all(
+        n in (DYNAMIC_INDEX, m) for n, m in zip(extents, array.shape, strict=True)
+    )
     if not fits or array.dtype != wanted:
         raise EvaluationError(
-            f"argument {number}: expected {wanted} {list(extents)}, got {array.dtype} {list(array.shape)}"
+            f"argument {number}: expected {wanted} {shape_text(extents)}, got {array.dtype} {list(array.shape)}"
         )
 
 
@@ -78,6 +80,8 @@ def _run_block(block: Block, values: dict[SSAValue, Array]) -> list[Array]:
 
 
 def _run_op(op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+    if isinstance(op, GraphOp):
+        _require_static(op)
     match op:
         case KernelOp():
             return _run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
@@ -108,7 +112,8 @@ def _run_library(op: OpaqueOp, operands: Sequence[Array]) -> Sequence[Array]:
     if implementation is None:
         raise EvaluationError(f"'{op.name}' is opaque and no implementation is registered for it", op)
     outs = [np.empty(shape(result), NUMPY_DTYPES[dtype(result)]) for result in op.results]
-    implementation.run(list(operands), outs, library_config(op))
+    with np.errstate(all="ignore"):
+        implementation.run(list(operands), outs, library_config(op))
     return outs
 
 
@@ -117,7 +122,7 @@ def evaluate_structured(op: StructuredOp, operands: Sequence[Array]) -> Array:
     stored = op.stored_value()
     if stored is not None:
         return dense_array(stored)
-    extents = _result_extents(op, operands)
+    extents = shape(op.results[0])
     reduced = op.reduced_extents()
     index, inner = dimensions("i", extents), dimensions("r", reduced)
     if op.COMBINE:
@@ -133,24 +138,24 @@ def evaluate_structured(op: StructuredOp, operands: Sequence[Array]) -> Array:
         value = np.broadcast_to(value, (*extents, *reduced))
         axes = tuple(range(len(extents), len(extents) + len(reduced)))
         value = reduce(op.COMBINE, value, axes, op.initial())
-    return np.broadcast_to(value, extents).astype(NUMPY_DTYPES[dtype(op.results[0])], copy=False)
+    with np.errstate(all="ignore"):
+        return np.broadcast_to(value, extents).astype(NUMPY_DTYPES[dtype(op.results[0])], copy=False)
 
 
-def _result_extents(op: StructuredOp, operands: Sequence[Array]) -> tuple[int, ...]:
-    extents = shape(op.results[0])
-    if -1 not in extents:
-        return extents
-    raise EvaluationError(
-        f"'{op.name}' has a dynamic result {op.results[0].type}; run infer-shapes or give static types", op
-    )
+def _require_static(op: Operation) -> None:
+    for value in (*op.operands, *op.results):
+        if not is_static(value):
+            raise EvaluationError(
+                f"'{op.name}' has the dynamic type {value.type}; run infer-shapes or give static types", op
+            )
 
 
 def gather(array: Array, source: Index, index: Index, extents: Sequence[int]) -> Array:
     """The array read at `source`, an index that is a function of the dimensions of `index`; a view where it can be."""
     if source == index and array.shape == tuple(extents):
         return array
-    if 0 in extents:
-        return np.empty(tuple(extents), array.dtype)
+    if 0 in extents or not array.size:  # of an empty operand nothing is wanted, where elements are chosen by position
+        return np.zeros(tuple(extents), array.dtype)
     base = np.asarray(array, order="C")
     address = linearize(source, base.shape)
     coefficients = address.coefficients()

@@ -12,9 +12,11 @@ from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 
 from ..dialects.fused import KernelOp, directives
-from ..dialects.graph_op import GraphOp, StructuredOp
+from ..dialects.graph_op import FusionKind, GraphOp, StructuredOp
 from ..dialects.scalar import Scalar
 from ..dialects.scalar_algebra import simplify
+
+_INVOLUTIONS = ("neg", "not")
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,32 @@ def _known_value(op: GraphOp) -> SSAValue | None:
         return None
     if op.is_alias() and op.operands[0].type == op.results[0].type:
         return op.operands[0]
+    if (undone := _undone(op)) is not None:
+        return undone
     constants = {k: body for k, value in enumerate(op.operands) if (body := _splat(value)) is not None}
     body = simplify(op.body(), constants)
     if body.function != "operand":
         return None
     kept = op.operands[int(body.value)]
     return kept if kept.type == op.results[0].type and not op.is_view() else None
+
+
+def _undone(op: StructuredOp) -> SSAValue | None:
+    """What the op gives back by doing once more what its operand's op did: two negations."""
+    function = op.body().function
+    inner = op.operands[0].owner
+    if function not in _INVOLUTIONS or not isinstance(inner, StructuredOp) or len(inner.operands) != 1:
+        return None
+    for each in (op, inner):
+        body = each.body()
+        if (
+            each.fusion_kind() > FusionKind.ELEMENTWISE
+            or body.function != function
+            or body.args[0].function != "operand"
+        ):
+            return None
+    kept = inner.operands[0]
+    return kept if kept.type == op.operands[0].type == op.results[0].type else None
 
 
 def _splat(value: SSAValue) -> Scalar | None:

@@ -40,6 +40,9 @@ def _clean_region(region: Region) -> None:
 
 
 def _is_dead(op: Operation) -> bool:
+    """Whether nobody would miss the op; one that a person asked to keep live is never dead."""
+    if "keep_live" in op.attributes:
+        return False
     return (
         op.has_trait(Pure(), value_if_unregistered=False)
         and not any(result.uses for result in op.results)
@@ -49,7 +52,8 @@ def _is_dead(op: Operation) -> bool:
 
 def _without_dead_results(kernel: KernelOp) -> KernelOp:
     """The kernel with only the results that are used; a new one, without decisions, when any was not."""
-    living = [bool(result.uses) for result in kernel.results]
+    keep = "keep_live" in kernel.attributes
+    living = [keep or bool(result.uses) for result in kernel.results]
     if all(living):
         return kernel
     kept = [result for result, lives in zip(kernel.results, living, strict=True) if lives]

@@ -11,16 +11,18 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import KernelOp, directives
-from ..dialects.graph_op import CompositeOp
+from ..dialects.graph_op import CompositeOp, is_static
+from .remarks import remark
 
 
 @dataclass(frozen=True)
 class DecomposePass(ModulePass):
     """A composite becomes its decomposition, in place, inside kernels too, until none is left.
 
+    A composite of which extents are unknown stays: definitions divide by counts and give shapes. `infer-shapes` may help.
     Directives of the composite go to each op of the decomposition, so that a group asked for stays one.
 
-    Ensures: no `CompositeOp` remains.
+    Ensures: no `CompositeOp` of static operands remains.
     """
 
     name = "decompose"
@@ -28,7 +30,11 @@ class DecomposePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         waiting = [inner for inner in op.walk() if isinstance(inner, CompositeOp)]
         while waiting:
-            waiting.extend(_expand(waiting.pop()))
+            composite = waiting.pop()
+            if all(map(is_static, composite.operands)):
+                waiting.extend(_expand(composite))
+            else:
+                remark(self.name, composite, "dynamic-shape", "is not decomposed: extents of its operands are unknown")
 
 
 def _expand(op: CompositeOp) -> list[CompositeOp]:

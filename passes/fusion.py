@@ -100,7 +100,9 @@ class GroupGraph:
         return sorted(values, key=lambda value: (self.position[value.op], value.index))
 
     def _is_read(self, value: OpResult, inside: set[Group]) -> bool:
-        """Whether an op outside the groups uses the value."""
+        """Whether an op outside the groups uses the value, or a person asked to keep it."""
+        if "keep_live" in value.op.attributes:
+            return True
         return any(self.group_of.get(self.top(use.operation)) not in inside for use in value.uses)
 
     def top(self, op: Operation) -> Operation:

@@ -276,14 +276,13 @@ def _constant(buffer: Buffer) -> Array:
 
 
 def _view(array: Array, ref: BufferRef) -> Array:
-    """The beginning of a contiguous array, as the reference describes it."""
+    """A contiguous array as the reference describes it: the same bytes."""
     dtype = np.dtype(NUMPY_NAMES[ref.dtype])
     if array.shape == ref.shape and array.dtype == dtype:
         return array
-    flat = array.reshape(-1)
-    if flat.dtype != dtype:
-        flat = flat.view(dtype)
-    return flat[: prod(ref.shape)].reshape(ref.shape)
+    if array.dtype != dtype:
+        array = array.reshape(-1).view(dtype)
+    return array.reshape(ref.shape)
 
 
 def _as_array(value: Any) -> Array:

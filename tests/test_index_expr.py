@@ -2,6 +2,8 @@
 
 import itertools
 import random
+from collections.abc import Callable
+from operator import itemgetter
 
 from fuse_opt.dialects.index_expr import (
     Dim,
@@ -41,50 +43,39 @@ def test_dimension_of_extent_one_is_zero() -> None:
     assert dimension("i", 1) == constant(0)
 
 
+Evaluate = Callable[[dict[str, int]], int]
+
+
 def test_random_expressions_keep_their_values() -> None:
     rng = random.Random(7)
     shape = {"a": 3, "b": 4, "c": 5}
     for _ in range(2000):
-        pool: list[tuple[IndexExpr, object]] = [(dimension(n, k), n) for n, k in shape.items()]
+        pool: list[tuple[IndexExpr, Evaluate]] = [(dimension(n, k), itemgetter(n)) for n, k in shape.items()]
         for _ in range(rng.randrange(1, 7)):
-            left, right = rng.choice(pool), rng.choice(pool)
-            match rng.randrange(5):
-                case 0:
-                    pool.append((left[0] + right[0], ("+", left[1], right[1])))
-                case 1:
-                    k = rng.randrange(1, 9)
-                    pool.append((left[0] * k, ("*", left[1], k)))
-                case 2:
-                    k = rng.randrange(1, 9)
-                    pool.append((left[0] // k, ("//", left[1], k)))
-                case 3:
-                    k = rng.randrange(1, 9)
-                    pool.append((left[0] % k, ("%", left[1], k)))
-                case _:
-                    k = rng.randrange(0, 9)
-                    pool.append((left[0].clamp(1, k + 1), ("clamp", left[1], k + 1)))
-        expression, tree = pool[-1]
+            pool.append(_combine(rng, rng.choice(pool), rng.choice(pool)))
+        expression, evaluate = pool[-1]
         low, high = expression.bounds
         for values in itertools.product(*(range(k) for k in shape.values())):
             env = dict(zip(shape, values, strict=True))
             got = expression.evaluate({Dim(n, shape[n]): v for n, v in env.items()})
-            assert got == _evaluate(tree, env)
+            assert got == evaluate(env)
             assert low <= got <= high
 
 
-def _evaluate(tree: object, env: dict[str, int]) -> int:
-    match tree:
-        case str():
-            return env[tree]
-        case ("+", left, right):
-            return _evaluate(left, env) + _evaluate(right, env)
-        case ("*", left, int(k)):
-            return _evaluate(left, env) * k
-        case ("//", left, int(k)):
-            return _evaluate(left, env) // k
-        case ("%", left, int(k)):
-            return _evaluate(left, env) % k
-        case ("clamp", left, int(k)):
-            return min(max(_evaluate(left, env), 1), k)
+def _combine(
+    rng: random.Random, left: tuple[IndexExpr, Evaluate], right: tuple[IndexExpr, Evaluate]
+) -> tuple[IndexExpr, Evaluate]:
+    """A random expression over two others, and how Python computes it."""
+    (x, f), (y, g) = left, right
+    k = rng.randrange(1, 9)
+    match rng.randrange(5):
+        case 0:
+            return x + y, lambda env: f(env) + g(env)
+        case 1:
+            return x * k, lambda env: f(env) * k
+        case 2:
+            return x // k, lambda env: f(env) // k
+        case 3:
+            return x % k, lambda env: f(env) % k
         case _:
-            raise AssertionError(tree)
+            return x.clamp(1, k), lambda env: min(max(f(env), 1), k)

@@ -142,19 +142,6 @@ def test_results_that_are_no_kernels_own():
 
 
 @needs_compiler
-def test_returned_beginning_of_a_larger_value():
-    text = """func.func @main(%x: tensor<5x4xf32>) -> (tensor<2x4xf32>, tensor<5x4xf32>) {
-      %a = fused.kernel(%p = %x : tensor<5x4xf32>) -> (tensor<5x4xf32>) {
-        %r = graph.exp %p : (tensor<5x4xf32>) -> tensor<5x4xf32>
-        fused.yield %r : tensor<5x4xf32>
-      }
-      %b = graph.slice %a {starts = array<i64: 0, 0>, stops = array<i64: 2, 4>} : (tensor<5x4xf32>) -> tensor<2x4xf32>
-      func.return %b, %a : tensor<2x4xf32>, tensor<5x4xf32>
-    }"""
-    check(text)
-
-
-@needs_compiler
 def test_kernel_that_is_no_single_pass_runs_on_the_reference():
     text = """func.func @main(%x: tensor<4x5xf32>) -> (tensor<4xf32>, tensor<5xf32>) {
       %a, %b = fused.kernel(%p = %x : tensor<4x5xf32>) -> (tensor<4xf32>, tensor<5xf32>) {

@@ -1,8 +1,9 @@
 """The cache of compiled objects: intact, private, and safe to share."""
 
-import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -167,21 +168,23 @@ def test_concurrent_threads(cache: DiskCache) -> None:
     assert len(list(cache.directory.iterdir())) == 2
 
 
-def build_by_turns(directory: Path, number: int) -> bool:
-    """Entries whose content differs from builder to builder, as a compiler that writes the time would make."""
-    cache = DiskCache(directory)
-    for turn in range(40):
-        content = bytes([65 + number]) * 50_000
-        found = cache.get_or_build([str(turn)], ".so", writer(content)).read_bytes()
-        if len(found) != 50_000 or len(set(found)) != 1:
-            return False
-    return True
+BUILD_BY_TURNS = """
+import sys
+from pathlib import Path
+from fuse_opt.runtime.disk_cache import DiskCache
+
+# Entries whose content differs from builder to builder, as a compiler that writes the time would make.
+cache, content = DiskCache(Path(sys.argv[1])), sys.argv[2].encode() * 50_000
+for turn in range(40):
+    found = cache.get_or_build([str(turn)], ".so", lambda path: path.write_bytes(content)).read_bytes()
+    assert len(found) == 50_000 and len(set(found)) == 1
+"""
 
 
 def test_concurrent_processes(tmp_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(4) as processes:
-        answers = processes.starmap(build_by_turns, [(tmp_path / "cache", number) for number in range(4)], chunksize=1)
-    assert answers == [True] * 4
+    command = [sys.executable, "-c", BUILD_BY_TURNS, str(tmp_path / "cache")]
+    processes = [subprocess.Popen([*command, letter]) for letter in "ABCD"]
+    assert [process.wait(60) for process in processes] == [0] * 4
     cache = DiskCache(tmp_path / "cache")
     for turn in range(40):
         cache.get_or_build([str(turn)], ".so", refuse)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, FloatAttr, IntegerAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
@@ -127,7 +127,8 @@ def _value(function: FuncOp, label: str, name: str, type_: Attribute, marks: dic
     element = None if tensor is None else dtype_of(tensor.element_type)
     if tensor is None or element is None:
         raise located(function, f"'{function.sym_name.data}', {label}: expected a tensor that can run, got '{type_}'")
-    return Value(label, name, tensor.get_shape(), NUMPY_DTYPES[element], DONATED in marks, _range(marks.get(RANGE)))
+    extents = tuple(-1 if n == DYNAMIC_INDEX else n for n in tensor.get_shape())
+    return Value(label, name, extents, NUMPY_DTYPES[element], DONATED in marks, _range(marks.get(RANGE)))
 
 
 def _argument_attributes(function: FuncOp) -> list[dict[str, Attribute]]:

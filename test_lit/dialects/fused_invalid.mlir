@@ -1,0 +1,115 @@
+// RUN: fuse-opt %s --verify-diagnostics --split-input-file | filecheck %s
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<5xf32>) {
+    %s = graph.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.yield' of 'fused.kernel': expected (tensor<5xf32>), got (tensor<4xf32>)
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {slots = array<i64: 0, 64>} {
+    %s = graph.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'slots': expected 1 offsets, one for each result, got 2; remove it and run plan-memory again
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {schedule = {width = 4 : i64}} {
+    %s = graph.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'schedule': expected an entry kind = "..."
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {inplace = array<i64: 0>} {
+    %s = graph.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'inplace': expected pairs of result and operand numbers
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {inplace = array<i64: 0, 1>} {
+    %s = graph.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'inplace': pair (0, 1) is out of range for 1 results and 1 operands
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {inplace = array<i64: 0, 0, 0, 0>} {
+    %s = graph.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'inplace': a result or an operand is in two pairs
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) {
+    %s = builtin.unrealized_conversion_cast %a : tensor<4xf32> to tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' body: expected graph ops (or ops that implement their interface), got 'builtin.unrealized_conversion_cast'; move it out of the kernel
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) {
+    %s = graph.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'graph.exp' operand 0: the value is defined outside of the enclosing 'fused.kernel', which is isolated from above; hand it in as an operand
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  "fused.kernel"(%x) ({
+  ^bb0(%a: tensor<5xf32>):
+    "fused.yield"() : () -> ()
+  }) : (tensor<4xf32>) -> ()
+  func.return
+}
+
+// CHECK: 'fused.kernel' block arguments: expected (tensor<4xf32>) as its operands, got (tensor<5xf32>)
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  fused.yield %x : tensor<4xf32>
+}
+
+// CHECK: 'fused.yield' expects parent op 'fused.kernel'

@@ -1,0 +1,75 @@
+// RUN: fuse-opt %s --split-input-file --fuse-row | filecheck %s
+// RUN: fuse-opt %s --split-input-file --fuse-row --fuse-row | filecheck %s
+
+// Softmax, written out, is one pass over rows.
+// CHECK-LABEL: func.func @softmax(
+// CHECK-NEXT:      %y = fused.kernel(%x_1 = %x : tensor<64x32xf32>) -> (tensor<64x32xf32>) {
+// CHECK-NEXT:        %max = graph.max %x_1 {axes = array<i64: 1>, keepdims = true} : (tensor<64x32xf32>) -> tensor<64x1xf32>
+// CHECK-NEXT:        %sub = graph.subtract %x_1, %max : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+// CHECK-NEXT:        %exp = graph.exp %sub : (tensor<64x32xf32>) -> tensor<64x32xf32>
+// CHECK-NEXT:        %sum = graph.sum %exp {axes = array<i64: 1>, keepdims = true} : (tensor<64x32xf32>) -> tensor<64x1xf32>
+// CHECK-NEXT:        %y_1 = graph.divide %exp, %sum : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+// CHECK-NEXT:        fused.yield %y_1 : tensor<64x32xf32>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      func.return %y : tensor<64x32xf32>
+// CHECK-NEXT:    }
+func.func @softmax(%x: tensor<64x32xf32>) -> tensor<64x32xf32> {
+  %max = graph.max %x {axes = array<i64: 1>, keepdims = true} : (tensor<64x32xf32>) -> tensor<64x1xf32>
+  %sub = graph.subtract %x, %max : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+  %exp = graph.exp %sub : (tensor<64x32xf32>) -> tensor<64x32xf32>
+  %sum = graph.sum %exp {axes = array<i64: 1>, keepdims = true} : (tensor<64x32xf32>) -> tensor<64x1xf32>
+  %y = graph.divide %exp, %sum : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+  func.return %y : tensor<64x32xf32>
+}
+
+// -----
+
+// A prologue, and an epilogue of one value for each row.
+// CHECK-LABEL: func.func @norm(
+// CHECK-NEXT:      %y = fused.kernel(%x_1 = %x : tensor<64x32xf32>) -> (tensor<64xf32>) {
+// CHECK-NEXT:        %square = graph.square %x_1 : (tensor<64x32xf32>) -> tensor<64x32xf32>
+// CHECK-NEXT:        %sum = graph.sum %square {axes = array<i64: 1>} : (tensor<64x32xf32>) -> tensor<64xf32>
+// CHECK-NEXT:        %y_1 = graph.sqrt %sum : (tensor<64xf32>) -> tensor<64xf32>
+// CHECK-NEXT:        fused.yield %y_1 : tensor<64xf32>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      func.return %y : tensor<64xf32>
+// CHECK-NEXT:    }
+func.func @norm(%x: tensor<64x32xf32>) -> tensor<64xf32> {
+  %square = graph.square %x : (tensor<64x32xf32>) -> tensor<64x32xf32>
+  %sum = graph.sum %square {axes = array<i64: 1>} : (tensor<64x32xf32>) -> tensor<64xf32>
+  %y = graph.sqrt %sum : (tensor<64xf32>) -> tensor<64xf32>
+  func.return %y : tensor<64xf32>
+}
+
+// -----
+
+// Not: the second reduction goes over the rows of the first.
+// CHECK-LABEL: func.func @columns_of_rows(
+// CHECK-NEXT:      %sub = fused.kernel(%x_1 = %x : tensor<64x32xf32>) -> (tensor<64x32xf32>) {
+// CHECK-NEXT:        %max = graph.max %x_1 {axes = array<i64: 1>, keepdims = true} : (tensor<64x32xf32>) -> tensor<64x1xf32>
+// CHECK-NEXT:        %sub_1 = graph.subtract %x_1, %max : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+// CHECK-NEXT:        fused.yield %sub_1 : tensor<64x32xf32>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      %sum = graph.sum %sub {axes = array<i64: 0>} : (tensor<64x32xf32>) -> tensor<32xf32>
+// CHECK-NEXT:      func.return %sum : tensor<32xf32>
+// CHECK-NEXT:    }
+func.func @columns_of_rows(%x: tensor<64x32xf32>) -> tensor<32xf32> {
+  %max = graph.max %x {axes = array<i64: 1>, keepdims = true} : (tensor<64x32xf32>) -> tensor<64x1xf32>
+  %sub = graph.subtract %x, %max : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+  %sum = graph.sum %sub {axes = array<i64: 0>} : (tensor<64x32xf32>) -> tensor<32xf32>
+  func.return %sum : tensor<32xf32>
+}
+
+// -----
+
+// Not: two rows of a million elements would leave all but two processors idle.
+// CHECK-LABEL: func.func @few_rows(
+// CHECK-NEXT:      %sum = graph.sum %x {axes = array<i64: 1>, keepdims = true} : (tensor<2x1000000xf32>) -> tensor<2x1xf32>
+// CHECK-NEXT:      %y = graph.divide %x, %sum : (tensor<2x1000000xf32>, tensor<2x1xf32>) -> tensor<2x1000000xf32>
+// CHECK-NEXT:      func.return %y : tensor<2x1000000xf32>
+// CHECK-NEXT:    }
+func.func @few_rows(%x: tensor<2x1000000xf32>) -> tensor<2x1000000xf32> {
+  %sum = graph.sum %x {axes = array<i64: 1>, keepdims = true} : (tensor<2x1000000xf32>) -> tensor<2x1xf32>
+  %y = graph.divide %x, %sum : (tensor<2x1000000xf32>, tensor<2x1xf32>) -> tensor<2x1000000xf32>
+  func.return %y : tensor<2x1000000xf32>
+}
