@@ -39,7 +39,7 @@ LOG = VENV / "fuse-opt-bootstrap.log"
 
 REQUIRED = {
     "": (("xdsl", "numpy"), ("fuse-opt", "fuse-run")),
-    "dev": (("pytest", "hypothesis", "mpmath"), ("lit", "filecheck", "ruff", "pyright")),
+    "dev": (("pytest", "hypothesis", "mpmath", "xdist"), ("lit", "filecheck", "ruff", "pyright")),
 }
 """By extra (`""`: the package itself): the modules and the commands that an environment must have."""
 
@@ -238,7 +238,7 @@ def run_ruff() -> Outcome:
 
 def run_pytest() -> Outcome:
     heading("pytest")
-    status, output = run_streamed([str(PYTHON), "-m", "pytest", "-q", "-rs"])
+    status, output = run_streamed([str(PYTHON), "-m", "pytest", "-q", "-rs", "-n", "auto"])
     return Outcome("pytest", status == 0, last_line(output).strip("= "))
 
 
