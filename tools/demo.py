@@ -48,7 +48,7 @@ def _run(path: Path, repeat: int) -> int:
 
 
 def _show_counts(fused: Any, unfused: Any) -> None:
-    print(f"  kernels        {unfused.kernels} -> {fused.kernels}, beside {fused.library_calls} library calls")
+    print(f"  kernels        {unfused.launches} -> {fused.launches}, beside {fused.library_calls} library calls")
     moved = [(s.bytes_read + s.bytes_written) / _MIB for s in (unfused, fused)]
     print(f"  bytes moved    {moved[0]:.1f} -> {moved[1]:.1f} MiB by kernels and library calls")
     arenas = [s.arena_bytes / _MIB for s in (unfused, fused)]
