@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Block, Operation, Region
+from xdsl.ir import Attribute, Block, Operation, Region
 from xdsl.traits import IsTerminator, NoTerminator, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.dominance import DominanceError, verify_dominance
+from fuse_opt.dialects.graph_op import GraphOp
 from fuse_opt.dialects.plan_verifier import PlanError, verify_plans
 
 
@@ -42,12 +43,39 @@ def _verify_ops(module: Operation) -> None:
             _verify_place(op, terminates)
             for region in op.regions:
                 _verify_region(op, region)
-            op.verify_()
+            _verify_op(op)
         except OpVerifyError:
             raise
         except VerifyException as error:
             op = _blame(op)
             raise OpVerifyError(_named(str(error), op), op) from error
+
+
+_Signature = tuple[type[Operation], tuple[Attribute, ...], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]]
+_VERIFIED: set[_Signature] = set()
+_REMEMBERED = 1 << 16
+
+
+def _verify_op(op: Operation) -> None:
+    """
+    The op's own invariants. Those of a graph op follow from its types and properties alone, and passes leave most ops
+    as they were: what held once is not worked out again, which is most of the time of a pipeline over a large graph.
+    """
+    signature = _signature(op)
+    if signature is not None and signature in _VERIFIED:
+        return
+    op.verify_()
+    if signature is not None:
+        if len(_VERIFIED) >= _REMEMBERED:
+            _VERIFIED.clear()
+        _VERIFIED.add(signature)
+
+
+def _signature(op: Operation) -> _Signature | None:
+    if not isinstance(op, GraphOp) or op.traits.traits != GraphOp.traits.traits:
+        return None
+    operands, results = tuple(v.type for v in op.operands), tuple(v.type for v in op.results)
+    return type(op), operands, results, frozenset(op.properties.items())
 
 
 def _innermost_first(root: Operation) -> Iterator[Operation]:
