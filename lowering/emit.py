@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 
 from .c_language import C
 from .c_printer import print_function, print_translation_unit
@@ -12,8 +10,8 @@ from .c_program import segments_text
 from .convert_fused_to_loops import ConvertFusedToLoopsPass
 from .emit_cuda import build_cuda_program, emit_cuda
 from .program import Program, Segment
-from .program_conversion import is_program
-from .program_record import ProgramRecord, program_function
+from .program_lowering import lowered_record, program_of
+from .program_record import ProgramRecord
 
 __all__ = ["build_cuda_program", "build_program", "emit_c", "emit_cuda"]
 
@@ -23,29 +21,13 @@ def build_program(module: ModuleOp, function: str | None = None) -> Program:
     The function called `function`, or the only one (or `main`), as a program in C. The module may hold fused kernels
     or what convert-fused-to-loops made of them; it is not changed. Raises LoweringError, EvaluationError, CPrintError.
     """
-    record = _record(module, function)
-    return Program(
-        record.function.sym_name.data,
-        _c_text(record),
-        tuple(record.buffers),
-        tuple(record.steps),
-        record.results(),
-        record.arena_bytes,
-        record.arena_alignment,
-        record.stats(),
-    )
+    record = lowered_record(module, function, ConvertFusedToLoopsPass())
+    return program_of(record, _c_text(record))
 
 
 def emit_c(module: ModuleOp, function: str | None = None) -> str:
     """The C text of a program; raises as `build_program` does."""
-    return _c_text(_record(module, function))
-
-
-def _record(module: ModuleOp, function: str | None) -> ProgramRecord:
-    if any(isinstance(op, FuncOp) and not op.is_declaration and is_program(op) for op in module.body.block.ops):
-        module = module.clone()
-        ConvertFusedToLoopsPass().apply(Context(), module)
-    return ProgramRecord(module, program_function(module, function))
+    return _c_text(lowered_record(module, function, ConvertFusedToLoopsPass()))
 
 
 def _c_text(record: ProgramRecord) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 
 from .c_language import CUDA
 from .c_names import comment_lines, global_identifier
 from .c_printer import print_function, print_translation_unit
 from .convert_fused_to_gpu import ConvertFusedToGpuPass
 from .program import Buffer, BufferRef, GridLaunch, Launch, LibraryCall, Program, Result, Segment
-from .program_conversion import is_program
-from .program_record import ProgramRecord, program_function
+from .program_lowering import lowered_record, program_of
+from .program_record import ProgramRecord
 
 
 def build_cuda_program(module: ModuleOp, function: str | None = None) -> Program:
@@ -23,29 +21,13 @@ def build_cuda_program(module: ModuleOp, function: str | None = None) -> Program
     `GridLaunch`es. The module may hold fused kernels or what convert-fused-to-gpu made of them; it is not changed.
     Raises LoweringError, EvaluationError, CPrintError.
     """
-    record = _record(module, function)
-    return Program(
-        record.function.sym_name.data,
-        _cuda_text(record),
-        tuple(record.buffers),
-        tuple(record.steps),
-        record.results(),
-        record.arena_bytes,
-        record.arena_alignment,
-        record.stats(),
-    )
+    record = lowered_record(module, function, ConvertFusedToGpuPass())
+    return program_of(record, _cuda_text(record))
 
 
 def emit_cuda(module: ModuleOp, function: str | None = None) -> str:
     """The CUDA text of a program; raises as `build_cuda_program` does."""
-    return _cuda_text(_record(module, function))
-
-
-def _record(module: ModuleOp, function: str | None) -> ProgramRecord:
-    if any(isinstance(op, FuncOp) and not op.is_declaration and is_program(op) for op in module.body.block.ops):
-        module = module.clone()
-        ConvertFusedToGpuPass().apply(Context(), module)
-    return ProgramRecord(module, program_function(module, function))
+    return _cuda_text(lowered_record(module, function, ConvertFusedToGpuPass()))
 
 
 def _cuda_text(record: ProgramRecord) -> str:

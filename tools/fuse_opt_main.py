@@ -6,17 +6,15 @@ xDSL is imported after the arguments are understood, so that `--help` and wrong 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NoReturn
 
 from fuse_opt import __version__
+from fuse_opt.tools.command import USAGE, run_command
 from fuse_opt.tools.registry import available_passes, available_targets, pass_summary, target_summary
 
-OK, REFUSED, USAGE, INTERNAL = 0, 1, 2, 70
-_INTERRUPTED, _BROKEN_PIPE = 130, 141
+OK, REFUSED = 0, 1
 _PIPELINE_FLAGS = ("default", "unfused")
 _DESCRIPTION = "Reads MLIR text, applies passes in the order written, and prints the result."
 _EPILOG = """\
@@ -29,24 +27,7 @@ Dumps, times and remarks go to stderr. Exit status: 0 fine, 1 the input or a pas
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        return _main(arguments)
-    except SystemExit as stop:  # argparse: --help, --version, wrong usage
-        return stop.code if isinstance(stop.code, int) else USAGE
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # Python would complain again when it flushes stdout at exit.
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
-    except Exception:
-        import traceback
-
-        print("fuse-opt: internal error; please report it with the input and this text", file=sys.stderr)
-        traceback.print_exc()
-        return INTERNAL
+    return run_command("fuse-opt", _main, argv)
 
 
 def _main(arguments: list[str]) -> int:

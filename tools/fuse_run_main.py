@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from fuse_opt.tools.command import USAGE, run_command
 
 if TYPE_CHECKING:
     from fuse_opt.tools.api import CompiledProgram
     from fuse_opt.tools.measuring import Times
     from fuse_opt.tools.signature import Array, Signature
 
-OK, FAILED, USAGE, INTERNAL = 0, 1, 2, 70
-_INTERRUPTED, _BROKEN_PIPE = 130, 141
+OK, FAILED = 0, 1
 _STATS = (
     "kernels",
     "launches",
@@ -31,22 +30,7 @@ _STATS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status: 1 when the input is refused or a check fails, 2 for wrong usage."""
-    try:
-        return _main(sys.argv[1:] if argv is None else argv)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else USAGE
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except BrokenPipeError:
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
-    except Exception:
-        import traceback
-
-        print("fuse-run: internal error; please report it with the input and this text", file=sys.stderr)
-        traceback.print_exc()
-        return INTERNAL
+    return run_command("fuse-run", _main, argv)
 
 
 class _Parser(argparse.ArgumentParser):
