@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from .graph_constant import scalar_constant
 from .graph_elementwise import (
     AddOp,
+    AstypeOp,
     DivideOp,
     ExpOp,
     MultiplyOp,
@@ -44,6 +45,16 @@ def _mean(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: boo
     total = builder(SumOp, x, axes=int_array(axes), keepdims=bool_value(keepdims))
     count = prod(shape(x)[axis] for axis in axes)
     return builder(MultiplyOp, total, scalar_constant(builder, 1.0 / count if count else float("nan"), x))
+
+
+def _widened(builder: GraphBuilder, x: SSAValue) -> SSAValue:
+    """The value in the type it is computed in: a sum of halves may pass their largest number though its mean does not."""
+    given = dtype(x)
+    return x if given.compute is given else builder(AstypeOp, x, dtype=given.compute.attribute)
+
+
+def _narrowed(builder: GraphBuilder, value: SSAValue, like: SSAValue) -> SSAValue:
+    return value if dtype(value) is dtype(like) else builder(AstypeOp, value, dtype=dtype(like).attribute)
 
 
 def _variance(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: bool) -> SSAValue:
@@ -89,7 +100,8 @@ class MeanOp(Moment):
     name = "graph.mean"
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        return (_mean(builder, self.x, self.reduced_axes(), flag(self.keepdims)),)
+        mean = _mean(builder, _widened(builder, self.x), self.reduced_axes(), flag(self.keepdims))
+        return (_narrowed(builder, mean, self.x),)
 
 
 @irdl_op_definition
@@ -99,7 +111,8 @@ class VarOp(Moment):
     name = "graph.var"
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        return (_variance(builder, self.x, self.reduced_axes(), flag(self.keepdims)),)
+        variance = _variance(builder, _widened(builder, self.x), self.reduced_axes(), flag(self.keepdims))
+        return (_narrowed(builder, variance, self.x),)
 
 
 @irdl_op_definition
@@ -122,9 +135,10 @@ class SoftmaxOp(FloatComposite):
         if 0 in shape(self.x):
             return (self.x,)  # nothing to normalise, and no largest element
         axes, keep = int_array([self._axis()]), bool_value(True)
-        shifted = builder(SubtractOp, self.x, builder(MaxOp, self.x, axes=axes, keepdims=keep))
-        weights = builder(ExpOp, shifted)
-        return (builder(DivideOp, weights, builder(SumOp, weights, axes=axes, keepdims=keep)),)
+        x = _widened(builder, self.x)
+        weights = builder(ExpOp, builder(SubtractOp, x, builder(MaxOp, x, axes=axes, keepdims=keep)))
+        result = builder(DivideOp, weights, builder(SumOp, weights, axes=axes, keepdims=keep))
+        return (_narrowed(builder, result, self.x),)
 
 
 @irdl_op_definition
@@ -153,11 +167,13 @@ class LayerNormOp(FloatComposite):
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         axes = list(self._axes())
-        centred = builder(SubtractOp, self.x, _mean(builder, self.x, axes, True))
+        x, scale, bias = (_widened(builder, value) for value in (self.x, self.scale, self.bias))
+        centred = builder(SubtractOp, x, _mean(builder, x, axes, True))
         variance = _mean(builder, builder(SquareOp, centred), axes, True)
-        epsilon = scalar_constant(builder, 1e-5 if self.epsilon is None else self.epsilon.value.data, self.x)
-        scaled = builder(MultiplyOp, centred, builder(RsqrtOp, builder(AddOp, variance, epsilon)))
-        return (builder(AddOp, builder(MultiplyOp, scaled, self.scale), self.bias),)
+        epsilon = scalar_constant(builder, 1e-5 if self.epsilon is None else self.epsilon.value.data, x)
+        normal = builder(MultiplyOp, centred, builder(RsqrtOp, builder(AddOp, variance, epsilon)))
+        result = builder(AddOp, builder(MultiplyOp, normal, scale), bias)
+        return (_narrowed(builder, result, self.x),)
 
 
 @irdl_op_definition

@@ -73,8 +73,9 @@ class ConstantOp(StructuredOp):
 
 
 def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
-    """Whether one scalar says all. It does for no elements, of which xDSL's `is_splat` makes an IndexError."""
-    return not value.data.data or value.is_splat()
+    """Whether one scalar says all, bit for bit: 0.0 and -0.0 are two, xDSL's `is_splat` compares them as equal."""
+    data, element = value.data.data, dtype_of(value.get_element_type())
+    return element is None or data == data[: element.itemsize] * (len(data) // element.itemsize)
 
 
 def scalar_constant(builder: GraphBuilder, value: float, like: SSAValue) -> SSAValue:

@@ -7,6 +7,7 @@ in-place and planning decisions cannot change a result here: a pass is right whe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, ModuleOp
@@ -180,4 +181,4 @@ def dense_array(attribute: DenseIntOrFPElementsAttr) -> Array:
         values = [v % 2**element.bits for v in values if isinstance(v, int)]
     array = np.array(values, NUMPY_DTYPES[element])
     extents = attribute.get_shape()
-    return np.broadcast_to(array, extents).copy() if attribute.is_splat() else array.reshape(extents)
+    return array.reshape(extents) if array.size == prod(extents) else np.broadcast_to(array, extents).copy()

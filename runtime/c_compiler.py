@@ -21,7 +21,7 @@ _MACHINE_CHOICES = (("-march=native",), ("-mcpu=native",), ())
 _WIDE_VECTORS = ("-mprefer-vector-width=512",)
 # The meaning of generated C rests on these: integers wrap, buffers of different types may share memory. Traps and errno
 # are not observable in it, so the compiler may if-convert and vectorise.
-_MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math")
+_MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 _OPTIONAL = ("-fopenmp-simd",)
 _SHARED = ("-fPIC", "-shared")
 

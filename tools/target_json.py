@@ -28,6 +28,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
+from fuse_opt.dialects.graph_constant import is_splat
 from fuse_opt.tools.diagnostics import format_position, source_position
 from fuse_opt.tools.value_names import value_names
 
@@ -158,7 +159,7 @@ def _array(attribute: Attribute) -> Json:
 
 def _constant(attribute: DenseIntOrFPElementsAttr) -> Json:
     kind = str(attribute.type)
-    if attribute.is_splat():
+    if attribute.data.data and is_splat(attribute):
         return {"type": kind, "splat": _number(attribute.get_values()[0])}
     if math.prod(attribute.get_shape()) <= _MOST_ELEMENTS:
         return {"type": kind, "values": [_number(value) for value in attribute.get_values()]}
