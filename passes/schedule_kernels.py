@@ -15,22 +15,18 @@ from ..dialects.storage import functions_of
 from .remarks import RefusedError, remark
 
 
-def _refuse_pointwise(kernel: KernelOp) -> str | None:
-    if is_library(kernel):
-        return "it is a library call"
-    access = kernel_access(kernel)
-    if access.scheme is None:
-        return f"it {access.message}"
-    return None if access.scheme == "pointwise" else "it holds a reduction"
+def _generated(scheme: str, otherwise: str) -> Callable[[KernelOp], str | None]:
+    """Why a kernel cannot be generated code of the scheme, or None when it can; `otherwise` is said of the other one."""
 
+    def refuse(kernel: KernelOp) -> str | None:
+        if is_library(kernel):
+            return "it is a library call"
+        access = kernel_access(kernel)
+        if access.scheme is None:
+            return f"it {access.message}"
+        return None if access.scheme == scheme else otherwise
 
-def _refuse_row(kernel: KernelOp) -> str | None:
-    if is_library(kernel):
-        return "it is a library call"
-    access = kernel_access(kernel)
-    if access.scheme is None:
-        return f"it {access.message}"
-    return None if access.scheme == "row" else "it holds no reduction"
+    return refuse
 
 
 def _refuse_library(kernel: KernelOp) -> str | None:
@@ -42,8 +38,8 @@ def _refuse_reference(kernel: KernelOp) -> str | None:
 
 
 SCHEMES: dict[str, Callable[[KernelOp], str | None]] = {
-    "pointwise": _refuse_pointwise,
-    "row": _refuse_row,
+    "pointwise": _generated("pointwise", "it holds a reduction"),
+    "row": _generated("row", "it holds no reduction"),
     "library": _refuse_library,
     "reference": _refuse_reference,
 }
