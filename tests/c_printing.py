@@ -18,11 +18,12 @@ from xdsl.parser import Parser
 from fuse_opt.dialects.gpu import GPU, FuncOp
 from fuse_opt.lowering.c_language import C, CLanguage
 from fuse_opt.lowering.c_printer import FunctionText, print_function
+from fuse_opt.tools.bootstrap import find_nvcc
 
 Array = np.ndarray[Any, Any]
 
 CC = shutil.which("cc")
-NVCC = shutil.which("nvcc")
+NVCC = find_nvcc()
 needs_cc = pytest.mark.skipif(CC is None, reason="no C compiler")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc")
 

@@ -21,11 +21,12 @@ from fuse_opt.lowering.c_names import global_identifier
 from fuse_opt.lowering.c_printer import print_function, print_translation_unit
 from fuse_opt.lowering.emit_cuda import build_cuda_program
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, GridLaunch, Program, Segment
+from fuse_opt.tools.bootstrap import find_nvcc
 
 Array = npt.NDArray[Any]
 
 CXX = shutil.which("g++")
-NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin:/usr/local/bin")
+NVCC = find_nvcc()
 needs_cxx = pytest.mark.skipif(CXX is None, reason="no g++ to run CUDA text on the CPU")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc to compile CUDA text")
 

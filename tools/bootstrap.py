@@ -67,10 +67,16 @@ def find_c_compiler() -> str | None:
 
 @functools.cache
 def find_nvcc() -> str | None:
-    """The path of a CUDA compiler that starts, if any."""
-    homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    found = shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(f"{home}/bin" for home in homes))
-    return found if found and _succeeds([found, "--version"]) else None
+    """The path of an nvcc that compiles a kernel here, for which it needs a host compiler too, if any."""
+    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    places = os.pathsep.join(f"{home}/bin" for home in homes if home)
+    if (found := shutil.which("nvcc") or shutil.which("nvcc", path=places)) is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.cu")
+        source.write_text("__global__ void probe() {}\n")
+        command = [found, "-cubin", "-arch=sm_90", "-o", str(Path(folder, "probe.cubin")), str(source)]
+        return found if _succeeds(command) else None
 
 
 @functools.cache
@@ -288,7 +294,7 @@ def list_untested() -> list[str]:
     if not find_c_compiler():
         gaps.append("kernels compiled for the CPU: no C compiler works here (set CC, or install gcc or clang)")
     if not find_nvcc():
-        gaps.append("CUDA text compiled by nvcc: no nvcc")
+        gaps.append("CUDA text compiled by nvcc: no nvcc works here")
     if not count_gpus():
         gaps.append("kernels run on a GPU: no CUDA device")
     elif not _succeeds([str(PYTHON), "-c", "import pycuda.driver"]):
