@@ -118,12 +118,13 @@ def compile(
     passes = make_passes(pipeline)
     if pipeline is not None:
         passes += make_passes(UNFUSED_PIPELINE)
+    lowered = target != "reference" or pipeline is not None
     if target == "cpu" and not _has_c_compiler():
         target = "reference"
     module = load(source)
     module = module.clone() if module is source else module
     try:
-        run_pipeline(module, passes if target != "reference" or pipeline is not None else [], _context())
+        run_pipeline(module, passes if lowered else [], _context())
     except DiagnosticException as error:
         raise _refused(error, source, module) from error
     return _program(source, module, function, target)
