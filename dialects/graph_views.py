@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
 
@@ -35,9 +36,9 @@ class ViewOp(StructuredOp):
     def scalar(self, x: Scalar) -> Scalar:
         return x
 
+    @abstractmethod
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
         """The result's shape; raises VerifyException when the properties do not fit the operand."""
-        raise NotImplementedError
 
     def infer_types(self) -> Sequence[AnyTensor]:
         (x,) = self._operands
