@@ -278,18 +278,6 @@ def functions_of(module: Operation) -> list[FuncOp]:
     return found
 
 
-def forget_plan(function: FuncOp) -> None:
-    """Takes back what depends on the lifetimes of other kernels' values: in-place pairs, slots and the arena.
-
-    For rewrites that change which ops there are or who reads what; the passes that decide make it anew.
-    """
-    function.attributes.pop(ARENA, None)
-    for block in function.body.blocks:
-        for op in block.ops:
-            if isinstance(op, KernelOp):
-                op.inplace = op.slots = None
-
-
 def _used_values(op: Operation) -> list[SSAValue]:
     """The values that an op of an unknown kind and the ops nested in it use."""
     return [operand for inner in op.walk() for operand in inner.operands]

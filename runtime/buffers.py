@@ -10,8 +10,8 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,37 +76,6 @@ class AlignedArena:
                 f"view of {needed} bytes at offset {offset}: expected inside the arena's {self.nbytes} bytes"
             )
         return np.ndarray(dimensions, kind, self._memory, self._start + offset)
-
-
-class ArenaPool:
-    """Arenas of one size, one for each call in progress, so that several threads may run one program."""
-
-    def __init__(self, nbytes: int, alignment: int = ALIGNMENT, max_idle: int = 16) -> None:
-        """Arenas of `nbytes` bytes, made when needed; at most `max_idle` unused ones are kept."""
-        self._nbytes = nbytes
-        self._alignment = alignment
-        # Its appends and pops are atomic: no lock that a fork could leave held in the child.
-        self._idle: deque[AlignedArena] = deque(maxlen=max_idle)
-
-    def acquire(self) -> AlignedArena:
-        """An arena nobody else uses, with any content; the last one released comes first, as it is warm in cache."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return AlignedArena(self._nbytes, self._alignment)
-
-    def release(self, arena: AlignedArena) -> None:
-        """Gives back what `acquire` gave; no view of it may be used afterwards."""
-        self._idle.append(arena)
-
-    @contextmanager
-    def lease(self) -> Generator[AlignedArena]:
-        """An arena for the length of a `with` block."""
-        arena = self.acquire()
-        try:
-            yield arena
-        finally:
-            self.release(arena)
 
 
 @dataclass(frozen=True, eq=False)

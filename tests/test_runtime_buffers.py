@@ -4,7 +4,6 @@ import ctypes
 import gc
 import os
 import random
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fuse_opt.runtime.buffers import AlignedArena, ArenaPool, RecyclingPool
+from fuse_opt.runtime.buffers import AlignedArena, RecyclingPool
 
 LARGE = 1 << 18
 
@@ -67,36 +66,6 @@ def test_arena_refusals() -> None:
         AlignedArena(1 << 62)
     with pytest.raises(TypeError, match="object"):
         AlignedArena(64).view(0, [1], object)
-
-
-def test_arena_pool_gives_each_call_its_own() -> None:
-    pool = ArenaPool(1024)
-    with pool.lease() as first, pool.lease() as second:
-        assert first.address != second.address
-    with pool.lease() as third:
-        assert third is first
-    with pytest.raises(KeyError), pool.lease() as fourth:
-        raise KeyError
-    with pool.lease() as fifth:
-        assert fifth is fourth
-
-
-def test_arena_pool_with_threads() -> None:
-    pool = ArenaPool(4096, max_idle=2)
-    together = threading.Barrier(6)
-
-    def call(number: int) -> bool:
-        together.wait()
-        for _ in range(300):
-            with pool.lease() as arena:
-                mine = arena.view(0, [1024], np.int32)
-                mine[...] = number
-                if not (mine == number).all():
-                    return False
-        return True
-
-    with ThreadPoolExecutor(6) as threads:
-        assert all(threads.map(call, range(6)))
 
 
 @given(st.lists(st.integers(0, 60), max_size=3), st.sampled_from(["f4", "f8", "i1", "?", "c16", "f2"]))

@@ -12,9 +12,7 @@ from xdsl.parser import Parser
 
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.graph_op import int_array
-from fuse_opt.dialects.storage import Storage, StorageMap, analyse_storage, forget_plan, functions_of, value_name
-from fuse_opt.passes.infer_inplace import InferInplacePass
-from fuse_opt.passes.plan_memory import PlanMemoryPass
+from fuse_opt.dialects.storage import Storage, StorageMap, analyse_storage, functions_of, value_name
 from fuse_opt.passes.wrap_kernels import WrapKernelsPass
 
 CHAIN = """
@@ -144,15 +142,6 @@ def test_declarations_and_functions_of_several_blocks_are_left_alone() -> None:
       func.return
     }""")
     assert [function.sym_name.data for function in functions_of(module)] == ["main"]
-
-
-def test_forget_plan_takes_back_pairs_slots_and_arena() -> None:
-    module = apply(parse(CHAIN), WrapKernelsPass())
-    before = str(module)
-    apply(module, InferInplacePass(), PlanMemoryPass())
-    assert str(module) != before
-    forget_plan(function_of(module))
-    assert str(module) == before
 
 
 @pytest.mark.parametrize("seed", range(20))

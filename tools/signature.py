@@ -13,13 +13,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from fuse_opt.dialects.dtypes import dtype_of
+from fuse_opt.dialects.storage import DONATED
 from fuse_opt.lowering.numpy_scalar import NUMPY_DTYPES
 from fuse_opt.tools.diagnostics import located
 
 Array = NDArray[Any]
 
-DONATED = "graph.donated"
-"""The argument attribute by which a caller gives up an argument's storage."""
 RANGE = "graph.range"
 """The argument attribute that bounds the values a runner draws for an argument."""
 
