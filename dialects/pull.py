@@ -17,7 +17,7 @@ from math import prod
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from .fused import KernelOp
-from .graph_op import GraphOp, StructuredOp, shape
+from .graph_op import FusionKind, GraphOp, StructuredOp, shape
 from .index_expr import Dim, Index, IndexExpr, delinearize, dimensions, linearize
 
 
@@ -153,7 +153,7 @@ class _Pull:
 
 
 def _uses_index(op: StructuredOp) -> bool:
-    return op.fusion_kind() > 1
+    return op.fusion_kind() > FusionKind.BROADCAST
 
 
 def _structured(value: SSAValue) -> StructuredOp:

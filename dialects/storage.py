@@ -47,8 +47,6 @@ class Storage:
     """Positions in the function's return that are served from here."""
     birth: int
     death: int
-    last_reader: Operation | None
-    """The last op that uses it; None when nothing does. Memory that the caller keeps lives longer."""
     kept: bool
     """It must keep its contents to the end: of a directive `keep_live`, or used by an op that might keep it."""
 
@@ -200,7 +198,7 @@ class StorageClasses:
             held = entry.returned or entry.kept or kind == "constant" or (kind == "argument" and not entry.donated)
             storage = Storage(
                 len(storages), tuple(values), kind, entry.nbytes, entry.argument, entry.donated, results,
-                entry.birth, end if held else entry.last_use + 1, entry.reader, entry.kept,
+                entry.birth, end if held else entry.last_use + 1, entry.kept,
             )  # fmt: skip
             storages.append(storage)
             of.update(dict.fromkeys(values, storage))

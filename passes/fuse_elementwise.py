@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-
 from ..dialects.graph_op import FusionKind
-from .fusion import Group, GroupGraph, Limits, Refusal
-from .fusion_pass import run_rule
+from .fusion import Group, GroupGraph, Refusal, Rule
+from .fusion_pass import FusionPass
 from .fusion_rules import elements, is_internal, refuse_recompute, refuse_results
 
 
@@ -30,7 +26,7 @@ class ElementwiseRule:
 
 
 @dataclass(frozen=True)
-class FuseElementwisePass(ModulePass):
+class FuseElementwisePass(FusionPass):
     """Chains, trees and diamonds of elementwise ops become kernels with one or several results.
 
     ```mlir
@@ -44,12 +40,5 @@ class FuseElementwisePass(ModulePass):
 
     name = "fuse-elementwise"
 
-    max_ops: int = 256
-    """Graph ops in one kernel."""
-    max_operands: int = 64
-    """Operands of one kernel."""
-    max_results: int = 16
-    """Results of one kernel."""
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        run_rule(op, self.name, ElementwiseRule(), Limits(self.max_ops, self.max_operands, self.max_results))
+    def rule(self) -> Rule:
+        return ElementwiseRule()

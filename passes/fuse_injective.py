@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-
 from ..dialects.graph_op import FusionKind, StructuredOp
 from ..dialects.pull import Unschedulable, member_ops, pull
-from .fusion import Group, GroupGraph, Limits, Refusal
-from .fusion_pass import run_rule
+from .fusion import Group, GroupGraph, Refusal, Rule
+from .fusion_pass import FusionPass
 from .fusion_rules import elements, is_internal, refuse_recompute, refuse_results, total_work, uses_by
 
 
@@ -63,7 +59,7 @@ def _refuse_copies(graph: GroupGraph, members: list[Group]) -> Refusal | None:
 
 
 @dataclass(frozen=True)
-class FuseInjectivePass(ModulePass):
+class FuseInjectivePass(FusionPass):
     """A view becomes an index expression of the kernel that reads or makes its operand.
 
     ```mlir
@@ -78,12 +74,5 @@ class FuseInjectivePass(ModulePass):
 
     name = "fuse-injective"
 
-    max_ops: int = 256
-    """Graph ops in one kernel."""
-    max_operands: int = 64
-    """Operands of one kernel."""
-    max_results: int = 16
-    """Results of one kernel."""
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        run_rule(op, self.name, InjectiveRule(), Limits(self.max_ops, self.max_operands, self.max_results))
+    def rule(self) -> Rule:
+        return InjectiveRule()

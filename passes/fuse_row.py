@@ -6,14 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-
 from ..dialects.graph_op import FusionKind, shape
-from ..dialects.pull import Point, Pulled, Unschedulable, pull
-from .fusion import Group, GroupGraph, Limits, Refusal
-from .fusion_pass import run_rule
+from ..dialects.pull import Pulled, Unschedulable, pull
+from .fusion import Group, GroupGraph, Refusal, Rule
+from .fusion_pass import FusionPass
 from .fusion_rules import CHEAP_WORK, work
 
 MIN_ROWS = 16
@@ -74,23 +70,19 @@ def _refuse_strided(pulled: Pulled) -> Refusal | None:
 def _refuse_repeated(pulled: Pulled) -> Refusal | None:
     """Refuses when a dear value would be computed anew in every row though it is the same in all."""
     rows = prod(pulled.row_extents)
+    of_row = frozenset(dim for index in pulled.rows for dim in index.dims())
     for point in pulled.points:
         if point.op is None or point.loop or (cost := work(point.op)) <= CHEAP_WORK:
             continue
-        times = rows * _columns(point)
+        times = rows * prod(dim.extent for dim in point.dims - of_row)
         if times > 2 * prod(shape(point.value)):
             message = f"'{point.op.name}' would run {times} times instead of {prod(shape(point.value))}"
             return Refusal("recompute", message, {"work": cost, "times": times})
     return None
 
 
-def _columns(point: Point) -> int:
-    """How often the point is evaluated in one row."""
-    return prod(dim.extent for dim in point.dims if dim.name.startswith("c"))
-
-
 @dataclass(frozen=True)
-class FuseRowPass(ModulePass):
+class FuseRowPass(FusionPass):
     """Reductions, what they read and what reads them become kernels that finish one row before the next.
 
     ```mlir
@@ -104,12 +96,5 @@ class FuseRowPass(ModulePass):
 
     name = "fuse-row"
 
-    max_ops: int = 256
-    """Graph ops in one kernel."""
-    max_operands: int = 64
-    """Operands of one kernel."""
-    max_results: int = 16
-    """Results of one kernel."""
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        run_rule(op, self.name, RowRule(), Limits(self.max_ops, self.max_operands, self.max_results))
+    def rule(self) -> Rule:
+        return RowRule()

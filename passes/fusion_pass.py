@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from .fusion import Group, GroupGraph, Limits, Refusal, Rule
 from .kernel_building import build_kernels, sweep_functions
 from .remarks import RefusedError, remark
+
+
+@dataclass(frozen=True)
+class FusionPass(ModulePass, ABC):
+    """A pass that applies one rule to a fixpoint, within limits that are its options."""
+
+    max_ops: int = 256
+    """Graph ops in one kernel."""
+    max_operands: int = 64
+    """Operands of one kernel."""
+    max_results: int = 16
+    """Results of one kernel."""
+
+    @abstractmethod
+    def rule(self) -> Rule:
+        """The rule, for one run over a module."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        run_rule(op, self.name, self.rule(), Limits(self.max_ops, self.max_operands, self.max_results))
 
 
 def run_rule(module: ModuleOp, name: str, rule: Rule, limits: Limits) -> None:
