@@ -81,7 +81,9 @@ def main() -> None:
     count = parser.parse_args().count
     for make in (chain, wide, rows):
         small, large = seconds(make(count)), seconds(make(2 * count))
-        print(f"{make.__name__:<6} {count} ops: {small:6.2f} s   {2 * count} ops: {large:6.2f} s   growth {large / small:.2f}")
+        print(
+            f"{make.__name__:<6} {count} ops: {small:6.2f} s   {2 * count} ops: {large:6.2f} s   growth {large / small:.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -7,29 +7,58 @@ from types import ModuleType
 from xdsl.ir import Dialect
 
 from . import (
-    graph_composites,
+    graph_activations,
+    graph_arithmetic,
+    graph_attention,
+    graph_comparison,
     graph_constant,
-    graph_elementwise,
+    graph_convolution,
+    graph_creation,
+    graph_indexing,
     graph_library,
+    graph_losses,
+    graph_math,
+    graph_movement,
+    graph_normalization,
+    graph_products,
+    graph_quantization,
     graph_reductions,
+    graph_sorting,
+    graph_statistics,
     graph_views,
+    graph_windows,
 )
 from .graph_op import GraphOp
 
+FAMILIES: tuple[ModuleType, ...] = (
+    graph_constant,
+    graph_creation,
+    graph_arithmetic,
+    graph_math,
+    graph_activations,
+    graph_comparison,
+    graph_views,
+    graph_movement,
+    graph_reductions,
+    graph_statistics,
+    graph_windows,
+    graph_normalization,
+    graph_losses,
+    graph_attention,
+    graph_quantization,
+    graph_library,
+    graph_products,
+    graph_convolution,
+    graph_indexing,
+    graph_sorting,
+)
+"""The modules that define records, in the order of the documentation."""
 
-def _records(module: ModuleType) -> list[type[GraphOp]]:
+
+def records(module: ModuleType) -> list[type[GraphOp]]:
+    """The ops that a module defines, in its order."""
     found = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, GraphOp)]
     return [op for op in found if op.__module__ == module.__name__ and hasattr(op, "name")]
 
 
-GRAPH = Dialect(
-    "graph",
-    [
-        *_records(graph_constant),
-        *_records(graph_elementwise),
-        *_records(graph_views),
-        *_records(graph_reductions),
-        *_records(graph_composites),
-        *_records(graph_library),
-    ],
-)
+GRAPH = Dialect("graph", [op for module in FAMILIES for op in records(module)])

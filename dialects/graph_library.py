@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
@@ -18,6 +19,7 @@ class MatmulOp(OpaqueOp):
     """Matrix product as in the array API: stacks broadcast over leading axes, a 1-d operand is a row or a column."""
 
     name = "graph.matmul"
+    SLACK: ClassVar[float] = 32.0
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
@@ -45,6 +47,7 @@ class ConvOp(OpaqueOp):
     """Cross-correlation over 1 to 3 spatial axes: x is N C spatial, weight is O C/groups spatial; pads as in ONNX."""
 
     name = "graph.conv"
+    SLACK: ClassVar[float] = 64.0
     x = operand_def(TensorType)
     weight = operand_def(TensorType)
     result = result_def(TensorType)

@@ -88,10 +88,27 @@ def agree(a: Sequence[int], b: Sequence[int]) -> bool:
     return len(a) == len(b) and all(n == m or DYNAMIC_INDEX in (n, m) for n, m in zip(a, b, strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorBound:
+    """How far from the exact value a result may be on any backend, when the exact value is finite.
+
+    `ulps` units in the last place of the result, and `slack` epsilons of its type times the largest magnitude among the
+    finite operand elements, the exact results and 1. Both 0: the exact value rounded once, bit for bit.
+    """
+
+    ulps: float = 0.0
+    slack: float = 0.0
+
+
 class GraphOp(IRDLOperation, ABC):
     """An op on tensors, without effects. Text: operands, attribute dictionary, function type."""
 
     traits = traits_def(Pure())
+
+    ULPS: ClassVar[float | None] = None
+    """`ErrorBound.ulps` where it does not follow from the words of the scalar meaning."""
+    SLACK: ClassVar[float] = 0.0
+    """`ErrorBound.slack`, for what cancels or adds many rounding errors up."""
 
     @abstractmethod
     def infer_types(self) -> Sequence[AnyTensor]:
@@ -130,6 +147,10 @@ class GraphOp(IRDLOperation, ABC):
     def error(self, message: str) -> VerifyException:
         name = f"'{self.name}' "
         return VerifyException(name + message.removeprefix(name))
+
+    def error_bound(self) -> ErrorBound:
+        """The documented tolerance, the same for every backend."""
+        return ErrorBound(self.ULPS or 0.0, self.SLACK)
 
     def stored_value(self) -> DenseIntOrFPElementsAttr | None:
         """The elements of a constant that has to be kept in memory, else None."""
@@ -197,6 +218,12 @@ class StructuredOp(GraphOp):
             operands = (sc.operand(k, dtype(value).compute) for k, value in enumerate(self._operands))
             found = _BODIES[key] = self.scalar(*operands)
         return found
+
+    def error_bound(self) -> ErrorBound:
+        """Unless stated: what the words allow, each on the exact values of the ones before, no error amplified."""
+        if self.stored_value() is not None:
+            return ErrorBound()
+        return ErrorBound(sc.ulps(self.body()) if self.ULPS is None else self.ULPS, self.SLACK)
 
     def result_dtype(self) -> DType:
         """i1 for predicates, otherwise the type of the first operand that the scalar meaning has the type of."""
@@ -284,9 +311,14 @@ class GraphBuilder:
         self.ops: list[GraphOp] = []
 
     def __call__(self, op_type: type[GraphOp], *operands: SSAValue, **properties: Attribute) -> SSAValue:
+        """The first result of a new op; raises VerifyException as `build_op` does."""
+        return self.all(op_type, *operands, **properties)[0]
+
+    def all(self, op_type: type[GraphOp], *operands: SSAValue, **properties: Attribute) -> Sequence[SSAValue]:
+        """All results of a new op."""
         op = op_type.build_op(*operands, **properties)
         self.ops.append(op)
-        return op.results[0]
+        return op.results
 
 
 def _refines(given: AnyTensor, inferred: AnyTensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerType, TensorType
@@ -11,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from . import scalar as sc
 from .dtypes import BOOL, Kind
-from .graph_op import AnyTensor, StructuredOp, dtype, flag, ints, normalize_axes, shape, shape_text, tensor
+from .graph_op import AnyTensor, ErrorBound, StructuredOp, dtype, flag, ints, normalize_axes, shape, shape_text, tensor
 from .index_expr import Index
 from .scalar import Scalar
 
@@ -26,6 +27,13 @@ class Reduction(StructuredOp):
 
     EMPTY: ClassVar[int | float | bool | None] = None
     """The value over no elements; None when the operand's type decides (the extremes)."""
+
+    def error_bound(self) -> ErrorBound:
+        """Sums and products in any order: an error at each element joined, none where the larger or smaller is chosen."""
+        if self.COMBINE not in ("add", "mul"):
+            return super().error_bound()
+        count = prod(self.reduced_extents())
+        return ErrorBound(1.0 + count if self.COMBINE == "mul" else 1.0, count if self.COMBINE == "add" else 0.0)
 
     def reduced_axes(self) -> tuple[int, ...]:
         rank = len(shape(self.x))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil as round_up
 
 from .dtypes import BOOL, DType, Kind
 
@@ -22,6 +23,8 @@ class Function:
     cost: int = 1
     kinds: tuple[Kind, ...] = (Kind.FLOAT, Kind.INT, Kind.UINT)
     gives_bool: bool = False
+    ulps: float = 0.5
+    """Largest error of a float result on any backend, in units in the last place; 0.5: rounded correctly; 0: exact."""
 
 
 _FLOAT = (Kind.FLOAT,)
@@ -37,28 +40,46 @@ VOCABULARY: dict[str, Function] = {
         Function("mul", 2),
         Function("div", 2, 6, _FLOAT),
         Function("floordiv", 2, 8),
-        Function("rem", 2, 8),
-        Function("max", 2),
-        Function("min", 2),
-        Function("pow", 2, 40, _FLOAT),
-        Function("neg", 1),
-        Function("abs", 1),
-        Function("exp", 1, 15, _FLOAT),
-        Function("exp2", 1, 15, _FLOAT),
-        Function("expm1", 1, 20, _FLOAT),
-        Function("log", 1, 15, _FLOAT),
-        Function("log1p", 1, 20, _FLOAT),
-        Function("log2", 1, 15, _FLOAT),
+        Function("rem", 2, 8, ulps=0),
+        Function("max", 2, ulps=0),
+        Function("min", 2, ulps=0),
+        Function("fmod", 2, 15, _FLOAT, ulps=0),
+        Function("pow", 2, 40, _FLOAT, ulps=4),
+        Function("atan2", 2, 40, _FLOAT, ulps=4),
+        Function("hypot", 2, 20, _FLOAT, ulps=3),
+        Function("copysign", 2, 1, _FLOAT, ulps=0),
+        Function("fma", 3, 2, _FLOAT),
+        Function("neg", 1, ulps=0),
+        Function("abs", 1, ulps=0),
+        Function("exp", 1, 15, _FLOAT, ulps=2),
+        Function("exp2", 1, 15, _FLOAT, ulps=2),
+        Function("expm1", 1, 20, _FLOAT, ulps=3),
+        Function("log", 1, 15, _FLOAT, ulps=2),
+        Function("log1p", 1, 20, _FLOAT, ulps=3),
+        Function("log2", 1, 15, _FLOAT, ulps=2),
+        Function("log10", 1, 15, _FLOAT, ulps=3),
+        Function("lgamma", 1, 60, _FLOAT, ulps=8),
         Function("sqrt", 1, 8, _FLOAT),
-        Function("rsqrt", 1, 8, _FLOAT),
-        Function("sin", 1, 25, _FLOAT),
-        Function("cos", 1, 25, _FLOAT),
-        Function("tanh", 1, 20, _FLOAT),
-        Function("erf", 1, 20, _FLOAT),
-        Function("floor", 1, 1, _FLOAT),
-        Function("ceil", 1, 1, _FLOAT),
-        Function("trunc", 1, 1, _FLOAT),
-        Function("round", 1, 1, _FLOAT),
+        Function("rsqrt", 1, 8, _FLOAT, ulps=2),
+        Function("cbrt", 1, 20, _FLOAT, ulps=2),
+        Function("sin", 1, 25, _FLOAT, ulps=2),
+        Function("cos", 1, 25, _FLOAT, ulps=2),
+        Function("tan", 1, 30, _FLOAT, ulps=4),
+        Function("asin", 1, 25, _FLOAT, ulps=4),
+        Function("acos", 1, 25, _FLOAT, ulps=4),
+        Function("atan", 1, 25, _FLOAT, ulps=3),
+        Function("sinh", 1, 25, _FLOAT, ulps=4),
+        Function("cosh", 1, 25, _FLOAT, ulps=3),
+        Function("tanh", 1, 20, _FLOAT, ulps=3),
+        Function("asinh", 1, 30, _FLOAT, ulps=4),
+        Function("acosh", 1, 30, _FLOAT, ulps=4),
+        Function("atanh", 1, 30, _FLOAT, ulps=4),
+        Function("erf", 1, 20, _FLOAT, ulps=3),
+        Function("erfc", 1, 30, _FLOAT, ulps=6),
+        Function("floor", 1, 1, _FLOAT, ulps=0),
+        Function("ceil", 1, 1, _FLOAT, ulps=0),
+        Function("trunc", 1, 1, _FLOAT, ulps=0),
+        Function("round", 1, 1, _FLOAT, ulps=0),
         Function("eq", 2, 1, _ANY, gives_bool=True),
         Function("ne", 2, 1, _ANY, gives_bool=True),
         Function("lt", 2, 1, _ANY, gives_bool=True),
@@ -69,7 +90,9 @@ VOCABULARY: dict[str, Function] = {
         Function("or", 2, 1, _LOGIC),
         Function("xor", 2, 1, _LOGIC),
         Function("not", 1, 1, _LOGIC),
-        Function("select", 3, 1, _ANY),
+        Function("shl", 2, 2, _WHOLE),
+        Function("shr", 2, 2, _WHOLE),
+        Function("select", 3, 1, _ANY, ulps=0),
         Function("cast", 1, 1, _ANY),
     )
 }
@@ -218,6 +241,45 @@ def minimum(x: Value, y: Value) -> Scalar:
     return apply("min", x, y)
 
 
+def fmod(x: Value, y: Value) -> Scalar:
+    """The remainder of the truncated quotient, with the sign of x, exact (C's fmod); `x % y` has the sign of y."""
+    return apply("fmod", x, y)
+
+
+def atan2(y: Value, x: Value) -> Scalar:
+    """The angle of the point (x, y), in (-pi, pi]; the special cases are C's."""
+    return apply("atan2", y, x)
+
+
+def hypot(x: Value, y: Value) -> Scalar:
+    """sqrt(x*x + y*y) without overflow on the way; infinite when either is, even next to NaN."""
+    return apply("hypot", x, y)
+
+
+def copysign(x: Value, y: Value) -> Scalar:
+    """The magnitude of x with the sign of y, of zeros and NaN too."""
+    return apply("copysign", x, y)
+
+
+def fma(x: Value, y: Value, z: Value) -> Scalar:
+    """x * y + z, rounded once."""
+    return apply("fma", x, y, z)
+
+
+def shift_left(x: Value, count: Value) -> Scalar:
+    """x * 2**count, wrapped; 0 when the count is negative or not below the width in bits (NumPy)."""
+    return apply("shl", x, count)
+
+
+def shift_right(x: Value, count: Value) -> Scalar:
+    """floor(x / 2**count); a count that is negative or not below the width shifts all out: 0, or -1 for x < 0 (NumPy)."""
+    return apply("shr", x, count)
+
+
+def is_nan(x: Scalar) -> Scalar:
+    return not_equal(x, x)
+
+
 def _unary(name: str) -> Callable[[Scalar], Scalar]:
     def call(x: Scalar) -> Scalar:
         return apply(name, x)
@@ -230,7 +292,12 @@ def _unary(name: str) -> Callable[[Scalar], Scalar]:
 exp, exp2, expm1 = _unary("exp"), _unary("exp2"), _unary("expm1")
 log, log1p, log2 = _unary("log"), _unary("log1p"), _unary("log2")
 sqrt, rsqrt = _unary("sqrt"), _unary("rsqrt")
-sin, cos, tanh, erf = _unary("sin"), _unary("cos"), _unary("tanh"), _unary("erf")
+log10, lgamma, cbrt = _unary("log10"), _unary("lgamma"), _unary("cbrt")
+sin, cos, tan = _unary("sin"), _unary("cos"), _unary("tan")
+asin, acos, atan = _unary("asin"), _unary("acos"), _unary("atan")
+sinh, cosh, tanh = _unary("sinh"), _unary("cosh"), _unary("tanh")
+asinh, acosh, atanh = _unary("asinh"), _unary("acosh"), _unary("atanh")
+erf, erfc = _unary("erf"), _unary("erfc")
 floor, ceil, trunc, round_half_even = _unary("floor"), _unary("ceil"), _unary("trunc"), _unary("round")
 
 
@@ -253,3 +320,11 @@ def topological(root: Scalar) -> list[Scalar]:
 def cost(root: Scalar) -> int:
     """Approximate cost of one evaluation, in simple operations."""
     return sum(VOCABULARY[node.function].cost for node in topological(root) if node.args)
+
+
+def ulps(root: Scalar) -> float:
+    """A bound of the error of a float body in units in the last place: 0 when at most one correct rounding is made."""
+    nodes = [node for node in topological(root) if node.args and node.dtype.is_float]
+    bounds = [VOCABULARY[node.function].ulps for node in nodes]
+    total = sum(bounds)
+    return 0.0 if total <= 0.5 else float(round_up(total))

@@ -28,13 +28,26 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects import graph_composites as composites
-from fuse_opt.dialects import graph_elementwise as elementwise
 from fuse_opt.dialects import graph_library as library
+from fuse_opt.dialects import graph_normalization as normalization
+from fuse_opt.dialects import graph_statistics as statistics
 from fuse_opt.dialects import graph_views as views
 from fuse_opt.dialects.dtypes import BOOL, DTYPES, F16, F32, F64, I8, I32, I64, U8, DType
 from fuse_opt.dialects.graph import GRAPH
+from fuse_opt.dialects.graph_activations import GeluOp, SigmoidOp
+from fuse_opt.dialects.graph_arithmetic import (
+    AddOp,
+    AstypeOp,
+    DivideOp,
+    MaximumOp,
+    MultiplyOp,
+    SubtractOp,
+    WhereOp,
+)
+from fuse_opt.dialects.graph_comparison import LessOp
 from fuse_opt.dialects.graph_constant import ConstantOp
+from fuse_opt.dialects.graph_elementwise import Binary, Unary
+from fuse_opt.dialects.graph_math import ErfOp, ExpOp, SinOp, TanhOp
 from fuse_opt.dialects.graph_op import (
     GraphOp,
     bool_value,
@@ -57,10 +70,10 @@ LARGEST_STORED = 32
 """Elements of the largest constant that is written out."""
 
 _RECORDS = [op for op in GRAPH.operations if issubclass(op, GraphOp)]
-_UNARY = [op for op in _RECORDS if issubclass(op, elementwise.Unary) and op is not elementwise.AstypeOp]
-_BINARY = [op for op in _RECORDS if issubclass(op, elementwise.Binary)]
+_UNARY = [op for op in _RECORDS if issubclass(op, Unary) and op is not AstypeOp]
+_BINARY = [op for op in _RECORDS if issubclass(op, Binary)]
 _REDUCTIONS = [op for op in _RECORDS if issubclass(op, Reduction)]
-_CALM = [elementwise.TanhOp, elementwise.SigmoidOp, elementwise.GeluOp, elementwise.ErfOp, elementwise.SinOp]
+_CALM = [TanhOp, SigmoidOp, GeluOp, ErfOp, SinOp]
 _DTYPES = [F32] * 14 + [F64] * 2 + [F16] * 2 + [I32] * 2 + [I8, U8, I64, BOOL]
 _EXTENTS = [1, 1, 2, 3, 4, 5, 7, 8, 16]
 
@@ -210,7 +223,7 @@ class _Writer:
         x = self.pick()
         op_type = self.rng.choice(_CALM if dtype(x).is_float and self.rng.random() < 0.4 else _UNARY)
         properties: dict[str, Attribute] = {}
-        if op_type is elementwise.GeluOp and self.rng.random() < 0.5:
+        if op_type is GeluOp and self.rng.random() < 0.5:
             properties["approximate"] = StringAttr("tanh")
         self.add(op_type, x, **properties)
 
@@ -218,18 +231,18 @@ class _Writer:
         x = self.pick()
         y = self.partner(x)
         operands = (x, y) if self.rng.random() < 0.5 else (y, x)
-        op_type = self.rng.choice([elementwise.AddOp, elementwise.MultiplyOp, elementwise.SubtractOp])
+        op_type = self.rng.choice([AddOp, MultiplyOp, SubtractOp])
         self.add(self.rng.choice(_BINARY) if self.rng.random() < 0.5 else op_type, *operands)
 
     def where(self) -> None:
         x = self.pick()
         y = self.partner(x)
-        condition = self.add(elementwise.LessOp, x, y)
+        condition = self.add(LessOp, x, y)
         if condition is not None:
-            self.add(elementwise.WhereOp, condition, x, y)
+            self.add(WhereOp, condition, x, y)
 
     def astype(self) -> None:
-        self.add(elementwise.AstypeOp, self.pick(), dtype=self.rng.choice([*_DTYPES, *DTYPES]).attribute)
+        self.add(AstypeOp, self.pick(), dtype=self.rng.choice([*_DTYPES, *DTYPES]).attribute)
 
     def constants(self) -> None:
         element = self.rng.choice(_DTYPES)
@@ -302,7 +315,7 @@ class _Writer:
             properties["axes"] = int_array(self._axes(len(shape(x))))
         result = self.add(self.rng.choice(_REDUCTIONS), x, **properties)
         if result is not None and self.rng.random() < 0.5 and _broadcasts(shape(result), shape(x)):
-            self.add(self.rng.choice([elementwise.SubtractOp, elementwise.MultiplyOp]), x, result)
+            self.add(self.rng.choice([SubtractOp, MultiplyOp]), x, result)
 
     def composite(self) -> None:
         x = self.pick_float()
@@ -313,18 +326,18 @@ class _Writer:
         element, extents = dtype(x), shape(x)
         match self.rng.randrange(5):
             case 0:
-                self.add(composites.SoftmaxOp, x, axis=int_value(axis))
+                self.add(normalization.SoftmaxOp, x, axis=int_value(axis))
             case 1:
                 row = extents[axis % rank :]
                 scale, bias = self.argument(element, row), self.argument(element, row)
-                self.add(composites.LayerNormOp, x, scale, bias, axis=int_value(axis), epsilon=float_value(1e-3))
+                self.add(normalization.LayerNormOp, x, scale, bias, axis=int_value(axis), epsilon=float_value(1e-3))
             case 2:
                 channels = [self.argument(element, [extents[axis]]) for _ in range(4)]
-                self.add(composites.BatchNormOp, x, *channels, axis=int_value(axis))
+                self.add(normalization.BatchNormOp, x, *channels, axis=int_value(axis))
             case 3:
-                self.add(composites.MeanOp, x, axes=int_array(self._axes(rank)), keepdims=bool_value(True))
+                self.add(statistics.MeanOp, x, axes=int_array(self._axes(rank)), keepdims=bool_value(True))
             case _:
-                self.add(composites.VarOp, x, axes=int_array(self._axes(rank)))
+                self.add(statistics.VarOp, x, axes=int_array(self._axes(rank)))
 
     def matmul(self) -> None:
         x = self.pick_float()
@@ -345,11 +358,11 @@ class _Writer:
         last = {"axes": int_array([-1]), "keepdims": bool_value(True)}
         reductions = {op.name: op for op in _REDUCTIONS}
         largest = self.add(reductions["graph.max"], x, **last)
-        shifted = None if largest is None else self.add(elementwise.SubtractOp, x, largest)
-        weights = None if shifted is None else self.add(elementwise.ExpOp, shifted)
+        shifted = None if largest is None else self.add(SubtractOp, x, largest)
+        weights = None if shifted is None else self.add(ExpOp, shifted)
         total = None if weights is None else self.add(reductions["graph.sum"], weights, **last)
         if weights is not None and total is not None:
-            self.add(elementwise.DivideOp, weights, total)
+            self.add(DivideOp, weights, total)
 
     def diamond(self) -> None:
         """One value read by two ops whose results meet again, past an opaque op now and then."""
@@ -359,7 +372,7 @@ class _Writer:
         if dtype(x).is_float and len(shape(x)) >= 2 and shape(x)[-1] == shape(x)[-2] and self.rng.random() < 0.5:
             right = self.add(library.MatmulOp, x, x)
         if left is not None and right is not None:
-            self.add(elementwise.MaximumOp, left, right)
+            self.add(MaximumOp, left, right)
 
     def finish(self) -> ModuleOp:
         results = [value for value in self.values if not value.uses and self.rng.random() < 0.8]

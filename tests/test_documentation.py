@@ -25,7 +25,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def commands() -> list[str]:
     lines = [line for page in PAGES for text in blocks(page, "sh") for line in text.splitlines()]
-    return sorted({line.split("#")[0].strip() for line in lines if line.startswith(("fuse-opt", "fuse-run", "python -m"))})
+    return sorted(
+        {line.split("#")[0].strip() for line in lines if line.startswith(("fuse-opt", "fuse-run", "python -m"))}
+    )
 
 
 def run(command: str) -> subprocess.CompletedProcess[str]:

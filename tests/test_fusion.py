@@ -28,7 +28,8 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from fuse_opt.dialects.graph_elementwise import AddOp, NegativeOp, TanhOp
+from fuse_opt.dialects.graph_arithmetic import AddOp, NegativeOp
+from fuse_opt.dialects.graph_math import TanhOp
 from fuse_opt.dialects.graph_op import shape
 from fuse_opt.passes.fuse_elementwise import ElementwiseRule
 from fuse_opt.passes.fusion import Group, GroupGraph, Refusal

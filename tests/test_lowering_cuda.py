@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda_on_cpu import NVCC, CudaOnCpu, kernels_text, needs_cxx, needs_nvcc
-from graph_op_table import ROWS, Case, type_text
-from ir_testing import Array, apply, assert_same_bits, evaluate, function, parse, random_arguments, text_of
+from graph_op_table import arguments_of, check_all, program_text, rows
+from ir_testing import Array, apply, assert_same_bits, evaluate, function, graph_ops, parse, random_arguments, text_of
 from program_generator import random_program
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 from xdsl.ir import Operation
@@ -191,31 +191,16 @@ def test_random_programs(tmp_path: Path) -> None:
                     assert_same_bits([a], [b], name)
 
 
-def of_cases(cases: Sequence[Case]) -> str:
-    """One function that computes all cases."""
-    arguments: list[str] = []
-    lines: list[str] = []
-    for number, case in enumerate(cases):
-        renamed = re.sub(r"%(\d+)", rf"%a{number}_\1", case.line)
-        arguments += [f"%a{number}_{k}: {type_text(array)}" for k, array in enumerate(case.inputs)]
-        lines.append(f"  %r{number} = {renamed}")
-    types = ", ".join(type_text(case.expected) for case in cases)
-    names = ", ".join(f"%r{number}" for number in range(len(cases)))
-    lines.append(f"  func.return {names} : {types}")
-    return f"func.func @main({', '.join(arguments)}) -> ({types}) {{\n" + "\n".join(lines) + "\n}"
-
-
 @needs_cxx
 @pytest.mark.parametrize("part", range(8))
 def test_every_op_of_the_table(part: int, tmp_path: Path) -> None:
-    rows = ROWS[part::8]
-    texts = {f"row_{number}": of_cases(row.cases()) for number, row in enumerate(rows)}
+    chosen = rows()[part::8]
+    texts = {f"row_{number}": program_text(row.cases()) for number, row in enumerate(chosen)}
     on_cpu = CudaOnCpu(combined(texts, "decompose,wrap-kernels"), tmp_path)
-    for row, name in zip(rows, texts, strict=True):
+    for row, name in zip(chosen, texts, strict=True):
         cases = row.cases()
-        actuals = on_cpu.run(name, [array for case in cases for array in case.inputs])
-        for case, actual in zip(cases, actuals, strict=True):
-            Case(case.op, case.attributes, case.inputs, case.expected, case.ulps + EXTRA_ULPS, case.slack).check(actual)
+        bounds = [op.error_bound() for op in graph_ops(parse(texts[name]))]
+        check_all(cases, on_cpu.run(name, arguments_of(cases)), bounds)
 
 
 def compiled(text: str, folder: Path) -> dict[str, str]:

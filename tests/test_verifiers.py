@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Block
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.graph_elementwise import AddOp
+from fuse_opt.dialects.graph_arithmetic import AddOp
 from fuse_opt.tools.diagnostics import InputError
 from fuse_opt.tools.verification import OpVerifyError
 

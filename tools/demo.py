@@ -43,7 +43,9 @@ def _run(path: Path, repeat: int) -> int:
     inputs = example_inputs(path, seed=0)
     error = check_against_reference(path, fused, inputs)
     if fused.source:
-        print(f"  foreign calls  {fused.stats.segments} generated segments; C compiled in {fused.stats.compile_s:.2f} s")
+        print(
+            f"  foreign calls  {fused.stats.segments} generated segments; C compiled in {fused.stats.compile_s:.2f} s"
+        )
         times = interleave({"fused": fused, "unfused": unfused}, inputs, repeat)
         for name, row in times.items():
             figures = " ".join(f"{seconds * 1e3:8.2f}" for seconds in (row.minimum, row.median, row.maximum))
@@ -53,7 +55,9 @@ def _run(path: Path, repeat: int) -> int:
     else:
         print("  time           not measured: no C compiler works here, so the NumPy reference ran the program")
     good = error <= 1e-4
-    print(f"  check          largest difference from the reference {error:.1e} of its range: {'ok' if good else 'WRONG'}")
+    print(
+        f"  check          largest difference from the reference {error:.1e} of its range: {'ok' if good else 'WRONG'}"
+    )
     return 0 if good else 1
 
 

@@ -1,0 +1,3 @@
+"""Attention, defined by decomposition into matrix products and softmax."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Reads and writes at positions that are data: take, gather, scatter, index_put."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Losses, with their backward forms."""
+
+from __future__ import annotations

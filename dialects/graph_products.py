@@ -1,0 +1,3 @@
+"""Products of tensors that are matrix products after some movement: gemm, einsum."""
+
+from __future__ import annotations

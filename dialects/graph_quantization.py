@@ -1,0 +1,3 @@
+"""Quantisation to narrow types and back."""
+
+from __future__ import annotations
