@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float8E4M3FNType,
+    Float8E5M2Type,
     Float16Type,
     Float32Type,
     Float64Type,
@@ -30,6 +33,8 @@ class DType:
     kind: Kind
     bits: int
     attribute: Attribute
+    storage_only: bool = False
+    """Whether tensors of it are only kept, moved and converted: arithmetic on them is refused."""
 
     @property
     def itemsize(self) -> int:
@@ -56,10 +61,14 @@ I32 = DType("i32", Kind.INT, 32, IntegerType(32))
 I64 = DType("i64", Kind.INT, 64, IntegerType(64))
 U8 = DType("ui8", Kind.UINT, 8, IntegerType(8, Signedness.UNSIGNED))
 F16 = DType("f16", Kind.FLOAT, 16, Float16Type())
+BF16 = DType("bf16", Kind.FLOAT, 16, BFloat16Type())
 F32 = DType("f32", Kind.FLOAT, 32, Float32Type())
 F64 = DType("f64", Kind.FLOAT, 64, Float64Type())
+F8E4M3 = DType("f8E4M3FN", Kind.FLOAT, 8, Float8E4M3FNType(), storage_only=True)
+"""Without infinities: what is too large, and an infinity, becomes NaN."""
+F8E5M2 = DType("f8E5M2", Kind.FLOAT, 8, Float8E5M2Type(), storage_only=True)
 
-DTYPES: tuple[DType, ...] = (BOOL, I8, I16, I32, I64, U8, F16, F32, F64)
+DTYPES: tuple[DType, ...] = (BOOL, I8, I16, I32, I64, U8, F16, BF16, F32, F64, F8E4M3, F8E5M2)
 _BY_ATTRIBUTE = {dtype.attribute: dtype for dtype in DTYPES}
 
 

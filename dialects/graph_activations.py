@@ -1,34 +1,252 @@
-"""Activation functions of neural networks."""
+"""Activation functions of neural networks, and their backward forms. NaN gives NaN unless said otherwise.
+
+A backward form multiplies a gradient with the derivative, as torch's `aten` op of its name does; the operands are
+(gradient, x), or (gradient, y) with the forward result y where the derivative follows from that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import pi, sqrt
 from typing import ClassVar
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import FloatAttr, StringAttr
 from xdsl.irdl import irdl_op_definition, opt_prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from . import scalar as sc
-from .graph_elementwise import Unary
-from .graph_op import AnyTensor
+from .graph_elementwise import Binary, Elementwise, FloatBinary, FloatUnary, Unary, number
+from .graph_op import AnyTensor, ErrorBound
 from .scalar import Scalar
+
+_UNDERFLOW = 1e-30
+"""`SLACK` of what multiplies with an exponential that underflows: far below an epsilon."""
+_TWICE_ROOT = 2 * sqrt(2 / pi)
+
+
+def _sigmoid(x: Scalar) -> Scalar:
+    """1 / (1 + exp(-x)), accurate at both ends: the exponential does not overflow."""
+    small = sc.exp(-abs(x))
+    return sc.where(x < 0, small, 1.0) / (1.0 + small)
 
 
 @irdl_op_definition
-class SigmoidOp(Unary):
-    """1 / (1 + exp(-x))."""
+class SigmoidOp(FloatUnary):
+    """1 / (1 + exp(-x)), accurate for large negative x too."""
 
     name = "graph.sigmoid"
-    SLACK: ClassVar[float] = 1e-6
+    ULPS: ClassVar[float | None] = 6
 
     def scalar(self, x: Scalar) -> Scalar:
-        return 1.0 / (1.0 + sc.exp(-x))
+        return _sigmoid(x)
+
+
+@irdl_op_definition
+class SigmoidBackwardOp(FloatBinary):
+    """gradient * (1 - y) * y, operands (gradient, y) with y = sigmoid(x)."""
+
+    name = "graph.sigmoid_backward"
+    ULPS: ClassVar[float | None] = 4
+    SLACK: ClassVar[float] = _UNDERFLOW
+
+    def scalar(self, gradient: Scalar, y: Scalar) -> Scalar:
+        return gradient * ((1.0 - y) * y)
+
+
+@irdl_op_definition
+class LogSigmoidOp(FloatUnary):
+    """log(1 / (1 + exp(-x))) as min(x, 0) - log1p(exp(-|x|)), which does not overflow."""
+
+    name = "graph.log_sigmoid"
+    ULPS: ClassVar[float | None] = 11
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return sc.minimum(x, 0) - sc.log1p(sc.exp(-abs(x)))
+
+
+@irdl_op_definition
+class LogSigmoidBackwardOp(FloatBinary):
+    """gradient * sigmoid(-x), operands (gradient, x)."""
+
+    name = "graph.log_sigmoid_backward"
+    ULPS: ClassVar[float | None] = 7
+    SLACK: ClassVar[float] = _UNDERFLOW
+
+    def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
+        return gradient * _sigmoid(-x)
+
+
+@irdl_op_definition
+class TanhBackwardOp(FloatBinary):
+    """gradient * (1 - y * y), operands (gradient, y) with y = tanh(x)."""
+
+    name = "graph.tanh_backward"
+    ULPS: ClassVar[float | None] = 4
+
+    def scalar(self, gradient: Scalar, y: Scalar) -> Scalar:
+        return gradient * ((1.0 - y) * (1.0 + y))
+
+
+class Softened(Elementwise):
+    """What softplus and its backward form share: `beta`, and the `threshold` beyond which it is the identity."""
+
+    beta = opt_prop_def(FloatAttr)
+    threshold = opt_prop_def(FloatAttr)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        if number(self.beta, 1.0) == 0.0:
+            raise VerifyException("attribute 'beta': expected a number other than 0, got 0.0; leave it out for 1.0")
+        return super().infer_types()
+
+    def error_bound(self) -> ErrorBound:
+        """With beta * x rounded the exponential is off by an absolute error."""
+        return ErrorBound(11, _UNDERFLOW if number(self.beta, 1.0) == 1.0 else 4)
+
+    def _scaled(self, x: Scalar) -> Scalar:
+        return x if number(self.beta, 1.0) == 1.0 else number(self.beta, 1.0) * x
+
+    def _within(self, scaled: Scalar, curve: Scalar, beyond: Scalar) -> Scalar:
+        return curve if self.threshold is None else sc.where(scaled > number(self.threshold, 0.0), beyond, curve)
+
+
+@irdl_op_definition
+class SoftplusOp(Softened, FloatUnary):
+    """log(1 + exp(beta * x)) / beta as max(x, 0) + log1p(exp(-|z|)) / beta with z = beta * x, which does not overflow.
+
+    `beta` (1.0) must not be 0; with min instead of max where it is negative. Where z is above `threshold`, if there is
+    one, the result is x: torch's default is 20.0, which changes float64 results by 2e-9. Without one there is no jump.
+    """
+
+    name = "graph.softplus"
+
+    def scalar(self, x: Scalar) -> Scalar:
+        z, beta = self._scaled(x), number(self.beta, 1.0)
+        bend = sc.log1p(sc.exp(-abs(z)))
+        line = sc.maximum(x, 0) if beta > 0 else sc.minimum(x, 0)
+        return self._within(z, line + (bend if z is x else bend / beta), x)
+
+
+@irdl_op_definition
+class SoftplusBackwardOp(Softened, FloatBinary):
+    """gradient * sigmoid(beta * x), operands (gradient, x); the gradient itself where beta * x is above `threshold`.
+
+    `beta` (1.0) and `threshold` (none) are those of `softplus`.
+    """
+
+    name = "graph.softplus_backward"
+
+    def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
+        z = self._scaled(x)
+        return self._within(z, gradient * _sigmoid(z), gradient)
+
+
+@irdl_op_definition
+class SoftsignOp(FloatUnary):
+    """x / (1 + |x|); NaN for an infinite x, as in torch."""
+
+    name = "graph.softsign"
+    ULPS: ClassVar[float | None] = 2
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return x / (1.0 + abs(x))
+
+
+@irdl_op_definition
+class SiluOp(FloatUnary):
+    """x * sigmoid(x) (Elfwing et al. 2017), accurate for large negative x too; NaN for -inf, as in torch."""
+
+    name = "graph.silu"
+    ULPS: ClassVar[float | None] = 7
+    SLACK: ClassVar[float] = _UNDERFLOW
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return x * _sigmoid(x)
+
+
+@irdl_op_definition
+class SiluBackwardOp(FloatBinary):
+    """gradient * s * (1 + x * (1 - s)) with s = sigmoid(x), operands (gradient, x); NaN for an infinite x, as in torch."""
+
+    name = "graph.silu_backward"
+    SLACK: ClassVar[float] = 8
+
+    def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
+        return gradient * (_sigmoid(x) * (1.0 + x * _sigmoid(-x)))
+
+
+@irdl_op_definition
+class MishOp(FloatUnary):
+    """x * tanh(softplus(x)) (Misra 2019); NaN for -inf, as in torch.
+
+    Computed with one exponential: tanh(log(1 + e)) = n / (n + 2) with n = e * (e + 2), divided by e * e where e = exp(x) > 1.
+    """
+
+    name = "graph.mish"
+    ULPS: ClassVar[float | None] = 11
+    SLACK: ClassVar[float] = _UNDERFLOW
+
+    def scalar(self, x: Scalar) -> Scalar:
+        small = sc.exp(-abs(x))
+        part = sc.where(x < 0, small * (small + 2.0), 1.0 + 2.0 * small)
+        rest = sc.where(x < 0, 2.0, 2.0 * small * small)
+        return x * (part / (part + rest))
+
+
+class Gaussian(Elementwise):
+    """What gelu and its backward form share: `approximate`."""
+
+    approximate = opt_prop_def(StringAttr)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        if self.approximate is not None and self.approximate.data not in ("none", "tanh"):
+            raise VerifyException(f'attribute \'approximate\': expected "none" or "tanh", got {self.approximate}')
+        return super().infer_types()
+
+    def _by_tanh(self) -> bool:
+        return self.approximate is not None and self.approximate.data == "tanh"
+
+
+@irdl_op_definition
+class GeluOp(Gaussian, FloatUnary):
+    """Gaussian error linear unit x * Phi(x), 0.5 * x * (1 + erf(x / sqrt(2))) (Hendrycks & Gimpel 2016).
+
+    With `approximate` = "tanh" instead of "none", the default, it is 0.5 * x * (1 + tanh(w)), as x * sigmoid(2 * w), with
+    w = sqrt(2 / pi) * (x + 0.044715 * x**3). NaN for -inf, as in torch.
+    """
+
+    name = "graph.gelu"
+    SLACK: ClassVar[float] = 6
+
+    def scalar(self, x: Scalar) -> Scalar:
+        if self._by_tanh():
+            return x * _sigmoid(_TWICE_ROOT * (x + 0.044715 * x * x * x))
+        return 0.5 * x * (1.0 + sc.erf(x * sqrt(0.5)))
+
+
+@irdl_op_definition
+class GeluBackwardOp(Gaussian, FloatBinary):
+    """gradient * (Phi(x) + x * exp(-x * x / 2) / sqrt(2 * pi)), operands (gradient, x).
+
+    `approximate` as of `gelu`: with "tanh" the derivative of that formula. Infinite x give the limits, 0 and the gradient.
+    """
+
+    name = "graph.gelu_backward"
+    SLACK: ClassVar[float] = 8
+
+    def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
+        x = sc.minimum(sc.maximum(x, -50.0), 50.0)  # where all is 0 or 1, and nothing overflows
+        if not self._by_tanh():
+            density = sc.exp(-0.5 * x * x) * sqrt(0.5 / pi)
+            return gradient * (0.5 * (1.0 + sc.erf(x * sqrt(0.5))) + x * density)
+        square = x * x
+        wave = _TWICE_ROOT * (x + 0.044715 * square * x)
+        slope = _TWICE_ROOT * (1.0 + 3 * 0.044715 * square)
+        return gradient * (_sigmoid(wave) * (1.0 + x * _sigmoid(-wave) * slope))
 
 
 @irdl_op_definition
 class ReluOp(Unary):
-    """max(x, 0); NaN stays NaN."""
+    """max(x, 0), of integers too."""
 
     name = "graph.relu"
 
@@ -37,30 +255,230 @@ class ReluOp(Unary):
 
 
 @irdl_op_definition
-class SiluOp(Unary):
-    """x * sigmoid(x) (Elfwing et al. 2017)."""
+class Relu6Op(Unary):
+    """min(max(x, 0), 6), of integers too."""
 
-    name = "graph.silu"
-    SLACK: ClassVar[float] = 1e-6
+    name = "graph.relu6"
 
     def scalar(self, x: Scalar) -> Scalar:
-        return x / (1.0 + sc.exp(-x))
+        return sc.minimum(sc.maximum(x, 0), 6)
 
 
 @irdl_op_definition
-class GeluOp(Unary):
-    """Gaussian error linear unit, x * Phi(x) (Hendrycks & Gimpel 2016); `approximate` is "none" (erf) or "tanh"."""
+class ThresholdedReluOp(FloatUnary):
+    """x where x > `alpha` (1.0), else 0 (ONNX)."""
 
-    name = "graph.gelu"
-    SLACK: ClassVar[float] = 6
-    approximate = opt_prop_def(StringAttr)
+    name = "graph.thresholded_relu"
+    alpha = opt_prop_def(FloatAttr)
 
     def scalar(self, x: Scalar) -> Scalar:
-        if self.approximate is not None and self.approximate.data == "tanh":
-            return 0.5 * x * (1.0 + sc.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
-        return 0.5 * x * (1.0 + sc.erf(x * 0.7071067811865476))
+        return sc.where(x <= number(self.alpha, 1.0), 0.0, x)
+
+
+@irdl_op_definition
+class ThresholdBackwardOp(FloatBinary):
+    """0 where x <= `threshold` (0.0), else the gradient, where x is NaN too; operands (gradient, x).
+
+    With the default it is the backward form of relu, for which x may be the forward result as well.
+    """
+
+    name = "graph.threshold_backward"
+    threshold = opt_prop_def(FloatAttr)
+
+    def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
+        return sc.where(x <= number(self.threshold, 0.0), 0.0, gradient)
+
+
+@irdl_op_definition
+class LeakyReluOp(FloatUnary):
+    """x where x >= 0, else `alpha` (0.01) * x."""
+
+    name = "graph.leaky_relu"
+    ULPS: ClassVar[float | None] = 2
+    alpha = opt_prop_def(FloatAttr)
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return sc.where(x < 0, number(self.alpha, 0.01) * x, x)
+
+
+@irdl_op_definition
+class LeakyReluBackwardOp(FloatBinary):
+    """The gradient where x > 0, else, and where x is NaN, `alpha` (0.01) * gradient; operands (gradient, x).
+
+    For alpha >= 0, x may be the forward result as well.
+    """
+
+    name = "graph.leaky_relu_backward"
+    ULPS: ClassVar[float | None] = 2
+    alpha = opt_prop_def(FloatAttr)
+
+    def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
+        return sc.where(x > 0, gradient, number(self.alpha, 0.01) * gradient)
+
+
+@irdl_op_definition
+class PreluOp(Binary):
+    """x where x >= 0, else slope * x (He et al. 2015), operands (x, slope), of integers too.
+
+    The slope broadcasts as in NumPy and ONNX: one slope per channel of x [N, C, H, W] has the shape [C, 1, 1].
+    """
+
+    name = "graph.prelu"
+
+    def scalar(self, x: Scalar, slope: Scalar) -> Scalar:
+        return sc.where(x < 0, slope * x, x)
+
+
+@irdl_op_definition
+class EluOp(FloatUnary):
+    """x where x > 0, else `alpha` (1.0) * expm1(x) (Clevert et al. 2015)."""
+
+    name = "graph.elu"
+    ULPS: ClassVar[float | None] = 8
+    alpha = opt_prop_def(FloatAttr)
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return sc.where(x > 0, x, number(self.alpha, 1.0) * sc.expm1(x))
+
+
+@irdl_op_definition
+class EluBackwardOp(FloatBinary):
+    """The gradient where x > 0, or where x is NaN, else gradient * `alpha` (1.0) * exp(x); operands (gradient, x)."""
+
+    name = "graph.elu_backward"
+    ULPS: ClassVar[float | None] = 7
+    SLACK: ClassVar[float] = _UNDERFLOW
+    alpha = opt_prop_def(FloatAttr)
+
+    def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
+        return sc.where(x <= 0, gradient * (number(self.alpha, 1.0) * sc.exp(x)), gradient)
+
+
+@irdl_op_definition
+class SeluOp(FloatUnary):
+    """`gamma` * x where x > 0, else `gamma` * `alpha` * expm1(x) (Klambauer et al. 2017).
+
+    `alpha` is 1.6732632423543772 and `gamma` 1.0507009873554805 when absent; ONNX rounds both to float32.
+    """
+
+    name = "graph.selu"
+    ULPS: ClassVar[float | None] = 10
+    alpha = opt_prop_def(FloatAttr)
+    gamma = opt_prop_def(FloatAttr)
+
+    def scalar(self, x: Scalar) -> Scalar:
+        alpha, gamma = number(self.alpha, 1.6732632423543772848), number(self.gamma, 1.0507009873554804934)
+        return gamma * sc.where(x > 0, x, alpha * sc.expm1(x))
+
+
+@irdl_op_definition
+class CeluOp(FloatUnary):
+    """max(x, 0) + min(`alpha` * expm1(x / `alpha`), 0), with `alpha` (1.0) above 0 (Barron 2017)."""
+
+    name = "graph.celu"
+    ULPS: ClassVar[float | None] = 10
+    alpha = opt_prop_def(FloatAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        if self.approximate is not None and self.approximate.data not in ("none", "tanh"):
-            raise VerifyException(f'attribute \'approximate\': expected "none" or "tanh", got {self.approximate}')
+        if not number(self.alpha, 1.0) > 0.0:
+            raise VerifyException(
+                f"attribute 'alpha': expected a number above 0, got {number(self.alpha, 1.0)}; leave it out for 1.0"
+            )
         return super().infer_types()
+
+    def scalar(self, x: Scalar) -> Scalar:
+        alpha = number(self.alpha, 1.0)
+        return sc.where(x > 0, x, alpha * sc.expm1(x / alpha))
+
+
+class HardSigmoid(Elementwise):
+    """The line alpha * x + beta, and its parameters."""
+
+    alpha = opt_prop_def(FloatAttr)
+    beta = opt_prop_def(FloatAttr)
+
+    def _line(self, x: Scalar) -> Scalar:
+        return number(self.alpha, 0.2) * x + number(self.beta, 0.5)
+
+
+@irdl_op_definition
+class HardSigmoidOp(HardSigmoid, FloatUnary):
+    """min(max(`alpha` * x + `beta`, 0), 1), with ONNX's defaults 0.2 and 0.5; torch's `alpha` is 1/6."""
+
+    name = "graph.hard_sigmoid"
+    SLACK: ClassVar[float] = 4
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return sc.minimum(sc.maximum(self._line(x), 0), 1)
+
+
+@irdl_op_definition
+class HardSigmoidBackwardOp(HardSigmoid, FloatBinary):
+    """gradient * `alpha` where `alpha` * x + `beta` is between 0 and 1, else, and where x is NaN, 0; operands (gradient, x).
+
+    `alpha` (0.2) and `beta` (0.5) are those of `hard_sigmoid`; torch's `alpha` is 1/6.
+    """
+
+    name = "graph.hard_sigmoid_backward"
+    ULPS: ClassVar[float | None] = 2
+
+    def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
+        line = self._line(x)
+        return sc.where((line > 0) & (line < 1), number(self.alpha, 0.2) * gradient, 0.0)
+
+
+@irdl_op_definition
+class HardSwishOp(FloatUnary):
+    """x * (min(max(x + 3, 0), 6) / 6) (Howard et al. 2019); NaN for -inf, as in torch."""
+
+    name = "graph.hard_swish"
+    ULPS: ClassVar[float | None] = 3
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return x * (sc.minimum(sc.maximum(x + 3.0, 0), 6) / 6.0)
+
+
+@irdl_op_definition
+class HardSwishBackwardOp(FloatBinary):
+    """0 where x < -3, gradient * (x / 3 + 0.5) up to x = 3, else, and where x is NaN, the gradient; operands (gradient, x)."""
+
+    name = "graph.hard_swish_backward"
+    SLACK: ClassVar[float] = 2
+
+    def scalar(self, gradient: Scalar, x: Scalar) -> Scalar:
+        return sc.where(x < -3.0, 0.0, sc.where(x <= 3.0, gradient * (x / 3.0 + 0.5), gradient))
+
+
+@irdl_op_definition
+class HardTanhOp(FloatUnary):
+    """min(max(x, `min`), `max`), with -1.0 and 1.0 for absent bounds."""
+
+    name = "graph.hard_tanh"
+    min = opt_prop_def(FloatAttr)
+    max = opt_prop_def(FloatAttr)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        low, high = number(self.min, -1.0), number(self.max, 1.0)
+        if not low <= high:
+            raise VerifyException(f"attributes 'min' and 'max': expected min <= max, got {low} and {high}; swap them")
+        return super().infer_types()
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return sc.minimum(sc.maximum(x, number(self.min, -1.0)), number(self.max, 1.0))
+
+
+@irdl_op_definition
+class ShrinkOp(FloatUnary):
+    """x + `bias` where x < -`lambd`, x - `bias` where x > `lambd`, else 0 (ONNX), with `lambd` 0.5 and `bias` 0.0.
+
+    With bias = lambd it is torch's softshrink, with bias = 0 hardshrink.
+    """
+
+    name = "graph.shrink"
+    SLACK: ClassVar[float] = 2
+    lambd = opt_prop_def(FloatAttr)
+    bias = opt_prop_def(FloatAttr)
+
+    def scalar(self, x: Scalar) -> Scalar:
+        lambd, bias = number(self.lambd, 0.5), number(self.bias, 0.0)
+        return sc.where(x < -lambd, x + bias, sc.where(x <= lambd, 0.0, x - bias))

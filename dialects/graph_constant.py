@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self, cast
 
-from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, TensorType
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from . import scalar as sc
-from .dtypes import BOOL, Kind, dtype_of
+from .dtypes import BOOL, DType, Kind, dtype_of
 from .graph_op import AnyTensor, FusionKind, GraphBuilder, StructuredOp, tensor
 from .index_expr import Index
 
@@ -83,3 +83,24 @@ def scalar_constant(builder: GraphBuilder, value: float, like: SSAValue) -> SSAV
     element = tensor(like).element_type
     assert isinstance(element, AnyFloat)
     return builder(ConstantOp, value=DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [value]))
+
+
+def number_of(name: str, attribute: Attribute | None, element: DType, default: int = 0) -> int | float | bool:
+    """An attribute's number as an element of a type; raises VerifyException when it is none."""
+    if attribute is None:
+        attribute = IntegerAttr(default, 64)
+    if element.is_float and isinstance(attribute, FloatAttr):
+        return cast(FloatAttr, attribute).value.data
+    if not isinstance(attribute, IntegerAttr):
+        wanted = "a number" if element.is_float else "an integer"
+        raise VerifyException(f"attribute '{name}': expected {wanted} for elements of {element}, got {attribute}")
+    value = int(cast(IntegerAttr, attribute).value.data)
+    if element.is_float:
+        return float(value)
+    if element is BOOL and value in (-1, 0, 1):
+        return value != 0
+    low = -(1 << element.bits - 1) if element.kind is Kind.INT else 0
+    high = (1 << element.bits - (element.kind is Kind.INT)) - 1
+    if not low <= value <= high:
+        raise VerifyException(f"attribute '{name}': expected {low} to {high} for elements of {element}, got {value}")
+    return value

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, TensorType
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from .dtypes import DType
+from .dtypes import DTYPES, DType, Kind
 from .graph_op import AnyTensor, FusionKind, StructuredOp, dtype, shape, tensor
 from .index_expr import Index, constant
 
@@ -33,13 +34,27 @@ def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 class Elementwise(StructuredOp):
     """Operands of any shapes that broadcast to one; a record states its operands and `scalar`."""
 
+    ACCEPTS: ClassVar[tuple[Kind, ...]] = tuple(Kind)
+    """The kinds of elements of the operands, where the words of the scalar body would accept more."""
+    REMEDY: ClassVar[str] = "insert graph.astype"
+    """What to do about operands of other kinds."""
+
     def infer_types(self) -> Sequence[AnyTensor]:
+        self._refuse_kinds()
         self._refuse_mixed_floats()
         element = self.result_dtype().attribute
         first = tensor(self._operands[0])
         if all(v.type == first for v in self._operands):
             return (first if first.element_type == element else TensorType(element, first.get_shape()),)
         return (TensorType(element, broadcast_shapes([shape(value) for value in self._operands])),)
+
+    def _refuse_kinds(self) -> None:
+        for number, value in enumerate(self._operands):
+            if dtype(value).kind not in self.ACCEPTS:
+                names = " ".join(d.name for d in DTYPES if d.kind in self.ACCEPTS and not d.storage_only)
+                raise VerifyException(
+                    f"operand {number}: expected elements of {names}, got '{value.type}'; {self.REMEDY}"
+                )
 
     def _refuse_mixed_floats(self) -> None:
         """Types that are computed alike (f16 and f32) would mix without a word from the scalar body."""
@@ -70,3 +85,16 @@ class Binary(Elementwise):
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
+
+
+class FloatUnary(Unary):
+    ACCEPTS: ClassVar[tuple[Kind, ...]] = (Kind.FLOAT,)
+
+
+class FloatBinary(Binary):
+    ACCEPTS: ClassVar[tuple[Kind, ...]] = (Kind.FLOAT,)
+
+
+def number(attribute: FloatAttr | None, default: float) -> float:
+    """A parameter of a scalar body, which rounds it to the type that it computes in."""
+    return default if attribute is None else attribute.value.data

@@ -35,7 +35,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from . import scalar as sc
-from .dtypes import BOOL, DType, dtype_of
+from .dtypes import BOOL, DTYPES, DType, dtype_of
 from .index_expr import Index, constant, dimensions, linearize
 
 AnyTensor: TypeAlias = TensorType[Attribute]
@@ -68,9 +68,8 @@ def dtype(value: SSAValue) -> DType:
     """The element type's record; raises VerifyException when tensors of it are not supported."""
     element = tensor(value).element_type
     if (found := dtype_of(element)) is None:
-        raise VerifyException(
-            f"element type '{element}' is not supported; use one of i1 i8 i16 i32 i64 ui8 f16 f32 f64"
-        )
+        names = " ".join(known.name for known in DTYPES)
+        raise VerifyException(f"element type '{element}' is not supported; use one of {names}")
     return found
 
 
@@ -110,6 +109,9 @@ class GraphOp(IRDLOperation, ABC):
     SLACK: ClassVar[float] = 0.0
     """`ErrorBound.slack`, for what cancels or adds many rounding errors up."""
 
+    ACCEPTS_STORAGE: ClassVar[bool] = False
+    """States that operands of storage types (`DType.storage_only`) are only moved or converted, where it is not derived."""
+
     @abstractmethod
     def infer_types(self) -> Sequence[AnyTensor]:
         """The result types that follow from operands and properties; raises VerifyException when none does.
@@ -122,11 +124,11 @@ class GraphOp(IRDLOperation, ABC):
         """An op with inferred result types; raises VerifyException as `infer_types` does."""
         op = cls.create(operands=operands, properties=properties)
         try:
-            types = op.infer_types()
+            op.results = SSAValues(OpResult(type_, op, k) for k, type_ in enumerate(op.infer_types()))
+            op.check_storage_types()
         except Exception:
             op.erase()  # or the operands would count it among their users
             raise
-        op.results = SSAValues(OpResult(type_, op, number) for number, type_ in enumerate(types))
         return op
 
     def verify_(self) -> None:
@@ -134,6 +136,7 @@ class GraphOp(IRDLOperation, ABC):
             for value in (*self.operands, *self.results):
                 dtype(value)
             expected = self.infer_types()
+            self.check_storage_types()
         except VerifyException as error:
             raise self.error(str(error)) from error
         except sc.ScalarTypeError as error:
@@ -143,6 +146,15 @@ class GraphOp(IRDLOperation, ABC):
         for number, (result, type_) in enumerate(zip(self.results, expected, strict=True)):
             if result.type != type_ and not _refines(tensor(result), type_):
                 raise self.error(f"result {number}: expected '{type_}' as its operands give, got '{result.type}'")
+
+    def check_storage_types(self) -> None:
+        """Raises VerifyException where storage types are computed with."""
+        if not self.ACCEPTS_STORAGE and any(dtype(value).storage_only for value in self.operands):
+            self.refuse_arithmetic()
+
+    @abstractmethod
+    def refuse_arithmetic(self) -> None:
+        """Raises VerifyException when the op computes with operands of storage types, instead of moving them."""
 
     def error(self, message: str) -> VerifyException:
         name = f"'{self.name}' "
@@ -219,6 +231,12 @@ class StructuredOp(GraphOp):
             found = _BODIES[key] = self.scalar(*operands)
         return found
 
+    def refuse_arithmetic(self) -> None:
+        kept = {k: dtype(value) for k, value in enumerate(self._operands) if dtype(value).storage_only}
+        body = self.body()
+        if (word := sc.word_reading(body, set(kept), self.COMBINE)) is not None:
+            raise _storage_error(next(iter(kept.values())), f"'{word}' computes with it")
+
     def error_bound(self) -> ErrorBound:
         """Unless stated: what the words allow, each on the exact values of the ones before, no error amplified."""
         if self.stored_value() is not None:
@@ -292,6 +310,15 @@ class CompositeOp(GraphOp):
             found = _EXPANSIONS[key] = Expansion(block, results)
         return found
 
+    def refuse_arithmetic(self) -> None:
+        """Its ops may move elements of a storage type; a conversion to another one is there to compute with them."""
+        if not all(is_static(value) for value in self.operands):
+            return  # it may have no expansion yet
+        for op in self.expansion().block.ops:  # which are checked where they are built
+            kept = [dtype(value) for value in op.operands if dtype(value).storage_only]
+            if kept and not any(dtype(value).storage_only for value in op.results):
+                raise _storage_error(kept[0], "it is computed with")
+
     @abstractmethod
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         """Builds the ops that give the same results; returns a value for each result."""
@@ -302,6 +329,16 @@ _EXPANSIONS: dict[tuple[type[CompositeOp], tuple[Attribute, ...], frozenset[tupl
 
 class OpaqueOp(GraphOp):
     """Run by an implementation as a whole; never inlined, never in place unless its implementation says so."""
+
+    def refuse_arithmetic(self) -> None:
+        kept = next(dtype(value) for value in self.operands if dtype(value).storage_only)
+        raise _storage_error(kept, "it is computed with")
+
+
+def _storage_error(element: DType, why: str) -> VerifyException:
+    return VerifyException(
+        f"{element} is a storage type and {why}: insert graph.astype to {element.compute} before, and back after"
+    )
 
 
 class GraphBuilder:

@@ -1,53 +1,34 @@
-"""Views and movement: the operand's elements at other indices. Each record states where an element comes from."""
+"""Views: the operand's elements under another shape or at other indices, with no arithmetic."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from . import scalar as sc
-from .dtypes import I64
 from .graph_elementwise import broadcast_shapes
+from .graph_moving import ViewOp, slice_properties, slice_ranges
 from .graph_op import (
-    AnyTensor,
     GraphOp,
-    StructuredOp,
-    agree,
-    dtype,
     int_array,
     ints,
-    normalize_axis,
+    is_static,
+    normalize_axes,
     shape,
     shape_text,
-    tensor,
 )
 from .index_expr import Index, constant, delinearize, linearize
-from .scalar import Scalar
 
-
-class ViewOp(StructuredOp):
-    """One operand, moved and not computed with."""
-
-    def scalar(self, x: Scalar) -> Scalar:
-        return x
-
-    @abstractmethod
-    def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
-        """The result's shape; raises VerifyException when the properties do not fit the operand."""
-
-    def infer_types(self) -> Sequence[AnyTensor]:
-        (x,) = self._operands
-        return (TensorType(tensor(x).element_type, self.view_shape(shape(x))),)
+_MISSING = (-1, DYNAMIC_INDEX)
+"""How an extent that follows from the operand is written in a `shape` attribute."""
 
 
 @irdl_op_definition
 class ReshapeOp(ViewOp):
-    """The same elements in row-major order under another shape."""
+    """The same elements in row-major order under another `shape`, of which one extent may be -1 (or `?`): what is left."""
 
     name = "graph.reshape"
     x = operand_def(TensorType)
@@ -56,19 +37,32 @@ class ReshapeOp(ViewOp):
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
         target = ints(self.shape)
-        if DYNAMIC_INDEX not in source and prod(source) != prod(target):
+        known = [n for n in target if n not in _MISSING]
+        if len(target) - len(known) > 1 or min(known, default=0) < 0:
             raise VerifyException(
-                f"cannot reshape {shape_text(source)} ({prod(source)} elements) "
-                f"to {shape_text(target)} ({prod(target)} elements)"
+                f"attribute 'shape': expected extents >= 0, at most one of them -1 or ?, got {shape_text(target)}"
             )
-        return target
+        if DYNAMIC_INDEX in source:
+            return [DYNAMIC_INDEX if n in _MISSING else n for n in target]
+        count, given = prod(source), prod(known)
+        if count != given if len(known) == len(target) else not given or count % given:
+            wanted = f"{given} elements" if len(known) == len(target) else f"a multiple of {given} elements"
+            raise VerifyException(
+                f"cannot reshape {shape_text(source)} ({count} elements) to {shape_text(target)} ({wanted})"
+            )
+        return [count // given if n in _MISSING else n for n in target]
 
     def canonical(self) -> GraphOp | None:
-        inner = self.x.owner
-        return ReshapeOp.build_op(inner.x, shape=self.shape) if isinstance(inner, ReshapeOp) else None
+        """The shape written out; of what the operand was reshaped from."""
+        inner, target = self.x.owner, shape(self.result)
+        if isinstance(inner, ReshapeOp):
+            return self.simplified(ReshapeOp, inner.x, shape=self.shape)
+        if target != ints(self.shape) and DYNAMIC_INDEX not in target:
+            return self.simplified(ReshapeOp, self.x, shape=int_array(target))
+        return None
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
-        return delinearize(linearize(index, ints(self.shape)), shape(self.x))
+        return delinearize(linearize(index, shape(self.result)), shape(self.x))
 
 
 @irdl_op_definition
@@ -80,27 +74,36 @@ class PermuteDimsOp(ViewOp):
     result = result_def(TensorType)
     axes = prop_def(DenseArrayBase[IntegerType])
 
+    def order(self) -> tuple[int, ...]:
+        """The operand's axes, none negative, as they come in the result."""
+        axes, rank = ints(self.axes), len(shape(self.x))
+        order = tuple(axis + rank if -rank <= axis < 0 else axis for axis in axes)
+        if sorted(order) != list(range(rank)):
+            raise VerifyException(f"attribute 'axes': expected a permutation of 0..{rank - 1}, got {list(axes)}")
+        return order
+
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
-        axes = ints(self.axes)
-        if sorted(axes) != list(range(len(source))):
-            raise VerifyException(f"attribute 'axes': expected a permutation of 0..{len(source) - 1}, got {list(axes)}")
-        return [source[axis] for axis in axes]
+        return [source[axis] for axis in self.order()]
 
     def canonical(self) -> GraphOp | None:
-        inner = self.x.owner
-        if not isinstance(inner, PermuteDimsOp):
-            return None
-        first = ints(inner.axes)
-        return PermuteDimsOp.build_op(inner.x, axes=int_array([first[axis] for axis in ints(self.axes)]))
+        """Of what the operand was permuted from; a reshape when only axes of extent 1 move."""
+        inner, order = self.x.owner, self.order()
+        if isinstance(inner, PermuteDimsOp):
+            first = inner.order()
+            return self.simplified(PermuteDimsOp, inner.x, axes=int_array([first[axis] for axis in order]))
+        moving = [axis for axis in order if shape(self.x)[axis] != 1]
+        if is_static(self.x) and moving == sorted(moving) and list(order) != sorted(order):
+            return self.simplified(ReshapeOp, self.x, shape=int_array(shape(self.result)))
+        return None
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
-        axes = ints(self.axes)
-        return tuple(index[axes.index(axis)] for axis in range(len(axes)))
+        order = self.order()
+        return tuple(index[order.index(axis)] for axis in range(len(order)))
 
 
 @irdl_op_definition
 class BroadcastToOp(ViewOp):
-    """NumPy broadcasting, explicit."""
+    """NumPy broadcasting, explicit: axes are added in front, extents of 1 repeated. -1 (or `?`) keeps an axis as it is."""
 
     name = "graph.broadcast_to"
     x = operand_def(TensorType)
@@ -109,9 +112,23 @@ class BroadcastToOp(ViewOp):
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
         target = ints(self.shape)
-        if len(target) < len(source) or broadcast_shapes([source, target]) != target:
+        new = len(target) - len(source)
+        kept = [source[axis - new] if n in _MISSING and axis >= max(new, 0) else n for axis, n in enumerate(target)]
+        if any(n < 0 for n in kept[: max(new, 0)]) or any(n < 0 and n != DYNAMIC_INDEX for n in kept):
+            raise VerifyException(
+                f"attribute 'shape': expected extents >= 0, or -1 or ? for those of the operand's axes, got "
+                f"{shape_text(target)}"
+            )
+        if new < 0 or broadcast_shapes([source, tuple(kept)]) != tuple(kept):
             raise VerifyException(f"shape {shape_text(source)} does not broadcast to {shape_text(target)}")
-        return target
+        return kept
+
+    def canonical(self) -> GraphOp | None:
+        """Of what the operand was broadcast from."""
+        inner, target = self.x.owner, shape(self.result)
+        if not isinstance(inner, BroadcastToOp) or DYNAMIC_INDEX in target:
+            return None
+        return self.simplified(BroadcastToOp, inner.x, shape=int_array(target))
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         source = shape(self.x)
@@ -120,8 +137,70 @@ class BroadcastToOp(ViewOp):
 
 
 @irdl_op_definition
+class SqueezeOp(ViewOp):
+    """Without the `axes` named, which must be of extent 1; without all of extent 1 when there are none named."""
+
+    name = "graph.squeeze"
+    x = operand_def(TensorType)
+    result = result_def(TensorType)
+    axes = opt_prop_def(DenseArrayBase[IntegerType])
+
+    def removed(self) -> tuple[int, ...]:
+        """The axes that go, sorted."""
+        source = shape(self.x)
+        if self.axes is not None:
+            return normalize_axes(ints(self.axes), len(source))
+        if DYNAMIC_INDEX in source:
+            raise VerifyException(f"extents of {shape_text(source)} are unknown; name the 'axes' of extent 1")
+        return tuple(axis for axis, n in enumerate(source) if n == 1)
+
+    def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
+        removed = self.removed()
+        for axis in removed:
+            if source[axis] not in (1, DYNAMIC_INDEX):
+                raise VerifyException(f"axis {axis} of {shape_text(source)}: expected extent 1, got {source[axis]}")
+        return [n for axis, n in enumerate(source) if axis not in removed]
+
+    def canonical(self) -> GraphOp | None:
+        return self.simplified(ReshapeOp, self.x, shape=int_array(shape(self.result))) if self._is_static() else None
+
+    def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
+        kept, removed = iter(index), self.removed()
+        return tuple(constant(0) if axis in removed else next(kept) for axis in range(len(shape(self.x))))
+
+
+@irdl_op_definition
+class ExpandDimsOp(ViewOp):
+    """With new axes of extent 1: the result's `axis`, or several `axes` of it."""
+
+    name = "graph.expand_dims"
+    x = operand_def(TensorType)
+    result = result_def(TensorType)
+    axis = opt_prop_def(IntegerAttr)
+    axes = opt_prop_def(DenseArrayBase[IntegerType])
+
+    def added(self) -> tuple[int, ...]:
+        """The result's new axes, sorted."""
+        if (self.axis is None) == (self.axes is None):
+            raise VerifyException("expected one of the attributes 'axis' and 'axes'")
+        axes = ints(self.axes) if self.axis is None else (self.axis.value.data,)
+        return normalize_axes(axes, len(shape(self.x)) + len(axes))
+
+    def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
+        added, kept = self.added(), iter(source)
+        return [1 if axis in added else next(kept) for axis in range(len(source) + len(added))]
+
+    def canonical(self) -> GraphOp | None:
+        return self.simplified(ReshapeOp, self.x, shape=int_array(shape(self.result))) if self._is_static() else None
+
+    def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
+        added = self.added()
+        return tuple(i for axis, i in enumerate(index) if axis not in added)
+
+
+@irdl_op_definition
 class SliceOp(ViewOp):
-    """NumPy's basic slice with a start, stop and step for every axis; negative ones count from the end.
+    """NumPy's basic slice with a start, stop and step (1) for every axis; negative starts and stops count from the end.
 
     With a negative step, a stop below `-extent` means "past the first element".
     """
@@ -134,72 +213,61 @@ class SliceOp(ViewOp):
     steps = opt_prop_def(DenseArrayBase[IntegerType])
 
     def ranges(self) -> list[range]:
-        """The positions read on each axis."""
+        """The positions read on each axis of known extent."""
         source = shape(self.x)
-        starts, stops = ints(self.starts), ints(self.stops)
-        steps = ints(self.steps, [1] * len(source))
-        if not len(starts) == len(stops) == len(steps) == len(source):
-            raise VerifyException(f"expected {len(source)} starts, stops and steps, one for each axis of the operand")
-        if DYNAMIC_INDEX in source or 0 in steps:
-            raise VerifyException("expected static extents and steps other than 0")
-        limits = zip(starts, stops, steps, source, strict=True)
-        return [range(*slice(start, stop, step).indices(n)) for start, stop, step, n in limits]
+        return slice_ranges(source, ints(self.starts), ints(self.stops), ints(self.steps, [1] * len(source)))
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
-        return [len(positions) for positions in self.ranges()]
+        found = self.ranges()
+        return [n if n == DYNAMIC_INDEX else len(positions) for n, positions in zip(source, found, strict=True)]
+
+    def canonical(self) -> GraphOp | None:
+        """Of what the operand was sliced from."""
+        inner = self.x.owner
+        if not isinstance(inner, SliceOp) or not is_static(inner.x):
+            return None
+        positions = [first[r.start : _stop(r) : r.step] for first, r in zip(inner.ranges(), self.ranges(), strict=True)]
+        return self.simplified(SliceOp, inner.x, **slice_properties(positions, shape(inner.x)))
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
-        return tuple(i * positions.step + positions.start for i, positions in zip(index, self.ranges(), strict=True))
+        # Of an empty slice nothing is read; its start may lie past the end.
+        found = self.ranges()
+        return tuple(i * r.step + r.start if r else constant(0) for i, r in zip(index, found, strict=True))
 
 
 @irdl_op_definition
-class ConcatOp(StructuredOp):
-    """The operands one after another along `axis`."""
+class FlipOp(ViewOp):
+    """In reverse order along `axes` (all when absent)."""
 
-    name = "graph.concat"
-    operands_ = var_operand_def(TensorType)
+    name = "graph.flip"
+    x = operand_def(TensorType)
     result = result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
+    axes = opt_prop_def(DenseArrayBase[IntegerType])
 
-    def _axis(self) -> int:
-        axis = 0 if self.axis is None else self.axis.value.data
-        return normalize_axis(axis, len(shape(self._operands[0])))
+    def flipped(self) -> tuple[int, ...]:
+        rank = len(shape(self.x))
+        return normalize_axes(ints(self.axes, range(rank)), rank)
 
-    def _offsets(self) -> list[int]:
-        extents = [shape(value)[self._axis()] for value in self._operands]
-        return [sum(extents[:k]) for k in range(len(extents))]
+    def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
+        self.flipped()
+        return source
 
-    def infer_types(self) -> Sequence[AnyTensor]:
-        if not self._operands:
-            raise VerifyException("expected at least one operand")
-        axis = self._axis()
-        shapes = [shape(value) for value in self._operands]
-        first = shapes[0]
-        for number, (value, other) in enumerate(zip(self._operands, shapes, strict=True)):
-            same = len(other) == len(first)
-            if not same or not agree(other[:axis] + other[axis + 1 :], first[:axis] + first[axis + 1 :]):
-                raise VerifyException(
-                    f"operand {number}: expected shape {shape_text(first)} but for axis {axis}, got {shape_text(other)}"
-                )
-            if dtype(value) is not dtype(self._operands[0]):
-                raise VerifyException(f"operand {number}: element types differ; insert graph.astype")
-        extents = [
-            next((n for n in column if n != DYNAMIC_INDEX), DYNAMIC_INDEX) for column in zip(*shapes, strict=True)
-        ]
-        along = [s[axis] for s in shapes]
-        extents[axis] = DYNAMIC_INDEX if DYNAMIC_INDEX in along else sum(along)
-        return (TensorType(tensor(self._operands[0]).element_type, extents),)
+    def canonical(self) -> GraphOp | None:
+        """A slice, which joins others; of unknown extents, of what the operand was flipped from."""
+        inner, axes, extents = self.x.owner, self.flipped(), shape(self.x)
+        if self._is_static():
+            positions = [range(n)[::-1] if axis in axes else range(n) for axis, n in enumerate(extents)]
+            return self.simplified(SliceOp, self.x, **slice_properties(positions, extents))
+        if not isinstance(inner, FlipOp):
+            return None
+        return self.simplified(FlipOp, inner.x, axes=int_array(sorted(set(axes) ^ set(inner.flipped()))))
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
-        axis, extent = self._axis(), shape(self._operands[operand])[self._axis()]
-        inside = (index[axis] - self._offsets()[operand]).clamp(0, max(extent - 1, 0))
-        return (*index[:axis], inside, *index[axis + 1 :])
+        axes, source = self.flipped(), shape(self.x)
+        last = [max(n - 1, 0) for n in source]
+        return tuple(i * -1 + last[axis] if axis in axes else i for axis, i in enumerate(index))
 
-    def scalar(self, *operands: Scalar) -> Scalar:
-        position = sc.index(self._axis(), I64)
-        stops = [*self._offsets()[1:], 0]
-        present = [k for k, value in enumerate(self._operands) if shape(value)[self._axis()]] or [0]
-        chosen = operands[present[-1]]
-        for k in reversed(present[:-1]):
-            chosen = sc.where(position < stops[k], operands[k], chosen)
-        return chosen
+
+def _stop(positions: range) -> int | None:
+    """The stop as Python's slices say it: there is none before the first element."""
+    return positions.stop if positions.stop >= 0 else None

@@ -174,10 +174,14 @@ class IndexExpr:
         return IndexExpr(((Remainder(rest, divisor), 1),))
 
     def clamp(self, low: int, high: int) -> IndexExpr:
-        """The value limited to `[low, high]`; itself when it cannot leave that range."""
+        """The value limited to `[low, high]`; itself when it cannot leave that range, a bound when it is never inside."""
         a, b = self.bounds
         if low <= a and b <= high:
             return self
+        if b <= low or high <= low:
+            return IndexExpr((), min(low, high))
+        if high <= a:
+            return IndexExpr((), high)
         return IndexExpr(((Clamp(self, low, high), 1),))
 
     def substitute(self, values: Mapping[Dim, IndexExpr]) -> IndexExpr:

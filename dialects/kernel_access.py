@@ -42,6 +42,14 @@ def is_library(kernel: KernelOp) -> bool:
     return kernel.implementation is not None or any(isinstance(op, OpaqueOp) for op in kernel.block.ops)
 
 
+def library_op(kernel: KernelOp) -> OpaqueOp | None:
+    """The op that is all of the kernel and all of whose results it yields, when a library can run it."""
+    ops = kernel.ops()
+    if len(ops) != 1 or not isinstance(ops[0], OpaqueOp):
+        return None
+    return ops[0] if list(kernel.yielded()) == list(ops[0].results) else None
+
+
 def kernel_access(kernel: KernelOp) -> KernelAccess:
     """How the kernel runs when code is generated for it; the same object for kernels that compute the same."""
     key = _structure(kernel)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
@@ -19,6 +20,7 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from .fused import KernelOp
 from .graph_op import FusionKind, GraphOp, StructuredOp, shape
 from .index_expr import Dim, Index, IndexExpr, delinearize, dimensions, linearize
+from .scalar import Scalar, topological
 
 
 class Unschedulable(Exception):
@@ -153,7 +155,13 @@ class _Pull:
 
 
 def _uses_index(op: StructuredOp) -> bool:
-    return op.fusion_kind() > FusionKind.BROADCAST
+    """Whether the scalar depends on more than the operands' scalars and their dimensions: on where it is wanted."""
+    return op.fusion_kind() > FusionKind.BROADCAST or _asks_position(op.body())
+
+
+@cache
+def _asks_position(body: Scalar) -> bool:
+    return any(node.function == "index" for node in topological(body))
 
 
 def _structured(value: SSAValue) -> StructuredOp:
@@ -195,22 +203,21 @@ def pull(results: Sequence[SSAValue], members: Collection[Operation]) -> Pulled:
         raise Unschedulable("no-result", "a kernel without results computes nothing")
     if not reductions:
         return _pull_pointwise(results, sizes, members, limit)
-    anchor = _anchor(reductions, sizes)
-    rows = dimensions("r", shape(anchor.results[0]))
+    anchor, element = _anchor(reductions, sizes)
+    space = shape(anchor.results[0])
+    rows = dimensions("r", space)
     extents = anchor.reduced_extents()
     columns = column_index(extents)
     column_dims = frozenset(d for op in reductions for i in column_index(op.reduced_extents()) for d in i.dims())
     walk = _Pull(members, column_dims, limit)
-    row = linearize(rows, shape(anchor.results[0]))
-    source = shape(anchor.operands[0])
-    element = linearize(anchor.operand_index(0, rows, columns), source)
+    row = linearize(rows, space)
     stores: list[Store] = []
     for number, (result, size) in enumerate(zip(results, sizes, strict=True)):
-        per_row = size != prod(source)
-        address = row if per_row else element
+        per_row = element is None or size != prod(space) * prod(extents)
+        address = row if element is None or per_row else element
         point = walk.at(result, delinearize(address, shape(result)))
         stores.append(Store(number, point, address, per_row))
-    return Pulled(rows, shape(anchor.results[0]), columns, extents, tuple(walk.order), tuple(stores))
+    return Pulled(rows, space, columns, extents, tuple(walk.order), tuple(stores))
 
 
 def _pull_pointwise(
@@ -229,15 +236,59 @@ def _pull_pointwise(
     return Pulled(index, extents, (), (), tuple(walk.order), tuple(stores))
 
 
-def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> StructuredOp:
-    """The reduction whose rows and row elements are those of every result: the one with the longest rows."""
-    fitting = [
-        op for op in reductions if all(n in (prod(shape(op.results[0])), prod(shape(op.operands[0]))) for n in sizes)
-    ]
-    if fitting:
-        return max(fitting, key=lambda op: prod(op.reduced_extents()))
+def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> tuple[StructuredOp, IndexExpr | None]:
+    """The reduction whose rows and row elements are those of every result: the one with the longest rows.
+
+    With it the address of a row element, when there are results of so many elements. They are stored there, so it must
+    be another one in every row and column: the windows of a sliding reduction overlap, and are no rows of elements.
+    """
+    wanted = set(sizes)
+    overlapping: StructuredOp | None = None
+    for op in sorted(reductions, key=lambda op: -prod(op.reduced_extents())):
+        rows = prod(shape(op.results[0]))
+        elements = rows * prod(op.reduced_extents())
+        if wanted == {rows} and elements != rows:
+            return op, None
+        if wanted <= {rows, elements} and ((element := _element_address(op)) is not None or wanted == {rows}):
+            return op, element
+        if overlapping is None and wanted <= {rows, elements, *(prod(shape(value)) for value in op.operands)}:
+            overlapping = op
+    if overlapping is not None:
+        raise Unschedulable(
+            "overlapping-rows",
+            f"'{overlapping.name}' reads elements in several rows, or leaves some out: its rows cannot store results "
+            f"of {sorted(wanted)} elements",
+            overlapping,
+        )
     raise Unschedulable(
         "unequal-results",
-        f"results of {sorted(set(sizes))} elements are neither the rows nor the row elements of one reduction",
+        f"results of {sorted(wanted)} elements are neither the rows nor the row elements of one reduction",
         reductions[0],
     )
+
+
+def _element_address(op: StructuredOp) -> IndexExpr | None:
+    """Where an operand has the element of a row and a column, when it has just these and each once; else None."""
+    rows, columns = dimensions("r", shape(op.results[0])), column_index(op.reduced_extents())
+    count = prod(shape(op.results[0])) * prod(op.reduced_extents())
+    for number, value in enumerate(op.operands):
+        if prod(shape(value)) != count:
+            continue
+        address = linearize(op.operand_index(number, rows, columns), shape(value))
+        if count == 0 or _counts_through(address, (*rows, *columns)):
+            return address
+    return None
+
+
+def _counts_through(address: IndexExpr, index: Index) -> bool:
+    """Whether the address is a mixed-radix number of which the dimensions are all the digits: each value once."""
+    factors = address.coefficients()
+    dims = {dim for i in index for dim in i.dims()}
+    if factors is None or set(factors) != dims:
+        return False
+    place = 1
+    for dim, factor in sorted(factors.items(), key=lambda item: abs(item[1])):
+        if abs(factor) != place:
+            return False
+        place *= dim.extent
+    return address.bounds[0] == 0

@@ -8,8 +8,14 @@ from dataclasses import dataclass, field, replace
 from .c_rows import FLOATS, Level, Row, Rows, call, loose, over, prefix, shared_rows
 from .c_support import c_helpers, cuda_helpers
 
-_FO_MATH = "exp exp2 expm1 log log1p log2 sqrt rsqrt sin cos tanh erf floor ceil trunc"
-_LIBM_MATH = "log10 tan atan asin acos sinh cosh asinh acosh atanh cbrt round"
+_FO_MATH = (
+    "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt cbrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "erf floor ceil trunc"
+)
+_LIBM_MATH = "round"
+_F8 = ("f8E4M3FN", "f8E5M2")
+_IN_BITS = ("f16", "bf16", *_F8)
+"""Floats that are kept as unsigned integers in C."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,7 @@ def _types(wide: str, index: str, boolean: str, half: str, brain: str) -> dict[s
         "ui64": f"unsigned {wide}",
         "f16": half,
         "bf16": brain,
+        **dict.fromkeys(_F8, "unsigned char"),
         "f32": "float",
         "f64": "double",
     }
@@ -99,6 +106,21 @@ def _merged(*tables: Rows) -> dict[str, dict[str, Row]]:
     return merged
 
 
+_F8_BITS = {f"{a}>{b}": prefix("({T}){0}") for h in _F8 for a, b in (("i8", h), (h, "i8"))}
+
+
+def _widening(types: Iterable[str]) -> dict[str, Row]:
+    """Conversions of these types by helpers."""
+    return {
+        **{f"{narrow}>f32": call(f"fo_{narrow}_to_f32({{0}})") for narrow in types},
+        **{f"{narrow}>f64": prefix(f"(double)fo_{narrow}_to_f32({{0}})") for narrow in types},
+    }
+
+
+def _narrowing(types: Iterable[str]) -> dict[str, Row]:
+    return {f"{wide}>{narrow}": call(f"fo_{wide}_to_{narrow}({{0}})") for narrow in types for wide in FLOATS}
+
+
 def _c_rows() -> dict[str, dict[str, Row]]:
     rows = {f"math.{name}": over(FLOATS, call(f"fo_{name}_{{t}}({{0}})")) for name in _FO_MATH.split()}
     rows |= {f"math.{name}": over(FLOATS, call(f"__builtin_{name}{{f}}({{0}})")) for name in _LIBM_MATH.split()}
@@ -108,19 +130,17 @@ def _c_rows() -> dict[str, dict[str, Row]]:
             ("i8", "i16", "i32", "i64", "index"), Row("({T})({0} < 0 ? -{0} : {0})", Level.UNARY, (Level.ATOM,))
         ),
         "math.copysign": over(FLOATS, call("__builtin_copysign{f}({0}, {1})")),
-        "math.atan2": over(FLOATS, call("__builtin_atan2{f}({0}, {1})")),
+        "math.atan2": over(FLOATS, call("fo_atan2_{t}({0}, {1})")),
         "math.powf": over(FLOATS, call("fo_pow_{t}({0}, {1})")),
         "math.fma": over(FLOATS, call("fo_fma_{t}({0}, {1}, {2})")),
         "math.roundeven": over(FLOATS, call("fo_round_{t}({0})")),
-        "arith.extf": {
-            **{f"{h}>f32": call(f"fo_{h}_to_f32({{0}})") for h in ("f16", "bf16")},
-            **{f"{h}>f64": prefix(f"(double)fo_{h}_to_f32({{0}})") for h in ("f16", "bf16")},
-        },
-        "arith.truncf": {f"{f}>{h}": call(f"fo_{f}_to_{h}({{0}})") for h in ("f16", "bf16") for f in FLOATS},
+        "arith.extf": _widening(_IN_BITS),
+        "arith.truncf": _narrowing(_IN_BITS),
         "arith.bitcast": {
             **{f"{f}>{i}": prefix("({T})fo_bits_{s}({0})") for f, i in (("f32", "i32"), ("f64", "i64"))},
             **{f"{i}>{f}": call("fo_from_bits_{t}(({V}){0})") for f, i in (("f32", "i32"), ("f64", "i64"))},
             **{f"{a}>{b}": prefix("({T}){0}") for h in ("f16", "bf16") for a, b in (("i16", h), (h, "i16"))},
+            **_F8_BITS,
         },
     }
     return rows
@@ -144,12 +164,14 @@ def _cuda_math_rows() -> dict[str, dict[str, Row]]:
             "bf16>f32": call("__bfloat162float({0})"),
             "f16>f64": prefix("(double)__half2float({0})"),
             "bf16>f64": prefix("(double)__bfloat162float({0})"),
+            **_widening(_F8),
         },
         "arith.truncf": {
             "f32>f16": call("__float2half_rn({0})"),
             "f32>bf16": call("__float2bfloat16_rn({0})"),
             "f64>f16": call("__float2half_rn(fo_odd_f64_to_f32({0}))"),
             "f64>bf16": call("__float2bfloat16_rn(fo_odd_f64_to_f32({0}))"),
+            **_narrowing(_F8),
         },
         "arith.bitcast": {
             "f32>i32": call("__float_as_int({0})"),
@@ -160,6 +182,7 @@ def _cuda_math_rows() -> dict[str, dict[str, Row]]:
             "i16>f16": call("__short_as_half({0})"),
             "bf16>i16": call("__bfloat16_as_short({0})"),
             "i16>bf16": call("__short_as_bfloat16({0})"),
+            **_F8_BITS,
         },
     }
     return rows
@@ -194,7 +217,13 @@ C = CLanguage(
     stored={"i1": "unsigned char"},
     unsigned=_unsigned("long", "long"),
     rows=_merged(shared_rows(wraps=True), _c_rows()),
-    literals={"i64": "{text}L", "index": "{text}L", "f16": "0x{bits:04x}", "bf16": "0x{bits:04x}"},
+    literals={
+        "i64": "{text}L",
+        "index": "{text}L",
+        "f16": "0x{bits:04x}",
+        "bf16": "0x{bits:04x}",
+        **dict.fromkeys(_F8, "0x{bits:02x}"),
+    },
     helpers=c_helpers,
     local_array="{} {}[{}] __attribute__((aligned(64)))",
     simd="#pragma omp simd",
@@ -216,8 +245,8 @@ C = CLanguage(
 )
 """C11 with GNU builtins and `#pragma omp simd`. Compile with -fwrapv -fno-strict-aliasing -fopenmp-simd.
 
-16-bit floats are `unsigned short` converted by integer arithmetic, which vectorises; gcc 12 has no `__bf16` and does not
-vectorise conversions of `_Float16`."""
+Floats of 16 and 8 bits are unsigned integers converted by integer arithmetic, which vectorises; gcc 12 has no `__bf16` and
+does not vectorise conversions of `_Float16`."""
 
 CUDA = CLanguage(
     name="CUDA",
@@ -230,6 +259,7 @@ CUDA = CLanguage(
         "index": "{text}LL",
         "f16": "__float2half_rn({text})",
         "bf16": "__float2bfloat16_rn({text})",
+        **dict.fromkeys(_F8, "0x{bits:02x}"),
     },
     helpers=cuda_helpers,
     function="static __device__ {result} {name}",
@@ -243,4 +273,6 @@ CUDA = CLanguage(
     wide_index="long long",
     index_bits=32,
 )
-"""CUDA C++17 for sm_80 and newer. Overflow of i32 and i64 is computed unsigned; `index` is plain, as it must not overflow."""
+"""CUDA C++17 for sm_80 and newer; 8-bit floats are `unsigned char` as in C.
+
+Overflow of i32 and i64 is computed unsigned; `index` is plain, as it must not overflow."""

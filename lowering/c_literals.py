@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import partial
+
+import numpy as np
 
 from .c_language import CLanguage
+from .narrow_floats import NARROW, bit_patterns, narrow, widen
 
 _LARGEST_INT = 2**31 - 1
 
@@ -36,26 +40,18 @@ def _as_f16(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def _as_bf16(value: float) -> float:
-    """Rounded once: to f32 towards odd, then to nearest even."""
-    near = _as_f32(value)
-    if math.isnan(near) or math.isinf(value):
-        return near
-    (bits,) = struct.unpack("<I", struct.pack("<f", near))
-    if near != value:
-        bits = (bits - (abs(near) > abs(value))) | 1
-    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
-    return struct.unpack("<f", struct.pack("<I", bits))[0]
+def _as(type_name: str, value: float) -> float:
+    return float(widen(narrow(np.float64(value), type_name)))
 
 
-_ROUND = {"f16": _as_f16, "bf16": _as_bf16, "f32": _as_f32, "f64": float}
+_ROUND = {"f16": _as_f16, "f32": _as_f32, "f64": float, **{name: partial(_as, name) for name in NARROW}}
 
 
 def _bits(value: float, type_name: str) -> int:
-    """The bit pattern of a 16-bit float."""
+    """The bit pattern of a float of 16 or 8 bits."""
     if type_name == "f16":
         return struct.unpack("<H", struct.pack("<e", value))[0]
-    return struct.unpack("<I", struct.pack("<f", value))[0] >> 16
+    return int(bit_patterns(narrow(np.float64(value), type_name))) if type_name in NARROW else 0
 
 
 def _number(value: float, suffix: str) -> str:

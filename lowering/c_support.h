@@ -44,3 +44,48 @@ FO_FN unsigned short fo_f32_to_bf16(float x) {
 FO_FN unsigned short fo_f64_to_bf16(double x) {
   return fo_f32_to_bf16(fo_odd_f64_to_f32(x));
 }
+
+/* fo_f8E4M3FN_to_f32: exact, denormals included. */
+FO_FN float fo_f8E4M3FN_to_f32(unsigned char h) {
+  fo_u32 u = h & 0x7fu, w = (u << 20) + 0x3c000000u;
+  w = u < 0x08u ? fo_bits_f32((float)(fo_i32)u * 0x1p-9f) : w;
+  w = u == 0x7fu ? 0x7fc00000u : w;
+  return fo_from_bits_f32(w | (h & 0x80u) << 24);
+}
+
+/* fo_f32_to_f8E4M3FN: to nearest, halves to even; what is too large, and an infinity, is NaN as there are none. */
+FO_FN unsigned char fo_f32_to_f8E4M3FN(float x) {
+  fo_u32 u = fo_bits_f32(x) & 0x7fffffffu, sign = (fo_bits_f32(x) >> 24) & 0x80u;
+  fo_u32 small = fo_bits_f32(fo_from_bits_f32(u) + 0x1p14f) - 0x46800000u;
+  fo_u32 normal = (u - 0x3c000000u + 0x7ffffu + ((u >> 20) & 1u)) >> 20;
+  normal = normal > 0x7fu ? 0x7fu : normal;
+  return (unsigned char)(sign | (u < 0x3c800000u ? small : normal));
+}
+
+/* fo_f64_to_f8E4M3FN: to nearest, halves to even, rounded once. */
+FO_FN unsigned char fo_f64_to_f8E4M3FN(double x) {
+  return fo_f32_to_f8E4M3FN(fo_odd_f64_to_f32(x));
+}
+
+/* fo_f8E5M2_to_f32: exact, denormals included. */
+FO_FN float fo_f8E5M2_to_f32(unsigned char h) {
+  fo_u32 u = h & 0x7fu, w = (u << 21) + 0x38000000u;
+  w = u < 0x04u ? fo_bits_f32((float)(fo_i32)u * 0x1p-16f) : w;
+  w = u >= 0x7cu ? (u > 0x7cu ? 0x7fc00000u : 0x7f800000u) : w;
+  return fo_from_bits_f32(w | (h & 0x80u) << 24);
+}
+
+/* fo_f32_to_f8E5M2: to nearest, halves to even; NaN stays NaN. */
+FO_FN unsigned char fo_f32_to_f8E5M2(float x) {
+  fo_u32 u = fo_bits_f32(x) & 0x7fffffffu, sign = (fo_bits_f32(x) >> 24) & 0x80u;
+  fo_u32 big = u > 0x7f800000u ? 0x7eu : 0x7cu;
+  fo_u32 small = fo_bits_f32(fo_from_bits_f32(u) + 0x1p7f) - 0x43000000u;
+  fo_u32 normal = (u - 0x38000000u + 0xfffffu + ((u >> 21) & 1u)) >> 21;
+  normal = normal > 0x7cu || u > 0x7f800000u ? big : normal;
+  return (unsigned char)(sign | (u < 0x38800000u ? small : normal));
+}
+
+/* fo_f64_to_f8E5M2: to nearest, halves to even, rounded once. */
+FO_FN unsigned char fo_f64_to_f8E5M2(double x) {
+  return fo_f32_to_f8E5M2(fo_odd_f64_to_f32(x));
+}

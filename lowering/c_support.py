@@ -1,4 +1,4 @@
-"""The text of the `fo_*` functions that printed programs call: math from `c_math.h`, 16-bit floats from `c_support.h`."""
+"""The text of the `fo_*` functions that printed programs call: math from `c_math.h`, narrow floats from `c_support.h`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CALL = re.compile(r"\bfo_\w+(?=\()")
 _BUILTIN = re.compile(r"\b__builtin_(?!inf|nan)(\w+)(?=\()")
 _PREAMBLE = C_MATH_HEADER.partition("/* ---- functions ---- */\n")[0]
 
-_CUDA_PREAMBLE = """#define FO_FN static __device__ __forceinline__
+_CUDA_PREAMBLE = """#define FO_FN [[maybe_unused]] static __device__ __forceinline__
 typedef signed char fo_i8;
 typedef short fo_i16;
 typedef int fo_i32;

@@ -1,27 +1,30 @@
 """Implementations of opaque ops on the CPU, over NumPy and so over the BLAS that it carries.
 
-An implementation fills given output arrays: the planner owns the memory. Registering one is a decorated function; the
-reference evaluator uses the same, so opaque ops agree on every CPU target by construction.
+An implementation fills given output arrays: the planner owns the memory. Registering one is a decorated function; those
+of the modules `library_*.py` beside this one register themselves when it is imported. The reference evaluator uses the
+same, so opaque ops agree on every CPU target by construction.
+
+What an implementation raises reaches the caller of the program as it is: `IndexError` for an index out of range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import pkgutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any, cast
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, i1
 from xdsl.ir import Attribute
 
+from ..dialects.dtypes import dtype_of
 from ..dialects.graph_op import IntArray, OpaqueOp
-
-Array = npt.NDArray[Any]
-ConfigValue = int | float | str | tuple[int, ...]
-Config = Mapping[str, ConfigValue]
-Run = Callable[[Sequence[Array], Sequence[Array], Config], None]
+from .narrow_floats import by_values
+from .program import Array, Config, ConfigValue, Run
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,23 @@ class Implementation:
     name: str
     op: str
     run: Run
+    """For arrays of every element type that the op accepts."""
 
 
 _REGISTRY: dict[str, Implementation] = {}
 _DEFAULT: dict[str, str] = {}
 
 
-def implementation(name: str, op: str) -> Callable[[Run], Run]:
-    """Registers a function as the implementation `name` of op `op`; the first one of an op is its default."""
+def implementation(name: str, op: str, moves: bool = False) -> Callable[[Run], Run]:
+    """Registers a function as the implementation `name` of op `op`; the first one of an op is its default.
+
+    It gets floats that NumPy has no type for as f32, and its results are rounded to them; one that `moves` elements, and
+    looks at them with nothing but what `narrow_floats` has for it, gets them as they are. NumPy warns of nothing in it.
+    """
 
     def register(run: Run) -> Run:
-        _REGISTRY[name] = Implementation(name, op, run)
+        quiet = np.errstate(all="ignore")(run)
+        _REGISTRY[name] = Implementation(name, op, quiet if moves else by_values(quiet))
         _DEFAULT.setdefault(op, name)
         return run
 
@@ -60,25 +69,72 @@ def library_config(op: OpaqueOp) -> dict[str, ConfigValue]:
 
 
 def plain_value(name: str, value: Attribute) -> ConfigValue:
+    """A number, a truth value, a text, the name of an element type, or a tuple of such."""
     match value:
         case DenseArrayBase():
-            return tuple(int(v) for v in cast(IntArray, value).get_values())
-        case IntegerAttr() | FloatAttr():
+            values = cast(IntArray, value).get_values()  # floats are read by the same method
+            return tuple(v != 0 for v in values) if value.elt_type == i1 else tuple(values)
+        case ArrayAttr():
+            return tuple(_plain_scalar(name, element) for element in value.data)
+        case _:
+            return _plain_scalar(name, value)
+
+
+def _plain_scalar(name: str, value: Attribute) -> bool | int | float | str:
+    match value:
+        case IntegerAttr():
+            return value.value.data != 0 if value.type == i1 else value.value.data
+        case FloatAttr():
             return value.value.data
         case StringAttr():
             return value.data
+        case _ if (element := dtype_of(value)) is not None:
+            return element.name
         case _:
             raise TypeError(f"property '{name}' of kind {type(value).__name__} cannot be given to a library")
 
 
+def integer(config: Config, name: str, default: int = 0) -> int:
+    """An integer of the config; a truth value is 0 or 1."""
+    value = config.get(name, default)
+    return int(value) if isinstance(value, int) else default
+
+
+def integers(config: Config, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """Integers of the config."""
+    value = config.get(name, default)
+    return tuple(int(v) for v in value) if isinstance(value, tuple) else default
+
+
+def text(config: Config, name: str, default: str) -> str:
+    value = config.get(name, default)
+    return value if isinstance(value, str) else default
+
+
+def in_single(run: Run) -> Run:
+    """The routine with f16 given to it as f32, and its results rounded once."""
+    half, single = np.dtype(np.float16), np.dtype(np.float32)
+
+    @wraps(run)
+    def wide(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
+        outs = [np.empty(out.shape, single) if out.dtype == half else out for out in outputs]
+        run([array.astype(single) if array.dtype == half else array for array in inputs], outs, config)
+        for out, value in zip(outputs, outs, strict=True):
+            if value is not out:
+                out[...] = value
+
+    return wide
+
+
 @implementation("numpy.matmul", "graph.matmul")
+@in_single
 def matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
-    """np.matmul; half precision is computed in single and rounded once."""
+    """np.matmul; half precision is computed in single and rounded once. Transposed operands are views."""
     a, b = inputs
     (out,) = outputs
-    if a.dtype == np.float16:
-        out[...] = np.matmul(a.astype(np.float32), b.astype(np.float32))
-    elif out.ndim == 0:
+    a = a.swapaxes(-1, -2) if integer(config, "transpose_lhs") else a
+    b = b.swapaxes(-1, -2) if integer(config, "transpose_rhs") else b
+    if out.ndim == 0:
         out[...] = np.matmul(a, b)
     elif _is_one_product(a, b):
         # A stack times one matrix is one large product: BLAS sees all rows at once.
@@ -91,51 +147,11 @@ def _is_one_product(a: Array, b: Array) -> bool:
     return a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and 0 not in (*a.shape, *b.shape)
 
 
-@implementation("numpy.conv", "graph.conv")
-def conv(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
-    """Convolution as matrix products of unfolded windows (im2col), one sample and group at a time."""
-    x, weight = inputs
-    (out,) = outputs
-    spatial = x.ndim - 2
-    groups = _integer(config, "groups", 1)
-    pads = _integers(config, "pads", (0,) * 2 * spatial)
-    work = np.float32 if x.dtype == np.float16 else x.dtype
-    pairs = [(0, 0), *zip(pads[:spatial], pads[spatial:], strict=True)]
-    channels, positions = weight.shape[0] // groups, prod(out.shape[2:])
-    kernel = weight.astype(work, copy=False).reshape(groups, channels, prod(weight.shape[1:]))
-    for sample, target in zip(x, out, strict=True):
-        padded = np.pad(sample.astype(work, copy=False), pairs)
-        columns = _unfold(padded, weight.shape[2:], out.shape[2:], config)
-        columns = columns.reshape(groups, kernel.shape[2], positions)
-        if target.dtype == work:
-            np.matmul(kernel, columns, out=target.reshape(groups, channels, positions))
-        else:
-            target[...] = np.matmul(kernel, columns).reshape(target.shape)
+def _load_families() -> None:
+    """Imports the modules that register the other implementations."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if module.name.startswith("library_"):
+            import_module(f".{module.name}", __package__)
 
 
-def _unfold(padded: Array, window: Sequence[int], result: Sequence[int], config: Config) -> Array:
-    """Windows of a sample [C, spatial...] as [C, window..., result...], contiguous."""
-    strides = _integers(config, "strides", (1,) * len(window))
-    dilations = _integers(config, "dilations", (1,) * len(window))
-    steps = padded.strides[1:]
-    view = np.lib.stride_tricks.as_strided(
-        padded,
-        (padded.shape[0], *window, *result),
-        (
-            padded.strides[0],
-            *(s * d for s, d in zip(steps, dilations, strict=True)),
-            *(s * t for s, t in zip(steps, strides, strict=True)),
-        ),
-        writeable=False,
-    )
-    return np.ascontiguousarray(view)
-
-
-def _integers(config: Config, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-    value = config.get(name, default)
-    return value if isinstance(value, tuple) else default
-
-
-def _integer(config: Config, name: str, default: int) -> int:
-    value = config.get(name, default)
-    return value if isinstance(value, int) else default
+_load_families()

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..dialects.dtypes import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, DType
+from ..dialects.dtypes import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, DType
 from ..dialects.scalar import Scalar, topological
+from .narrow_floats import NARROW
+from .numpy_functions import erfc, fma, lgamma
 
 Array = npt.NDArray[Any]
 
@@ -25,7 +27,9 @@ NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
     F16: np.dtype(np.float16),
     F32: np.dtype(np.float32),
     F64: np.dtype(np.float64),
+    **{dtype: NARROW[dtype.name] for dtype in (BF16, F8E4M3, F8E5M2)},
 }
+"""Arrays of each element type; those of `narrow_floats` are read and made by its functions only."""
 
 
 def convert(x: Array, target: DType) -> Array:
@@ -81,7 +85,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rem": np.remainder,
     "max": np.maximum,
     "min": np.minimum,
+    "fmod": np.fmod,
     "pow": np.power,
+    "atan2": np.arctan2,
+    "hypot": np.hypot,
+    "copysign": np.copysign,
+    "fma": fma,
     "neg": np.negative,
     "abs": np.abs,
     "exp": np.exp,
@@ -90,12 +99,25 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log": np.log,
     "log1p": np.log1p,
     "log2": np.log2,
+    "log10": np.log10,
+    "lgamma": lgamma,
     "sqrt": np.sqrt,
     "rsqrt": _reciprocal_sqrt,
+    "cbrt": np.cbrt,
     "sin": np.sin,
     "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
     "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "erf": erf,
+    "erfc": erfc,
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
@@ -110,6 +132,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "not": np.invert,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
     "select": np.where,
 }
 

@@ -1,4 +1,4 @@
-"""`Program`: all that a runtime may read. Plain data; the one module of this package that runtimes import."""
+"""`Program`: all that a runtime may read. Plain data; with `narrow_floats`, all of this package that runtimes import."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .narrow_floats import NARROW
+
 Array = npt.NDArray[Any]
-ConfigValue = int | float | str | tuple[int, ...]
-Run = Callable[[Sequence[Array], Sequence[Array], Mapping[str, ConfigValue]], None]
+ConfigValue = int | float | str | tuple[int | float | str, ...]
+Config = Mapping[str, ConfigValue]
+"""An op's properties as plain values."""
+Run = Callable[[Sequence[Array], Sequence[Array], Config], None]
 """A library's routine: `run(inputs, outputs, config)` writes every element of each output."""
 
-NUMPY_NAMES: Mapping[str, str] = {
+NUMPY_NAMES: Mapping[str, str | np.dtype[Any]] = {
     "i1": "bool",
     "i8": "int8",
     "i16": "int16",
@@ -24,6 +28,7 @@ NUMPY_NAMES: Mapping[str, str] = {
     "f16": "float16",
     "f32": "float32",
     "f64": "float64",
+    **NARROW,
 }
 """The NumPy spelling of each element type."""
 

@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..dialects.fused import KernelOp, YieldOp
 from ..dialects.gpu import BulkOp, LibraryCallOp
 from ..dialects.graph_op import CompositeOp, GraphOp, OpaqueOp, StructuredOp, is_static, shape
+from ..dialects.kernel_access import library_op
 from ..dialects.pull import Pulled, Unschedulable, pull_kernel
 from ..dialects.storage import StorageMap, analyse_storage, argument_attributes, byte_size, functions_of, value_name
 from .kernel_buffers import Parameter
@@ -146,7 +147,7 @@ class _FunctionConverter(Generic[Generated]):
         elif (pulled := scheduled(kernel)) is not None:
             found = self.module.kernels[key] = self.module.generate(kernel, pulled, memory, self.function)
             launch = self._launch(kernel, found)
-        elif (op := library_op(kernel)) is not None:
+        elif kernel.schedule_kind() != REFERENCE and (op := library_op(kernel)) is not None:
             launch = self._library_call(kernel, op)
         elif kernel.implementation is not None:
             raise LoweringError(
@@ -218,14 +219,6 @@ def scheduled(kernel: KernelOp) -> Pulled | None:
                 reason.op or kernel,
             ) from reason
         return None
-
-
-def library_op(kernel: KernelOp) -> OpaqueOp | None:
-    """The op that is all of the kernel, when a library runs it."""
-    ops = kernel.ops()
-    if len(ops) != 1 or not isinstance(ops[0], OpaqueOp) or kernel.schedule_kind() == REFERENCE:
-        return None
-    return ops[0] if list(kernel.yielded()) == list(ops[0].results) else None
 
 
 def check_convertible(function: func.FuncOp) -> None:

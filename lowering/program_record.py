@@ -23,11 +23,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialects import gpu
-from ..dialects.dtypes import Kind, dtype_of
+from ..dialects.dtypes import dtype_of
 from ..dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
 from ..dialects.storage import ARENA, DONATED, argument_attributes
 from .library import find_implementation, plain_value
-from .numpy_scalar import NUMPY_DTYPES, Array
+from .narrow_floats import Array
 from .program import (
     Buffer,
     BufferRef,
@@ -41,7 +41,7 @@ from .program import (
     Segment,
 )
 from .program_memory import RESULTS, LoweringError
-from .reference import EvaluationError, evaluate_function
+from .reference import EvaluationError, dense_array, evaluate_function
 
 REFERENCE = "reference"
 
@@ -129,7 +129,7 @@ class ProgramRecord:
             op = self._symbols.get(symbol)
             assert isinstance(op, memref.GlobalOp), symbol
             assert isinstance(op.initial_value, DenseIntOrFPElementsAttr), symbol
-            data = _elements(op.initial_value)
+            data = np.array(dense_array(op.initial_value), order="C")
             shape, dtype = _described_type(op.type)
             self._globals[symbol] = len(self.buffers)
             self.buffers.append(Buffer("constant", symbol, dtype, shape, data=data))
@@ -268,17 +268,6 @@ def _run_reference(
 ) -> None:
     for out, value in zip(outputs, evaluate_function(function, inputs), strict=True):
         np.copyto(out, value)
-
-
-def _elements(attribute: DenseIntOrFPElementsAttr) -> Array:
-    """The elements of a constant as an array of its shape, whether written out or once for all."""
-    element = dtype_of(attribute.get_element_type())
-    assert element is not None
-    values = np.array(attribute.get_values())
-    if element.kind is Kind.UINT:
-        values = values % 2**element.bits
-    array = np.broadcast_to(values, [prod(attribute.get_shape())]).reshape(attribute.get_shape())
-    return np.array(array, NUMPY_DTYPES[element], order="C")
 
 
 def _dictionaries(attribute: Attribute | None) -> Iterable[DictionaryAttr]:

@@ -19,6 +19,7 @@ from ..dialects.fused import KernelOp, YieldOp
 from ..dialects.graph_op import CompositeOp, GraphOp, OpaqueOp, StructuredOp, dtype, is_static, shape, shape_text
 from ..dialects.index_expr import Dim, Index, dimensions, linearize
 from .library import find_implementation, library_config
+from .narrow_floats import bit_patterns, converted, is_narrow, recognized, type_name
 from .numpy_scalar import NUMPY_DTYPES, Array, evaluate_body, reduce
 
 
@@ -47,20 +48,22 @@ def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Arra
     block = function.body.block
     if len(arguments) != len(block.args):
         raise EvaluationError(f"'{function.sym_name.data}' takes {len(block.args)} arguments, got {len(arguments)}")
-    for number, (value, array) in enumerate(zip(block.args, arguments, strict=True)):
-        _check_argument(number, value, array)
-    return _run_block(block, dict(zip(block.args, arguments, strict=True)))
+    given = enumerate(zip(block.args, arguments, strict=True))
+    return _run_block(block, {value: _checked_argument(number, value, array) for number, (value, array) in given})
 
 
-def _check_argument(number: int, value: SSAValue, array: Array) -> None:
+def _checked_argument(number: int, value: SSAValue, array: Array) -> Array:
     wanted, extents = NUMPY_DTYPES[dtype(value)], shape(value)
+    array = recognized(array, wanted)
     fits = array.ndim == len(extents) and all(
         n in (DYNAMIC_INDEX, m) for n, m in zip(extents, array.shape, strict=True)
     )
     if not fits or array.dtype != wanted:
         raise EvaluationError(
-            f"argument {number}: expected {wanted} {shape_text(extents)}, got {array.dtype} {list(array.shape)}"
+            f"argument {number}: expected {type_name(wanted)} {shape_text(extents)}, "
+            f"got {type_name(array.dtype)} {list(array.shape)}"
         )
+    return array
 
 
 def _run_block(block: Block, values: dict[SSAValue, Array]) -> list[Array]:
@@ -133,14 +136,17 @@ def evaluate_structured(op: StructuredOp, operands: Sequence[Array]) -> Array:
         ]
     else:
         sources = [gather(a, op.operand_index(k, index, inner), index, extents) for k, a in enumerate(operands)]
-    computed = [a.astype(NUMPY_DTYPES[dtype(v).compute], copy=False) for a, v in zip(sources, op.operands, strict=True)]
-    value = evaluate_body(op.body(), computed, np.ogrid[tuple(slice(n) for n in extents)])
+    body, element = op.body(), dtype(op.results[0])
+    if body.function == "operand" and not op.COMBINE and dtype(op.operands[int(body.value)]) is element:
+        return np.broadcast_to(sources[int(body.value)], extents)
+    computed = [converted(a, NUMPY_DTYPES[dtype(v).compute]) for a, v in zip(sources, op.operands, strict=True)]
+    value = evaluate_body(body, computed, np.ogrid[tuple(slice(n) for n in extents)])
     if op.COMBINE:
         value = np.broadcast_to(value, (*extents, *reduced))
         axes = tuple(range(len(extents), len(extents) + len(reduced)))
         value = reduce(op.COMBINE, value, axes, op.initial())
     with np.errstate(all="ignore"):
-        return np.broadcast_to(value, extents).astype(NUMPY_DTYPES[dtype(op.results[0])], copy=False)
+        return converted(np.broadcast_to(value, extents), NUMPY_DTYPES[element])
 
 
 def _require_static(op: Operation) -> None:
@@ -155,6 +161,8 @@ def gather(array: Array, source: Index, index: Index, extents: Sequence[int]) ->
     """The array read at `source`, an index that is a function of the dimensions of `index`; a view where it can be."""
     if source == index and array.shape == tuple(extents):
         return array
+    if is_narrow(array.dtype):  # NumPy cannot stride over all types of ml_dtypes
+        return gather(bit_patterns(array), source, index, extents).view(array.dtype)
     if 0 in extents or not array.size:  # of an empty operand nothing is wanted, where elements are chosen by position
         return np.zeros(tuple(extents), array.dtype)
     base = np.asarray(array, order="C")
@@ -176,9 +184,12 @@ def dense_array(attribute: DenseIntOrFPElementsAttr) -> Array:
     element = dtype_of(attribute.get_element_type())
     if element is None:
         raise EvaluationError(f"constants of '{attribute.get_element_type()}' are not supported")
-    values = list(attribute.get_values())
-    if element.kind is Kind.UINT:
-        values = [v % 2**element.bits for v in values if isinstance(v, int)]
-    array = np.array(values, NUMPY_DTYPES[element])
-    extents = attribute.get_shape()
+    kind, extents = NUMPY_DTYPES[element], attribute.get_shape()
+    if is_narrow(kind):
+        array = np.frombuffer(attribute.data.data, kind).copy()
+    else:
+        values = list(attribute.get_values())
+        if element.kind is Kind.UINT:
+            values = [v % 2**element.bits for v in values if isinstance(v, int)]
+        array = np.array(values, kind)
     return array.reshape(extents) if array.size == prod(extents) else np.broadcast_to(array, extents).copy()

@@ -1,7 +1,7 @@
 """Scalar bodies as `arith` and `math` ops: one table from a word of the vocabulary and a kind of type to ops.
 
 What has no op of its own with the vocabulary's meaning is a call of a helper: `@fo_floordiv_*`, `@fo_rem_*` (by zero),
-`@fo_cast_*` (saturating).
+`@fo_cast_*` (saturating), `@fo_shl_*` and `@fo_shr_*` (counts out of range), `@fo_fmod_*` and what `math` has no op for.
 """
 
 from __future__ import annotations
@@ -143,7 +143,12 @@ _FLOAT: dict[str, Emitter] = {
     "rem": _helper("rem"),
     "max": _op(arith.MaximumfOp),
     "min": _op(arith.MinimumfOp),
+    "fmod": _helper("fmod"),
     "pow": _op(math.PowFOp),
+    "atan2": _op(math.Atan2Op),
+    "hypot": _helper("hypot"),
+    "copysign": _op(math.CopySignOp),
+    "fma": _op(math.FmaOp),
     "neg": _op(arith.NegfOp),
     "abs": _op(math.AbsFOp),
     "exp": _op(math.ExpOp),
@@ -152,12 +157,25 @@ _FLOAT: dict[str, Emitter] = {
     "log": _op(math.LogOp),
     "log1p": _op(math.Log1pOp),
     "log2": _op(math.Log2Op),
+    "log10": _op(math.Log10Op),
+    "lgamma": _helper("lgamma"),
     "sqrt": _op(math.SqrtOp),
     "rsqrt": _op(math.RsqrtOp),
+    "cbrt": _op(math.CbrtOp),
     "sin": _op(math.SinOp),
     "cos": _op(math.CosOp),
+    "tan": _op(math.TanOp),
+    "asin": _op(math.AsinOp),
+    "acos": _op(math.AcosOp),
+    "atan": _op(math.AtanOp),
+    "sinh": _op(math.SinhOp),
+    "cosh": _op(math.CoshOp),
     "tanh": _op(math.TanhOp),
+    "asinh": _op(math.AsinhOp),
+    "acosh": _op(math.AcoshOp),
+    "atanh": _op(math.AtanhOp),
     "erf": _op(math.ErfOp),
+    "erfc": _helper("erfc"),
     "floor": _op(math.FloorOp),
     "ceil": _op(math.CeilOp),
     "trunc": _op(math.TruncOp),
@@ -196,6 +214,8 @@ _INTEGER: dict[str, Emitter] = {
     "floordiv": _helper("floordiv"),
     "rem": _helper("rem"),
     "neg": _negative,
+    "shl": _helper("shl"),
+    "shr": _helper("shr"),
 }
 
 EMITTERS: dict[tuple[str, Kind], Emitter] = {

@@ -12,6 +12,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 
 from ..dialects.fused import KernelOp, YieldOp
+from ..dialects.kernel_access import library_op
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def _is_dead(op: Operation) -> bool:
 
 def _without_dead_results(kernel: KernelOp) -> KernelOp:
     """The kernel with only the results that are used; a new one, without decisions, when any was not."""
-    keep = "keep_live" in kernel.attributes
+    # A library writes every result of its op, so each of them needs memory.
+    keep = "keep_live" in kernel.attributes or library_op(kernel) is not None
     living = [keep or bool(result.uses) for result in kernel.results]
     if all(living):
         return kernel

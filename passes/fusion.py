@@ -242,8 +242,10 @@ def kind_of(op: GraphOp) -> FusionKind:
 
 
 def is_creation(op: Operation | Block) -> bool:
-    """Whether an op makes its result from nothing, so that every kernel may have its own copy."""
-    return isinstance(op, StructuredOp) and not op.operands and op.stored_value() is None
+    """Whether an op gives one number everywhere, from nothing, so that every kernel may have its own copy."""
+    if not isinstance(op, StructuredOp) or op.operands or op.stored_value() is not None:
+        return False
+    return op.body().function == "constant"
 
 
 def used_values(op: Operation) -> Iterable[SSAValue]:

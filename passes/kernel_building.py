@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import KernelOp, YieldOp
-from ..dialects.graph_op import GraphOp
+from ..dialects.graph_op import GraphOp, OpaqueOp
 from .fusion import Group, GroupGraph, is_creation
 
 _KERNEL_DIRECTIVES = ("must_inplace", "no_inplace", "keep_live")
@@ -64,7 +64,7 @@ def _reattach(block: Block, order: Sequence[Group | Operation], kernels: dict[Gr
 
 def _build(graph: GroupGraph, group: Group) -> KernelOp:
     """A detached kernel that holds the group's ops; uses of their results outside now use the kernel's."""
-    results = graph.results([group]) or group.outputs[-1:]
+    results = _results(graph, group)
     mapped: dict[SSAValue, SSAValue] = {}
     body_ops: list[GraphOp] = []
     for op in group.ops:
@@ -89,6 +89,13 @@ def _build(graph: GroupGraph, group: Group) -> KernelOp:
             op.detach()
             op.erase(safe_erase=False)
     return kernel
+
+
+def _results(graph: GroupGraph, group: Group) -> list[OpResult]:
+    """What is read outside; of an op that a library runs every result, for it writes all of them."""
+    if len(group.ops) == 1 and isinstance(group.first, OpaqueOp):
+        return list(group.first.results)
+    return graph.results([group]) or group.outputs[-1:]
 
 
 def _kernel_attributes(group: Group) -> dict[str, Attribute]:

@@ -122,14 +122,21 @@ def _multiplies(tasks: Tasks, dtype: np.dtype[Any]) -> bool:
     """Whether a small product is right; one of integers of the wrong width is not."""
     a, b = np.arange(6, dtype=dtype).reshape(2, 3), np.arange(12, dtype=dtype).reshape(3, 4)
     out = np.full((2, 4), -1, dtype)
-    return _product(tasks, a, b, out) and bool((out == [[20, 23, 26, 29], [56, 68, 80, 92]]).all())
+    return multiply(tasks, a, b, out) and bool((out == [[20, 23, 26, 29], [56, 68, 80, 92]]).all())
 
 
 def blas_matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> None:
-    """`np.matmul(*inputs, out=outputs[0])`, on the pool where `try_matmul` can do it."""
+    """`np.matmul` of the operands, transposed as `config` says, into `outputs[0]`, on the pool where `try_matmul` can do it."""
     if not try_matmul(inputs, outputs, config):
         (out,) = outputs
-        out[...] = np.matmul(*inputs)
+        out[...] = np.matmul(*_oriented(inputs, config))
+
+
+def _oriented(inputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> tuple[Array, Array]:
+    """The operands as they are multiplied: views, with the last axes of a transposed one swapped."""
+    a, b = inputs
+    a = a.swapaxes(-1, -2) if config.get("transpose_lhs") else a
+    return a, b.swapaxes(-1, -2) if config.get("transpose_rhs") else b
 
 
 def try_matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> bool:
@@ -137,23 +144,24 @@ def try_matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Mappin
     As `blas_matmul`, or does nothing and answers False: for element types other than floats of 16 (computed in 32 and
     rounded once), 32 and 64 bits, shapes that do not fit, and where there is no BLAS to call.
     """
-    a, b = inputs
+    a, b = _oriented(inputs, config)
     (out,) = outputs
     tasks = load_tasks()
     if tasks is None or a.dtype != b.dtype or a.dtype != out.dtype or not out.flags.writeable:
         return False
     if a.dtype == np.float16:
         single = np.empty(out.shape, np.float32)
-        done = _product(tasks, a.astype(np.float32), b.astype(np.float32), single)
+        done = multiply(tasks, a.astype(np.float32), b.astype(np.float32), single)
         if done:
             out[...] = single
         return done
     if a.dtype not in FLOAT_TYPES:
         return False
-    return _product(tasks, a, b, out)
+    return multiply(tasks, a, b, out)
 
 
-def _product(tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
+def multiply(tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
+    """The product of arrays of f32 or f64, whatever their strides; does nothing and answers False where none is defined."""
     target = out if out.flags.aligned else np.empty(out.shape, out.dtype)
     if not a.flags.aligned or np.may_share_memory(a, target):
         a = a.copy()
@@ -168,7 +176,7 @@ def _product(tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
         a = _compact(a) if plan.copies[0] else a
         b = _compact(b) if plan.copies[1] else b
         target = np.empty(out.shape, out.dtype) if plan.copies[2] else target
-        if not _product(tasks, a, b, target):
+        if not multiply(tasks, a, b, target):
             return False
     elif a.size and b.size:
         tasks.library.fuse_products(plan.table, address_of(a), address_of(b), address_of(target))

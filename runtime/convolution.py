@@ -41,20 +41,24 @@ def try_conv(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[
     x, weight = inputs
     (out,) = outputs
     tasks = load_tasks()
-    if tasks is None or x.dtype != weight.dtype or x.dtype != out.dtype or not out.flags.writeable:
+    if tasks is None or not floats_of_one_type(x, weight, out):
         return False
     if x.dtype == np.float16:
         single = np.empty(out.shape, np.float32)
-        done = _convolve(tasks, x.astype(np.float32), weight.astype(np.float32), single, config)
+        done = convolve(tasks, x.astype(np.float32), weight.astype(np.float32), single, config)
         if done:
             out[...] = single
         return done
-    if x.dtype not in FLOAT_TYPES:
-        return False
-    return _convolve(tasks, x, weight, out, config)
+    return convolve(tasks, x, weight, out, config)
 
 
-def _convolve(tasks: Tasks, x: Array, weight: Array, out: Array, config: Mapping[str, ConfigValue]) -> bool:
+def floats_of_one_type(x: Array, weight: Array, out: Array) -> bool:
+    """Whether these are floats of 16, 32 or 64 bits, and the last can be written to."""
+    return x.dtype == weight.dtype == out.dtype in (np.dtype(np.float16), *FLOAT_TYPES) and out.flags.writeable
+
+
+def convolve(tasks: Tasks, x: Array, weight: Array, out: Array, config: Mapping[str, ConfigValue]) -> bool:
+    """As `try_conv`, of floats of 32 or 64 bits."""
     spatial = x.ndim - 2
     plan = _plan(
         tasks.wide,
@@ -63,10 +67,10 @@ def _convolve(tasks: Tasks, x: Array, weight: Array, out: Array, config: Mapping
         x.shape,
         weight.shape,
         out.shape,
-        _integers(config, "strides", (1,) * spatial),
-        _integers(config, "pads", (0,) * 2 * spatial),
-        _integers(config, "dilations", (1,) * spatial),
-        _integers(config, "groups", (1,)),
+        integers(config, "strides", (1,) * spatial),
+        integers(config, "pads", (0,) * 2 * spatial),
+        integers(config, "dilations", (1,) * spatial),
+        integers(config, "groups", (1,)),
     )
     if plan is None:
         return False
@@ -91,11 +95,12 @@ def _packed(array: Array, out: Array) -> Array:
     return array
 
 
-def _integers(config: Mapping[str, ConfigValue], name: str, default: _Shape) -> _Shape:
+def integers(config: Mapping[str, ConfigValue], name: str, default: _Shape) -> _Shape:
+    """Integers of the config; a number is one of them."""
     value = config.get(name, default)
     if isinstance(value, int):
         return (value,)
-    return value if isinstance(value, tuple) else default
+    return tuple(int(v) for v in value) if isinstance(value, tuple) else default
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fuse_opt.lowering.narrow_floats import recognized, type_name
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, LibraryCall, Program, ProgramStats, Segment
 from fuse_opt.runtime.buffers import AlignedArena, RecyclingPool
 from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
@@ -160,6 +161,8 @@ class CpuProgram:
         for array, (shape, dtype, flags) in zip(arrays, self._arguments, strict=True):
             if type(array) is not np.ndarray:
                 array = _as_array(array)
+            if array.dtype != dtype:
+                array = recognized(array, dtype)
             if array.dtype != dtype or array.shape != shape:
                 raise self._misfit(len(memory), array)
             if array.flags.num & flags != flags:
@@ -171,9 +174,8 @@ class CpuProgram:
         shape, dtype, _ = self._arguments[number]
         name = self.program.buffers[number].name
         kind = TypeError if array.dtype != dtype else ValueError
-        return kind(
-            f"argument {number} ('{name}'): expected {dtype} {list(shape)}, got {array.dtype} {list(array.shape)}"
-        )
+        wanted, got = f"{type_name(dtype)} {list(shape)}", f"{type_name(array.dtype)} {list(array.shape)}"
+        return kind(f"argument {number} ('{name}'): expected {wanted}, got {got}")
 
     def _usable(self, number: int, array: Array, flags: int) -> Array:
         """The array in C order: a copy, unless the program is to write to it."""
@@ -194,14 +196,19 @@ class CpuProgram:
         results = self.program.results
         if len(out) != len(results):
             raise ValueError(f"out: expected {len(results)} arrays, got {len(out)}")
+        targets: list[Array] = []
         for number, (array, result) in enumerate(zip(out, results, strict=True)):
-            dtype = NUMPY_NAMES[result.dtype]
+            dtype = np.dtype(NUMPY_NAMES[result.dtype])
+            if isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
+                array = recognized(array, dtype)
             if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != result.shape:  # pyright: ignore[reportUnnecessaryIsInstance]
-                got = f"{array.dtype} {list(array.shape)}" if hasattr(array, "dtype") else type(array).__name__
-                raise ValueError(f"out[{number}]: expected {dtype} {list(result.shape)}, got {got}")
+                given = f"{type_name(array.dtype)} {list(array.shape)}" if hasattr(array, "dtype") else None
+                wanted = f"{type_name(dtype)} {list(result.shape)}"
+                raise ValueError(f"out[{number}]: expected {wanted}, got {given or type(array).__name__}")
             if not array.flags.writeable:
                 raise ValueError(f"out[{number}] cannot be written to")
-        return list(out)
+            targets.append(array)
+        return targets
 
     def _direct_target(self, buffer: int, targets: Sequence[Array], memory: Sequence[Array]) -> Array | None:
         """The caller's array for a result buffer, where the program may write to it while it runs."""

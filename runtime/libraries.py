@@ -10,13 +10,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from fuse_opt.lowering.narrow_floats import by_values
 from fuse_opt.lowering.program import ConfigValue, Run
 from fuse_opt.runtime.blas import load_tasks, try_matmul
 from fuse_opt.runtime.convolution import try_conv
+from fuse_opt.runtime.convolution_backward import try_conv_backward_weight, try_conv_transpose
 
 _Try = Callable[[Sequence[NDArray[Any]], Sequence[NDArray[Any]], Mapping[str, ConfigValue]], bool]
 
-_ON_POOL: Mapping[str, _Try] = {"numpy.matmul": try_matmul, "numpy.conv": try_conv}
+_ON_POOL: Mapping[str, _Try] = {
+    "numpy.matmul": try_matmul,
+    "numpy.conv": try_conv,
+    "numpy.conv_transpose": try_conv_transpose,
+    "numpy.conv_backward_data": try_conv_transpose,
+    "numpy.conv_backward_weight": try_conv_backward_weight,
+}
 """By implementation: what does the same on the shared pool, or answers False."""
 
 
@@ -39,7 +47,7 @@ def resolve(implementation: str, default: Run) -> Run:
             message = "FUSE_OPT_BLAS=pool: no BLAS was found that the pool can call; NumPy's own threads are used"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         return default
-    return functools.partial(_run, attempt, default)
+    return by_values(functools.partial(_run, attempt, default))
 
 
 def _run(

@@ -198,6 +198,10 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "sinh": np.sinh,
     "cosh": np.cosh,
     "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atanh": np.arctanh,
     "cbrt": np.cbrt,
 }
 
@@ -258,6 +262,7 @@ def _cases() -> Iterable[Case]:
     yield Case("math.fma %x, %x, %y : f32", "f32 f32 f32", _fused, 1e-6)
     yield Case("func.call @fo_rem_f32(%x, %y) : (f32, f32) -> f32", "f32 f32 f32", np.remainder)
     yield Case("func.call @fo_floordiv_i32(%x, %y) : (i32, i32) -> i32", "i32 i32 i32", np.floor_divide)
+    yield Case("math.fma %x, %x, %y : f64", "f64 f64 f64", _fused, 1e-13)
     yield Case("func.call @fo_cast_f32_u8(%x) : (f32) -> ui8", "f32 i8 ui8", _saturated("ui8"))
 
 

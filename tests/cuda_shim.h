@@ -195,3 +195,16 @@ static inline double __longlong_as_double(long long x) { double r; memcpy(&r, &x
 struct __half { _Float16 value; };
 static inline float __half2float(__half x) { return float(x.value); }
 static inline __half __float2half_rn(float x) { return {_Float16(x)}; }
+
+struct __nv_bfloat16 { unsigned short bits; };
+static inline float __bfloat162float(__nv_bfloat16 x) {
+  unsigned u = (unsigned)x.bits << 16;
+  float f;
+  memcpy(&f, &u, sizeof f);
+  return f;
+}
+static inline __nv_bfloat16 __float2bfloat16_rn(float x) {
+  unsigned u;
+  memcpy(&u, &x, sizeof u);
+  return {(unsigned short)(x != x ? 0x7fffu : (u + 0x7fffu + (u >> 16 & 1u)) >> 16)};
+}

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from narrow_floats import DTYPES as NARROW
+from narrow_floats import LAYOUTS, decode, encode, is_narrow, spacing
 
 Array = npt.NDArray[Any]
 Unary = Callable[[Any], Any]
@@ -31,9 +33,15 @@ TYPES: dict[str, np.dtype[Any]] = {
     "i64": np.dtype(np.int64),
     "ui8": np.dtype(np.uint8),
     "i1": np.dtype(np.bool_),
+    **NARROW,
 }
 NAMES = {dtype: name for name, dtype in TYPES.items()}
-FLOATS, INTEGERS = ("f16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8")
+FLOATS, INTEGERS = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8")
+STORAGE = ("f8E4M3FN", "f8E5M2")
+"""Types that only movement, selection and conversion accept."""
+ANY = (*FLOATS, *INTEGERS, "i1", *STORAGE)
+IN_F32 = ("f16", "bf16", *STORAGE)
+"""Types that are computed in f32."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +81,15 @@ class Case:
 
     def _check_result(self, number: int, actual: Array, expected: Array, bound: Bound) -> None:
         assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), f"result {number} of {self.line}"
-        if expected.dtype.kind != "f":
+        if NAMES[expected.dtype] not in (*FLOATS, *STORAGE):
             self._require(np.asarray(actual == expected), actual, expected)
             return
-        info = np.finfo(expected.dtype)
-        a, b = actual.astype(np.float64), expected.astype(np.float64)
+        a, b = wide(actual), wide(expected)
         with np.errstate(all="ignore"):
-            unit = np.maximum(np.spacing(np.abs(expected)).astype(np.float64), float(info.smallest_subnormal))
+            unit, eps = unit_and_epsilon(expected)
             allowed = bound.ulps * unit + self.slack
             if bound.slack:
-                allowed = allowed + bound.slack * float(info.eps) * self._size(expected)
+                allowed = allowed + bound.slack * eps * self._size(expected)
             near = np.abs(a - b) <= allowed
         right = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.isfinite(b) & near)
         if self.signed_zeros:
@@ -91,11 +98,11 @@ class Case:
 
     def _size(self, expected: Array) -> Any:
         """The largest finite magnitude among operands, result and 1: at each element for operands that broadcast to it."""
-        finite = [np.nan_to_num(np.abs(x.astype(np.float64)), nan=0, posinf=0) for x in (*self.inputs, expected)]
+        finite = [np.nan_to_num(np.abs(wide(x)), nan=0, posinf=0) for x in (*self.inputs, expected)]
         try:
             together = np.broadcast_shapes(*(x.shape for x in finite))
         except ValueError:
-            together = ()
+            together = None
         if together == expected.shape:
             return reduce(np.maximum, finite, np.float64(1))
         return max(1.0, *(float(x.max(initial=0)) for x in finite))
@@ -105,10 +112,10 @@ class Case:
         if np.all(right):
             return
         at = tuple(np.argwhere(~right)[0])
-        same = [array[at] for array in self.inputs if array.shape == right.shape]
+        same = [decode(array)[at] for array in self.inputs if array.shape == right.shape]
         raise AssertionError(
             f"{self.line}: {np.sum(~right)} of {right.size} wrong; at {[int(n) for n in at]} of {same}: "
-            f"got {actual[at]}, expected {expected[at]}"
+            f"got {decode(actual)[at]}, expected {decode(expected)[at]}"
         )
 
 
@@ -140,7 +147,7 @@ def program_text(cases: Sequence[Case]) -> str:
 
 
 def arguments_of(cases: Sequence[Case]) -> list[Array]:
-    return [array.copy() for case in cases for array in case.inputs]
+    return [np.array(array) for case in cases for array in case.inputs]
 
 
 def check_all(cases: Sequence[Case], results: Sequence[Array], bounds: Sequence[Bound]) -> None:
@@ -150,15 +157,37 @@ def check_all(cases: Sequence[Case], results: Sequence[Array], bounds: Sequence[
         case.check([next(given) for _ in case.wanted], bound)
 
 
+def wide(array: Array) -> Array:
+    """The values as float64."""
+    return np.asarray(decode(array)).astype(np.float64)
+
+
+def unit_and_epsilon(expected: Array) -> tuple[Array, float]:
+    """The units in the last place at floats, and that at 1."""
+    if is_narrow(expected):
+        name = NAMES[expected.dtype]
+        return spacing(wide(expected), name), 2.0 ** -LAYOUTS[name][1]
+    info = np.finfo(expected.dtype)
+    unit = np.spacing(np.abs(expected)).astype(np.float64)
+    return np.maximum(unit, float(info.smallest_subnormal)), float(info.eps)
+
+
 def type_text(array: Array) -> str:
     return f"tensor<{''.join(f'{n}x' for n in array.shape)}{NAMES[array.dtype]}>"
 
 
 def rounded(value: Any, name: str) -> Array:
-    """A float64 value in an element type; f16 by way of f32, in which it is computed."""
+    """A float64 value in an element type; narrow floats by way of f32, in which they are computed."""
     with np.errstate(all="ignore"):
-        array = np.asarray(value)
-        return (array.astype(np.float32) if name == "f16" else array).astype(TYPES[name])
+        array = np.asarray(decode(value))
+        return converted(array.astype(np.float32) if name in IN_F32 else array, name)
+
+
+def converted(value: Any, name: str) -> Array:
+    """Values in an element type, rounded once: `astype` for every type of the table."""
+    array = np.asarray(decode(value))
+    with np.errstate(all="ignore"):
+        return encode(array, name) if name in NARROW else array.astype(TYPES[name])
 
 
 def wrapped(value: Any, name: str) -> Array:
@@ -188,15 +217,22 @@ SPECIAL_FLOATS = [
     100.0,
     -100.0,
 ]
-EXTREMES = {"f16": [65504.0, 6e-8, -6e-5], "f32": [3e38, -3e38, 1e-40, 1e-30], "f64": [1e308, -1e308, 5e-324, 1e-200]}
+EXTREMES = {
+    "f16": [65504.0, 6e-8, -6e-5],
+    "bf16": [3.38e38, -3e38, 1e-40, 1e-30],
+    "f32": [3e38, -3e38, 1e-40, 1e-30],
+    "f64": [1e308, -1e308, 5e-324, 1e-200],
+    "f8E4M3FN": [448.0, -448.0, 2.0**-9, -(2.0**-6)],
+    "f8E5M2": [57344.0, -57344.0, 2.0**-16, -(2.0**-14)],
+}
 
 
 def samples(name: str) -> Array:
     """Values of a type that have gone wrong somewhere: specials, extremes, both signs."""
     if name == "i1":
         return np.array([False, True])
-    if name in FLOATS:
-        return np.array(SPECIAL_FLOATS + EXTREMES[name], TYPES[name])
+    if name in EXTREMES:
+        return converted(SPECIAL_FLOATS + EXTREMES[name], name)
     info = np.iinfo(TYPES[name])
     small = [0, 1, 2, 3, 7, 100] + ([] if name == "ui8" else [-1, -2, -3, -7, -100])
     return np.array([*small, info.min, info.max, info.max - 1], TYPES[name])
@@ -205,8 +241,7 @@ def samples(name: str) -> Array:
 def pairs(name: str) -> tuple[Array, Array]:
     """Every sample with every other."""
     values = samples(name)
-    left, right = np.meshgrid(values, values, indexing="ij")
-    return left.reshape(-1).copy(), right.reshape(-1).copy()
+    return np.repeat(values, len(values)), np.concatenate([values] * len(values))
 
 
 def ramp(name: str, *shape: int) -> Array:
@@ -215,12 +250,12 @@ def ramp(name: str, *shape: int) -> Array:
     values = np.arange(count) * 7 % 23 - (0 if name in ("ui8", "i1") else 11)
     if name == "i1":
         return np.asarray(values % 3 == 0).reshape(shape)
-    return (values / 4 if name in FLOATS else values).astype(TYPES[name]).reshape(shape)
+    return converted(values / 4 if name in EXTREMES else values, name).reshape(shape)
 
 
 def each(function: Callable[..., Any], *arrays: Array) -> Array:
     """A function of Python scalars, element by element, NumPy broadcasting."""
-    broadcast = np.broadcast_arrays(*arrays)
+    broadcast = np.broadcast_arrays(*map(decode, arrays))
     values = [function(*row) for row in zip(*(a.reshape(-1).tolist() for a in broadcast), strict=True)]
     result = np.empty(len(values), object)
     result[:] = values
@@ -262,8 +297,8 @@ class Meaning:
     def value(self, name: str, inputs: Sequence[Array]) -> Array:
         if name in FLOATS:
             assert self.floats is not None
-            wide = np.dtype(np.float64) if not self.in_type else TYPES["f32" if name == "f16" else name]
-            result = self.floats(*(array.astype(wide) for array in inputs))
+            compute = np.dtype(np.float64) if not self.in_type else TYPES["f32" if name in IN_F32 else name]
+            result = self.floats(*(decode(array).astype(compute) for array in inputs))
             return np.asarray(result, np.bool_) if self.gives_bool else rounded(result, name)
         function = self.bools if name == "i1" else self.ints
         assert function is not None
@@ -348,7 +383,7 @@ def reduction(
     def value(name: str, x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Array:
         if name in FLOATS:
             assert floats is not None
-            return rounded(floats(x.astype(np.float64), axis=axes, keepdims=keepdims), name)
+            return rounded(floats(wide(x), axis=axes, keepdims=keepdims), name)
         join = bools if name == "i1" else ints
         assert join is not None
         chosen = tuple(range(x.ndim)) if axes is None else tuple(axis % x.ndim for axis in axes)
@@ -383,7 +418,7 @@ def reduction(
 def noise(name: str, *shape: int) -> Array:
     """Reproducible values of a standard normal, without a generator that may change."""
     values = np.sin(np.arange(1, math.prod(shape) + 1) * 12.9898) * 43758.5453
-    return ((values - np.floor(values) - 0.5) * 3).astype(TYPES[name]).reshape(shape)
+    return converted((values - np.floor(values) - 0.5) * 3, name).reshape(shape)
 
 
 def moved(op: str, attributes: str, shape: tuple[int, ...], function: Callable[[Array], Array]) -> Iterator[Case]:

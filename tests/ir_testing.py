@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from narrow_floats import DTYPES as NARROW
+from narrow_floats import decode, encode
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -95,10 +97,11 @@ def random_arguments(module: ModuleOp, seed: int, specials: bool = False) -> lis
         element, extents = dtype(value), shape(value)
         type_ = NUMPY_DTYPES[element]
         if element.is_float:
-            array = np.asarray(rng.standard_normal(extents)).astype(type_)
+            array = np.asarray(rng.standard_normal(extents))
             if specials:
                 chosen = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0], extents)
-                array = np.where(rng.random(extents) < 0.2, chosen, array).astype(type_)
+                array = np.where(rng.random(extents) < 0.2, chosen, array)
+            array = np.asarray(encode(array, element.name)) if element.name in NARROW else array.astype(type_)
         elif element is BOOL:
             array = np.asarray(rng.integers(0, 2, extents)).astype(type_)
         else:
@@ -119,6 +122,7 @@ def assert_same_bits(actual: Sequence[Array], expected: Sequence[Array], about: 
     assert len(actual) == len(expected), about
     for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
         assert (a.dtype, a.shape) == (b.dtype, b.shape), f"result {number} {about}"
+        a, b = decode(a), decode(b)
         same = a == b
         if a.dtype.kind == "f":
             same = ((a == b) & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b))

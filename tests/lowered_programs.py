@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from ir_testing import apply, evaluate, parse, random_arguments, text_of
+from narrow_floats import decode, name_of
 from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -27,8 +28,8 @@ Array = npt.NDArray[Any]
 
 needs_compiler = pytest.mark.skipif(find_c_compiler() is None, reason="no working C compiler")
 
-TOLERANCE = {"e": 2e-3, "f": 2e-5, "d": 1e-12}
-"""By NumPy's letter of a float type: relative to the larger of 1 and the value."""
+TOLERANCE = {"float16": 2e-3, "float32": 2e-5, "float64": 1e-12, "bf16": 1.6e-2, "f8E4M3FN": 0.25, "f8E5M2": 0.5}
+"""By float type: relative to the larger of 1 and the value."""
 
 
 def run(module: ModuleOp, arguments: Sequence[Array], **options: Any) -> list[Array]:
@@ -48,12 +49,14 @@ def assert_close(actual: Sequence[Array], expected: Sequence[Array], names: Sequ
     for number, (a, e) in enumerate(zip(actual, expected, strict=True)):
         about = names[number] if names else f"result {number}"
         assert (a.dtype, a.shape) == (e.dtype, e.shape), about
+        tolerance = TOLERANCE.get(name_of(e.dtype), 0.0)
+        a, e = decode(a), decode(e)
         if e.dtype.kind != "f":
             np.testing.assert_array_equal(a, e, err_msg=about)
             continue
         with np.errstate(all="ignore"):
             wide = e.astype(np.float64)
-            allowed = TOLERANCE[e.dtype.char] * np.maximum(np.abs(wide), 1.0)
+            allowed = tolerance * np.maximum(np.abs(wide), 1.0)
             fine = (a == e) | (np.isnan(a) & np.isnan(e)) | (np.abs(a.astype(np.float64) - wide) <= allowed)
         assert np.all(fine), f"{about}: {np.asarray(a)[~fine][:4]} instead of {np.asarray(e)[~fine][:4]}"
 

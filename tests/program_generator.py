@@ -28,11 +28,12 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects import graph_convolution as convolution
 from fuse_opt.dialects import graph_library as library
 from fuse_opt.dialects import graph_normalization as normalization
 from fuse_opt.dialects import graph_statistics as statistics
 from fuse_opt.dialects import graph_views as views
-from fuse_opt.dialects.dtypes import BOOL, DTYPES, F16, F32, F64, I8, I32, I64, U8, DType
+from fuse_opt.dialects.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I8, I32, I64, U8, DType
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.graph_activations import GeluOp, SigmoidOp
 from fuse_opt.dialects.graph_arithmetic import (
@@ -48,6 +49,7 @@ from fuse_opt.dialects.graph_comparison import LessOp
 from fuse_opt.dialects.graph_constant import ConstantOp
 from fuse_opt.dialects.graph_elementwise import Binary, Unary
 from fuse_opt.dialects.graph_math import ErfOp, ExpOp, SinOp, TanhOp
+from fuse_opt.dialects.graph_movement import ConcatOp
 from fuse_opt.dialects.graph_op import (
     GraphOp,
     bool_value,
@@ -74,7 +76,7 @@ _UNARY = [op for op in _RECORDS if issubclass(op, Unary) and op is not AstypeOp]
 _BINARY = [op for op in _RECORDS if issubclass(op, Binary)]
 _REDUCTIONS = [op for op in _RECORDS if issubclass(op, Reduction)]
 _CALM = [TanhOp, SigmoidOp, GeluOp, ErfOp, SinOp]
-_DTYPES = [F32] * 14 + [F64] * 2 + [F16] * 2 + [I32] * 2 + [I8, U8, I64, BOOL]
+_DTYPES = [F32] * 14 + [F64] * 2 + [F16] * 2 + [BF16] * 2 + [I32] * 2 + [I8, U8, I64, BOOL]
 _EXTENTS = [1, 1, 2, 3, 4, 5, 7, 8, 16]
 
 
@@ -268,7 +270,7 @@ class _Writer:
                 same = [v for v in self.values if dtype(v) is dtype(x) and len(shape(v)) == len(extents)]
                 if extents:
                     parts = [x, *self.rng.choices(same, k=self.rng.randint(1, 2))]
-                    self.add(views.ConcatOp, *parts, axis=int_value(self.rng.randrange(-len(extents), len(extents))))
+                    self.add(ConcatOp, *parts, axis=int_value(self.rng.randrange(-len(extents), len(extents))))
 
     def _factors(self, count: int) -> list[int]:
         """Extents of a random shape with so many elements."""
@@ -345,7 +347,7 @@ class _Writer:
             return
         if len(shape(x)) == 3 and self.rng.random() < 0.3:
             weight = self.argument(dtype(x), [4, shape(x)[1], 1])
-            self.add(library.ConvOp, x, weight)
+            self.add(convolution.ConvOp, x, weight)
             return
         inner, columns = shape(x)[-1], self.rng.choice([[], [1], [3], [8]])
         self.add(library.MatmulOp, x, self.argument(dtype(x), [inner, *columns]))

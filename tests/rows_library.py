@@ -14,6 +14,7 @@ from graph_op_table import (
     noise,
     ramp,
     rounded,
+    wide,
     wrapped,
 )
 
@@ -31,14 +32,38 @@ MATMULS = [
 ]
 
 
+TRANSPOSED = [
+    ((4, 3), (4, 5), True, False),
+    ((3, 4), (5, 4), False, True),
+    ((2, 4, 3), (5, 4), True, True),
+    ((2, 1, 3, 4), (6, 2, 4), False, True),
+    ((4, 3), (4,), True, False),
+    ((4,), (2, 5, 4), False, True),
+    ((1, 1), (1, 1), True, True),
+    ((0, 3), (2, 0), True, True),
+    ((4, 0), (4, 2), True, False),
+]
+
+
+def _transposed_cases() -> Iterator[Case]:
+    """The products of the operands with their last axes swapped by hand."""
+    for name, (a, b, left, right) in product([*FLOATS, *INTEGERS], TRANSPOSED):
+        x, y = (noise(name, *a), noise(name, *b)) if name in FLOATS else (ramp(name, *a), ramp(name, *b))
+        given = [wide(z) if name in FLOATS else z.astype(np.int64) for z in (x, y)]
+        first, second = (np.moveaxis(z, -1, -2) if t else z for z, t in zip(given, (left, right), strict=True))
+        value = np.matmul(first, second)
+        text = ", ".join([*(["transpose_lhs = true"] if left else []), *(["transpose_rhs = true"] if right else [])])
+        yield Case("graph.matmul", text, (x, y), rounded(value, name) if name in FLOATS else wrapped(value, name))
+
+
 def _matmul_cases() -> Iterator[Case]:
+    yield from _transposed_cases()
     for name, (a, b) in product([*FLOATS, *INTEGERS], MATMULS):
         x, y = (noise(name, *a), noise(name, *b)) if name in FLOATS else (ramp(name, *a), ramp(name, *b))
-        wide = np.float64 if name in FLOATS else np.dtype(object)
         letters = ("" if len(a) == 1 else "i") + "k", "k" + ("" if len(b) == 1 else "j")
         result = ("" if len(a) == 1 else "i") + ("" if len(b) == 1 else "j")
         if name in FLOATS:
-            value = np.einsum(f"...{letters[0]},...{letters[1]}->...{result}", x.astype(wide), y.astype(wide))
+            value = np.einsum(f"...{letters[0]},...{letters[1]}->...{result}", wide(x), wide(y))
             yield Case("graph.matmul", "", (x, y), rounded(value, name))
         else:
             whole = np.einsum(f"...{letters[0]},...{letters[1]}->...{result}", x.astype(np.int64), y.astype(np.int64))

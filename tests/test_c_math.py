@@ -45,19 +45,24 @@ SIGNATURES = {
 BOUNDS = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_\w+): .*?([\d.]+) ULP", C_MATH_HEADER, re.MULTILINE)}
 """The accuracy that each function's comment states."""
 
-CALLS_LIBM = ("fo_rem_f", "fo_floordiv_f", "fo_sin_f64", "fo_cos_f64", "fo_pow_f64")
-SCALAR = (*CALLS_LIBM, "fo_floordiv_i64", "fo_rem_i64")
-TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh", "erf", "sin", "cos")
+CALLS_LIBM = ("fo_rem_f", "fo_floordiv_f", "fo_fmod_f", "fo_sin_f64", "fo_cos_f64", "fo_tan_f64", "fo_pow_f64")
+SCALAR = (*CALLS_LIBM, "fo_lgamma_f", "fo_floordiv_i64", "fo_rem_i64")
+TRANSCENDENTAL = (
+    *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan"),
+    *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc"),
+)
+OF_TWO = ("pow", "atan2", "hypot")
 
 
 def loops() -> str:
-    """One vectorisable loop `loop_NAME(n, out, in...)` per function, each on one line."""
+    """One loop `loop_NAME(n, out, in...)` per function, each on one line; marked where it is to be vectorised."""
     lines: list[str] = []
     for name, (result, parameters) in SIGNATURES.items():
         formals = ", ".join(f"const {t} *a{i}" for i, t in enumerate(parameters))
         actuals = ", ".join(f"a{i}[i]" for i in range(len(parameters)))
         body = f"for (long i = 0; i < n; i++) y[i] = {name}({actuals});"
-        lines.append(f'void loop_{name}(long n, {result} *restrict y, {formals}) {{ _Pragma("omp simd") {body} }}')
+        simd = "" if name.startswith(SCALAR) else '_Pragma("omp simd") '
+        lines.append(f"void loop_{name}(long n, {result} *restrict y, {formals}) {{ {simd}{body} }}")
     return "\n".join(lines) + "\n"
 
 
@@ -66,8 +71,13 @@ def references() -> str:
     for name in TRANSCENDENTAL:
         body = f"for (long i = 0; i < n; i++) y[i] = __builtin_{name}l(x[i]);"
         lines.append(f"void ref_{name}(long n, long double *y, const long double *x) {{ {body} }}")
-    pow_body = "for (long i = 0; i < n; i++) y[i] = __builtin_powl(x[i], z[i]);"
-    lines.append(f"void ref_pow(long n, long double *y, const long double *x, const long double *z) {{ {pow_body} }}")
+    for name in OF_TWO:
+        body = f"for (long i = 0; i < n; i++) y[i] = __builtin_{name}l(x[i], z[i]);"
+        lines.append(
+            f"void ref_{name}(long n, long double *y, const long double *x, const long double *z) {{ {body} }}"
+        )
+    body = "for (long i = 0; i < n; i++) y[i] = __builtin_lgammal(x[i]);"
+    lines.append(f"void ref_lgamma(long n, long double *y, const long double *x) {{ {body} }}")
     return "\n".join(lines) + "\n"
 
 
@@ -194,11 +204,62 @@ def test_pow_accuracy(lib: Library) -> None:
     report("fo_pow_f32", lib("fo_pow_f32", x, y), lib.reference("pow", x, y), x, y)
 
 
+def pairs(dtype: Any, seed: int) -> tuple[Array, Array]:
+    """Special pairs, any two numbers, and two numbers of about one size, of every size."""
+    rng = np.random.default_rng(seed)
+    info = np.finfo(dtype)
+    edge = np.array([0, 1, 2.5, np.inf, np.nan, info.max, info.tiny, info.smallest_subnormal], dtype)
+    edge = np.concatenate([edge, -edge])
+    x, y = (a.ravel() for a in np.meshgrid(edge, edge))
+    any_x = samples(dtype, 20_000, seed)
+    size = np.ldexp(1.0, rng.integers(info.minexp - info.nmant, info.maxexp - 3, 60_000))
+    near_x, near_y = ((rng.normal(0, 1, 60_000) * size).astype(dtype) for _ in range(2))
+    return np.concatenate([x, any_x, near_x]), np.concatenate([y, rng.permutation(any_x), near_y])
+
+
+@pytest.mark.parametrize("type_name", ["f32", "f64"])
+@pytest.mark.parametrize("name", ["atan2", "hypot"])
+def test_accuracy_of_two(lib: Library, name: str, type_name: str) -> None:
+    dtype = {"f32": np.float32, "f64": np.float64}[type_name]
+    if np.finfo(np.longdouble).nmant <= np.finfo(dtype).nmant:
+        pytest.skip("long double is no wider than double here: no reference")
+    x, y = pairs(dtype, seed=11)
+    report(f"fo_{name}_{type_name}", lib(f"fo_{name}_{type_name}", x, y), lib.reference(name, x, y), x, y)
+
+
+@pytest.mark.parametrize("type_name", ["f32", "f64"])
+def test_lgamma_accuracy(lib: Library, type_name: str) -> None:
+    """Below -2, in f64, the error is one of max(|y|, 1): no digits are left next to a zero."""
+    name, dtype = f"fo_lgamma_{type_name}", {"f32": np.float32, "f64": np.float64}[type_name]
+    if np.finfo(np.longdouble).nmant <= np.finfo(dtype).nmant:
+        pytest.skip("long double is no wider than double here: no reference")
+    rng = np.random.default_rng(12)
+    ranges = ((-3, 3), (-25, 0), (-200, 0), (0, 10), (0.99, 1.01), (1.99, 2.01))
+    dense = [rng.uniform(low, high, 20_000).astype(dtype) for low, high in ranges]
+    whole = np.arange(-40, 40).astype(dtype)
+    beside = [np.nextafter(whole, dtype(far)) for far in (-100, 100)]
+    x = np.concatenate([samples(dtype, 40_000, 13), whole, *beside, *dense])
+    got, exact = lib(name, x), lib.reference("lgamma", x)
+    above = ~(x < -2) if dtype is np.float64 else np.isfinite(x) | ~np.isfinite(x)
+    report(name, got[above], exact[above], x[above])
+    rest, eps = ~above & np.isfinite(exact), float(np.finfo(dtype).eps)
+    error = np.abs(got[rest] - exact[rest]) / np.maximum(np.abs(exact[rest]), 1)
+    assert np.all(error <= BOUNDS[name] * eps)
+    np.testing.assert_array_equal(got[~above & ~rest], exact[~above & ~rest].astype(dtype))
+
+
+@pytest.mark.parametrize("type_name", ["f32", "f64"])
+def test_log10_is_exact_at_powers_of_ten(lib: Library, type_name: str) -> None:
+    count = {"f32": 11, "f64": 23}[type_name]
+    powers = np.array([float(10**k) for k in range(count)])
+    assert lib(f"fo_log10_{type_name}", powers).tolist() == list(range(count))
+
+
 def test_worst_reductions_of_sine(lib: Library) -> None:
     """The floats nearest to a multiple of pi / 2, of odd and of even ones, and other known hard ones."""
     hard = np.array([float.fromhex("0x1.f37c8ap+96"), float.fromhex("0x1.f37c8ap+95"), 2.0**127, 3.1415927, 102943.71])
     x = hard.astype(np.float32)
-    for name in ("sin", "cos"):
+    for name in ("sin", "cos", "tan"):
         report(f"fo_{name}_f32", lib(f"fo_{name}_f32", x), lib.reference(name, x), x)
 
 
@@ -219,6 +280,7 @@ def test_exact_functions_equal_numpy(lib: Library, type_name: str) -> None:
         "min": np.minimum,
         "rem": np.remainder,
         "floordiv": np.floor_divide,
+        "fmod": np.fmod,
     }
     with np.errstate(all="ignore"):
         for name, reference in unary.items():
@@ -254,6 +316,14 @@ def test_integer_division_equals_numpy(lib: Library, type_name: str) -> None:
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(lib(f"fo_floordiv_{type_name}", x, y), np.floor_divide(x, y))
         np.testing.assert_array_equal(lib(f"fo_rem_{type_name}", x, y), np.remainder(x, y))
+
+
+@pytest.mark.parametrize("type_name", ["i8", "i16", "i32", "i64", "u8"])
+def test_shifts_equal_numpy(lib: Library, type_name: str) -> None:
+    """NumPy shifts everything out where the count is negative or not below the width."""
+    x, y = integers(DTYPES[f"fo_{type_name}"])
+    np.testing.assert_array_equal(lib(f"fo_shl_{type_name}", x, y), np.left_shift(x, y))
+    np.testing.assert_array_equal(lib(f"fo_shr_{type_name}", x, y), np.right_shift(x, y))
 
 
 @pytest.mark.parametrize("target", ["i8", "i16", "i32", "i64", "u8"])

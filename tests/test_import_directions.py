@@ -13,7 +13,7 @@ MAY_IMPORT = {
     "dialects": ("fuse_opt.dialects",),
     "passes": ("fuse_opt.dialects", "fuse_opt.passes"),
     "lowering": ("fuse_opt.dialects", "fuse_opt.lowering"),
-    "runtime": ("fuse_opt.lowering.program", "fuse_opt.runtime"),
+    "runtime": ("fuse_opt.lowering.program", "fuse_opt.lowering.narrow_floats", "fuse_opt.runtime"),
     "frontends": ("fuse_opt.dialects", "fuse_opt.frontends"),
     "tools": ("fuse_opt",),
     "fuse_opt": ("fuse_opt.tools.api",),

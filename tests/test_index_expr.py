@@ -43,6 +43,26 @@ def test_dimension_of_extent_one_is_zero() -> None:
     assert dimension("i", 1) == constant(0)
 
 
+def test_clamp_knows_ranges() -> None:
+    i = dimension("i", 10)
+    assert i.clamp(0, 9) == i
+    assert (i + 10).clamp(0, 9) == constant(9)
+    assert (i - 9).clamp(0, 9) == constant(0)
+    assert i.clamp(4, 4) == constant(4)
+    assert i.clamp(0, -1) == constant(-1)
+    assert (i - 3).clamp(0, 5).bounds == (0, 5)
+
+
+def test_reflection_stays_inside() -> None:
+    for before, extent, after in [(3, 4, 3), (0, 5, 4), (1, 2, 1), (2, 7, 0)]:
+        i = dimension("i", before + extent + after)
+        p = i - before
+        reflected = p - p.clamp(-before, 0) * 2 - (p - (extent - 1)).clamp(0, after) * 2
+        found = [reflected.evaluate({Dim("i", before + extent + after): v}) for v in range(before + extent + after)]
+        inner = list(range(extent))
+        assert found == [*inner[before:0:-1], *inner, *inner[-2 : -2 - after : -1]]
+
+
 Evaluate = Callable[[dict[str, int]], int]
 
 
@@ -78,4 +98,5 @@ def _combine(
         case 3:
             return x % k, lambda env: f(env) % k
         case _:
-            return x.clamp(1, k), lambda env: min(max(f(env), 1), k)
+            low = rng.randrange(-3, k + 1)
+            return x.clamp(low, k), lambda env: min(max(f(env), low), k)

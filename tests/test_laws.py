@@ -28,6 +28,7 @@ from ir_testing import (
     random_arguments,
     text_of,
 )
+from narrow_floats import decode, name_of
 from program_generator import random_program, shuffled, with_unknown_extents
 from xdsl.utils.exceptions import PassFailedException
 
@@ -175,6 +176,9 @@ def test_every_prefix_of_the_default_pipeline_is_a_program(path: Path) -> None:
         assert_same_bits(evaluate(parse(text), arguments), values, f"after {number} {name}")
 
 
+ROUGHLY = {"float16": 2e-2, "bf16": 0.1, "f8E4M3FN": 0.25, "f8E5M2": 0.5, "float32": 1e-3, "float64": 1e-3}
+
+
 @pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler")
 def test_compiled_programs_agree_with_the_reference() -> None:
     """In C, after the default pipeline. Loosely: sums are in another order there, and f64 may come from f32."""
@@ -186,7 +190,8 @@ def test_compiled_programs_agree_with_the_reference() -> None:
         ):
             about = f"(seed {seed}, result {number})"
             assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), about
-            rtol = 2e-2 if expected.dtype == np.float16 else 1e-3 if expected.dtype.kind == "f" else 0
+            rtol = ROUGHLY.get(name_of(expected.dtype), 0)
+            actual, expected = decode(actual), decode(expected)
             np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol, err_msg=about)
 
 

@@ -7,67 +7,13 @@ import itertools
 import pytest
 from ir_testing import parse
 from lowered_programs import KernelList, check, needs_compiler, softmax_program
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType, f32, i8
-from xdsl.ir import Attribute
 
 from fuse_opt.dialects.dtypes import DTYPES, F32, I32
 from fuse_opt.dialects.graph import GRAPH
-from fuse_opt.dialects.graph_op import StructuredOp, bool_value, int_array, int_value
+from fuse_opt.dialects.graph_op import StructuredOp, bool_value, int_array
 from fuse_opt.lowering.emit import emit_c
 
 RECORDS = [op for op in GRAPH.operations if issubclass(op, StructuredOp)]
-
-SAMPLES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Attribute]]]] = {
-    "graph.constant": [
-        ([], {"value": DenseIntOrFPElementsAttr.from_list(TensorType(f32, [3, 5]), [2.5])}),
-        ([], {"value": DenseIntOrFPElementsAttr.from_list(TensorType(i8, [4]), [-100])}),
-    ],
-    "graph.reshape": [([(6, 4)], {"shape": int_array([3, 8])}), ([(5,)], {"shape": int_array([5, 1, 1])})],
-    "graph.permute_dims": [([(3, 4, 5)], {"axes": int_array(axes)}) for axes in itertools.permutations(range(3))],
-    "graph.broadcast_to": [([(4, 1)], {"shape": int_array([2, 4, 3])}), ([()], {"shape": int_array([7])})],
-    "graph.slice": [
-        ([(9, 7)], {"starts": int_array(a), "stops": int_array(b), "steps": int_array(c)})
-        for a, b, c in (
-            ((1, 0), (8, 7), (2, 3)),
-            ((8, 6), (-10, -8), (-1, -1)),
-            ((-2, 1), (0, 6), (-3, 1)),
-            ((3, 3), (3, 5), (1, 1)),
-        )
-    ],
-    "graph.concat": [
-        ([(2, 3), (0, 3), (4, 3)], {"axis": int_value(0)}),
-        ([(2, 3), (2, 1), (2, 5)], {"axis": int_value(-1)}),
-        ([(5,)], {"axis": int_value(0)}),
-        ([(0, 2), (0, 2)], {"axis": int_value(0)}),
-    ],
-}
-"""Operand shapes and properties of the records that do not take plain operands of one shape."""
-
-
-def _samples(op: type[StructuredOp]) -> list[tuple[list[tuple[int, ...]], dict[str, Attribute]]]:
-    if op.name in SAMPLES:
-        return SAMPLES[op.name]
-    definition = op.get_irdl_definition()
-    properties: list[dict[str, Attribute]] = [{}]
-    if "dtype" in definition.properties:
-        properties = [{"dtype": element.attribute} for element in DTYPES]
-    return [([(3, 7)] * len(definition.operands), chosen) for chosen in properties]
-
-
-@needs_compiler
-@pytest.mark.parametrize("specials", [False, True])
-def test_every_record_at_every_type(specials: bool):
-    kernels = KernelList()
-    for op in RECORDS:
-        accepted = 0
-        for shapes, properties in _samples(op):
-            for element in DTYPES:
-                operands = [(element, extents) for extents in shapes]
-                accepted += kernels.add(op, operands, **properties)
-                if op.name == "graph.where":
-                    accepted += kernels.add(op, [(DTYPES[0], shapes[0]), *operands[1:]])
-        assert accepted, f"no sample fits {op.name}: add one to SAMPLES"
-    kernels.check(specials)
 
 
 @needs_compiler

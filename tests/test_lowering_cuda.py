@@ -14,6 +14,7 @@ import pytest
 from cuda_on_cpu import NVCC, CudaOnCpu, kernels_text, needs_cxx, needs_nvcc
 from graph_op_table import arguments_of, check_all, program_text, rows
 from ir_testing import Array, apply, assert_same_bits, evaluate, function, graph_ops, parse, random_arguments, text_of
+from narrow_floats import decode, name_of
 from program_generator import random_program
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 from xdsl.ir import Operation
@@ -155,14 +156,17 @@ def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> CudaOnCpu:
     return CudaOnCpu(programs(), tmp_path_factory.mktemp("programs"))
 
 
-TOLERANCES = {"float16": 3e-3, "float32": 3e-5, "float64": 1e-12}
+TOLERANCES = {"float16": 3e-3, "bf16": 2.4e-2, "float32": 3e-5, "float64": 1e-12}
+ROUGHLY = {"bf16": 0.1, "f8E4M3FN": 0.25, "f8E5M2": 0.5}
 
 
 def assert_close(actual: Sequence[Array], expected: Sequence[Array], about: str) -> None:
     for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
         assert (a.dtype, a.shape) == (b.dtype, b.shape), about
-        tolerance = TOLERANCES.get(a.dtype.name, 0.0)
-        np.testing.assert_allclose(a, b, tolerance, tolerance, err_msg=f"result {number} {about}", equal_nan=True)
+        tolerance = TOLERANCES.get(name_of(a.dtype), 0.0)
+        np.testing.assert_allclose(
+            decode(a), decode(b), tolerance, tolerance, err_msg=f"result {number} {about}", equal_nan=True
+        )
 
 
 @needs_cxx
@@ -185,8 +189,10 @@ def test_random_programs(tmp_path: Path) -> None:
             actual = on_cpu.run(name, arguments, backwards)
             for a, b in zip(actual, expected, strict=True):
                 assert (a.dtype, a.shape) == (b.dtype, b.shape), name
+                tolerance = ROUGHLY.get(name_of(a.dtype), 2e-2)
+                a, b = decode(a), decode(b)
                 if a.dtype.kind == "f":  # chains of ops magnify what roundings differ in
-                    np.testing.assert_allclose(a.astype(float), b.astype(float), 2e-2, 2e-2, err_msg=name)
+                    np.testing.assert_allclose(a.astype(float), b.astype(float), tolerance, tolerance, err_msg=name)
                 else:
                     assert_same_bits([a], [b], name)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fuse_opt.lowering import library
+from fuse_opt.lowering import library_convolution
 from fuse_opt.runtime import blas, convolution, libraries, thread_pool
 from fuse_opt.runtime.blas import blas_matmul, choose_blocks, try_matmul
 from fuse_opt.runtime.convolution import try_conv
@@ -227,7 +227,7 @@ def test_convolutions_are_those_of_the_library(
     shape, window, config = case
     rng = np.random.default_rng(seed)
     x, weight = random_array(rng, shape, dtype, order), random_array(rng, window, dtype, order)
-    expected = convolved(library.conv, x.astype(float), weight.astype(float), config)
+    expected = convolved(library_convolution.conv, x.astype(float), weight.astype(float), config)
     assert_close(convolved(try_conv, x, weight, config), expected, weight[:1].size)
 
 
@@ -247,7 +247,9 @@ def test_convolutions_are_those_of_the_library(
 def test_convolutions_of_many_tasks(shape: tuple[int, ...], window: tuple[int, ...], config: dict[str, Any]):
     rng = np.random.default_rng(4)
     x, weight = random_array(rng, shape, "f"), random_array(rng, window, "f")
-    assert_close(convolved(try_conv, x, weight, config), convolved(library.conv, x, weight, config), weight[:1].size)
+    assert_close(
+        convolved(try_conv, x, weight, config), convolved(library_convolution.conv, x, weight, config), weight[:1].size
+    )
 
 
 def test_a_convolution_that_does_not_fit_is_left_to_others():

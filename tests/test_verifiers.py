@@ -166,7 +166,7 @@ GRAPH: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]] = [
         "graph.batch_norm %0, %1, %1, %1, %2 : "
         "(tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<2xf32>) -> tensor<2x3xf32>",
         ("tensor<2x3xf32>", "tensor<3xf32>", "tensor<2xf32>"),
-        ("'graph.batch_norm'", "operand 4", "expected shape [3]", "got [2]"),
+        ("'graph.batch_norm'", "operand 'variance'", "expected shape [3]", "got [2]"),
     ),
     (
         "matmul of other inner dimensions",

@@ -104,11 +104,55 @@ def cos_tail(z: Real) -> Real:
     return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
 
 
+def atan_tail(z: Real) -> Real:
+    """(atan(x) - x) / x**3 with z = x**2"""
+    x = mp.sqrt(z)
+    return (mp.atan(x) - x) / x**3
+
+
+def tan_tail(z: Real) -> Real:
+    """(tan(x) - x) / x**3 with z = x**2"""
+    x = mp.sqrt(z)
+    return (mp.tan(x) - x) / x**3
+
+
+def asin_tail(z: Real) -> Real:
+    """(asin(x) - x) / x**3 with z = x**2"""
+    x = mp.sqrt(z)
+    return (mp.asin(x) - x) / x**3
+
+
+def erfc_rate(t: Real) -> Real:
+    """(1 + 2 x) exp(x**2) erfc(x) with t = (x - 3.75) / (x + 3.75): nearly a constant (Shepherd and Laframboise, 1981)"""
+    x = mp.mpf("3.75") * (1 + t) / (1 - t)
+    return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+
+
+def lgamma_rate(t: Real) -> Real:
+    """lgamma(2 + t) / t, which is smooth at the zero of lgamma at 2 and down to its pole at 0"""
+    return mp.loggamma(2 + t) / t
+
+
+def stirling_tail(z: Real) -> Real:
+    """x (lgamma(x) - (x - 1/2) (log(x) - 1) - (log(2 pi) - 1) / 2) with z = 1 / x**2"""
+    x = 1 / mp.sqrt(z)
+    with mp.workdps(200):
+        return x * (mp.loggamma(x) - (x - 0.5) * (mp.log(x) - 1) - (mp.log(2 * mp.pi) - 1) / 2)
+
+
+def cube_root_inverse(r: Real) -> Real:
+    """The factor that turns an approximate cube root c of x with r = c**3 / x into the cube root"""
+    return r ** (-mp.mpf(1) / 3)
+
+
 LN2_2 = mp.ln2 / 2 * mp.mpf("1.0001")
 HALF = mp.mpf("0.5001")
 LOG_LO, LOG_HI = mp.sqrt(mp.mpf("0.5")) - 1, mp.sqrt(mp.mpf(2)) - 1
 ATANH_Z = (LOG_HI / (2 + LOG_HI)) ** 2 * mp.mpf("1.0001")
 TRIG_Z = (mp.pi / 4) ** 2 * mp.mpf("1.001")
+ATAN_Z = mp.tan(mp.pi / 8) ** 2 * mp.mpf("1.001")
+ASIN_Z = mp.mpf("0.2501")
+TINY = mp.mpf("1e-20")
 
 
 def expm1_weight(x: Real) -> Real:
@@ -127,6 +171,21 @@ def rate_of(terms: int, top: str, bits: int) -> Fit:
     return Fit(erf_rate, mp.mpf("1e-9"), mp.mpf(top), terms, erf_weight, bits=bits)
 
 
+def odd_weight(f: Callable[[Real], Real]) -> Callable[[Real], Real]:
+    """The relative change of an odd f(x) for a change of its tail at z = x**2."""
+
+    def weight(z: Real) -> Real:
+        x = mp.sqrt(z)
+        return x**3 / f(x)
+
+    return weight
+
+
+def erfc_of(terms: int, top: str, bits: int = 53) -> Fit:
+    """Good for arguments up to `top`."""
+    return Fit(erfc_rate, mp.mpf(-1), (mp.mpf(top) - 3.75) / (mp.mpf(top) + 3.75), terms, bits=bits)
+
+
 FITS: dict[str, Fit] = {
     "expm1_f32": Fit(exp_tail, -LN2_2, LN2_2, 5, expm1_weight),
     "exp2_f32": Fit(exp2_tail, -HALF, HALF, 6, exp2_weight),
@@ -140,6 +199,16 @@ FITS: dict[str, Fit] = {
     "pow_log2_f32": Fit(lambda z: (atanh_tail(z) + 2) / mp.ln2, mp.mpf("1e-20"), ATANH_Z, 5, bits=53),
     "pow_exp2_f32": Fit(exp2_tail, -HALF, HALF, 6, exp2_weight, bits=53),
     "erf_f64": rate_of(24, "5.95", 53),
+    "atan_f32": Fit(atan_tail, TINY, ATAN_Z, 5, odd_weight(mp.atan)),
+    "atan_f64": Fit(atan_tail, TINY, ATAN_Z, 11, odd_weight(mp.atan), bits=53),
+    "tan_f32": Fit(tan_tail, TINY, TRIG_Z, 7, odd_weight(mp.tan), bits=53),
+    "asin_f32": Fit(asin_tail, TINY, ASIN_Z, 6, odd_weight(mp.asin)),
+    "asin_f64": Fit(asin_tail, TINY, ASIN_Z, 13, odd_weight(mp.asin), bits=53),
+    "erfc_f32": erfc_of(12, "10.1"),
+    "erfc_f64": erfc_of(25, "27.3"),
+    "lgamma_f64": Fit(lgamma_rate, mp.mpf("-0.50000001"), mp.mpf("0.50000001"), 18, bits=53),
+    "stirling_f64": Fit(stirling_tail, mp.mpf("1e-20"), 1 / mp.mpf("8.5") ** 2, 7, bits=53),
+    "cbrt_f64": Fit(cube_root_inverse, mp.mpf("0.88"), mp.mpf("1.12"), 5, bits=53),
 }
 
 

@@ -60,8 +60,9 @@ def _main(arguments: Sequence[str]) -> int:
         parser.error(str(error))
     except InputError as error:
         print(error, file=sys.stderr)
-    except (OSError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-        if not isinstance(error, OSError | MemoryError) and type(error) not in (RuntimeError, TypeError, ValueError):
+    except (OSError, MemoryError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        expected = (IndexError, RuntimeError, TypeError, ValueError)
+        if not isinstance(error, OSError | MemoryError) and type(error) not in expected:
             raise
         print(f"fuse-run: error: {_reason(error)}", file=sys.stderr)
     return FAILED
@@ -134,11 +135,14 @@ def _saved_inputs(file: str, signature: Signature) -> list[Array]:
 
 
 def _describe(program: CompiledProgram, inputs: Sequence[Array]) -> list[Any]:
+    from fuse_opt.lowering.narrow_floats import computed, type_name
+
     results = program(*inputs)
     arrays = cast("tuple[Array, ...]", results if isinstance(results, tuple) else (results,))
+    means = [float(computed(r).astype("float64").mean()) if r.size else None for r in arrays]
     return [
-        {"shape": list(r.shape), "dtype": str(r.dtype), "mean": float(r.astype("float64").mean()) if r.size else None}
-        for r in arrays
+        {"shape": list(r.shape), "dtype": type_name(r.dtype), "mean": mean}
+        for r, mean in zip(arrays, means, strict=True)
     ]
 
 

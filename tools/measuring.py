@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.lowering.narrow_floats import FORMATS, NARROW, computed, converted, is_narrow
 from fuse_opt.lowering.reference import entry_function
 from fuse_opt.tools.api import CompiledProgram, evaluate, load
 from fuse_opt.tools.signature import Array, Signature, Value
 
 TOLERANCE = {"f": 1e-4, "i": 0.0, "u": 0.0, "b": 0.0}
 """By kind of element: the largest difference from the reference, relative to the largest value, that is no error."""
-_HALF_TOLERANCE = 2e-3
+_ROUNDED = {np.dtype(np.float16): 2e-3, **{NARROW[f.name]: 2.0 ** (1 - f.mantissa) for f in FORMATS}}
+"""The same for floats that are rounded to few digits: two units in the last place."""
 _LARGEST_INTEGER = 8
 
 
@@ -60,6 +62,7 @@ def difference(got: Array, expected: Array) -> float:
         return math.inf
     if got.size == 0:
         return 0.0
+    got, expected = computed(got), computed(expected)
     if expected.dtype.kind not in "f":
         return 0.0 if np.array_equal(got, expected) else math.inf
     a, b = got.astype(np.float64), expected.astype(np.float64)
@@ -75,7 +78,7 @@ def difference(got: Array, expected: Array) -> float:
 def tolerance(program: CompiledProgram) -> float:
     """What `check_against_reference` may give for a program that is right; half precision allows more."""
     kinds = [value.dtype for value in program.signature.results]
-    return max((_HALF_TOLERANCE if d == np.float16 else TOLERANCE.get(d.kind, 0.0) for d in kinds), default=0.0)
+    return max((_ROUNDED.get(d, TOLERANCE.get(d.kind, 0.0)) for d in kinds), default=0.0)
 
 
 def interleave(
@@ -97,16 +100,16 @@ def interleave(
 
 def _draw(value: Value, random: np.random.Generator) -> Array:
     shape = tuple(4 if n < 0 else n for n in value.shape)
-    kind = value.dtype.kind
+    kind = "f" if is_narrow(value.dtype) else value.dtype.kind
     if kind == "b":
         return np.asarray(random.integers(0, 2, shape)).astype(value.dtype)
     if value.range is not None:
         low, high = value.range
         if kind == "f":
-            return np.asarray(random.uniform(low, high, shape)).astype(value.dtype)
+            return converted(np.asarray(random.uniform(low, high, shape)), value.dtype)
         return np.asarray(random.integers(math.ceil(low), math.floor(high), shape, endpoint=True)).astype(value.dtype)
     if kind == "f":
-        return np.asarray(random.standard_normal(shape)).astype(value.dtype)
+        return converted(np.asarray(random.standard_normal(shape)), value.dtype)
     return np.asarray(random.integers(0, _LARGEST_INTEGER, shape)).astype(value.dtype)
 
 

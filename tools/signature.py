@@ -14,6 +14,7 @@ from xdsl.ir import Attribute
 
 from fuse_opt.dialects.dtypes import dtype_of
 from fuse_opt.dialects.storage import DONATED
+from fuse_opt.lowering.narrow_floats import converted, is_narrow, recognized, type_name
 from fuse_opt.lowering.numpy_scalar import NUMPY_DTYPES
 from fuse_opt.tools.diagnostics import located
 
@@ -38,13 +39,13 @@ class Value:
     def check(self, array: Array) -> None:
         """Raises TypeError or ValueError when the array is not of this type."""
         if array.dtype != self.dtype:
-            raise TypeError(f"{self.label}: expected {self}, got an array of {array.dtype}")
+            raise TypeError(f"{self.label}: expected {self}, got an array of {type_name(array.dtype)}")
         fits = array.ndim == len(self.shape) and all(n in (-1, m) for n, m in zip(self.shape, array.shape, strict=True))
         if not fits:
             raise ValueError(f"{self.label}: expected {self}, got shape {list(array.shape)}")
 
     def __str__(self) -> str:
-        return f"{self.dtype} {list(self.shape)}".replace("-1", "?")
+        return f"{type_name(self.dtype)} {list(self.shape)}".replace("-1", "?")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Signature:
         for value, given in zip(self.results, out, strict=True):
             if not isinstance(given, np.ndarray):
                 raise TypeError(f"out, {value.label}: expected a NumPy array, got {type(given).__name__}")
-            array = cast(Array, given)
+            array = recognized(cast(Array, given), value.dtype)
             value.check(array)
             if not array.flags.writeable:
                 raise ValueError(f"out, {value.label}: expected an array that can be written to")
@@ -103,12 +104,14 @@ def to_array(given: Any, dtype: np.dtype[Any] | None = None) -> Array:
         return np.from_dlpack(given)
     if hasattr(given, "__array__") or hasattr(given, "__array_interface__"):
         return np.asarray(given)
+    if dtype is not None and is_narrow(dtype):
+        return converted(np.asarray(given, np.float64), dtype)
     return np.asarray(given, dtype)
 
 
 def _input(value: Value, given: Any) -> Array:
     try:
-        array = to_array(given, value.dtype)
+        array = recognized(to_array(given, value.dtype), value.dtype)
     except Exception as error:  # foreign __dlpack__ and __array__ methods raise what they like
         reason = str(error).partition("\n")[0]
         raise TypeError(

@@ -59,7 +59,7 @@ func.func @f(%x: tensor<4x3xf32>, %y: tensor<4xf32>, %i: tensor<4xi32>, %d: tens
   func.return
 }
 
-// CHECK: 'graph.slice' expected static extents and steps other than 0
+// CHECK: 'graph.slice' attribute 'steps': expected steps other than 0, got [0]
 
 // -----
 

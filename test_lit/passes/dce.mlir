@@ -41,3 +41,25 @@ func.func @arguments(%x: tensor<8xf32>, %unused: tensor<4xf32>) -> tensor<8xf32>
   %y = graph.exp %x : (tensor<8xf32>) -> tensor<8xf32>
   func.return %y : tensor<8xf32>
 }
+
+// -----
+
+// Not: results of an op that a library runs, as long as one of them is read.
+// CHECK-LABEL: func.func @library(
+// CHECK-NEXT:      %v, %p = fused.kernel(%y = %x : tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>) attributes {schedule = {kind = "library"}} {
+// CHECK-NEXT:        %a, %b = graph.top_k %y {k = 2 : i64} : (tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>)
+// CHECK-NEXT:        fused.yield %a, %b : tensor<2xf32>, tensor<2xi64>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      func.return %v : tensor<2xf32>
+// CHECK-NEXT:    }
+func.func @library(%x: tensor<8xf32>) -> tensor<2xf32> {
+  %v, %p = fused.kernel(%y = %x : tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>) attributes {schedule = {kind = "library"}} {
+    %a, %b = graph.top_k %y {k = 2 : i64} : (tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>)
+    fused.yield %a, %b : tensor<2xf32>, tensor<2xi64>
+  }
+  %w, %q = fused.kernel(%y = %x : tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>) attributes {schedule = {kind = "library"}} {
+    %a, %b = graph.top_k %y {k = 2 : i64} : (tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>)
+    fused.yield %a, %b : tensor<2xf32>, tensor<2xi64>
+  }
+  func.return %v : tensor<2xf32>
+}

@@ -61,3 +61,18 @@ func.func @group(%x: tensor<8xf32>, %y: tensor<5xf32>) -> (tensor<8xf32>, tensor
   %b = graph.tanh %y {fuse_group = "both"} : (tensor<5xf32>) -> tensor<5xf32>
   func.return %a, %b : tensor<8xf32>, tensor<5xf32>
 }
+
+// -----
+
+// A library writes every result of its op: the kernel yields them all, read or not.
+// CHECK-LABEL: func.func @library(
+// CHECK-NEXT:      %v, %p = fused.kernel(%x_1 = %x : tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>) {
+// CHECK-NEXT:        %v_1, %p_1 = graph.top_k %x_1 {k = 2 : i64} : (tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>)
+// CHECK-NEXT:        fused.yield %v_1, %p_1 : tensor<2xf32>, tensor<2xi64>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      func.return %v : tensor<2xf32>
+// CHECK-NEXT:    }
+func.func @library(%x: tensor<8xf32>) -> tensor<2xf32> {
+  %v, %p = graph.top_k %x {k = 2 : i64} : (tensor<8xf32>) -> (tensor<2xf32>, tensor<2xi64>)
+  func.return %v : tensor<2xf32>
+}

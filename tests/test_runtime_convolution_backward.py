@@ -1,0 +1,105 @@
+"""Transposed convolutions and gradients of convolutions on the shared pool against NumPy's, whatever the shapes are."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fuse_opt.lowering.library_convolution import conv_backward_weight, conv_transpose
+from fuse_opt.runtime import blas
+from fuse_opt.runtime.convolution_backward import try_conv_backward_weight, try_conv_transpose
+
+Array = NDArray[Any]
+
+TOLERANCE = {"e": 4e-3, "f": 2e-5, "d": 1e-12}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tasks() -> blas.Tasks:
+    found = blas.load_tasks()
+    if found is None:
+        pytest.skip("no OpenBLAS in NumPy, or no C compiler")
+    return found
+
+
+Convolution = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[str, Any]]
+"""Shapes of a convolution's input, weight and result, and its attributes."""
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Convolution:
+    count, groups = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    most = {1: 40, 2: 12, 3: 5}[count]
+    axes: list[tuple[int, ...]] = []
+    for _ in range(count):
+        window, dilation, stride = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+        begin, end = draw(st.integers(0, 4)), draw(st.integers(0, 4))
+        reach = dilation * (window - 1) + 1
+        extent = draw(st.integers(max(1, reach - begin - end), reach + most))
+        axes.append((extent, window, (extent + begin + end - reach) // stride + 1, stride, dilation, begin, end))
+    x, windows, result, strides, dilations, begins, ends = zip(*axes, strict=True)
+    batch, channels, filters = draw(st.integers(0, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    config = {"strides": strides, "dilations": dilations, "pads": (*begins, *ends), "groups": groups}
+    return (
+        (batch, groups * channels, *x),
+        (groups * filters, channels, *windows),
+        (batch, groups * filters, *result),
+        config,
+    )
+
+
+def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    return np.asarray(rng.standard_normal(shape)).astype(dtype)
+
+
+def assert_close(actual: Array, expected: Array, terms: int) -> None:
+    tolerance = TOLERANCE[actual.dtype.char] * max(1, terms) ** 0.5
+    np.testing.assert_allclose(actual.astype(float), expected, rtol=tolerance, atol=tolerance)
+
+
+@settings(deadline=None, max_examples=300)
+@given(convolutions(), st.sampled_from("efd"), st.integers(0, 2**32))
+def test_transposed(case: Convolution, dtype: str, seed: int):
+    x, window, result, config = case
+    rng = np.random.default_rng(seed)
+    grad, weight = random_array(rng, result, dtype), random_array(rng, window, dtype)
+    expected, out = np.full(x, 7.0), np.full(x, 7, dtype)
+    conv_transpose([grad.astype(float), weight.astype(float)], [expected], config)
+    assert try_conv_transpose([grad, weight], [out], config)
+    assert_close(out, expected, prod(window))
+
+
+@settings(deadline=None, max_examples=300)
+@given(convolutions(), st.sampled_from("efd"), st.integers(0, 2**32))
+def test_backward_weight(case: Convolution, dtype: str, seed: int):
+    x, window, result, config = case
+    rng = np.random.default_rng(seed)
+    grad, given = random_array(rng, result, dtype), random_array(rng, x, dtype)
+    expected, out = np.full(window, 7.0), np.full(window, 7, dtype)
+    conv_backward_weight([grad.astype(float), given.astype(float)], [expected], config)
+    assert try_conv_backward_weight([grad, given], [out], config)
+    assert_close(out, expected, result[0] * prod(result[2:]))
+
+
+def test_many_samples_are_unfolded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuse_opt.runtime.convolution_backward._UNFOLDED_BYTES", 40_000)
+    rng = np.random.default_rng(3)
+    grad, x = random_array(rng, (7, 6, 9, 9), "f"), random_array(rng, (7, 4, 9, 9), "f")
+    config = {"pads": (1, 1, 1, 1), "groups": 2}
+    expected, out = np.empty((6, 2, 3, 3)), np.empty((6, 2, 3, 3), "f")
+    conv_backward_weight([grad.astype(float), x.astype(float)], [expected], config)
+    assert try_conv_backward_weight([grad, x], [out], config)
+    assert_close(out, expected, 7 * 81)
+
+
+def test_others_are_left_to_others() -> None:
+    x, weight, out = np.ones((1, 2, 3), "i4"), np.ones((2, 2, 1), "i4"), np.ones((1, 2, 3), "i4")
+    assert not try_conv_transpose([x, weight], [out], {})
+    assert not try_conv_backward_weight([x, x], [weight], {})
+    assert (out == 1).all() and (weight == 1).all()
