@@ -131,6 +131,14 @@ class GraphOp(IRDLOperation, ABC):
             raise
         return op
 
+    def on_types(self, types: Sequence[Attribute]) -> Self:
+        """The same op outside of any IR, on operands of other types; raises VerifyException when they do not fit."""
+        block = Block(arg_types=types)
+        copy = self.clone(dict(zip(self._operands, block.args, strict=False)))
+        copy.operands = block.args  # an operand that occurs twice has two types here
+        copy.results = SSAValues(OpResult(type_, copy, number) for number, type_ in enumerate(copy.infer_types()))
+        return copy
+
     def verify_(self) -> None:
         try:
             for value in (*self.operands, *self.results):

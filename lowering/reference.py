@@ -10,13 +10,25 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, ModuleOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.dtypes import Kind, dtype_of
 from ..dialects.fused import KernelOp, YieldOp
-from ..dialects.graph_op import CompositeOp, GraphOp, OpaqueOp, StructuredOp, dtype, is_static, shape, shape_text
+from ..dialects.graph_op import (
+    CompositeOp,
+    GraphOp,
+    OpaqueOp,
+    StructuredOp,
+    agree,
+    dtype,
+    is_static,
+    shape,
+    shape_text,
+    tensor,
+)
 from ..dialects.index_expr import Dim, Index, dimensions, linearize
 from .library import find_implementation, library_config
 from .narrow_floats import bit_patterns, converted, is_narrow, recognized, type_name
@@ -84,8 +96,8 @@ def _run_block(block: Block, values: dict[SSAValue, Array]) -> list[Array]:
 
 
 def _run_op(op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
-    if isinstance(op, GraphOp):
-        _require_static(op)
+    if isinstance(op, GraphOp) and not all(map(is_static, (*op.operands, *op.results))):
+        op = _specialized(op, operands)
     match op:
         case KernelOp():
             return _run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
@@ -149,12 +161,20 @@ def evaluate_structured(op: StructuredOp, operands: Sequence[Array]) -> Array:
         return converted(np.broadcast_to(value, extents), NUMPY_DTYPES[element])
 
 
-def _require_static(op: Operation) -> None:
-    for value in (*op.operands, *op.results):
-        if not is_static(value):
-            raise EvaluationError(
-                f"'{op.name}' has the dynamic type {value.type}; run infer-shapes or give static types", op
-            )
+def _specialized(op: GraphOp, operands: Sequence[Array]) -> GraphOp:
+    """The op on the extents that its operands have now; types with `?` in them say too little to compute."""
+    types = [TensorType(tensor(v).element_type, a.shape) for v, a in zip(op.operands, operands, strict=True)]
+    try:
+        found = op.on_types(types)
+    except VerifyException as error:
+        raise EvaluationError(f"'{op.name}' on the shapes of this call: {error}", op) from error
+    for number, (given, actual) in enumerate(zip(op.results, found.results, strict=True)):
+        if not is_static(actual):
+            raise EvaluationError(f"'{op.name}': the shape of result {number} does not follow from its operands", op)
+        if not agree(shape(given), shape(actual)):
+            expected, got = shape_text(shape(given)), shape_text(shape(actual))
+            raise EvaluationError(f"'{op.name}', result {number}: expected shape {expected}, got {got} in this call", op)
+    return found
 
 
 def gather(array: Array, source: Index, index: Index, extents: Sequence[int]) -> Array:

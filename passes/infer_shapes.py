@@ -14,6 +14,8 @@ from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import AnyTensor, GraphOp, shape
+from ..dialects.symbolic_shapes import symbolic_shapes
+from .remarks import is_collecting, remark
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,18 @@ class InferShapesPass(ModulePass):
                 for block in function.body.blocks:
                     _refine_block(block)
                 _refine_signature(function)
+                if is_collecting():
+                    self._report(function)
+
+    def _report(self, function: FuncOp) -> None:
+        """How unknown extents follow from those of the arguments."""
+        shapes = symbolic_shapes(function)
+        for value in shapes.extents:
+            if isinstance(value, OpResult) and _is_dynamic(value):
+                numbers = {"result": value.index, "shape": shapes.text(value) or "?"}
+                remark(
+                    self.name, value.op, "symbolic-shape", "has a shape that follows from the arguments':", **numbers
+                )
 
 
 def _refine_block(block: Block) -> None:

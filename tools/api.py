@@ -15,6 +15,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
+from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from fuse_opt.lowering.reference import EvaluationError, entry_function, evaluate_function
@@ -23,6 +24,7 @@ from fuse_opt.tools.parsing import decode, parse_module
 from fuse_opt.tools.pipeline import UNFUSED_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.registry import get_dialects, register
 from fuse_opt.tools.signature import Array, Signature
+from fuse_opt.tools.specialization import Shapes, SpecializedPrograms, is_dynamic, specialize
 
 __all__ = ["CompiledProgram", "compile", "evaluate", "load", "optimize", "register"]
 
@@ -32,9 +34,10 @@ TARGETS = ("cpu", "cuda", "reference")
 class Backend(Protocol):
     """What a runtime gives: it checks the arrays that it is called with, and overwrites donated ones."""
 
-    stats: Any
-    source: str
-
+    @property
+    def stats(self) -> Any: ...
+    @property
+    def source(self) -> str: ...
     def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Any: ...
 
 
@@ -110,6 +113,8 @@ def compile(
     """
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
 
+    Extents that are unknown (`?`) are those of each call: for "cpu" a program is compiled when a set of shapes is first met.
+
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
@@ -123,6 +128,8 @@ def compile(
         target = "reference"
     module = load(source)
     module = module.clone() if module is source else module
+    if target == "cpu" and (specialized := _specialized(source, module, passes, function)) is not None:
+        return specialized
     try:
         run_pipeline(module, passes if lowered else [], _context())
     except DiagnosticException as error:
@@ -137,6 +144,28 @@ def _program(source: str | Path | ModuleOp, module: ModuleOp, function: str | No
         return CompiledProgram(Signature.of(entry), module, target, backend)
     except (DiagnosticException, EvaluationError) as error:
         raise _refused(error, source, module) from error
+
+
+def _specialized(
+    source: str | Path | ModuleOp, module: ModuleOp, passes: Sequence[ModulePass], function: str | None
+) -> CompiledProgram | None:
+    """A program that is compiled for the shapes of each call; None when all shapes are known."""
+    try:
+        entry = entry_function(module, function)
+        if not is_dynamic(entry):
+            return None
+    except (DiagnosticException, EvaluationError) as error:
+        raise _refused(error, source, module) from error
+
+    def make(shapes: Shapes) -> Backend:
+        copy = specialize(module, function, shapes)
+        try:
+            run_pipeline(copy, [*make_passes(("infer-shapes",)), *passes], _context())
+            return _backend(copy, function, "cpu")
+        except DiagnosticException as error:
+            raise _refused(error, source, copy) from error
+
+    return CompiledProgram(Signature.of(entry), module, "cpu", SpecializedPrograms(entry, make))
 
 
 def _backend(module: ModuleOp, function: str | None, target: str) -> Backend:

@@ -77,6 +77,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--unfused", action="store_true", help="one kernel for each op: the same as -p unfused")
     add("--function", metavar="NAME", help="which function (default: the only one, or main)")
     add("--inputs", metavar="random:SEED|FILE.npz", default="random:0", help="where arguments come from")
+    add("--extents", metavar="NAME=N,...", default="", help="random arguments' unknown extents (default: 4 each)")
     add("--check", action="store_true", help="compare with the reference on the program as written")
     add("--repeat", type=int, default=0, metavar="N", help="time N calls after a warm-up")
     add("--stats", choices=("text", "json"), default="text", help="how the summary is printed")
@@ -92,9 +93,11 @@ def _run(given: argparse.Namespace, seed: int | None) -> int:
     pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
     program = compile_program(source, given.target, pipeline, given.function)
     if seed is not None:
-        inputs = example_inputs(source, seed, given.function)
+        inputs = example_inputs(source, seed, given.function, _extents(given.extents))
     else:
         inputs = _saved_inputs(given.inputs, program.signature)
+    if any(-1 in value.shape for value in program.signature.arguments):
+        program(*(array.copy() for array in inputs))  # compiled for these shapes, and its statistics known, from now on
     summary: dict[str, Any] = {"file": given.file, "target": program.target}
     summary |= {name: value for name in _STATS if (value := getattr(program.stats, name, None)) is not None}
     passed = True
@@ -108,6 +111,14 @@ def _run(given: argparse.Namespace, seed: int | None) -> int:
         summary["results"] = _describe(program, inputs)
     _print(summary, given.stats)
     return OK if passed else FAILED
+
+
+def _extents(text: str) -> dict[str, int]:
+    pairs = [part.partition("=") for part in text.split(",") if part]
+    for name, _, number in pairs:
+        if not name or not number.isdecimal():
+            raise ValueError(f"--extents: expected NAME=N with a whole number, got '{name}={number}'")
+    return {name: int(number) for name, _, number in pairs}
 
 
 def _source(file: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.symbolic_shapes import argument_symbols
 from fuse_opt.lowering.narrow_floats import FORMATS, NARROW, computed, converted, is_narrow
 from fuse_opt.lowering.reference import entry_function
 from fuse_opt.tools.api import CompiledProgram, evaluate, load
@@ -23,6 +24,7 @@ TOLERANCE = {"f": 1e-4, "i": 0.0, "u": 0.0, "b": 0.0}
 _ROUNDED = {np.dtype(np.float16): 2e-3, **{NARROW[f.name]: 2.0 ** (1 - f.mantissa) for f in FORMATS}}
 """The same for floats that are rounded to few digits: two units in the last place."""
 _LARGEST_INTEGER = 8
+_UNKNOWN_EXTENT = 4
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,31 @@ class Times:
         return cls(min(seconds), statistics.median(seconds), max(seconds))
 
 
-def example_inputs(source: str | Path | ModuleOp, seed: int = 0, function: str | None = None) -> list[Array]:
+def example_inputs(
+    source: str | Path | ModuleOp,
+    seed: int = 0,
+    function: str | None = None,
+    extents: Mapping[str, int] | None = None,
+) -> list[Array]:
     """
     An array for each argument, the same for the same seed: standard normal floats, small non-negative integers, random
-    booleans; uniform draws for an argument with `graph.range = [lo, hi]`.
+    booleans; uniform draws for an argument with `graph.range = [lo, hi]`. Unknown extents are those given by name (see
+    `symbolic_shapes`), else 4. Raises ValueError for a name that no argument has.
     """
-    signature = Signature.of(entry_function(load(source), function))
-    return [_draw(value, np.random.default_rng([seed, number])) for number, value in enumerate(signature.arguments)]
+    entry = entry_function(load(source), function)
+    values, symbols, given = Signature.of(entry).arguments, argument_symbols(entry), extents or {}
+    known = sorted({name for row in symbols for name in row if name is not None})
+    for name in given:
+        if name not in known:
+            raise ValueError(f"no argument has an unknown extent '{name}'; there are: {', '.join(known) or 'none'}")
+    shapes = [
+        [n if name is None else given.get(name, _UNKNOWN_EXTENT) for n, name in zip(value.shape, row, strict=True)]
+        for value, row in zip(values, symbols, strict=True)
+    ]
+    return [
+        _draw(value, shape, np.random.default_rng([seed, number]))
+        for number, (value, shape) in enumerate(zip(values, shapes, strict=True))
+    ]
 
 
 def check_against_reference(
@@ -98,8 +118,7 @@ def interleave(
     return {name: Times.of(spent) for name, spent in seconds.items()}
 
 
-def _draw(value: Value, random: np.random.Generator) -> Array:
-    shape = tuple(4 if n < 0 else n for n in value.shape)
+def _draw(value: Value, shape: Sequence[int], random: np.random.Generator) -> Array:
     kind = "f" if is_narrow(value.dtype) else value.dtype.kind
     if kind == "b":
         return np.asarray(random.integers(0, 2, shape)).astype(value.dtype)
