@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self, cast
 
-from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    TensorType,
+)
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, result_def
 from xdsl.parser import Parser
@@ -16,6 +23,8 @@ from . import scalar as sc
 from .dtypes import BOOL, DType, Kind, dtype_of
 from .graph_op import AnyTensor, FusionKind, GraphBuilder, StructuredOp, tensor
 from .index_expr import Index
+from .scalar_bits import packed
+from .scalar_evaluation import Number, converted
 
 
 @irdl_op_definition
@@ -83,6 +92,15 @@ def scalar_constant(builder: GraphBuilder, value: float, like: SSAValue) -> SSAV
     element = tensor(like).element_type
     assert isinstance(element, AnyFloat)
     return builder(ConstantOp, value=DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [value]))
+
+
+def number_constant(builder: GraphBuilder, value: Number, like: SSAValue) -> SSAValue:
+    """A 0-d constant of any element type, that of `like`; integers wrap, floats are rounded."""
+    type_ = cast(TensorType[AnyFloat], TensorType(tensor(like).element_type, []))
+    element = dtype_of(type_.element_type)
+    assert element is not None
+    data = packed([converted(value, element)], element)
+    return builder(ConstantOp, value=DenseIntOrFPElementsAttr(type_, BytesAttr(data)))
 
 
 def number_of(name: str, attribute: Attribute | None, element: DType, default: int = 0) -> int | float | bool:

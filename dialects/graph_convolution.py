@@ -32,8 +32,11 @@ class Windows:
         along = zip(extents, kernel, self.strides, self.begins, self.ends, self.dilations, strict=True)
         found = [(n + begin + end - d * (k - 1) - 1) // s + 1 for n, k, s, begin, end, d in along]
         if min(found) < 1:
+            padded = [n + begin + end for n, begin, end in zip(extents, self.begins, self.ends, strict=True)]
+            reach = [d * (k - 1) + 1 for d, k in zip(self.dilations, kernel, strict=True)]
             raise VerifyException(
-                f"the window is larger than the padded input {shape_text(extents)}; no output element is left"
+                f"the window is larger than the padded input: it reaches over {shape_text(reach)} of "
+                f"{shape_text(padded)} spatial elements, and no output element is left; pad more or dilate less"
             )
         return found
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, TensorType
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from .dtypes import BOOL
 from .graph_elementwise import broadcast_shapes
-from .graph_op import AnyTensor, OpaqueOp, dtype, flag, shape, shape_text, tensor
+from .graph_op import AnyTensor, GraphOp, OpaqueOp, bool_value, dtype, flag, shape, shape_text, tensor
+from .graph_views import PermuteDimsOp
 
 
 @irdl_op_definition
@@ -49,6 +51,25 @@ class MatmulOp(OpaqueOp):
             )
         result = (*broadcast_shapes([a[:-2], b[:-2]]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
         return (TensorType(tensor(self.lhs).element_type, result),)
+
+    def canonical(self) -> GraphOp | None:
+        """Of what an operand was transposed from."""
+        lhs, rhs = _untransposed(self.lhs), _untransposed(self.rhs)
+        if lhs is None and rhs is None:
+            return None
+        turned = {"transpose_lhs": (lhs, self.transpose_lhs), "transpose_rhs": (rhs, self.transpose_rhs)}
+        flags = {name: bool_value(flag(given) != (source is not None)) for name, (source, given) in turned.items()}
+        kept = {name: value for name, value in flags.items() if flag(value)}
+        return MatmulOp.build_op(self.lhs if lhs is None else lhs, self.rhs if rhs is None else rhs, **kept)
+
+
+def _untransposed(value: SSAValue) -> SSAValue | None:
+    """What a value is with its last two axes swapped, when an op did no more than that."""
+    view = value.owner
+    if not isinstance(view, PermuteDimsOp) or len(order := view.order()) < 2:
+        return None
+    swapped = (*range(len(order) - 2), len(order) - 1, len(order) - 2)
+    return view.x if order == swapped else None
 
 
 def _oriented(name: str, transpose: BoolAttr | None, extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -177,7 +177,11 @@ class GraphOp(IRDLOperation, ABC):
         return None
 
     def canonical(self) -> GraphOp | None:
-        """A simpler op with the same result, not yet in the IR, or None."""
+        """A simpler op with the same result, or None; it and those that compute its operands are not yet in the IR."""
+        return None
+
+    def relaxed(self) -> GraphOp | None:
+        """The same where floats may be taken for real numbers: with another rounding, without NaN and infinities."""
         return None
 
     @classmethod

@@ -17,20 +17,27 @@ from xdsl.utils.exceptions import VerifyException
 
 from . import scalar as sc
 from .dtypes import BOOL, I64, DType, Kind
+from .graph_arithmetic import AddOp, MultiplyOp
+from .graph_constant import number_constant, scalar_constant
 from .graph_op import (
     AnyTensor,
     ErrorBound,
+    GraphBuilder,
     GraphOp,
     StructuredOp,
     dtype,
     flag,
+    int_array,
     ints,
+    is_static,
     normalize_axes,
     shape,
     shape_text,
 )
+from .graph_views import BroadcastToOp, ReshapeOp
 from .index_expr import Index
 from .scalar import Scalar
+from .scalar_rules import IDEMPOTENT
 
 
 def reduced_shape(source: Sequence[int], axes: Sequence[int], keepdims: bool) -> list[int]:
@@ -96,6 +103,44 @@ class Reduction(Joined):
             )
         sc.apply(self.COMBINE, self.body(), self.body())
         return (TensorType(self.result_dtype().attribute, reduced_shape(source, axes, flag(self.keepdims))),)
+
+    def canonical(self) -> GraphOp | None:
+        """A reshape where nothing is joined; of what was repeated along the axes, of one each."""
+        if not all(map(is_static, (self.x, self.result))):
+            return None
+        return self._of_single_elements() or self._of_repeated(exact=self.body().dtype.is_float)
+
+    def relaxed(self) -> GraphOp | None:
+        return self._of_repeated(exact=False) if all(map(is_static, (self.x, self.result))) else None
+
+    def _of_single_elements(self) -> GraphOp | None:
+        if self.body().function != "operand" or any(n != 1 for n in self.reduced_extents()):
+            return None
+        builder = GraphBuilder()
+        moved = builder(ReshapeOp, self.x, shape=int_array(shape(self.result)))
+        if self.COMBINE == "add" and self.body().dtype.is_float:
+            builder(AddOp, moved, scalar_constant(builder, 0.0, moved))  # 0 + -0.0 is 0.0
+        return builder.ops[-1]
+
+    def _of_repeated(self, exact: bool) -> GraphOp | None:
+        """The reduction of a broadcast along the axes that are not repeated, a sum times how often they are.
+
+        Exact of integers; of floats only the one element that is repeated is, as of several zeros either is the largest.
+        """
+        view = self.x.owner
+        if not isinstance(view, BroadcastToOp) or self.COMBINE not in (*IDEMPOTENT, *(() if exact else ("add",))):
+            return None
+        full = shape(self.x)
+        source = (1,) * (len(full) - len(shape(view.x))) + shape(view.x)
+        repeated = [axis for axis in self.reduced_axes() if source[axis] == 1 and full[axis] > 1]
+        if not repeated or (exact and any(source[axis] != 1 for axis in self.reduced_axes())):
+            return None
+        builder, extents = GraphBuilder(), [1 if axis in repeated else n for axis, n in enumerate(full)]
+        thin = builder(BroadcastToOp, view.x, shape=int_array(extents))
+        total = builder(type(self), thin, **self.properties)
+        if self.COMBINE == "add":
+            builder(MultiplyOp, total, number_constant(builder, prod(full[axis] for axis in repeated), total))
+        return builder.ops[-1]
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         axes = self.reduced_axes()

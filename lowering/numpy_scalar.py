@@ -76,6 +76,15 @@ def _reciprocal_sqrt(x: Array) -> Array:
     return (1.0 / np.sqrt(x)).astype(x.dtype)
 
 
+def power(x: Array, y: Array) -> Array:
+    """x ** y, rounded correctly where y is 2, 1 or -1."""
+    value = np.power(x, y)
+    if np.ndim(y) == 0 and abs(y) not in (1, 2):
+        return value
+    value = np.where(y == 2, x * x, np.where(y == 1, x, value))
+    return np.where(y == -1, np.true_divide(x.dtype.type(1), x), value)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -86,7 +95,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": np.maximum,
     "min": np.minimum,
     "fmod": np.fmod,
-    "pow": np.power,
+    "pow": power,
     "atan2": np.arctan2,
     "hypot": np.hypot,
     "copysign": np.copysign,

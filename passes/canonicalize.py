@@ -1,7 +1,8 @@
-"""Simplify ops by exact algebra: neutral elements, double negations, views of views, casts that change nothing."""
+"""Simplify ops by algebra: neutral elements, double negations, views of views, casts that change nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -10,13 +11,15 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.fused import KernelOp, directives
-from ..dialects.graph_op import FusionKind, GraphOp, StructuredOp
-from ..dialects.scalar import Scalar
-from ..dialects.scalar_algebra import simplify
+from ..dialects.graph_op import FusionKind, GraphOp, StructuredOp, dtype, is_static, shape
+from ..dialects.index_expr import dimensions
+from ..dialects.scalar_rules import converts_alike
+from .body_algebra import BodyAlgebra
 
-_INVOLUTIONS = ("neg", "not")
+_MODES = ("strict", "fast")
 
 
 @dataclass(frozen=True)
@@ -28,82 +31,181 @@ class CanonicalizePass(ModulePass):
     %r = graph.multiply %x, %one : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>   // becomes %x
     ```
     Exact: NaN, infinities, signed zeros and rounding are as before. Ops with directives are left alone.
+
+    With `math=fast` floats are taken for real numbers, too: x * 0 is 0, x - x is 0, x / c is x * (1 / c), sums and products
+    with several constants are joined into one. Results may differ in the last digits, and where there are NaN or infinities.
     """
 
     name = "canonicalize"
 
+    math: str = "strict"
+    """`strict`: no bit of a result changes. `fast`: floats are taken for real numbers."""
+
+    def __post_init__(self) -> None:
+        if self.math not in _MODES:
+            raise ValueError(f"option 'math': expected {' or '.join(_MODES)}, got '{self.math}'")
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        while any([_simplify_op(inner) for inner in op.walk() if isinstance(inner, GraphOp)]):
+        simplifier = _Simplifier(self.math == "fast")
+        while any([simplifier.simplify(inner) for inner in op.walk() if isinstance(inner, GraphOp)]):
             pass
 
 
-def _simplify_op(op: GraphOp) -> bool:
-    """Replaces the op when something simpler gives the same; whether it did."""
+class _Simplifier:
+    def __init__(self, fast: bool) -> None:
+        self._fast = fast
+        self._algebra = BodyAlgebra(fast)
+
+    def simplify(self, op: GraphOp) -> bool:
+        """Replaces the op, and what stands for it, while something simpler gives the same; whether it did."""
+        changed = False
+        waiting = [op]
+        while waiting:
+            current = waiting.pop()
+            value = self._simpler(current) if _may_change(current) else None
+            if value is not None:
+                changed = True
+                new = _inserted(value, current)
+                _replace(current, value)
+                waiting += reversed([each for each in new if each.parent is not None])
+        return changed
+
+    def _simpler(self, op: GraphOp) -> SSAValue | None:
+        """A value that equals the op's result, of ops that need not be in the IR yet; None when there is none."""
+        if isinstance(op, StructuredOp) and op.operands:
+            if op.is_alias() and op.operands[0].type == op.results[0].type:
+                return op.operands[0]
+            if not op.COMBINE and (value := self._algebra.simpler(op)) is not None:
+                return value
+            if (value := _converted_once(op)) is not None:
+                return value
+        simpler = op.canonical() or (op.relaxed() if self._fast else None)
+        if simpler is not None:
+            return simpler.results[0]
+        return _without_view(op) if isinstance(op, StructuredOp) else None
+
+
+def _may_change(op: GraphOp) -> bool:
     if op.parent is None or directives(op) or not any(result.uses for result in op.results):
         return False
-    if isinstance(kernel := op.parent.parent_op(), KernelOp) and kernel.schedule is not None:
-        return False
-    value = _known_value(op)
-    if value is None and (simpler := op.canonical()) is not None:
-        simpler.location = op.location
-        op.parent.insert_op_before(simpler, op)
-        value = simpler.results[0]
-    if value is None:
-        return False
+    return not (isinstance(kernel := op.parent.parent_op(), KernelOp) and kernel.schedule is not None)
+
+
+def _inserted(value: SSAValue, before: GraphOp) -> list[GraphOp]:
+    """Puts the op of a value, and those it needs that are in no block, before another one; in that order."""
+    found: dict[GraphOp, None] = {}
+    stack = [(value, False)]
+    while stack:
+        current, ready = stack.pop()
+        owner = current.owner
+        if not isinstance(owner, GraphOp) or owner.parent is not None or owner in found:
+            continue
+        if ready:
+            found[owner] = None
+        else:
+            stack.append((current, True))
+            stack.extend((operand, False) for operand in reversed(owner.operands))
+    assert before.parent is not None
+    for op in found:
+        op.location = before.location
+        before.parent.insert_op_before(op, before)
+    return list(found)
+
+
+def _replace(op: GraphOp, value: SSAValue) -> None:
     value.name_hint = value.name_hint or op.results[0].name_hint
     op.results[0].replace_all_uses_with(value)
     _erase_dead(op)
-    return True
-
-
-def _known_value(op: GraphOp) -> SSAValue | None:
-    """An operand that equals the result, element for element."""
-    if not isinstance(op, StructuredOp) or not op.operands or op.COMBINE:
-        return None
-    if op.is_alias() and op.operands[0].type == op.results[0].type:
-        return op.operands[0]
-    if (undone := _undone(op)) is not None:
-        return undone
-    constants = {k: body for k, value in enumerate(op.operands) if (body := _splat(value)) is not None}
-    body = simplify(op.body(), constants)
-    if body.function != "operand":
-        return None
-    kept = op.operands[int(body.value)]
-    return kept if kept.type == op.results[0].type and not op.is_view() else None
-
-
-def _undone(op: StructuredOp) -> SSAValue | None:
-    """What the op gives back by doing once more what its operand's op did: two negations."""
-    function = op.body().function
-    inner = op.operands[0].owner
-    if function not in _INVOLUTIONS or not isinstance(inner, StructuredOp) or len(inner.operands) != 1:
-        return None
-    for each in (op, inner):
-        body = each.body()
-        if (
-            each.fusion_kind() > FusionKind.ELEMENTWISE
-            or body.function != function
-            or body.args[0].function != "operand"
-        ):
-            return None
-    kept = inner.operands[0]
-    return kept if kept.type == op.operands[0].type == op.results[0].type else None
-
-
-def _splat(value: SSAValue) -> Scalar | None:
-    owner = value.owner
-    if not isinstance(owner, StructuredOp) or owner.operands or owner.stored_value() is not None:
-        return None
-    return owner.body()
 
 
 def _erase_dead(op: GraphOp) -> None:
-    """Erases the op and, upwards, the pure ops that only it kept alive."""
+    """Erases the op and, upwards, the pure ops that only it kept alive; one that carries a directive stays."""
     stack = [op]
     while stack:
         dead = stack.pop()
-        if any(result.uses for result in dead.results) or dead.parent is None:
+        if any(result.uses for result in dead.results) or dead.parent is None or directives(dead):
             continue
         owners = [value.owner for value in dead.operands]
         Rewriter.erase_op(dead)
         stack.extend(o for o in dict.fromkeys(owners) if isinstance(o, GraphOp) and o.has_trait(Pure()))
+
+
+def _is_conversion(op: StructuredOp) -> bool:
+    """Whether the result is the operand in another element type."""
+    if len(op.operands) != 1 or op.COMBINE or dtype(op.operands[0]) is dtype(op.results[0]):
+        return False
+    body = op.body()
+    inner = body.args[0] if body.function == "cast" else body
+    return inner.function == "operand" and op.fusion_kind() is FusionKind.ELEMENTWISE
+
+
+def _converted_once(op: StructuredOp) -> SSAValue | None:
+    """Of two conversions the second alone, of what the first was given; or that itself."""
+    inner = op.operands[0].owner
+    if not isinstance(inner, StructuredOp) or not inner.operands or len(op.operands) != 1:
+        return None
+    if not _is_conversion(op) or not _is_conversion(inner):
+        return None
+    source = inner.operands[0]
+    if not converts_alike(dtype(source), dtype(op.operands[0]), dtype(op.results[0])):
+        return None
+    if source.type == op.results[0].type:
+        return source
+    new = _with_operands(op, [source])
+    return None if new is None else new.results[0]
+
+
+def _without_view(op: StructuredOp) -> SSAValue | None:
+    """The op on what a view repeats, where its own index maps read the same elements without the view."""
+    if not op.operands or op.body().function == "operand":
+        return None
+    for number, value in enumerate(op.operands):
+        view = value.owner
+        if not isinstance(view, StructuredOp) or len(view.operands) != 1 or not view.is_view():
+            continue
+        if not all(map(is_static, (*op.operands, view.operands[0], op.results[0]))) or not _only_repeats(view):
+            continue
+        operands = [view.operands[0] if k == number else other for k, other in enumerate(op.operands)]
+        new = _with_operands(op, operands)
+        if new is None:
+            continue
+        if _reads_alike(op, new, number, view):
+            return new.results[0]
+        new.erase()
+    return None
+
+
+def _only_repeats(view: StructuredOp) -> bool:
+    return view.fusion_kind() <= FusionKind.BROADCAST
+
+
+def _with_operands(op: StructuredOp, operands: list[SSAValue]) -> StructuredOp | None:
+    """The op on other operands, when its result keeps its type; not in the IR."""
+    try:
+        new = type(op).build_op(*operands, **op.properties)
+    except VerifyException:
+        return None
+    if new.results[0].type == op.results[0].type:
+        return new
+    new.erase()
+    return None
+
+
+def _reads_alike(op: StructuredOp, new: StructuredOp, number: int, view: StructuredOp) -> bool:
+    """Whether every operand is read at the same elements, operand `number` of `op` through the view."""
+    if op.reduced_extents() != new.reduced_extents() or [n for n in _positions(op)] != [n for n in _positions(new)]:
+        return False
+    index, reduced = dimensions("i", shape(op.results[0])), dimensions("r", op.reduced_extents())
+    for k in range(len(op.operands)):
+        before, after = (each.operand_index(k, index, reduced) for each in (op, new))
+        if (view.operand_index(0, before, ()) if k == number else before) != after:
+            return False
+    return True
+
+
+def _positions(op: StructuredOp) -> Iterator[tuple[str, object]]:
+    """The words of a body and what they count or choose: two bodies that agree in them are one."""
+    from ..dialects.scalar import topological
+
+    for node in topological(op.body()):
+        yield node.function, node.value

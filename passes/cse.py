@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import directives
-from ..dialects.graph_op import GraphOp
+from ..dialects.graph_op import FusionKind, GraphOp, StructuredOp
+from ..dialects.scalar_algebra import is_commutative
 
-_Key = tuple[type[Operation], tuple[SSAValue, ...], frozenset[tuple[str, Attribute]], tuple[Attribute, ...]]
+_Key = tuple[type[Operation], Hashable, frozenset[tuple[str, Attribute]], tuple[Attribute, ...]]
 
 
 @dataclass(frozen=True)
 class CsePass(ModulePass):
-    """Value numbering of graph ops, in one sweep of each block; an op that carries a directive keeps its identity."""
+    """Value numbering of graph ops, in one sweep of each block; an op that carries a directive keeps its identity.
+
+    Operands may be swapped where that gives the same bits: x + y is y + x. Constants are equal when their bits are.
+    """
 
     name = "cse"
 
@@ -35,11 +40,21 @@ def _number(block: Block) -> None:
         if not isinstance(op, GraphOp) or directives(op):
             continue
         types = tuple(result.type for result in op.results)
-        key = (type(op), tuple(op.operands), frozenset((op.properties | op.attributes).items()), types)
-        first = known.setdefault(key, op)
+        properties = frozenset((op.properties | op.attributes).items())
+        first = known.setdefault((type(op), _operands(op), properties, types), op)
         if first is op:
             continue
         for old, new in zip(op.results, first.results, strict=True):
             new.name_hint = new.name_hint or old.name_hint
             old.replace_all_uses_with(new)
         Rewriter.erase_op(op)
+
+
+def _operands(op: GraphOp) -> Hashable:
+    """The operands in order; of a commutative op as a set."""
+    operands = tuple(op.operands)
+    if len(operands) != 2 or operands[0] is operands[1] or not isinstance(op, StructuredOp) or op.COMBINE:
+        return operands
+    if not is_commutative(op.body()) or op.fusion_kind() > FusionKind.BROADCAST:
+        return operands
+    return frozenset(operands)

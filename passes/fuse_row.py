@@ -68,16 +68,25 @@ def _refuse_strided(pulled: Pulled) -> Refusal | None:
 
 
 def _refuse_repeated(pulled: Pulled) -> Refusal | None:
-    """Refuses when a dear value would be computed anew in every row though it is the same in all."""
+    """Refuses when a dear value would be computed anew in many rows, or in many windows, though it is the same in all."""
     rows = prod(pulled.row_extents)
     of_row = frozenset(dim for index in pulled.rows for dim in index.dims())
+    of_elements = 0
     for point in pulled.points:
-        if point.op is None or point.loop or (cost := work(point.op)) <= CHEAP_WORK:
+        if point.op is None:
             continue
-        times = rows * prod(dim.extent for dim in point.dims - of_row)
-        if times > 2 * prod(shape(point.value)):
-            message = f"'{point.op.name}' would run {times} times instead of {prod(shape(point.value))}"
-            return Refusal("recompute", message, {"work": cost, "times": times})
+        columns = prod(dim.extent for dim in point.dims - of_row)
+        times, once = rows * columns, prod(shape(point.value))
+        if times <= 2 * once:
+            continue
+        cost = work(point.op)
+        if point.op.COMBINE:
+            cost = (cost + 1) * prod(point.op.reduced_extents())
+        elif columns > 1:
+            of_elements += cost
+        if (together := max(cost, of_elements)) > CHEAP_WORK:
+            message = f"'{point.op.name}' would run {times} times instead of {once}"
+            return Refusal("recompute", message, {"work": together, "times": times})
     return None
 
 

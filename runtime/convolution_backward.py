@@ -53,12 +53,13 @@ def _phases(extent: int, given: int, window: int, stride: int, pad: int, dilatio
 def try_conv_transpose(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> bool:
     """
     Transposed convolution as `graph.conv_transpose` means it, and the gradient of a convolution's input, which is the
-    same: x is [N, C, spatial...], weight [C, O/groups, spatial...]. Answers False as `try_conv` does.
+    same: x is [N, C, spatial...], weight [C, O/groups, spatial...]. Answers False as `try_conv` does, and where the
+    weight has a NaN or an infinity: zeros around x that are multiplied by it would be seen.
     """
     x, weight = inputs
     (out,) = outputs
     tasks = load_tasks()
-    if tasks is None or not floats_of_one_type(x, weight, out):
+    if tasks is None or not floats_of_one_type(x, weight, out) or not _finite(weight):
         return False
     if x.dtype == np.float16:
         single = np.empty(out.shape, np.float32)
@@ -67,6 +68,12 @@ def try_conv_transpose(inputs: Sequence[Array], outputs: Sequence[Array], config
             out[...] = single
         return done
     return _transpose(tasks, x, weight, out, config)
+
+
+def _finite(array: Array) -> bool:
+    """Whether there is no NaN and no infinity; False also where the sum overflows."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(array.sum(dtype=np.float32 if array.dtype == np.float16 else None)))
 
 
 def _transpose(tasks: Tasks, x: Array, weight: Array, out: Array, config: Mapping[str, ConfigValue]) -> bool:

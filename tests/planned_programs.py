@@ -64,11 +64,15 @@ def apply(module: ModuleOp, *passes: ModulePass) -> ModuleOp:
 
 ALL_OPS = ("unary", "binary", "binary", "binary", "reduce", "reshape", "permute_dims", "matmul")
 ROW_OPS = ("unary", "binary", "binary", "binary", "reduce", "reduce", "reshape")
+WINDOW_OPS = ("unary", "binary", "binary", "binary", "window", "window", "reduce", "reshape")
+SHAPES = ((4, 6), (4, 6), (4, 1), (6,), (24,))
+WINDOW_SHAPES = ((4, 6), (4, 5), (4, 3), (4, 1), (6,), (3,), (12,))
 
 
-def random_program(rng: random.Random, count: int, kinds: Sequence[str] = ALL_OPS) -> str:
+def random_program(
+    rng: random.Random, count: int, kinds: Sequence[str] = ALL_OPS, shapes: Sequence[tuple[int, ...]] = SHAPES
+) -> str:
     """A function of `count` ops on i32, whose sums are the same in every order."""
-    shapes: list[tuple[int, ...]] = [(4, 6), (4, 6), (4, 1), (6,), (24,)]
     types = {f"a{n}": s for n, s in enumerate(shapes)}
     arguments = ", ".join(f"%{n}: {_type(s)}{' {graph.donated}' * rng.randrange(2)}" for n, s in types.items())
     lines = [_random_op(rng, f"v{number}", types, kinds) for number in range(count)]
@@ -91,6 +95,11 @@ def _random_op(rng: random.Random, name: str, types: dict[str, tuple[int, ...]],
             op, axis = rng.choice(("sum", "max")), 1 if "permute_dims" not in kinds else rng.choice((1, 1, 0))
             attributes = f" {{axes = array<i64: {axis}>, keepdims = true}}"
             result: tuple[int, ...] = (extents[0], 1) if axis == 1 else (1, extents[1])
+        case "window" if extents[-1] > 1:
+            op, size, stride = rng.choice(("window_sum", "window_max")), rng.choice((1, 2, 2, 3)), rng.choice((1, 1, 2))
+            size = min(size, extents[-1])
+            attributes = f" {{window = array<i64: {size}>, strides = array<i64: {stride}>}}"
+            result = (*extents[:-1], (extents[-1] - size) // stride + 1)
         case "reshape":
             op = "reshape"
             size = int(np.prod(extents))

@@ -1,6 +1,7 @@
 """Random well-typed programs of graph ops, the same for the same seed: what the law tests and fuzzing run passes on.
 
-Elementwise ops and reductions are drawn from the dialect itself, so a new record takes part without an entry here.
+Elementwise ops and reductions are drawn from the dialect itself, all other ops from the rows of the op table, so a new
+record takes part without an entry here.
 Shapes are small and odd: 0-d, extents of 1, now and then an empty axis. Values are read several times, some never.
 """
 
@@ -11,6 +12,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import cast
 
+from graph_op_table import Array
+from narrow_floats import decode
+from op_samples import Sample, positions, random_sample, resized, row_order
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
@@ -24,7 +28,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -33,7 +37,7 @@ from fuse_opt.dialects import graph_library as library
 from fuse_opt.dialects import graph_normalization as normalization
 from fuse_opt.dialects import graph_statistics as statistics
 from fuse_opt.dialects import graph_views as views
-from fuse_opt.dialects.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I8, I32, I64, U8, DType
+from fuse_opt.dialects.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I8, I32, I64, U8, DType, dtype_of
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.graph_activations import GeluOp, SigmoidOp
 from fuse_opt.dialects.graph_arithmetic import (
@@ -51,7 +55,9 @@ from fuse_opt.dialects.graph_elementwise import Binary, Unary
 from fuse_opt.dialects.graph_math import ErfOp, ExpOp, SinOp, TanhOp
 from fuse_opt.dialects.graph_movement import ConcatOp
 from fuse_opt.dialects.graph_op import (
+    AnyTensor,
     GraphOp,
+    StructuredOp,
     bool_value,
     dtype,
     float_value,
@@ -61,7 +67,7 @@ from fuse_opt.dialects.graph_op import (
     tensor,
 )
 from fuse_opt.dialects.graph_reductions import Reduction
-from fuse_opt.dialects.scalar import ScalarTypeError
+from fuse_opt.dialects.scalar import ScalarTypeError, topological
 
 Shape = tuple[int, ...]
 
@@ -70,6 +76,9 @@ LARGEST = 2048
 
 LARGEST_STORED = 32
 """Elements of the largest constant that is written out."""
+
+SAMPLED = 2
+"""Rows of the op table of which a program has at least an op; the next program begins with the rows after them."""
 
 _RECORDS = [op for op in GRAPH.operations if issubclass(op, GraphOp)]
 _UNARY = [op for op in _RECORDS if issubclass(op, Unary) and op is not AstypeOp]
@@ -83,12 +92,14 @@ _EXTENTS = [1, 1, 2, 3, 4, 5, 7, 8, 16]
 def random_program(seed: int, size: int | None = None, directives: bool = True) -> ModuleOp:
     """A module of one function `main` with about `size` ops (5 to 60 when absent)."""
     rng = random.Random(seed)
-    writer = _Writer(rng)
+    writer = _Writer(rng, SAMPLED * seed)
     for _ in range(rng.randint(1, 4)):
         writer.argument(rng.choice(_DTYPES), writer.shape())
     wanted = size if size is not None else rng.choice([5, 8, 12, 20, 30, 40, 60])
     while len(writer.ops) < wanted:
         writer.step()
+    while writer.next_row < SAMPLED * (seed + 1):
+        writer.sampled()
     if directives and rng.random() < 0.25:
         for op in rng.sample(writer.ops, min(2, len(writer.ops))):
             op.attributes[rng.choice(["no_fuse", "no_inplace", "keep_live"])] = UnitAttr()
@@ -140,8 +151,9 @@ def with_unknown_extents(module: ModuleOp, seed: int) -> bool:
 class _Writer:
     """A function under construction."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, first_row: int) -> None:
         self.rng = rng
+        self.next_row = first_row
         self.block = Block()
         self.ops: list[GraphOp] = []
         self.values: list[SSAValue] = []
@@ -169,6 +181,9 @@ class _Writer:
         if any(prod(shape(result)) > LARGEST for result in op.results):
             op.erase()
             return None
+        if _sees_sign_of_nan(op):
+            *others, signs = op.operands
+            op.operands = [*others, self.argument(dtype(signs), shape(signs))]
         op.verify_()
         self.block.add_op(op)
         self.ops.append(op)
@@ -218,6 +233,7 @@ class _Writer:
             + [self.binary] * 7
             + [self.where, self.astype, self.constants, self.view, self.view, self.view, self.reduction, self.reduction]
             + [self.composite, self.matmul, self.row_pattern, self.diamond]
+            + [self.sampled] * 8
         )
         self.rng.choice(steps)()
 
@@ -376,6 +392,68 @@ class _Writer:
         if left is not None and right is not None:
             self.add(MaximumOp, left, right)
 
+    def sampled(self) -> None:
+        """The next row's op, as in a case of it: on the type of a value there is, of other extents if it can."""
+        row = row_order()[self.next_row % len(row_order())]
+        self.next_row += 1
+        sample = random_sample(self.rng, row, dtype(self.pick()).name)
+        stored = positions(row)
+        types = sample.operand_types
+        if not stored and self.rng.random() < 0.6:
+            types = self._verified(sample, resized(sample, self.rng, _EXTENTS))
+        operands = [
+            self.stored(type_, sample.inputs[k]) if k in stored else self.of_type(type_)
+            for k, type_ in enumerate(types)
+        ]
+        self.add(sample.op_type, *operands, **sample.properties)
+
+    def _verified(self, sample: Sample, types: tuple[AnyTensor, ...]) -> tuple[AnyTensor, ...]:
+        """The types where the sample's op accepts them, else the sample's own."""
+        try:
+            op = sample.build(types)
+        except (VerifyException, ScalarTypeError):
+            return sample.operand_types
+        sizes = [prod(value.get_shape()) for value in (*types, *map(tensor, op.results))]
+        return types if max(sizes) <= LARGEST else sample.operand_types
+
+    def stored(self, type_: AnyTensor, array: Array) -> SSAValue:
+        """A constant of these elements."""
+        wanted = cast(TensorType[AnyFloat], type_)
+        values = DenseIntOrFPElementsAttr.from_list(wanted, decode(array).reshape(-1).tolist())
+        result = self.add(ConstantOp, value=values)
+        assert result is not None
+        return result
+
+    def of_type(self, type_: AnyTensor) -> SSAValue:
+        """A value of this type: one there is, one made of the elements of another, or an argument."""
+        extents = type_.get_shape()
+        same = [value for value in self.values if tensor(value).element_type == type_.element_type]
+        fitting = [value for value in same if shape(value) == extents]
+        if fitting and self.rng.random() < 0.8:
+            return self.rng.choice(fitting)
+        larger = [value for value in same if prod(shape(value)) >= prod(extents)]
+        if larger and self.rng.random() < 0.7:
+            return self._part(self.rng.choice(larger[-6:]), extents)
+        single = [value for value in same if prod(shape(value)) == 1 and len(shape(value)) <= len(extents)]
+        if single and self.rng.random() < 0.3:
+            return self._made(views.BroadcastToOp, self.rng.choice(single), shape=int_array(extents))
+        element = dtype_of(type_.element_type)
+        assert element is not None
+        return self.argument(element, extents)
+
+    def _part(self, x: SSAValue, extents: Sequence[int]) -> SSAValue:
+        """The first elements of a value in this shape."""
+        count = prod(extents)
+        if prod(shape(x)) > count:
+            x = self._made(views.ReshapeOp, x, shape=int_array([-1])) if len(shape(x)) != 1 else x
+            x = self._made(views.SliceOp, x, starts=int_array([0]), stops=int_array([count]))
+        return x if shape(x) == tuple(extents) else self._made(views.ReshapeOp, x, shape=int_array(extents))
+
+    def _made(self, op_type: type[GraphOp], x: SSAValue, **properties: Attribute) -> SSAValue:
+        result = self.add(op_type, x, **properties)
+        assert result is not None
+        return result
+
     def finish(self) -> ModuleOp:
         results = [value for value in self.values if not value.uses and self.rng.random() < 0.8]
         results = results[-6:] or [self.values[-1]]
@@ -386,6 +464,13 @@ class _Writer:
         donated = [self.rng.random() < 0.3 for _ in self.block.args]
         attributes = ArrayAttr([DictionaryAttr({"graph.donated": UnitAttr()} if d else {}) for d in donated])
         return ModuleOp([FuncOp("main", types, Region(self.block), arg_attrs=attributes)])
+
+
+def _sees_sign_of_nan(op: GraphOp) -> bool:
+    """Whether the op takes signs from its last operand, which was computed: no backend promises that of a NaN."""
+    if not isinstance(op, StructuredOp) or not op.operands or isinstance(op.operands[-1], BlockArgument):
+        return False
+    return any(node.function == "copysign" for node in topological(op.body()))
 
 
 def _broadcasts(a: Shape, b: Shape) -> bool:

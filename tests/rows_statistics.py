@@ -17,6 +17,7 @@ from graph_op_table import (
     Row,
     axes_text,
     converted,
+    decode,
     noise,
     ramp,
     rounded,
@@ -158,7 +159,8 @@ def _first_extreme(row: list[float], largest: bool) -> int:
 
 def _position_cases(op: str, largest: bool) -> Iterator[Case]:
     def case(x: Array, axis: int | None, keepdims: bool) -> Case:
-        along = (x if axis is not None else x.reshape(-1)).copy()
+        values = np.asarray(decode(x))
+        along = values if axis is not None else values.reshape(-1)
         rows = np.moveaxis(along, -1 if axis is None else axis, -1)
         found = np.array([_first_extreme(row, largest) for row in rows.reshape(-1, rows.shape[-1]).tolist()], np.int64)
         chosen = range(x.ndim) if axis is None else (axis % x.ndim,)

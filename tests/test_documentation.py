@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fuse_opt.tools import demo
+from fuse_opt.tools.op_docs import op_docs
 from fuse_opt.tools.pass_table import pass_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,6 +62,11 @@ def test_python_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_table_of_passes_is_generated() -> None:
     assert pass_table() in (ROOT / "README.md").read_text()
+
+
+def test_reference_of_ops_is_generated() -> None:
+    """`python -m fuse_opt.tools.op_docs > docs/ops.md` makes it anew."""
+    assert op_docs() == (ROOT / "docs" / "ops.md").read_text()
 
 
 def test_worked_example_is_real_output() -> None:

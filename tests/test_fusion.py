@@ -224,6 +224,59 @@ def test_cheap_values_are_computed_again() -> None:
     assert contents(optimized(text, "fuse-elementwise")) == [["negative", "add"]]
 
 
+CHEAP_CHAIN = ["negative", "square", "abs", "negative", "relu"]
+
+
+@pytest.mark.parametrize(
+    ("chain", "window", "stride", "result", "together"),
+    [
+        (["relu"], (3, 3), 1, (31, 31), True),
+        (["exp"], (3, 3), 1, (31, 31), False),
+        (["exp"], (3, 3), 2, (16, 16), False),
+        (["exp"], (3, 3), 3, (11, 11), True),
+        (["exp"], (2, 2), 2, (16, 16), True),
+        (CHEAP_CHAIN, (3, 3), 1, (31, 31), False),
+        (CHEAP_CHAIN, (3, 3), 3, (11, 11), True),
+    ],
+)
+def test_dear_values_are_not_computed_again_in_every_window(
+    chain: list[str], window: tuple[int, int], stride: int, result: tuple[int, int], together: bool
+) -> None:
+    """Where windows overlap, an element is in up to nine of them."""
+    image, pooled = "tensor<2x33x33xf32>", f"tensor<2x{result[0]}x{result[1]}xf32>"
+    names = ["%x", *(f"%{number}" for number in range(len(chain)))]
+    attributes = f"window = array<i64: {window[0]}, {window[1]}>, strides = array<i64: {stride}, {stride}>"
+    text = program(
+        f"(%x: {image}) -> {pooled}",
+        *(f"{b} = graph.{op} {a} : ({image}) -> {image}" for op, (a, b) in zip(chain, pairwise(names), strict=True)),
+        f"%r = graph.window_max {names[-1]} {{{attributes}}} : ({image}) -> {pooled}",
+        f"func.return %r : {pooled}",
+    )
+    module = optimized(text, [*FUSE, "wrap-kernels"])
+    assert contents(module) == ([[*chain, "window_max"]] if together else [chain, ["window_max"]])
+    check_values(text, module)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "rows"),
+    [("window_sum %x {window = array<i64: 4>}", 61), ("sum %x {axes = array<i64: 2>, keepdims = true}", 1)],
+)
+def test_a_total_is_not_made_anew_for_every_row_that_reads_it(reduction: str, rows: int) -> None:
+    image, one, result = "tensor<8x64x64xf32>", "tensor<8x1x1xf32>", f"tensor<8x64x{rows}xf32>"
+    text = program(
+        f"(%x: {image}) -> {result}",
+        f"%t = graph.sum %x {{axes = array<i64: 1, 2>, keepdims = true}} : ({image}) -> {one}",
+        f"%w = graph.{reduction} : ({image}) -> {result}",
+        f"%r = graph.subtract %w, %t : ({result}, {one}) -> {result}",
+        f"func.return %r : {result}",
+    )
+    with collect() as remarks:
+        module = optimized(text, [*FUSE, "wrap-kernels"])
+    assert contents(module) == [["sum"], [reduction.partition(" ")[0], "subtract"]]
+    (refused,) = {remark.numbers for remark in remarks if remark.code == "recompute"}
+    assert dict(refused)["times"] == 8 * 64 * rows
+
+
 def long_chain(count: int) -> ModuleOp:
     """A module of a chain of `count` ops, built without text."""
     type_ = TensorType(f32, [16])

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from graph_op_table import TYPES, Array, Case, Row, arguments_of, check_all, program_text, rows, type_text
+from graph_op_table import TYPES, Array, Row, arguments_of, check_all, program_text, rows, type_text
 from ir_testing import evaluate, function, graph_ops, parse
 from xdsl.dialects.builtin import ModuleOp
 
 import fuse_opt
 from fuse_opt.dialects.graph import GRAPH
+from fuse_opt.dialects.graph_op import CompositeOp, OpaqueOp, StructuredOp
+from fuse_opt.lowering.library import find_implementation
 from fuse_opt.tools.diagnostics import InputError
 from fuse_opt.tools.verification import OpVerifyError
 
@@ -20,7 +22,15 @@ ROWS = rows()
 IDS = [f"{row.op.removeprefix('graph.')}-{number}" for number, row in enumerate(ROWS)]
 
 
-def compute_and_check(cases: list[Case], compute: Callable[[ModuleOp, list[Array]], Sequence[Array]]) -> None:
+Compute = Callable[[ModuleOp, list[Array]], Sequence[Array]]
+Record = Callable[[str, object], None]
+
+
+def compute_and_check(row: Row, compute: Compute, backend: str, record: Record) -> None:
+    cases = row.cases()
+    assert cases
+    elements = sum(array.size for case in cases for array in case.wanted)
+    record("graph ops", (row.op, backend, len(cases), elements))
     module = parse(program_text(cases))
     bounds = [op.error_bound() for op in graph_ops(module)]
     check_all(cases, compute(module, arguments_of(cases)), bounds)
@@ -31,11 +41,17 @@ def test_every_op_has_a_row() -> None:
     assert ops == {row.op for row in ROWS}
 
 
+def test_every_record_has_a_backend() -> None:
+    """A structured op runs anywhere by its words, a composite by its decomposition; an opaque op needs an implementation."""
+    for op in GRAPH.operations:
+        kinds = [kind for kind in (StructuredOp, CompositeOp, OpaqueOp) if issubclass(op, kind)]
+        assert len(kinds) == 1, f"{op.name} is {kinds or 'none'} of the bases"
+        assert kinds != [OpaqueOp] or find_implementation(op.name) is not None, f"nothing runs {op.name}"
+
+
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
-def test_reference(row: Row) -> None:
-    cases = row.cases()
-    assert cases
-    compute_and_check(cases, evaluate)
+def test_reference(row: Row, record_property: Record) -> None:
+    compute_and_check(row, evaluate, "reference", record_property)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
@@ -57,9 +73,9 @@ def test_other_types_are_refused(row: Row) -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler")
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
-def test_c(row: Row) -> None:
+def test_c(row: Row, record_property: Record) -> None:
     def compute(module: ModuleOp, arguments: list[Array]) -> Sequence[Array]:
         results: Any = fuse_opt.compile(module, "cpu", "unfused")(*arguments)
         return list(results) if len(function(module).function_type.outputs) != 1 else [results]
 
-    compute_and_check(row.cases(), compute)
+    compute_and_check(row, compute, "C", record_property)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from planned_programs import (
     ROW_OPS,
+    WINDOW_OPS,
+    WINDOW_SHAPES,
     apply,
     as_one_kernel,
     function_of,
@@ -19,6 +21,7 @@ from planned_programs import (
 )
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.kernel_access import kernel_access
 from fuse_opt.dialects.plan_verifier import verify_plan
 from fuse_opt.lowering.reference import evaluate_function
@@ -310,6 +313,67 @@ def test_no_pair_lets_a_kernel_read_what_it_overwrote(block: int) -> None:
                 tried += 1
                 assert_equal(run_pair(kernel, (result, operand), arguments, rng), expected)
     assert tried > 20
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_no_pair_lets_a_window_read_what_it_overwrote(block: int) -> None:
+    tried = 0
+    for seed in range(block * 100, (block + 1) * 100):
+        rng = random.Random(f"windows {seed}")
+        module = parse(random_program(rng, rng.randrange(2, 8), WINDOW_OPS, WINDOW_SHAPES))
+        arguments = random_arguments(function_of(module), rng)
+        expected = evaluate_function(function_of(module), arguments)
+        kernel = as_one_kernel(module)
+        for result, operands in enumerate(kernel_access(kernel).replaceable):
+            for operand in sorted(operands):
+                tried += 1
+                assert_equal(run_pair(kernel, (result, operand), arguments, rng), expected)
+    assert tried > 20
+
+
+W = "tensor<8xi32>"
+
+
+def window_kernel(*lines: str, yielded: str, type_: str = W) -> KernelOp:
+    """The kernel of some lines on the donated %a and %b, of 8 elements."""
+    body = "\n".join(lines)
+    text = f"""
+    func.func @main(%x: {W} {{graph.donated}}, %y: {W} {{graph.donated}}) -> {type_} {{
+      %r = fused.kernel(%a = %x : {W}, %b = %y : {W}) -> ({type_}) {{
+        {body}
+        fused.yield {yielded} : {type_}
+      }}
+      func.return %r : {type_}
+    }}"""
+    (kernel,) = kernels_of(parse(text))
+    return kernel
+
+
+def test_windows_forbid_the_operand_that_others_read_too() -> None:
+    """Of one size, at the same addresses even: the first element of a window is the last of another."""
+    pad = f"%p = graph.concat %a, %a : ({W}, {W}) -> tensor<16xi32>"
+    head = "%h = graph.slice %p {starts = array<i64: 0>, stops = array<i64: 9>} : (tensor<16xi32>) -> tensor<9xi32>"
+    window = f"%w = graph.window_max %h {{window = array<i64: 2>}} : (tensor<9xi32>) -> {W}"
+    both = f"%s = graph.add %w, %b : ({W}, {W}) -> {W}"
+    kernel = window_kernel(pad, head, window, both, yielded="%s")
+    assert kernel_access(kernel).scheme == "row"
+    assert kernel_access(kernel).replaceable == (frozenset({1}),)
+
+
+def test_windows_side_by_side_are_rows_and_overlapping_ones_are_not() -> None:
+    double = f"%d = graph.add %a, %b : ({W}, {W}) -> {W}"
+    apart = f"%w = graph.window_sum %d {{window = array<i64: 2>, strides = array<i64: 2>}} : ({W}) -> tensor<4xi32>"
+    wide = "%u = graph.repeat %w {repeats = 2 : i64, axis = 0 : i64} : (tensor<4xi32>) -> tensor<8xi32>"
+    result = f"%r = graph.subtract %d, %u : ({W}, {W}) -> {W}"
+    kernel = window_kernel(double, apart, wide, result, yielded="%r")
+    assert kernel_access(kernel).replaceable == (frozenset({0, 1}),)
+    over = f"%w = graph.window_sum %d {{window = array<i64: 2>}} : ({W}) -> tensor<7xi32>"
+    total = "%t = graph.slice %w {starts = array<i64: 0>, stops = array<i64: 1>} : (tensor<7xi32>) -> tensor<1xi32>"
+    kernel = window_kernel(
+        double, over, total, f"%r = graph.subtract %d, %t : ({W}, tensor<1xi32>) -> {W}", yielded="%r"
+    )
+    access = kernel_access(kernel)
+    assert (access.scheme, access.code, access.replaceable) == (None, "overlapping-rows", ())
 
 
 def test_the_adversary_finds_forbidden_pairs() -> None:

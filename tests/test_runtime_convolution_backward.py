@@ -103,3 +103,14 @@ def test_others_are_left_to_others() -> None:
     assert not try_conv_transpose([x, weight], [out], {})
     assert not try_conv_backward_weight([x, x], [weight], {})
     assert (out == 1).all() and (weight == 1).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_weight_that_is_not_finite_reaches_only_what_it_is_multiplied_with(bad: float) -> None:
+    """No zero around x is multiplied by it: results that its element of the window does not reach stay finite."""
+    x, weight = np.ones((1, 2, 5), np.float32), np.ones((2, 1, 3), np.float32)
+    weight[0, 0, 1] = bad
+    out = np.empty((1, 1, 7), np.float32)
+    if not try_conv_transpose([x, weight], [out], {}):
+        conv_transpose([x, weight], [out], {})
+    assert np.isfinite(out[0, 0]).tolist() == [True, *[False] * 5, True]

@@ -196,7 +196,7 @@ GRAPH: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]] = [
         "conv of a window that does not fit",
         "graph.conv %0, %1 : (tensor<1x2x2xf32>, tensor<4x2x3xf32>) -> tensor<1x4x1xf32>",
         ("tensor<1x2x2xf32>", "tensor<4x2x3xf32>"),
-        ("'graph.conv'", "window is larger", "[1, 2, 2]"),
+        ("'graph.conv'", "window is larger", "[3] of [2]"),
     ),
     (
         "a constant that is no tensor",

@@ -1,0 +1,42 @@
+"""What pytest prints at its end, beside its own counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+COUNTED = "graph ops"
+"""The property of a report in which a test says (op, backend, cases, elements compared)."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line of the cases of the op table, whichever processes ran them."""
+    ops: set[str] = set()
+    cases: dict[str, int] = {}
+    elements = failures = 0
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for op, backend, count, compared in _counts(report):
+                ops.add(op)
+                cases[backend] = cases.get(backend, 0) + count
+                elements += compared
+                failures += outcome == "failed"
+    if ops:
+        by_count = {
+            n: ", ".join(sorted((b for b in cases if cases[b] == n), key=_reference_first)) for n in cases.values()
+        }
+        text = " + ".join(f"{count} cases x {{{backends}}}" for count, backends in by_count.items())
+        line = f"graph ops: {len(ops)} ops, {text}, {elements} elements compared, {failures} failures"
+        terminalreporter.write_line(line, green=not failures, red=bool(failures))
+
+
+def _reference_first(backend: str) -> tuple[bool, str]:
+    return backend != "reference", backend
+
+
+def _counts(report: Any) -> list[tuple[str, str, int, int]]:
+    """What the test of a report said; only once of its phases."""
+    if getattr(report, "when", "") != "call":
+        return []
+    return [tuple(value) for name, value in report.user_properties if name == COUNTED]
