@@ -59,7 +59,7 @@ func.func @f(%n: tensor<1x4x6xf32>, %w: tensor<2x2x3xf32>) {
   func.return
 }
 
-// CHECK: 'graph.conv' the window is larger than the padded input [6]; no output element is left
+// CHECK: 'graph.conv' the window is larger than the padded input: it reaches over [7] of [6] spatial elements, and no output element is left; pad more or dilate less
 
 // -----
 
