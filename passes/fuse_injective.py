@@ -38,7 +38,8 @@ class InjectiveRule:
 
 
 def _moves_nothing(group: Group) -> bool:
-    return all(isinstance(op, StructuredOp) and op.is_alias() for op in group.ops)
+    """Whether all its ops are aliases, those of kernels too: a second run decides as the first one did."""
+    return all(isinstance(op, StructuredOp) and op.is_alias() for op in member_ops(group.ops))
 
 
 def _refuse_copies(graph: GroupGraph, members: list[Group]) -> Refusal | None:
