@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from math import pi
 from typing import ClassVar
 
 from xdsl.irdl import irdl_op_definition
 
 from . import scalar as sc
 from .dtypes import Kind
-from .graph_elementwise import Binary, FloatBinary, Unary
+from .graph_elementwise import Binary, FloatBinary, FloatUnary, Unary
 from .scalar import Scalar
 
 
@@ -348,3 +349,37 @@ class RoundOp(Rounding):
 
     name = "graph.round"
     WORD: ClassVar[str] = "round"
+
+
+@irdl_op_definition
+class DegreesOp(FloatUnary):
+    """x * 180 / pi: an angle in radians, in degrees."""
+
+    name = "graph.degrees"
+    ULPS: ClassVar[float | None] = 2.0
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return x * (180 / pi)
+
+
+@irdl_op_definition
+class RadiansOp(FloatUnary):
+    """x * pi / 180: an angle in degrees, in radians."""
+
+    name = "graph.radians"
+    ULPS: ClassVar[float | None] = 2.0
+
+    def scalar(self, x: Scalar) -> Scalar:
+        return x * (pi / 180)
+
+
+@irdl_op_definition
+class SincOp(FloatUnary):
+    """sin(pi x) / (pi x), and 1 at 0, as `numpy.sinc`; 0 at every other whole number, since whole turns are taken off x."""
+
+    name = "graph.sinc"
+    SLACK: ClassVar[float] = 4.0
+
+    def scalar(self, x: Scalar) -> Scalar:
+        turned = x - 2.0 * sc.round_half_even(x * 0.5)
+        return sc.where(sc.equal(x, 0), 1.0, sc.sin(turned * pi) / (x * pi))

@@ -100,4 +100,7 @@ ROWS: list[Row] = [
     binary("atan2", floats=wide_math(np.arctan2), signed_zeros=True),
     binary("logaddexp", floats=wide_math(np.logaddexp)),
     binary("xlogy", floats=wide_math(_xlogy)),
+    curve("degrees", np.degrees, signed_zeros=True),
+    curve("radians", np.radians, signed_zeros=True),
+    curve("sinc", lambda x: np.where(np.isfinite(x) & (np.abs(x) > 2.0**53), 0, np.sinc(x))),
 ]
