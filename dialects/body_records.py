@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from math import copysign, prod
+from math import copysign, isfinite, prod
 from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import (
@@ -26,7 +26,7 @@ from .graph_constant import ConstantOp
 from .graph_creation import FullOp
 from .graph_elementwise import Elementwise
 from .graph_op import AnyTensor, GraphBuilder, GraphOp, dtype, int_array
-from .scalar import Scalar, ScalarTypeError, topological
+from .scalar import Scalar, ScalarTypeError, operand, topological
 from .scalar_bits import packed
 from .scalar_evaluation import Number, converted, known
 
@@ -91,32 +91,29 @@ def discard(builder: GraphBuilder) -> None:
 
 def _of_word(builder: GraphBuilder, node: Scalar, done: dict[int, SSAValue], exact: bool) -> SSAValue | None:
     """A word on values and constants."""
-    given: dict[Scalar, SSAValue] = {}
+    given = {arg: done[id(arg)] for arg in node.args if id(arg) in done}
     for arg in node.args:
-        if arg.function == "index" or (arg.function != "constant" and id(arg) not in done):
-            return None
-        if arg.function != "constant":
-            given[arg] = done[id(arg)]
-    for arg in node.args:
-        if arg.function != "constant":
+        if arg in given:
             continue
         beside = next((dtype(value) for value in given.values() if dtype(value).compute is arg.dtype), None)
-        if beside is None or not _fits(known(arg), beside, exact):
+        if arg.function != "constant" or beside is None or not _fits(known(arg), beside, exact):
             return None
-        given[arg] = builder.ops[-1].results[0] if _adds(builder, arg, beside) else given[arg]
-    places = {arg: Scalar("operand", (), arg.dtype, place) for place, arg in enumerate(given)}
-    word = Scalar(node.function, tuple(places[arg] for arg in node.args), node.dtype, node.value)
-    return _built(builder, word, list(given.values()))
-
-
-def _adds(builder: GraphBuilder, node: Scalar, element: DType) -> bool:
-    builder.ops.append(filled(converted(known(node), element), TensorType(element.attribute, [])))
-    return True
+        builder.ops.append(filled(converted(known(arg), beside), TensorType(beside.attribute, [])))
+        given[arg] = builder.ops[-1].results[0]
+    for args in (list(given), node.args):  # x + x may have a record of its own; else it is that of x + y
+        places = range(len(args)) if args is node.args else map(args.index, node.args)
+        leaves = [operand(place, arg.dtype) for place, arg in zip(places, node.args, strict=True)]
+        word = Scalar(node.function, tuple(leaves), node.dtype, node.value)
+        if (found := _built(builder, word, [given[arg] for arg in args])) is not None:
+            return found
+    return None
 
 
 def _fits(value: Number, element: DType, exact: bool) -> bool:
     kept = converted(value, element)
-    return not exact or (kept == value and copysign(1, kept) == copysign(1, value))
+    if exact:
+        return kept == value and copysign(1, kept) == copysign(1, value)
+    return not element.is_float or (isfinite(kept) and (kept != 0) == (value != 0))
 
 
 def _built(builder: GraphBuilder, body: Scalar, values: Sequence[SSAValue]) -> SSAValue | None:

@@ -124,8 +124,10 @@ class BroadcastToOp(ViewOp):
         return kept
 
     def canonical(self) -> GraphOp | None:
-        """Of what the operand was broadcast from."""
+        """Of what the operand was broadcast from; a reshape when nothing is repeated."""
         inner, target = self.x.owner, shape(self.result)
+        if self._is_static() and prod(shape(self.x)) == prod(target):
+            return self.simplified(ReshapeOp, self.x, shape=int_array(target))
         if not isinstance(inner, BroadcastToOp) or DYNAMIC_INDEX in target:
             return None
         return self.simplified(BroadcastToOp, inner.x, shape=int_array(target))

@@ -47,6 +47,17 @@ def is_commutative(body: Scalar) -> bool:
     return body.function in COMMUTATIVE or (body.function in ("max", "min") and not body.args[0].dtype.is_float)
 
 
+def is_same(a: Scalar, b: Scalar) -> bool:
+    """Whether two bodies are built alike."""
+    return _structure(a) == _structure(b)
+
+
+def _structure(body: Scalar) -> list[tuple[str, list[int], str, str]]:
+    nodes = topological(body)
+    places = {id(node): place for place, node in enumerate(nodes)}
+    return [(n.function, [places[id(arg)] for arg in n.args], n.dtype.name, repr(n.value)) for n in nodes]
+
+
 class _Simplifier:
     """Equal nodes are one object, so that `x is y` says that two values are equal."""
 

@@ -40,12 +40,11 @@ def rounded(value: float, dtype: DType) -> float:
     digits, least, largest = _FORMATS[dtype]
     if dtype is F64 or value != value or value == 0:
         return value
-    if math.isinf(value):
-        return math.nan if dtype is F8E4M3 else value
-    unit = max(math.frexp(value)[1] - digits, least)
-    nearest = math.copysign(math.ldexp(round(math.ldexp(value, -unit)), unit), value)
-    if abs(nearest) <= largest:
-        return nearest
+    if abs(value) < 2 * largest:
+        unit = max(math.frexp(value)[1] - digits, least)
+        nearest = math.copysign(math.ldexp(round(math.ldexp(value, -unit)), unit), value)
+        if abs(nearest) <= largest:
+            return nearest
     return math.nan if dtype is F8E4M3 else math.copysign(math.inf, value)
 
 

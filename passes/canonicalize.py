@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..dialects.fused import KernelOp, directives
 from ..dialects.graph_op import FusionKind, GraphOp, StructuredOp, dtype, is_static, shape
 from ..dialects.index_expr import dimensions
+from ..dialects.scalar_algebra import is_same
 from ..dialects.scalar_rules import converts_alike
 from .body_algebra import BodyAlgebra
 
@@ -163,7 +163,10 @@ def _without_view(op: StructuredOp) -> SSAValue | None:
         view = value.owner
         if not isinstance(view, StructuredOp) or len(view.operands) != 1 or not view.is_view():
             continue
-        if not all(map(is_static, (*op.operands, view.operands[0], op.results[0]))) or not _only_repeats(view):
+        if (
+            not all(map(is_static, (*op.operands, view.operands[0], op.results[0])))
+            or view.fusion_kind() > FusionKind.BROADCAST
+        ):
             continue
         operands = [view.operands[0] if k == number else other for k, other in enumerate(op.operands)]
         new = _with_operands(op, operands)
@@ -173,10 +176,6 @@ def _without_view(op: StructuredOp) -> SSAValue | None:
             return new.results[0]
         new.erase()
     return None
-
-
-def _only_repeats(view: StructuredOp) -> bool:
-    return view.fusion_kind() <= FusionKind.BROADCAST
 
 
 def _with_operands(op: StructuredOp, operands: list[SSAValue]) -> StructuredOp | None:
@@ -193,7 +192,7 @@ def _with_operands(op: StructuredOp, operands: list[SSAValue]) -> StructuredOp |
 
 def _reads_alike(op: StructuredOp, new: StructuredOp, number: int, view: StructuredOp) -> bool:
     """Whether every operand is read at the same elements, operand `number` of `op` through the view."""
-    if op.reduced_extents() != new.reduced_extents() or [n for n in _positions(op)] != [n for n in _positions(new)]:
+    if op.reduced_extents() != new.reduced_extents() or not is_same(op.body(), new.body()):
         return False
     index, reduced = dimensions("i", shape(op.results[0])), dimensions("r", op.reduced_extents())
     for k in range(len(op.operands)):
@@ -201,11 +200,3 @@ def _reads_alike(op: StructuredOp, new: StructuredOp, number: int, view: Structu
         if (view.operand_index(0, before, ()) if k == number else before) != after:
             return False
     return True
-
-
-def _positions(op: StructuredOp) -> Iterator[tuple[str, object]]:
-    """The words of a body and what they count or choose: two bodies that agree in them are one."""
-    from ..dialects.scalar import topological
-
-    for node in topological(op.body()):
-        yield node.function, node.value

@@ -21,6 +21,7 @@ from fuse_opt.tools.registry import available_passes
 DEFAULT_PIPELINE: tuple[str, ...] = (
     "infer-shapes",
     "canonicalize",
+    "fold-constants",
     "cse",
     "dce",
     "decompose",

@@ -62,3 +62,64 @@ func.func @kept(%x: tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>) {
   %b = graph.multiply %x, %one {keep_live} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   func.return %a, %b : tensor<8x4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// Powers, quotients and conversions that another op gives with the same bits.
+// CHECK-LABEL: func.func @cheaper(
+// CHECK-NEXT:      %a = graph.square %x : (tensor<8xf32>) -> tensor<8xf32>
+// CHECK-NEXT:      %0 = graph.constant dense<2.500000e-01> : tensor<f32>
+// CHECK-NEXT:      %b = graph.multiply %x, %0 : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+// CHECK-NEXT:      %c = graph.astype %i {dtype = i64} : (tensor<8xi8>) -> tensor<8xi64>
+// CHECK-NEXT:      func.return %a, %b, %c, %h : tensor<8xf32>, tensor<8xf32>, tensor<8xi64>, tensor<8xf16>
+// CHECK-NEXT:    }
+func.func @cheaper(%x: tensor<8xf32>, %i: tensor<8xi8>, %h: tensor<8xf16>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xi64>, tensor<8xf16>) {
+  %two = graph.constant dense<2.0> : tensor<f32>
+  %four = graph.constant dense<4.0> : tensor<f32>
+  %a = graph.pow %x, %two : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+  %b = graph.divide %x, %four : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+  %w = graph.astype %i {dtype = i32} : (tensor<8xi8>) -> tensor<8xi32>
+  %c = graph.astype %w {dtype = i64} : (tensor<8xi32>) -> tensor<8xi64>
+  %v = graph.astype %h {dtype = f32} : (tensor<8xf16>) -> tensor<8xf32>
+  %d = graph.astype %v {dtype = f16} : (tensor<8xf32>) -> tensor<8xf16>
+  func.return %a, %b, %c, %d : tensor<8xf32>, tensor<8xf32>, tensor<8xi64>, tensor<8xf16>
+}
+
+// -----
+
+// Not: f16 has fewer digits, NaN is not less or equal and not greater, and a third is rounded.
+// CHECK-LABEL: func.func @exact(
+// CHECK-NEXT:      %three = graph.constant dense<3.000000e+00> : tensor<f32>
+// CHECK-NEXT:      %h = graph.astype %x {dtype = f16} : (tensor<8xf32>) -> tensor<8xf16>
+// CHECK-NEXT:      %a = graph.astype %h {dtype = f32} : (tensor<8xf16>) -> tensor<8xf32>
+// CHECK-NEXT:      %l = graph.less_equal %x, %a : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xi1>
+// CHECK-NEXT:      %b = graph.logical_not %l : (tensor<8xi1>) -> tensor<8xi1>
+// CHECK-NEXT:      %c = graph.divide %x, %three : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+// CHECK-NEXT:      func.return %a, %b, %c : tensor<8xf32>, tensor<8xi1>, tensor<8xf32>
+// CHECK-NEXT:    }
+func.func @exact(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xi1>, tensor<8xf32>) {
+  %three = graph.constant dense<3.0> : tensor<f32>
+  %h = graph.astype %x {dtype = f16} : (tensor<8xf32>) -> tensor<8xf16>
+  %a = graph.astype %h {dtype = f32} : (tensor<8xf16>) -> tensor<8xf32>
+  %l = graph.less_equal %x, %a : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xi1>
+  %b = graph.logical_not %l : (tensor<8xi1>) -> tensor<8xi1>
+  %c = graph.divide %x, %three : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+  func.return %a, %b, %c : tensor<8xf32>, tensor<8xi1>, tensor<8xf32>
+}
+
+// -----
+
+// What is repeated is read where it lies; the largest of what is repeated is one of it; matrices are transposed on the way.
+// CHECK-LABEL: func.func @repeated(
+// CHECK-NEXT:      %a = graph.add %x, %y : (tensor<4x3xf32>, tensor<3xf32>) -> tensor<4x3xf32>
+// CHECK-NEXT:      %m = graph.matmul %x, %x {transpose_lhs = true} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
+// CHECK-NEXT:      func.return %a, %y, %m : tensor<4x3xf32>, tensor<3xf32>, tensor<3x3xf32>
+// CHECK-NEXT:    }
+func.func @repeated(%x: tensor<4x3xf32>, %y: tensor<3xf32>) -> (tensor<4x3xf32>, tensor<3xf32>, tensor<3x3xf32>) {
+  %b = graph.broadcast_to %y {shape = array<i64: 4, 3>} : (tensor<3xf32>) -> tensor<4x3xf32>
+  %a = graph.add %x, %b : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  %r = graph.max %b {axes = array<i64: 0>} : (tensor<4x3xf32>) -> tensor<3xf32>
+  %t = graph.permute_dims %x {axes = array<i64: 1, 0>} : (tensor<4x3xf32>) -> tensor<3x4xf32>
+  %m = graph.matmul %t, %x : (tensor<3x4xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
+  func.return %a, %r, %m : tensor<4x3xf32>, tensor<3xf32>, tensor<3x3xf32>
+}

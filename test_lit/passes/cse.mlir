@@ -59,3 +59,24 @@ func.func @different(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, te
   %f = graph.multiply %d, %e : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   func.return %a, %b, %c, %f : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// Operands may be swapped where no bit depends on it; constants are equal by their bits.
+// CHECK-LABEL: func.func @swapped(
+// CHECK-NEXT:      %zero = graph.constant dense<0.000000e+00> : tensor<f32>
+// CHECK-NEXT:      %negative = graph.constant dense<-0.000000e+00> : tensor<f32>
+// CHECK-NEXT:      %a = graph.add %x, %y : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+// CHECK-NEXT:      %c = graph.maximum %x, %y : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+// CHECK-NEXT:      %d = graph.maximum %y, %x : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+// CHECK-NEXT:      func.return %a, %a, %c, %d, %zero, %negative : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>
+// CHECK-NEXT:    }
+func.func @swapped(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) {
+  %zero = graph.constant dense<0.0> : tensor<f32>
+  %negative = graph.constant dense<-0.0> : tensor<f32>
+  %a = graph.add %x, %y : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %b = graph.add %y, %x : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %c = graph.maximum %x, %y : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %d = graph.maximum %y, %x : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  func.return %a, %b, %c, %d, %zero, %negative : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>
+}
