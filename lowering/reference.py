@@ -173,7 +173,9 @@ def _specialized(op: GraphOp, operands: Sequence[Array]) -> GraphOp:
             raise EvaluationError(f"'{op.name}': the shape of result {number} does not follow from its operands", op)
         if not agree(shape(given), shape(actual)):
             expected, got = shape_text(shape(given)), shape_text(shape(actual))
-            raise EvaluationError(f"'{op.name}', result {number}: expected shape {expected}, got {got} in this call", op)
+            raise EvaluationError(
+                f"'{op.name}', result {number}: expected shape {expected}, got {got} in this call", op
+            )
     return found
 
 
