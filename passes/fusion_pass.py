@@ -10,6 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from .decisions import Steering, Step, steer
 from .fusion import Group, GroupGraph, Limits, Refusal, Rule
 from .kernel_building import build_kernels, sweep_functions
 from .remarks import RefusedError, remark
@@ -25,31 +26,69 @@ class FusionPass(ModulePass, ABC):
     """Operands of one kernel."""
     max_results: int = 16
     """Results of one kernel."""
+    fuel: int | None = None
+    """Merges that one run may make; None for all. For finding the one that breaks a program."""
+
+    def __post_init__(self) -> None:
+        if self.fuel is not None and self.fuel < 0:
+            raise ValueError(f"option 'fuel': expected 0 or more, got {self.fuel}")
 
     @abstractmethod
     def rule(self) -> Rule:
         """The rule, for one run over a module."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        run_rule(op, self.name, self.rule(), Limits(self.max_ops, self.max_operands, self.max_results))
+        limits = Limits(self.max_ops, self.max_operands, self.max_results)
+        run_rule(op, self.name, self.rule(), limits, steer(self.name, op, self.fuel))
 
 
-def run_rule(module: ModuleOp, name: str, rule: Rule, limits: Limits) -> None:
-    """Applies a rule to every block of tensor ops, to a fixpoint. Decisions and refusals are remarks of pass `name`."""
+def run_rule(module: ModuleOp, name: str, rule: Rule, limits: Limits, steering: Steering | None = None) -> None:
+    """
+    Applies a rule, or the decisions to be replayed instead, to every block of tensor ops, to a fixpoint. Decisions and
+    refusals are remarks of pass `name`.
+    """
     for block in sweep_functions(module):
         graph = GroupGraph(block, limits)
         merge_named_groups(graph)
-        refused: dict[tuple[Group, Group], Refusal] = {}
-        while _sweep(graph, name, rule, refused):
-            refused.clear()
-        for (producer, consumer), refusal in refused.items():
-            message = f"not fused with '{producer.first.name}': {refusal.message}"
-            remark(name, consumer.first, refusal.code, message, **refusal.numbers)
+        if steering is None or steering.steps is None:
+            _apply_rule(graph, name, rule, steering)
+        else:
+            _replay(graph, name, steering.steps.get(block, []), steering)
         if graph.changed:
             build_kernels(graph, [group for group in graph.groups() if group.merged])
 
 
-def _sweep(graph: GroupGraph, name: str, rule: Rule, refused: dict[tuple[Group, Group], Refusal]) -> bool:
+def _apply_rule(graph: GroupGraph, name: str, rule: Rule, steering: Steering | None) -> None:
+    refused: dict[tuple[Group, Group], Refusal] = {}
+    while _sweep(graph, name, rule, refused, steering):
+        refused.clear()
+    for (producer, consumer), refusal in refused.items():
+        message = f"not fused with '{producer.first.name}': {refusal.message}"
+        remark(name, consumer.first, refusal.code, message, **refusal.numbers)
+
+
+def _replay(graph: GroupGraph, name: str, steps: Sequence[Step], steering: Steering) -> None:
+    """Merges what the decisions name; ops that share a kernel already are as they should be. Raises DecisionError."""
+    for step in steps:
+        members = list(dict.fromkeys(graph.group_of[graph.top(op)] for op in step.ops))
+        if len(members) < 2:
+            continue
+        first, *others = step.decision.ops
+        together = f"with {', '.join(map(str, others))}"
+        # Not whether it would be possible: that may hang on decisions that lacked fuel, too.
+        if (refusal := _refuse_for_fuel(steering)) is not None:
+            remark(name, step.ops[0], refusal.code, f"not fused {together}: {refusal.message}", **refusal.numbers)
+        elif (refusal := _merge(graph, name, members, steering)) is not None:
+            raise step.decision.error(f"{first} cannot be in one kernel {together}: {refusal.message}", others[-1])
+
+
+def _sweep(
+    graph: GroupGraph,
+    name: str,
+    rule: Rule,
+    refused: dict[tuple[Group, Group], Refusal],
+    steering: Steering | None,
+) -> bool:
     """Offers every pair once, in block order; whether anything was merged."""
     merged = False
     for op in list(graph.group_of):
@@ -61,7 +100,7 @@ def _sweep(graph: GroupGraph, name: str, rule: Rule, refused: dict[tuple[Group, 
                 answer = rule.consider(graph, producer, consumer)
                 if answer is None:
                     continue
-                refusal = answer if isinstance(answer, Refusal) else _merge(graph, name, answer)
+                refusal = answer if isinstance(answer, Refusal) else _merge(graph, name, answer, steering)
                 if refusal is not None:
                     refused[producer, consumer] = refusal
                     continue
@@ -70,12 +109,46 @@ def _sweep(graph: GroupGraph, name: str, rule: Rule, refused: dict[tuple[Group, 
     return merged
 
 
-def _merge(graph: GroupGraph, name: str, members: Sequence[Group]) -> Refusal | None:
+def _merge(graph: GroupGraph, name: str, members: Sequence[Group], steering: Steering | None) -> Refusal | None:
     first, names = members[-1].first, ", ".join(f"'{group.first.name}'" for group in members)
+    decision = None
+    if steering is not None:
+        if (without := _refuse_for_fuel(steering)) is not None:
+            return _refuse_merge(graph, members) or without
+        decision = steering.describe(graph, members)
     refusal = graph.merge(members)
     if refusal is None:
         remark(name, first, "fused", f"fused {names} into one kernel")
+        if steering is not None:
+            steering.made(decision)
     return refusal
+
+
+def _refuse_for_fuel(steering: Steering) -> Refusal | None:
+    if (limit := steering.exhausted()) is None:
+        return None
+    return Refusal("fuel", f"the fuel for {limit} decision{'' if limit == 1 else 's'} is used up", {"fuel": limit})
+
+
+def _refuse_merge(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
+    """What `GroupGraph.merge` would refuse, without merging: only a merge that is possible lacks nothing but fuel."""
+    if (refusal := graph.refuse_by_limits(members)) is not None:
+        return refusal
+    if (results := len(graph.results(members))) > graph.limits.max_results:
+        message = f"{results} results exceed the limit of {graph.limits.max_results}"
+        return Refusal("max-results", message, {"results": results})
+    inside, high = set(members), max(group.rank for group in members)
+    pending = [group for member in members for group in member.consumers if group not in inside]
+    seen: set[Group] = set()
+    while pending:
+        group = pending.pop()
+        if group in seen or group.rank > high:
+            continue
+        seen.add(group)
+        if not inside.isdisjoint(group.consumers):
+            return Refusal("cycle", f"'{group.first.name}' outside the group depends on it and feeds it: a cycle")
+        pending.extend(group.consumers)
+    return None
 
 
 def merge_named_groups(graph: GroupGraph) -> None:

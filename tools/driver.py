@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -47,6 +48,10 @@ class Options:
     timing: bool = False
     remarks: str | None = None
     """A file for remarks; empty for stderr."""
+    fuel: int | None = None
+    """Decisions that all fusion passes may make together."""
+    dump_decisions: str | None = None
+    replay_decisions: str | None = None
 
 
 class UnreadableError(Exception):
@@ -59,14 +64,19 @@ def run(options: Options, passes: Sequence[ModulePass]) -> int:
     UnreadableError for files.
     """
     target = make_target(options)
+    if options.replay_decisions == options.file == "-":
+        raise UsageError("the input and --replay-decisions cannot both be standard input")
     data, name = _read(options.file)
+    chunks = _chunks(data, options.split)
+    steering = Steering(options, len(chunks))
     report = Report(options)
     parts: list[str] = []
     status = 0
-    with collect() as remarks:
-        for chunk, first_line in _chunks(data) if options.split else [(data, 1)]:
+    with collect() as remarks, steering.whole_run():
+        for number, (chunk, first_line) in enumerate(chunks):
+            steered = steering.module(number)
             try:
-                parts.append(_process(chunk, name, first_line, options, passes, target, report))
+                parts.append(_process(chunk, name, first_line, options, passes, target, report, steered))
             except InputError as error:
                 if options.verify_diagnostics:
                     parts.append(f"{error}\n")
@@ -144,6 +154,60 @@ class Report:
             print(f"{seconds:10.4f} {100 * seconds / total:5.1f}%  {step}", file=stream)
 
 
+class Steering:
+    """Fuel, and the decisions that are dumped and replayed, of one run of the command; costs nothing unasked for."""
+
+    def __init__(self, options: Options, modules: int) -> None:
+        self.options = options
+        self._dumped = [""] * modules
+        self._scripts: list[tuple[bytes, int]] = []
+        self._file = options.replay_decisions or ""
+        if options.replay_decisions is not None:
+            data, self._file = _read(options.replay_decisions)
+            self._scripts = _chunks(data, options.split)
+            if len(self._scripts) > modules:
+                raise UsageError(
+                    f"{one_line(self._file)} has {len(self._scripts)} parts between // -----, the input has {modules}"
+                )
+
+    @contextmanager
+    def whole_run(self) -> Generator[None]:
+        """Lets all modules share the fuel; dumps their decisions at the end, of a run that fails those before it failed."""
+        try:
+            with ExitStack() as stack:
+                if self.options.fuel is not None:
+                    from fuse_opt.passes.decisions import limit_fuel
+
+                    stack.enter_context(limit_fuel(self.options.fuel))
+                yield
+        finally:
+            if self.options.dump_decisions is not None:
+                _write(_SEPARATOR.join(self._dumped), self.options.dump_decisions)
+
+    @contextmanager
+    def module(self, number: int) -> Generator[None]:
+        """Around the passes over a module. Raises InputError for decisions that cannot be read or applied."""
+        if self.options.dump_decisions is None and self.options.replay_decisions is None:
+            yield
+            return
+        from fuse_opt.passes.decision_text import DecisionError, format_decisions, parse_decisions
+        from fuse_opt.passes.decisions import record_decisions, replay_decisions
+
+        with record_decisions() as decisions:
+            try:
+                if self.options.replay_decisions is None:
+                    yield
+                else:
+                    script, first_line = self._scripts[number] if number < len(self._scripts) else (b"", 1)
+                    text = decode(script, self._file)
+                    with replay_decisions(parse_decisions(text, self._file, first_line)):
+                        yield
+            except DecisionError as error:
+                raise InputError(error.file, error.line, error.col, error.message) from error
+            finally:
+                self._dumped[number] = format_decisions(decisions)
+
+
 def _process(
     chunk: bytes,
     name: str,
@@ -152,6 +216,7 @@ def _process(
     passes: Sequence[ModulePass],
     target: Target,
     report: Report,
+    steered: AbstractContextManager[None],
 ) -> str:
     """The output for one module. Raises InputError, whatever is wrong with it."""
     ctx = make_context(options.allow_unregistered)
@@ -160,7 +225,8 @@ def _process(
     report.add("parse", start)
     report.started(module)
     try:
-        run_pipeline(module, passes, ctx, observer=report)
+        with steered:
+            run_pipeline(module, passes, ctx, observer=report)
         start = time.perf_counter()
         output = StringIO()
         target.emit(ctx, module, output)
@@ -189,14 +255,15 @@ def _read(file: str) -> tuple[bytes, str]:
         raise UnreadableError(f"cannot read '{one_line(file)}': {reason}") from None
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """The modules of a file that `// -----` divides, and the line on which each begins."""
+def _chunks(data: bytes, split: bool) -> list[tuple[bytes, int]]:
+    """The parts of a file that `// -----` divides, if it is to be split, and the line on which each begins."""
+    chunks: list[tuple[bytes, int]] = []
     start, line = 0, 1
-    for match in _SPLIT.finditer(data):
-        yield data[start : match.start()], line
+    for match in _SPLIT.finditer(data) if split else ():
+        chunks.append((data[start : match.start()], line))
         line += data.count(b"\n", start, match.end())
         start = match.end()
-    yield data[start:], line
+    return [*chunks, (data[start:], line)]
 
 
 def _text(module: ModuleOp) -> str:

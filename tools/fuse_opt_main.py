@@ -53,6 +53,9 @@ def _main(arguments: list[str]) -> int:
         dump_changes=given.print_ir_after_change,
         timing=given.timing,
         remarks=given.remarks,
+        fuel=given.fuel,
+        dump_decisions=given.dump_decisions,
+        replay_decisions=given.replay_decisions,
     )
     try:
         passes = [
@@ -118,11 +121,24 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--print-ir-after-change", action="store_true", help="dump it after the passes that changed it")
     add("--timing", action="store_true", help="print how long each step took")
     add("--remarks", metavar="FILE", nargs="?", const="", help="what passes decided and refused; JSON for FILE.json")
+    add("--fuel", metavar="N", type=_count, help="let all fusion passes together make only the first N decisions")
+    add("--dump-decisions", metavar="FILE", help="write every fusion decision, one line each; - for standard output")
+    add(
+        "--replay-decisions",
+        metavar="FILE",
+        help="make the fusion decisions of a file, which may be edited, and no other",
+    )
     add("--print-op-generic", action="store_true", help="print ops in the generic form")
     add("--print-debuginfo", action="store_true", help="print locations")
     add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
     add("--version", action="version", version=f"fuse-opt {__version__}")
     return parser
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"expected a number of decisions, got '{text[:40]}'")
+    return int(text)
 
 
 def _with_pass_flags(arguments: Sequence[str]) -> list[str]:
