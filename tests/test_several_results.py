@@ -138,7 +138,7 @@ def test_several_results_in_c(pipeline: str | None) -> None:
     check_orders(again, x)
 
 
-@pytest.mark.parametrize("target", ["json", "dot", "c", "cuda", "mlir"])
+@pytest.mark.parametrize("target", ["json", "dot", "html", "c", "cuda", "mlir"])
 def test_targets_take_several_results(target: str) -> None:
     module, output = apply(parse(ORDERS), DEFAULT_PIPELINE), StringIO()
     ctx = context()
