@@ -136,20 +136,15 @@ class GroupGraph:
     def merge(self, members: Sequence[Group]) -> Refusal | None:
         """Makes the members one group when that leaves the graph acyclic; otherwise says why not."""
         members = list(dict.fromkeys(members))
-        if (refusal := self.refuse_by_limits(members)) is not None:
-            return refusal
-        if len(results := self.results(members)) > self.limits.max_results:
-            message = f"{len(results)} results exceed the limit of {self.limits.max_results}"
-            return Refusal("max-results", message, {"results": len(results)})
-        inside = set(members)
+        after = self._after(members)
+        if isinstance(after, Refusal):
+            return after
         low, high = min(g.rank for g in members), max(g.rank for g in members)
-        if not any(g.rank < high and g not in inside for m in members for g in m.consumers):
+        if not after:
             # Nothing in the window depends on the members: all of them can move to the last one's place.
             self._join(members, high)
             return None
-        after = self._descendants(members, high, inside)
-        if isinstance(after, Refusal):
-            return after
+        inside = set(members)
         before = self._ancestors(members, low, inside)
         ranks = sorted(group.rank for group in (*before, *members, *after))
         for group, rank in zip(before, ranks, strict=False):
@@ -158,6 +153,20 @@ class GroupGraph:
             group.rank = rank
         self._join(members, ranks[len(before)])
         return None
+
+    def refuse(self, members: Sequence[Group]) -> Refusal | None:
+        """What `merge` would answer, without merging."""
+        after = self._after(list(dict.fromkeys(members)))
+        return after if isinstance(after, Refusal) else None
+
+    def _after(self, members: list[Group]) -> list[Group] | Refusal:
+        """The groups between the members that depend on them, in order; or why the members cannot be one group."""
+        if (refusal := self.refuse_by_limits(members)) is not None:
+            return refusal
+        if len(results := self.results(members)) > self.limits.max_results:
+            message = f"{len(results)} results exceed the limit of {self.limits.max_results}"
+            return Refusal("max-results", message, {"results": len(results)})
+        return self._descendants(members, max(group.rank for group in members), set(members))
 
     def _descendants(self, members: list[Group], high: int, inside: set[Group]) -> list[Group] | Refusal:
         seen: set[Group] = set()

@@ -114,7 +114,7 @@ def _merge(graph: GroupGraph, name: str, members: Sequence[Group], steering: Ste
     decision = None
     if steering is not None:
         if (without := _refuse_for_fuel(steering)) is not None:
-            return _refuse_merge(graph, members) or without
+            return graph.refuse(members) or without
         decision = steering.describe(graph, members)
     refusal = graph.merge(members)
     if refusal is None:
@@ -128,27 +128,6 @@ def _refuse_for_fuel(steering: Steering) -> Refusal | None:
     if (limit := steering.exhausted()) is None:
         return None
     return Refusal("fuel", f"the fuel for {limit} decision{'' if limit == 1 else 's'} is used up", {"fuel": limit})
-
-
-def _refuse_merge(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
-    """What `GroupGraph.merge` would refuse, without merging: only a merge that is possible lacks nothing but fuel."""
-    if (refusal := graph.refuse_by_limits(members)) is not None:
-        return refusal
-    if (results := len(graph.results(members))) > graph.limits.max_results:
-        message = f"{results} results exceed the limit of {graph.limits.max_results}"
-        return Refusal("max-results", message, {"results": results})
-    inside, high = set(members), max(group.rank for group in members)
-    pending = [group for member in members for group in member.consumers if group not in inside]
-    seen: set[Group] = set()
-    while pending:
-        group = pending.pop()
-        if group in seen or group.rank > high:
-            continue
-        seen.add(group)
-        if not inside.isdisjoint(group.consumers):
-            return Refusal("cycle", f"'{group.first.name}' outside the group depends on it and feeds it: a cycle")
-        pending.extend(group.consumers)
-    return None
 
 
 def merge_named_groups(graph: GroupGraph) -> None:
