@@ -28,7 +28,7 @@ from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mlir"))
 SEEDS = range(40)
-PER_ROW = 24
+PER_ROW = 12
 MLIR_OPT = shutil.which("mlir-opt-22")
 EXTRA_ULPS = 8
 """What functions of CUDA, here of the C library, may be off beyond the table's bounds, in units in the last place."""

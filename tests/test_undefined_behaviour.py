@@ -25,7 +25,7 @@ SANITIZE = ("-O0", "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize=fl
 """Division of floats by zero is defined: NaN or an infinity. Integers wrap by -fwrapv, without a report."""
 
 
-MOST = 20
+MOST = 6
 """Cases of a row whose op is made of others: their C is that of the others, and compiling all of it takes minutes."""
 
 
