@@ -71,12 +71,6 @@ def narrowed(builder: GraphBuilder, value: SSAValue, like: SSAValue) -> SSAValue
     return value if dtype(value) is dtype(like) else builder(AstypeOp, value, dtype=dtype(like).attribute)
 
 
-def variance_of(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: bool) -> SSAValue:
-    """The mean of squared distances from the mean: two passes, exact where one pass would cancel."""
-    centred = builder(SubtractOp, x, mean_of(builder, x, axes, True))
-    return mean_of(builder, builder(SquareOp, centred), axes, keepdims)
-
-
 def standardized(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], epsilon: float) -> tuple[SSAValue, SSAValue]:
     """(x - mean) / sqrt(variance + epsilon) over axes, and the factor 1 / sqrt(variance + epsilon)."""
     centred = builder(SubtractOp, x, mean_of(builder, x, axes, True))
