@@ -44,7 +44,10 @@ from .graph_op import GraphOp, ints
 NOT_IN_ARENA = -1
 """The slot of a result that lives outside the arena: a result of the program or a donated argument."""
 
-DIRECTIVES = ("no_fuse", "fuse_group", "must_inplace", "no_inplace", "keep_live")
+STOP_FUSION = "stop_fusion"
+"""The directive that ends a kernel: nothing in the kernel of the op reads its results."""
+
+DIRECTIVES = ("no_fuse", "fuse_group", STOP_FUSION, "must_inplace", "no_inplace", "keep_live")
 """Attributes by which a person steers the passes; they survive every rewrite or it is refused."""
 
 

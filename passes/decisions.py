@@ -27,7 +27,8 @@ from ..dialects.fused import KernelOp
 from ..dialects.graph_op import GraphOp
 from ..dialects.pull import member_ops
 from .decision_text import Decision, OpRef
-from .fusion import Group, GroupGraph, is_creation
+from .fusion import Group, GroupGraph
+from .fusion_groups import is_creation
 from .kernel_building import sweep_functions
 
 _NAMED = 8

@@ -7,40 +7,20 @@ maintained topological order (Pearce & Kelly 2006), so the common cases cost not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
-from ..dialects.fused import KernelOp
-from ..dialects.graph_op import FusionKind, GraphOp, OpaqueOp, StructuredOp, shape
 from ..dialects.pull import member_ops
+from .device import Device, find_device
+from .fusion_groups import Group, canonical_order, is_creation, single, used_values
+
+__all__ = ["Group", "GroupGraph", "Guard", "Limits", "Refusal", "Rule"]
 
 SEARCH_LIMIT = 4096
 """Groups visited to prove that a merge makes no cycle; beyond it the merge is refused, not the program."""
-
-
-@dataclass(eq=False)
-class Group:
-    """Ops that are, or become, one kernel; `rank` orders groups topologically."""
-
-    ops: list[Operation]
-    rank: int
-    kind: FusionKind
-    count: int
-    fuse_group: str | None
-    no_fuse: bool
-    inputs: dict[SSAValue, None]
-    outputs: list[OpResult]
-    producers: dict[Group, None] = field(default_factory=dict["Group", None])
-    consumers: dict[Group, None] = field(default_factory=dict["Group", None])
-    merged: bool = False
-
-    @property
-    def first(self) -> Operation:
-        return self.ops[0]
 
 
 @dataclass(frozen=True)
@@ -59,6 +39,8 @@ class Refusal:
     code: str
     message: str
     numbers: dict[str, float] = field(default_factory=dict[str, float])
+    flip: str = ""
+    """What would change the answer."""
 
 
 class Rule(Protocol):
@@ -67,19 +49,38 @@ class Rule(Protocol):
         ...
 
 
-class GroupGraph:
-    """The groups of a block; merging keeps the graph between them acyclic."""
+class Guard(Protocol):
+    """A further condition on every merge."""
 
-    def __init__(self, block: Block, limits: Limits) -> None:
+    def refuse(self, graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
+        """Why the members must not be one group; asked after everything else allows it."""
+        ...
+
+    def joined(self, graph: GroupGraph, group: Group) -> None:
+        """Told of every group that was made."""
+        ...
+
+
+class GroupGraph:
+    """
+    The groups of a block; merging keeps the graph between them acyclic. Groups are looked at in the canonical order of
+    their ops, so that the answer does not depend on how the block lists independent ops.
+    """
+
+    def __init__(self, block: Block, limits: Limits, device: Device | None = None) -> None:
         self.block = block
         self.limits = limits
+        self.device = device or find_device("cpu")
+        self.guards: list[Guard] = []
         self.changed = False
         self.group_of: dict[Operation, Group] = {}
-        self.position: dict[Operation, int] = {}
-        for position, op in enumerate(block.ops):
-            self.position[op] = position
+        self.place = {op: place for place, op in enumerate(block.ops)}
+        """Where the block has each op."""
+        self.position = {op: position for position, op in enumerate(canonical_order(block))}
+        """The canonical place of each op."""
+        for op in self.position:
             if not is_creation(op):
-                self.group_of[op] = _single(op, position)
+                self.group_of[op] = single(op, self.place[op])
         for op, group in self.group_of.items():
             for value in used_values(op):
                 if (producer := self._group_of_value(value)) is not None:
@@ -90,7 +91,7 @@ class GroupGraph:
         return self.group_of.get(value.op) if isinstance(value, OpResult) else None
 
     def groups(self) -> list[Group]:
-        """Every group once, in the order of its first op."""
+        """Every group once, in the canonical order of its first op."""
         return list(dict.fromkeys(self.group_of.values()))
 
     def results(self, members: Sequence[Group]) -> list[OpResult]:
@@ -116,21 +117,48 @@ class GroupGraph:
 
     def refuse_by_limits(self, members: Sequence[Group]) -> Refusal | None:
         """Directives and limits; None when they allow one kernel."""
-        for group in members:
-            if group.no_fuse:
-                return Refusal("no-fuse", f"'{group.first.name}' carries the directive no_fuse")
-        names = {group.fuse_group for group in members if group.fuse_group is not None}
-        if len(names) > 1:
-            return Refusal("fuse-group", f"different groups were asked for: {', '.join(sorted(names))}")
+        if (refusal := self._refuse_by_directives(members)) is not None:
+            return refusal
         count = sum(group.count for group in members)
         if count > self.limits.max_ops:
-            return Refusal("max-ops", f"{count} ops exceed the limit of {self.limits.max_ops}", {"ops": count})
+            return _over("max-ops", "ops", count, self.limits.max_ops)
+        if (operands := self._operand_count(members)) > self.limits.max_operands:
+            return _over("max-operands", "operands", operands, self.limits.max_operands)
+        return None
+
+    def _refuse_by_directives(self, members: Sequence[Group]) -> Refusal | None:
+        for group in members:
+            if group.no_fuse:
+                message = f"'{group.first.name}' carries the directive no_fuse"
+                return Refusal("no-fuse", message, flip="remove no_fuse")
+        names = {group.fuse_group for group in members if group.fuse_group is not None}
+        if len(names) > 1:
+            message = f"different groups were asked for: {', '.join(sorted(names))}"
+            return Refusal("fuse-group", message, flip="give both the same fuse_group, or none")
         inside = set(members)
-        outside = {v for group in members for v in group.inputs if self._group_of_value(v) not in inside}
-        operands = len(outside)
-        if operands > self.limits.max_operands:
-            message = f"{operands} operands exceed the limit of {self.limits.max_operands}"
-            return Refusal("max-operands", message, {"operands": operands})
+        for value in (value for group in members for value in group.stops):
+            if any(self.group_of.get(self.top(use.operation)) in inside for use in value.uses):
+                message = f"'{value.op.name}' carries the directive stop_fusion"
+                return Refusal("stop-fusion", message, flip="remove stop_fusion")
+        return None
+
+    def _operand_count(self, members: Sequence[Group]) -> int:
+        inside = set(members)
+        return len({v for group in members for v in group.inputs if self._group_of_value(v) not in inside})
+
+    def _refuse_by_results(self, members: list[Group]) -> Refusal | None:
+        """What only the merged group shows: its results, the bytes of its arguments, the scalars alive at once."""
+        if (results := len(self.results(members))) > self.limits.max_results:
+            return _over("max-results", "results", results, self.limits.max_results)
+        if (nbytes := 8 * (self._operand_count(members) + results)) > self.device.parameter_bytes:
+            return _over("parameter-bytes", "bytes of arguments", nbytes, self.device.parameter_bytes)
+        limit = self.device.live_values
+        count = sum(group.count for group in members)
+        if count // limit == max(group.count // limit for group in members):
+            return None  # a few ops more; asked anew when there are `limit` more
+        ops = sorted((op for group in members for op in group.ops), key=self.position.__getitem__)
+        if (live := live_values(member_ops(ops))) > limit:
+            return _over("live-values", "values of an element alive at once", live, limit)
         return None
 
     def merge(self, members: Sequence[Group]) -> Refusal | None:
@@ -161,12 +189,12 @@ class GroupGraph:
 
     def _after(self, members: list[Group]) -> list[Group] | Refusal:
         """The groups between the members that depend on them, in order; or why the members cannot be one group."""
-        if (refusal := self.refuse_by_limits(members)) is not None:
+        if (refusal := self.refuse_by_limits(members) or self._refuse_by_results(members)) is not None:
             return refusal
-        if len(results := self.results(members)) > self.limits.max_results:
-            message = f"{len(results)} results exceed the limit of {self.limits.max_results}"
-            return Refusal("max-results", message, {"results": len(results)})
-        return self._descendants(members, max(group.rank for group in members), set(members))
+        after = self._descendants(members, max(group.rank for group in members), set(members))
+        if isinstance(after, Refusal):
+            return after
+        return next((no for guard in self.guards if (no := guard.refuse(self, members)) is not None), after)
 
     def _descendants(self, members: list[Group], high: int, inside: set[Group]) -> list[Group] | Refusal:
         seen: set[Group] = set()
@@ -183,7 +211,8 @@ class GroupGraph:
             for consumer in group.consumers:
                 if consumer in inside:
                     name = group.first.name
-                    return Refusal("cycle", f"'{name}' outside the group depends on it and feeds it: a cycle")
+                    message = f"'{name}' outside the group depends on it and feeds it: a cycle"
+                    return Refusal("cycle", message, flip=f"fuse '{name}' with them")
                 if consumer.rank < high:
                     stack.append(consumer)
         return sorted(seen, key=lambda group: group.rank)
@@ -209,6 +238,7 @@ class GroupGraph:
             target.ops.extend(group.ops)
             target.inputs.update(group.inputs)
             target.outputs.extend(group.outputs)
+            target.stops.extend(group.stops)
             for producer in group.producers:
                 del producer.consumers[group]
                 producer.consumers[target] = None
@@ -230,45 +260,27 @@ class GroupGraph:
         target.fuse_group = next((g.fuse_group for g in members if g.fuse_group is not None), None)
         target.rank, target.merged = rank, True
         self.changed = True
+        for guard in self.guards:
+            guard.joined(self, target)
 
 
-def _single(op: Operation, position: int) -> Group:
-    ops = member_ops([op])
-    read = [result for result in op.results if result.uses]
-    # What nobody reads is left for dce: a kernel would hold it without a result to store.
-    fusable = bool(ops) and bool(read) and isinstance(op, GraphOp | KernelOp)
-    kind = max((kind_of(inner) for inner in ops), default=FusionKind.OPAQUE) if fusable else FusionKind.OPAQUE
-    names = [inner.attributes.get("fuse_group") for inner in (op, *ops)]
-    name = next((value.data for value in names if isinstance(value, StringAttr)), None)
-    no_fuse = any("no_fuse" in inner.attributes for inner in (op, *ops))
-    inputs = dict.fromkeys(value for value in op.operands if not is_creation(value.owner))
-    return Group([op], position, kind, max(len(ops), 1), name, no_fuse, inputs, read or list(op.results))
+def _over(code: str, what: str, count: int, limit: int) -> Refusal:
+    numbers: dict[str, float] = {code.partition("-")[2] or code: count, "limit": limit}
+    return Refusal(code, f"{count} {what} exceed the limit of {limit}", numbers, f"a limit of {count}")
 
 
-def kind_of(op: GraphOp) -> FusionKind:
-    """An op's fusion kind; opaque when it has no scalar meaning."""
-    return op.fusion_kind() if isinstance(op, StructuredOp) else FusionKind.OPAQUE
-
-
-def is_creation(op: Operation | Block) -> bool:
-    """Whether an op gives one number everywhere, from nothing, so that every kernel may have its own copy."""
-    if not isinstance(op, StructuredOp) or op.operands or op.stored_value() is not None:
-        return False
-    return op.body().function == "constant"
-
-
-def used_values(op: Operation) -> Iterable[SSAValue]:
-    """The values that an op or the ops nested in it use."""
-    if not op.regions or isinstance(op, KernelOp):
-        return op.operands
-    return [value for inner in op.walk() for value in inner.operands]
-
-
-def is_library(group: Group) -> bool:
-    """Whether the group holds an op that only an implementation can run."""
-    return any(isinstance(op, OpaqueOp) for op in member_ops(group.ops))
-
-
-def space(group: Group) -> tuple[int, ...]:
-    """The shape of the group's last result: that of every result, in a pointwise group."""
-    return shape(group.outputs[-1])
+def live_values(ops: Sequence[Operation]) -> int:
+    """The most values of one element that are known at once when the ops run in this order, loads when first needed."""
+    last = {value: step for step, op in enumerate(ops) for value in op.operands}
+    ends: dict[int, list[SSAValue]] = {}
+    for value, step in last.items():
+        ends.setdefault(step, []).append(value)
+    live: set[SSAValue] = set()
+    most = 0
+    for step, op in enumerate(ops):
+        live.update(op.operands)
+        live.update(op.results)
+        most = max(most, len(live))
+        live.difference_update(ends.get(step, ()))
+        live.difference_update(result for result in op.results if result not in last)
+    return most

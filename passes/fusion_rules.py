@@ -7,7 +7,8 @@ from math import prod
 from ..dialects import scalar as sc
 from ..dialects.graph_op import GraphOp, StructuredOp, shape
 from ..dialects.pull import member_ops
-from .fusion import Group, GroupGraph, Refusal, space
+from .fusion import Group, GroupGraph, Refusal
+from .fusion_groups import space
 
 CHEAP_WORK = 4
 """Simple operations an element may cost and still be computed again rather than stored."""

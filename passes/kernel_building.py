@@ -11,7 +11,8 @@ from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import KernelOp, YieldOp
 from ..dialects.graph_op import GraphOp, OpaqueOp
-from .fusion import Group, GroupGraph, is_creation
+from .fusion import Group, GroupGraph
+from .fusion_groups import is_creation
 
 _KERNEL_DIRECTIVES = ("must_inplace", "no_inplace", "keep_live")
 
@@ -33,9 +34,8 @@ def _block_order(graph: GroupGraph) -> list[Group | Operation]:
     """Groups and creation ops in a topological order that stays close to the order given."""
     creations = [op for op in graph.block.ops if is_creation(op)]
     waiting = {group: len(group.producers) for group in graph.groups()}
-    ready = [(graph.position[g.ops[-1]], g) for g, count in waiting.items() if not count]
-    keys = {group: graph.position[group.ops[-1]] for group in waiting}
-    heap = [key for key, _ in ready]
+    keys = {group: max(graph.place[op] for op in group.ops) for group in waiting}
+    heap = [keys[group] for group, count in waiting.items() if not count]
     at = {key: group for group, key in keys.items()}
     heapq.heapify(heap)
     order: list[Group | Operation] = list(creations)

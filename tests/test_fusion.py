@@ -405,7 +405,7 @@ def test_multi_result_diamond_is_one_kernel() -> None:
         f"func.return %0, %2, %3 : {t}, {t}, {t}",
     )
     module = optimized(text, "fuse-elementwise")
-    assert contents(module) == [["exp", "negative", "tanh", "add"]]
+    assert [sorted(names) for names in contents(module)] == [["add", "exp", "negative", "tanh"]]
     assert [len(kernel.results) for kernel in kernels(module)] == [3]
     check_values(text, module)
 
@@ -471,18 +471,11 @@ def test_kernel_without_results_is_no_ones_producer() -> None:
 
 @pytest.mark.parametrize("name", ["fuse-elementwise", "fuse-injective", "fuse-row"])
 def test_unfuse_and_fuse_again_is_fuse(name: str) -> None:
-    """The same text, but for a rare choice that follows from the order of ops, which the first round changed.
-
-    Where two row kernels want one op, the choice may even alternate with the order (1 program in 100).
-    """
-    same = stable = 0
+    """The same text: what is fused follows from the graph, not from the order in which a block lists its ops."""
     for seed in range(40):
         module = apply(random_program(seed, directives=False), ["canonicalize", "cse", "dce", "decompose", "cse", name])
         fused = text_of(module)
-        again = text_of(optimized(fused, ["unfuse", "cse", name]))
-        stable += text_of(optimized(again, ["unfuse", "cse", name])) == again
-        same += again == fused
-    assert same >= 37 and stable >= (39 if name == "fuse-row" else 40)
+        assert text_of(optimized(fused, ["unfuse", "cse", name])) == fused, seed
 
 
 def test_a_later_round_merges_kernels_of_an_earlier_one() -> None:

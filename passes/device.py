@@ -1,0 +1,89 @@
+"""Devices as data: what the cost model of fusion knows of one, read from a file `device_NAME.toml` here or from one of the user's."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+_PREFIX = "device_"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What fusion gains and costs on a machine; units in the names of the files' comments."""
+
+    name: str
+    bandwidth: float
+    """Bytes a second, from and to memory."""
+    cache_bytes: int
+    """Bytes that stay in caches between kernels."""
+    cache_bandwidth: float
+    """Bytes a second of data in caches."""
+    rate: float
+    """Simple operations a second."""
+    launch: float
+    """Seconds that a further kernel costs."""
+    processors: int
+    """Independent tasks that keep it busy."""
+    strided: float
+    """Cost of an element read alone, in elements read with their neighbours."""
+    hoists: bool
+    """Whether values that do not change in the innermost loop are computed once for it."""
+    dear: int
+    """Simple operations above which a value is never recomputed past a broadcast."""
+    live_values: int
+    """Scalars of an element alive at once."""
+    parameter_bytes: int
+    """Bytes of a kernel's arguments; each operand and each result is an address of 8."""
+
+    def move_seconds(self, nbytes: float) -> float:
+        """Seconds to read or write so many bytes, which come from the caches when they are few."""
+        return nbytes / (self.cache_bandwidth if nbytes <= self.cache_bytes else self.bandwidth)
+
+    def work_seconds(self, operations: float, tasks: int | None = None) -> float:
+        """Seconds of so many simple operations in so many independent tasks, or in as many as there are processors."""
+        share = 1.0 if tasks is None else min(max(tasks, 1) / self.processors, 1.0)
+        return operations / self.rate / share
+
+
+def device_names() -> tuple[str, ...]:
+    """The devices that are described here, sorted."""
+    return tuple(sorted(path.stem.removeprefix(_PREFIX) for path in _FOLDER.glob(f"{_PREFIX}*.toml")))
+
+
+@cache
+def find_device(name: str) -> Device:
+    """
+    The device of that name, or the one that the file of that path describes. Raises ValueError: no such device or file,
+    or an entry that is missing, unknown or no number.
+    """
+    path = _FOLDER / f"{_PREFIX}{name}.toml" if name in device_names() else Path(name)
+    if path.suffix != ".toml":
+        raise ValueError(
+            f"option 'device': unknown '{name}'; expected one of {', '.join(device_names())} or a .toml file"
+        )
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"option 'device': {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"option 'device': {path}: {error}") from None
+    return _described(entries, path)
+
+
+def _described(entries: dict[str, object], path: Path) -> Device:
+    names = [field.name for field in fields(Device)]
+    for name in (*names, *entries):
+        if name not in entries or name not in names:
+            problem = "has no entry" if name in names else "has the unknown entry"
+            raise ValueError(f"option 'device': {path} {problem} '{name}'; expected {', '.join(names)}")
+    for name, value in entries.items():
+        kind = {"name": str, "hoists": bool}.get(name, float)
+        fits = isinstance(value, kind) or (kind is float and isinstance(value, int) and not isinstance(value, bool))
+        if not fits or (isinstance(value, int | float) and not isinstance(value, bool) and value <= 0):
+            wanted = {str: "a text", bool: "true or false"}.get(kind, "a positive number")
+            raise ValueError(f"option 'device': {path}: {name}: expected {wanted}, got {value!r}")
+    return Device(**entries)  # pyright: ignore[reportArgumentType]
