@@ -10,9 +10,12 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from ..dialects.fused import KernelOp, directives
+from ..dialects.fused import STOP_FUSION, KernelOp, directives
 from ..dialects.graph_op import CompositeOp, is_static
 from .remarks import remark
+
+_OF_RESULTS = (STOP_FUSION, "keep_live", "must_inplace")
+"""Directives about the results of an op, and not about the ops that make them."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,12 @@ def _expand(op: CompositeOp) -> list[CompositeOp]:
     copies: dict[SSAValue, SSAValue] = dict(zip(expansion.block.args, op.operands, strict=True))
     inner: list[CompositeOp] = []
     kept = directives(op)
+    inside = {name: value for name, value in kept.items() if name not in _OF_RESULTS}
+    makers = {value.owner for value in expansion.results}
     for source in expansion.block.ops:
         copy = source.clone(copies)
         copy.location = op.location
-        copy.attributes.update(kept)
+        copy.attributes.update(kept if source in makers else inside)
         parent.insert_op_before(copy, op)
         if isinstance(copy, CompositeOp):
             inner.append(copy)

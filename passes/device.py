@@ -1,4 +1,4 @@
-"""Devices as data: what the cost model of fusion knows of one, read from a file `device_NAME.toml` here or from one of the user's."""
+"""Devices as data: what the cost model of fusion knows of one, from a file `device_NAME.toml` here or one of the user's."""
 
 from __future__ import annotations
 
@@ -49,17 +49,26 @@ class Device:
         return operations / self.rate / share
 
 
+@cache
 def device_names() -> tuple[str, ...]:
     """The devices that are described here, sorted."""
     return tuple(sorted(path.stem.removeprefix(_PREFIX) for path in _FOLDER.glob(f"{_PREFIX}*.toml")))
 
 
-@cache
 def find_device(name: str) -> Device:
     """
     The device of that name, or the one that the file of that path describes. Raises ValueError: no such device or file,
     or an entry that is missing, unknown or no number.
     """
+    return _known_device(name) if name in device_names() else _read_device(name)
+
+
+@cache
+def _known_device(name: str) -> Device:
+    return _read_device(name)
+
+
+def _read_device(name: str) -> Device:
     path = _FOLDER / f"{_PREFIX}{name}.toml" if name in device_names() else Path(name)
     if path.suffix != ".toml":
         raise ValueError(
@@ -81,9 +90,18 @@ def _described(entries: dict[str, object], path: Path) -> Device:
             problem = "has no entry" if name in names else "has the unknown entry"
             raise ValueError(f"option 'device': {path} {problem} '{name}'; expected {', '.join(names)}")
     for name, value in entries.items():
-        kind = {"name": str, "hoists": bool}.get(name, float)
-        fits = isinstance(value, kind) or (kind is float and isinstance(value, int) and not isinstance(value, bool))
-        if not fits or (isinstance(value, int | float) and not isinstance(value, bool) and value <= 0):
-            wanted = {str: "a text", bool: "true or false"}.get(kind, "a positive number")
+        if (wanted := _misfit(name, value)) is not None:
             raise ValueError(f"option 'device': {path}: {name}: expected {wanted}, got {value!r}")
     return Device(**entries)  # pyright: ignore[reportArgumentType]
+
+
+def _misfit(name: str, value: object) -> str | None:
+    """What the entry should be, when it is not."""
+    match name:
+        case "name":
+            return None if isinstance(value, str) else "a text"
+        case "hoists":
+            return None if isinstance(value, bool) else "true or false"
+        case _:
+            number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+            return None if number else "a positive number"

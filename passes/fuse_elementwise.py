@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..dialects.graph_op import FusionKind
+from .cost_model import elements
 from .fusion import Group, GroupGraph, Refusal, Rule
 from .fusion_pass import FusionPass
-from .fusion_rules import elements, is_internal, refuse_recompute, refuse_results
+from .fusion_rules import is_internal, refuse_multi_use, refuse_recompute, refuse_results
 
 
 class ElementwiseRule:
@@ -21,8 +22,8 @@ class ElementwiseRule:
         if elements(producer) == elements(consumer):
             return refuse_results(graph, members) or members
         if not is_internal(graph, producer, consumer):
-            return Refusal("multi-use", "its result has another size and is read elsewhere, so it is stored anyway")
-        return refuse_recompute(producer, consumer) or refuse_results(graph, members) or members
+            return refuse_multi_use("has another size and ")
+        return refuse_recompute(graph, producer, consumer) or refuse_results(graph, members) or members
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ..dialects.graph_op import FusionKind, StructuredOp
 from ..dialects.pull import Unschedulable, member_ops, pull
+from .cost_model import elements, moves_nothing, total_work
 from .fusion import Group, GroupGraph, Refusal, Rule
 from .fusion_pass import FusionPass
-from .fusion_rules import elements, is_internal, refuse_recompute, refuse_results, total_work, uses_by
+from .fusion_rules import is_internal, refuse_multi_use, refuse_recompute, refuse_results, uses_by
 
 
 class InjectiveRule:
@@ -24,22 +25,18 @@ class InjectiveRule:
             return refuse_results(graph, members) or members
         if is_internal(graph, producer, consumer):
             return (
-                refuse_recompute(producer, consumer)
+                refuse_recompute(graph, producer, consumer)
                 or refuse_results(graph, members)
                 or _refuse_copies(graph, members)
                 or members
             )
-        if _moves_nothing(consumer):
-            return Refusal("alias", "a view that keeps every element in its place costs nothing outside")
+        if moves_nothing(consumer):
+            message = "a view that keeps every element in its place costs nothing outside"
+            return Refusal("alias", message, flip="nothing to gain")
         members = [producer, *producer.consumers]
         if any(group.kind > FusionKind.INJECTIVE for group in members):
-            return Refusal("multi-use", "its result is read elsewhere as well, so it is stored anyway")
+            return refuse_multi_use()
         return refuse_results(graph, members) or _refuse_copies(graph, members) or members
-
-
-def _moves_nothing(group: Group) -> bool:
-    """Whether all its ops are aliases, those of kernels too: a second run decides as the first one did."""
-    return all(isinstance(op, StructuredOp) and op.is_alias() for op in member_ops(group.ops))
 
 
 def _refuse_copies(graph: GroupGraph, members: list[Group]) -> Refusal | None:
@@ -55,7 +52,8 @@ def _refuse_copies(graph: GroupGraph, members: list[Group]) -> Refusal | None:
     arithmetic = sum(1 for op in member_ops(ops) if isinstance(op, StructuredOp) and not op.is_view())
     repeated = sum(1 for point in pulled.points if point.op is not None and not point.op.is_view())
     if repeated > 2 * arithmetic:
-        return Refusal("recompute", f"{arithmetic} ops would be computed at {repeated} places", {"places": repeated})
+        message = f"{arithmetic} ops would be computed at {repeated} places"
+        return Refusal("recompute", message, {"places": repeated}, f"at most {2 * arithmetic} places")
     return None
 
 

@@ -8,13 +8,11 @@ from math import prod
 
 from ..dialects.graph_op import FusionKind, shape
 from ..dialects.pull import Pulled, Unschedulable, pull
+from ..dialects.storage import byte_size
+from .cost_model import elements, estimate, total_work, work
 from .fusion import Group, GroupGraph, Refusal, Rule
 from .fusion_pass import FusionPass
-from .fusion_rules import CHEAP_WORK, work
-
-MIN_ROWS = 16
-MAX_SERIAL_COLUMNS = 32768
-"""With fewer rows than MIN_ROWS, rows longer than this would leave processors idle."""
+from .fusion_rules import refuse_loss
 
 
 @dataclass
@@ -33,26 +31,40 @@ class RowRule:
         if key in self.answers:
             return self.answers[key]
         members = [producer, consumer]
-        refusal = graph.refuse_by_limits(members) or self._refuse(graph, members)
+        refusal = graph.refuse_by_limits(members) or refuse_row(graph, members)
         if refusal is None:
             return members
         self.answers[key] = refusal
         return refusal
 
-    def _refuse(self, graph: GroupGraph, members: list[Group]) -> Refusal | None:
-        try:
-            pulled = pull(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
-        except Unschedulable as reason:
-            return Refusal(reason.code, str(reason))
-        return _refuse_idle(pulled) or _refuse_strided(pulled) or _refuse_repeated(pulled)
+
+def refuse_row(graph: GroupGraph, members: list[Group]) -> Refusal | None:
+    """Why the members together are no row kernel, or no good one."""
+    try:
+        pulled = pull(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
+    except Unschedulable as reason:
+        return Refusal(reason.code, str(reason))
+    return _refuse_idle(graph, members, pulled) or _refuse_strided(pulled) or _refuse_repeated(graph, members, pulled)
 
 
-def _refuse_idle(pulled: Pulled) -> Refusal | None:
-    rows, columns = prod(pulled.row_extents), prod(pulled.column_extents)
-    if rows >= MIN_ROWS or columns <= MAX_SERIAL_COLUMNS:
+def _refuse_idle(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
+    """Refuses to run parallel work in so few rows that processors without one cost more time than is saved."""
+    device, rows = graph.device, prod(pulled.row_extents)
+    if rows >= device.processors:
         return None
-    message = f"{rows} rows of {columns} elements would leave processors idle"
-    return Refusal("parallelism", message, {"rows": rows, "columns": columns})
+    columns = prod(pulled.column_extents)
+    lost = 0.0
+    for group in members:
+        before = device.processors if group.kind < FusionKind.REDUCTION else min(elements(group), device.processors)
+        count = max(elements(group), rows * columns if group.kind == FusionKind.REDUCTION else 0)
+        moved = sum(byte_size(value) or 0 for value in (*group.inputs, *group.outputs))
+        alone = device.work_seconds(total_work(group) * count) + device.move_seconds(moved)
+        lost += alone * max(device.processors / max(rows, 1) - device.processors / max(before, 1), 0)
+    gain = estimate(graph, members, 0).seconds
+    if lost <= gain:
+        return None
+    message = f"{rows} rows of {columns} elements would leave processors idle: {lost * 1e6:.3g} us lost to save {gain * 1e6:.3g}"
+    return Refusal("parallelism", message, {"rows": rows, "columns": columns}, f"{device.processors} rows")
 
 
 def _refuse_strided(pulled: Pulled) -> Refusal | None:
@@ -62,32 +74,36 @@ def _refuse_strided(pulled: Pulled) -> Refusal | None:
         factors = store.address.coefficients()
         if not store.per_row and inner and (factors is None or factors.get(inner[0], 0) != 1):
             return Refusal(
-                "strided-row", "the reduced axes are not the last ones; rows would be stored element by element"
+                "strided-row",
+                "the reduced axes are not the last ones; rows would be stored element by element",
+                flip="a reduction over the last axes",
             )
     return None
 
 
-def _refuse_repeated(pulled: Pulled) -> Refusal | None:
+def _refuse_repeated(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
     """Refuses when a dear value would be computed anew in many rows, or in many windows, though it is the same in all."""
     rows = prod(pulled.row_extents)
     of_row = frozenset(dim for index in pulled.rows for dim in index.dims())
-    of_elements = 0
+    of_elements = added = 0
     for point in pulled.points:
         if point.op is None:
             continue
         columns = prod(dim.extent for dim in point.dims - of_row)
         times, once = rows * columns, prod(shape(point.value))
-        if times <= 2 * once:
-            continue
         cost = work(point.op)
         if point.op.COMBINE:
             cost = (cost + 1) * prod(point.op.reduced_extents())
-        elif columns > 1:
+        added += cost * max(times - once, 0)
+        if times <= 2 * once:
+            continue
+        if not point.op.COMBINE and columns > 1:
             of_elements += cost
-        if (together := max(cost, of_elements)) > CHEAP_WORK:
+        if (together := max(cost, of_elements)) > graph.device.dear:
             message = f"'{point.op.name}' would run {times} times instead of {once}"
-            return Refusal("recompute", message, {"work": together, "times": times})
-    return None
+            numbers: dict[str, float] = {"work": together, "times": times}
+            return Refusal("recompute", message, numbers, f"at most {graph.device.dear} operations to repeat")
+    return refuse_loss(graph, estimate(graph, members, added)) if added else None
 
 
 @dataclass(frozen=True)

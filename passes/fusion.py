@@ -97,10 +97,10 @@ class GroupGraph:
     def results(self, members: Sequence[Group]) -> list[OpResult]:
         """The values that ops outside the members use, in order of definition."""
         inside = set(members)
-        values = [value for group in members for value in group.outputs if self._is_read(value, inside)]
+        values = [value for group in members for value in group.outputs if self.is_read(value, inside)]
         return sorted(values, key=lambda value: (self.position[value.op], value.index))
 
-    def _is_read(self, value: OpResult, inside: set[Group]) -> bool:
+    def is_read(self, value: OpResult, inside: set[Group]) -> bool:
         """Whether an op outside the groups uses the value, or a person asked to keep it."""
         if "keep_live" in value.op.attributes:
             return True
@@ -167,20 +167,26 @@ class GroupGraph:
         after = self._after(members)
         if isinstance(after, Refusal):
             return after
-        low, high = min(g.rank for g in members), max(g.rank for g in members)
+        for group, rank in self._ranks_after(members, after).items():
+            group.rank = rank
+        self._join(members, members[0].rank)
+        return None
+
+    def ranks_after(self, members: list[Group]) -> dict[Group, int]:
+        """The ranks that change when the members, which can be, are merged: theirs is one."""
+        after = self._descendants(members, max(group.rank for group in members), set(members))
+        assert not isinstance(after, Refusal), "the members cannot be one group"
+        return self._ranks_after(members, after)
+
+    def _ranks_after(self, members: list[Group], after: list[Group]) -> dict[Group, int]:
         if not after:
             # Nothing in the window depends on the members: all of them can move to the last one's place.
-            self._join(members, high)
-            return None
-        inside = set(members)
-        before = self._ancestors(members, low, inside)
+            return dict.fromkeys(members, max(group.rank for group in members))
+        before = self._ancestors(members, min(group.rank for group in members), set(members))
         ranks = sorted(group.rank for group in (*before, *members, *after))
-        for group, rank in zip(before, ranks, strict=False):
-            group.rank = rank
-        for group, rank in zip(reversed(after), reversed(ranks), strict=False):
-            group.rank = rank
-        self._join(members, ranks[len(before)])
-        return None
+        found = dict(zip(before, ranks, strict=False))
+        found.update(zip(reversed(after), reversed(ranks), strict=False))
+        return {**found, **dict.fromkeys(members, ranks[len(before)])}
 
     def refuse(self, members: Sequence[Group]) -> Refusal | None:
         """What `merge` would answer, without merging."""
@@ -248,7 +254,7 @@ class GroupGraph:
                 consumer.producers[target] = None
                 target.consumers[consumer] = None
         known = sorted(target.outputs, key=lambda value: (self.position[value.op], value.index))
-        target.outputs = [value for value in known if self._is_read(value, {target})] or known[-1:]
+        target.outputs = [value for value in known if self.is_read(value, {target})] or known[-1:]
         for value in [v for v in target.inputs if self._group_of_value(v) is target]:
             del target.inputs[value]
         for group in inside:

@@ -1,19 +1,23 @@
-"""The loop that every fusion pass shares: offer each producer-consumer pair to a rule until nothing changes."""
+"""The loop that every fusion pass shares: offer each pair of groups to a rule until nothing changes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ..dialects.pull import member_ops
+from .cost_model import estimate
 from .decisions import Steering, Step, steer
+from .device import Device, find_device
 from .fusion import Group, GroupGraph, Limits, Refusal, Rule
 from .kernel_building import build_kernels, sweep_functions
-from .remarks import RefusedError, remark
+from .peak_limit import PeakLimit
+from .remarks import RefusedError, is_collecting, location, remark
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,21 @@ class FusionPass(ModulePass, ABC):
     """Results of one kernel."""
     fuel: int | None = None
     """Merges that one run may make; None for all. For finding the one that breaks a program."""
+    only: tuple[str, ...] = ()
+    """Names of ops, with or without their dialect: kernels grow by no others. Empty for all."""
+    except_: tuple[str, ...] = ()
+    """Names of ops that stay as they are."""
+    device: str = "cpu"
+    """What the cost model computes with: a name of `device_names()`, or the path of a .toml file like theirs."""
+    peak_limit: int | None = None
+    """Bytes of intermediate values alive at once that no merge may exceed, unless they were exceeded before."""
 
     def __post_init__(self) -> None:
         if self.fuel is not None and self.fuel < 0:
             raise ValueError(f"option 'fuel': expected 0 or more, got {self.fuel}")
+        if self.peak_limit is not None and self.peak_limit < 0:
+            raise ValueError(f"option 'peak-limit': expected 0 or more bytes, got {self.peak_limit}")
+        find_device(self.device)
 
     @abstractmethod
     def rule(self) -> Rule:
@@ -39,95 +54,172 @@ class FusionPass(ModulePass, ABC):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         limits = Limits(self.max_ops, self.max_operands, self.max_results)
-        run_rule(op, self.name, self.rule(), limits, steer(self.name, op, self.fuel))
+        selection = Selection(self.only, self.except_)
+        options = Options(limits, find_device(self.device), selection, self.peak_limit)
+        run_rule(op, self.name, self.rule(), options, steer(self.name, op, self.fuel))
 
 
-def run_rule(module: ModuleOp, name: str, rule: Rule, limits: Limits, steering: Steering | None = None) -> None:
+@dataclass(frozen=True)
+class Selection:
+    """Which ops a run may touch, by name with or without the dialect."""
+
+    only: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def refuse(self, members: Sequence[Group]) -> Refusal | None:
+        """Why the run is not asked to merge the groups; None when it is."""
+        if not (self.only or self.excluded):
+            return None
+        for op in (op for group in members for op in member_ops(group.ops)):
+            names = {op.name, op.name.partition(".")[2]}
+            if not names.isdisjoint(self.excluded):
+                return Refusal("except", f"'{op.name}' is excluded by the option except", flip="remove it from except")
+            if self.only and names.isdisjoint(self.only):
+                return Refusal("only", f"'{op.name}' is not among the ops of the option only", flip="add it to only")
+        return None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run of a rule obeys."""
+
+    limits: Limits = field(default_factory=Limits)
+    device: Device | None = None
+    selection: Selection = field(default_factory=Selection)
+    peak_limit: int | None = None
+
+
+def offered(rule: Rule, graph: GroupGraph, group: Group) -> Iterable[Group]:
+    """The groups that may join a group: those the rule names by `partners`, or the group's producers."""
+    partners = getattr(rule, "partners", None)
+    return group.producers if partners is None else partners(graph, group)
+
+
+def run_rule(module: ModuleOp, name: str, rule: Rule, options: Options, steering: Steering | None = None) -> None:
     """
     Applies a rule, or the decisions to be replayed instead, to every block of tensor ops, to a fixpoint. Decisions and
     refusals are remarks of pass `name`.
     """
     for block in sweep_functions(module):
-        graph = GroupGraph(block, limits)
+        graph = GroupGraph(block, options.limits, options.device)
         merge_named_groups(graph)
+        if options.peak_limit is not None:
+            graph.guards.append(PeakLimit(graph, options.peak_limit))
+        run = _Run(graph, name, rule, options.selection, steering)
         if steering is None or steering.steps is None:
-            _apply_rule(graph, name, rule, steering)
+            run.apply()
         else:
-            _replay(graph, name, steering.steps.get(block, []), steering)
+            run.replay(steering.steps.get(block, []), steering)
         if graph.changed:
             build_kernels(graph, [group for group in graph.groups() if group.merged])
 
 
-def _apply_rule(graph: GroupGraph, name: str, rule: Rule, steering: Steering | None) -> None:
-    refused: dict[tuple[Group, Group], Refusal] = {}
-    while _sweep(graph, name, rule, refused, steering):
-        refused.clear()
-    for (producer, consumer), refusal in refused.items():
-        message = f"not fused with '{producer.first.name}': {refusal.message}"
-        remark(name, consumer.first, refusal.code, message, **refusal.numbers)
+@dataclass
+class _Run:
+    """One rule on one block."""
 
+    graph: GroupGraph
+    name: str
+    rule: Rule
+    selection: Selection
+    steering: Steering | None
+    merges: int = 0
+    bytes_saved: float = 0
+    refused: dict[tuple[Group, Group], Refusal] = field(default_factory=dict[tuple[Group, Group], Refusal])
 
-def _replay(graph: GroupGraph, name: str, steps: Sequence[Step], steering: Steering) -> None:
-    """Merges what the decisions name; ops that share a kernel already are as they should be. Raises DecisionError."""
-    for step in steps:
-        members = list(dict.fromkeys(graph.group_of[graph.top(op)] for op in step.ops))
-        if len(members) < 2:
-            continue
-        first, *others = step.decision.ops
-        together = f"with {', '.join(map(str, others))}"
-        # Not whether it would be possible: that may hang on decisions that lacked fuel, too.
-        if (refusal := _refuse_for_fuel(steering)) is not None:
-            remark(name, step.ops[0], refusal.code, f"not fused {together}: {refusal.message}", **refusal.numbers)
-        elif (refusal := _merge(graph, name, members, steering)) is not None:
-            raise step.decision.error(f"{first} cannot be in one kernel {together}: {refusal.message}", others[-1])
+    def apply(self) -> None:
+        rounds = 0
+        while self._sweep():
+            rounds += 1
+            self.refused.clear()
+        for (producer, consumer), refusal in self.refused.items():
+            remark_refusal(self.graph, self.name, producer, consumer, refusal)
+        if rounds and is_collecting():
+            self._report(rounds)
 
+    def replay(self, steps: Sequence[Step], steering: Steering) -> None:
+        """Merges what the decisions name; ops that share a kernel already are as they should be. Raises DecisionError."""
+        graph = self.graph
+        for step in steps:
+            members = list(dict.fromkeys(graph.group_of[graph.top(op)] for op in step.ops))
+            if len(members) < 2:
+                continue
+            first, *others = step.decision.ops
+            together = f"with {', '.join(map(str, others))}"
+            # Not whether it would be possible: that may hang on decisions that lacked fuel, too.
+            if (refusal := _refuse_for_fuel(steering)) is not None:
+                message = f"not fused {together}: {refusal.message}"
+                remark(self.name, step.ops[0], refusal.code, message, numbers=refusal.numbers)
+            elif (refusal := self._merge(members)) is not None:
+                raise step.decision.error(f"{first} cannot be in one kernel {together}: {refusal.message}", others[-1])
 
-def _sweep(
-    graph: GroupGraph,
-    name: str,
-    rule: Rule,
-    refused: dict[tuple[Group, Group], Refusal],
-    steering: Steering | None,
-) -> bool:
-    """Offers every pair once, in block order; whether anything was merged."""
-    merged = False
-    for op in list(graph.group_of):
-        progress = True
-        while progress:
-            progress = False
-            consumer = graph.group_of[op]
-            for producer in list(consumer.producers):
-                answer = rule.consider(graph, producer, consumer)
-                if answer is None:
-                    continue
-                refusal = answer if isinstance(answer, Refusal) else _merge(graph, name, answer, steering)
-                if refusal is not None:
-                    refused[producer, consumer] = refusal
-                    continue
-                merged = progress = True
-                break
-    return merged
+    def _sweep(self) -> bool:
+        """Offers every pair once, in canonical order; whether anything was merged."""
+        graph, before = self.graph, self.merges
+        for op in list(graph.group_of):
+            progress = True
+            while progress:
+                group = graph.group_of[op]
+                progress = any(self._try(other, group) for other in list(offered(self.rule, graph, group)))
+        return self.merges > before
 
+    def _try(self, producer: Group, consumer: Group) -> bool:
+        """Whether the rule wanted the pair merged, and it was; a refusal is noted."""
+        answer = self.rule.consider(self.graph, producer, consumer)
+        if answer is None:
+            return False
+        if not isinstance(answer, Refusal):
+            answer = self.selection.refuse(answer) or self._merge(answer)
+        if answer is not None:
+            self.refused[producer, consumer] = answer
+        return answer is None
 
-def _merge(graph: GroupGraph, name: str, members: Sequence[Group], steering: Steering | None) -> Refusal | None:
-    first, names = members[-1].first, ", ".join(f"'{group.first.name}'" for group in members)
-    decision = None
-    if steering is not None:
-        if (without := _refuse_for_fuel(steering)) is not None:
-            return graph.refuse(members) or without
-        decision = steering.describe(graph, members)
-    refusal = graph.merge(members)
-    if refusal is None:
-        remark(name, first, "fused", f"fused {names} into one kernel")
+    def _merge(self, members: Sequence[Group]) -> Refusal | None:
+        graph, steering = self.graph, self.steering
+        decision = None
         if steering is not None:
-            steering.made(decision)
-    return refusal
+            if (without := _refuse_for_fuel(steering)) is not None:
+                return graph.refuse(members) or without
+            decision = steering.describe(graph, members)
+        collecting = is_collecting()
+        found = estimate(graph, members) if collecting else None
+        first, names = members[-1].first, ", ".join(f"'{group.first.name}'" for group in members)
+        refusal = graph.merge(members)
+        if refusal is None:
+            self.merges += 1
+            if found is not None:
+                self.bytes_saved += found.bytes_saved
+                remark(self.name, first, "fused", f"fused {names} into one kernel", numbers=found.numbers())
+            if steering is not None:
+                steering.made(decision)
+        return refusal
+
+    def _report(self, rounds: int) -> None:
+        groups = self.graph.groups()
+        message = (
+            f"merges: {self.merges} in {rounds} rounds; groups: {len(groups)} of {len(self.graph.group_of)} ops"
+        )
+        function = self.graph.block.parent_op()
+        assert function is not None
+        numbers = {"merges": self.merges, "rounds": rounds, "groups": len(groups), "bytes_saved": self.bytes_saved}
+        remark(self.name, function, "rounds", message, numbers=numbers)
+
+
+def remark_refusal(graph: GroupGraph, name: str, producer: Group, consumer: Group, refusal: Refusal) -> None:
+    """Says why two groups stay apart, with what the fusion would have saved and what would change the answer."""
+    if is_collecting():
+        numbers = {**estimate(graph, [producer, consumer]).numbers(), **refusal.numbers}
+        place = location(producer.first)
+        at = "" if place == "-" else f" at {place}"
+        message = f"not fused with '{producer.first.name}'{at}: {refusal.message}"
+        remark(name, consumer.first, refusal.code, message, flip=refusal.flip, provisional=True, numbers=numbers)
 
 
 def _refuse_for_fuel(steering: Steering) -> Refusal | None:
     if (limit := steering.exhausted()) is None:
         return None
-    return Refusal("fuel", f"the fuel for {limit} decision{'' if limit == 1 else 's'} is used up", {"fuel": limit})
+    message = f"the fuel for {limit} decision{'' if limit == 1 else 's'} is used up"
+    return Refusal("fuel", message, {"fuel": limit}, "more fuel")
 
 
 def merge_named_groups(graph: GroupGraph) -> None:

@@ -1,31 +1,13 @@
-"""Questions that several fusion rules ask about groups: sizes, work, and who else reads a value."""
+"""Questions that several fusion rules ask about groups: who else reads a value, what would be computed again, and does it pay."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
-from ..dialects import scalar as sc
-from ..dialects.graph_op import GraphOp, StructuredOp, shape
-from ..dialects.pull import member_ops
+from ..dialects.graph_op import shape
+from .cost_model import Estimate, elements, estimate, evaluations, total_work
 from .fusion import Group, GroupGraph, Refusal
-from .fusion_groups import space
-
-CHEAP_WORK = 4
-"""Simple operations an element may cost and still be computed again rather than stored."""
-
-
-def elements(group: Group) -> int:
-    """Elements of the group's results."""
-    return prod(space(group))
-
-
-def work(op: GraphOp) -> int:
-    """Simple operations for one element of the result."""
-    return sc.cost(op.body()) if isinstance(op, StructuredOp) and op.stored_value() is None else 0
-
-
-def total_work(group: Group) -> int:
-    return sum(work(op) for op in member_ops(group.ops))
 
 
 def is_internal(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
@@ -40,22 +22,47 @@ def is_internal(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
     return True
 
 
-def refuse_recompute(producer: Group, consumer: Group) -> Refusal | None:
-    """Refuses to compute dear values once for every place that they are broadcast to."""
+def refuse_recompute(graph: GroupGraph, producer: Group, consumer: Group) -> Refusal | None:
+    """Refuses to compute values once for every place that they are broadcast to, when they are dear or it costs time."""
     before, after = elements(producer), elements(consumer)
-    cost = total_work(producer)
-    if after <= before or cost <= CHEAP_WORK:
+    if after <= before:
         return None
-    message = f"{cost} operations would run {after} times instead of {before}; cheaper stored and read again"
-    return Refusal("recompute", message, {"work": cost, "times": after, "instead_of": before})
+    cost = total_work(producer)
+    if cost > graph.device.dear:
+        message = f"{cost} operations would run {after} times instead of {before}; cheaper stored and read again"
+        numbers: dict[str, float] = {"work": cost, "times": after, "instead_of": before}
+        return Refusal("recompute", message, numbers, f"at most {graph.device.dear} operations before the broadcast")
+    members = [producer, consumer]
+    times = evaluations(graph, producer, members)
+    return refuse_loss(graph, estimate(graph, members, cost * max(times - before, 0)))
 
 
-def refuse_results(graph: GroupGraph, members: list[Group]) -> Refusal | None:
+def refuse_loss(graph: GroupGraph, found: Estimate) -> Refusal | None:
+    """Refuses what the model says would be slower."""
+    if found.seconds >= 0:
+        return None
+    device = graph.device
+    gain = found.seconds + device.work_seconds(found.work_added)
+    message = (
+        f"{found.work_added} operations more would cost {device.work_seconds(found.work_added) * 1e6:.3g} us to save "
+        f"{max(gain, 0) * 1e6:.3g} us on '{device.name}'"
+    )
+    return Refusal("recompute", message, flip=f"at most {int(max(gain, 0) * device.rate)} operations more")
+
+
+def refuse_results(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
     """Refuses results of unequal sizes, which one loop cannot store."""
     sizes = sorted({prod(shape(value)) for value in graph.results(members)})
     if len(sizes) < 2:
         return None
-    return Refusal("unequal-results", f"results of {', '.join(map(str, sizes))} elements would share one loop")
+    message = f"results of {', '.join(map(str, sizes))} elements would share one loop"
+    return Refusal("unequal-results", message, flip="no reader of the results but those of one size")
+
+
+def refuse_multi_use(size: str = "") -> Refusal:
+    """The refusal of a producer that must be stored for others in any case."""
+    message = f"its result {size}is read elsewhere as well, so it is stored anyway"
+    return Refusal("multi-use", message, flip="a single reader")
 
 
 def uses_by(graph: GroupGraph, producer: Group, readers: list[Group]) -> int:

@@ -10,7 +10,7 @@ Outside of `collect` a remark costs one look at a context variable; collections 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -32,10 +32,17 @@ class Remark:
     code: str
     message: str
     numbers: tuple[tuple[str, Number], ...] = ()
+    flip: str = ""
+    """What would change it."""
+    provisional: bool = False
+    """Whether a later pass may decide otherwise; such remarks are retracted when one has the last word."""
 
     def __str__(self) -> str:
         numbers = "".join(f" {name}={value}" for name, value in self.numbers)
-        return f"{self.location}: remark: [{self.pass_name}] {self.code}: '{self.op_name}' {self.message}{numbers}"
+        flip = f" (otherwise with: {self.flip})" if self.flip else ""
+        return (
+            f"{self.location}: remark: [{self.pass_name}] {self.code}: '{self.op_name}' {self.message}{flip}{numbers}"
+        )
 
 
 class RefusedError(PassFailedException):
@@ -49,10 +56,27 @@ class RefusedError(PassFailedException):
 _COLLECTED: ContextVar[list[Remark] | None] = ContextVar("fuse_opt_remarks", default=None)
 
 
-def remark(pass_name: str, op: Operation, code: str, message: str, **numbers: Number) -> None:
+def remark(
+    pass_name: str,
+    op: Operation,
+    code: str,
+    message: str,
+    *,
+    flip: str = "",
+    provisional: bool = False,
+    numbers: Mapping[str, Number] | None = None,
+    **more: Number,
+) -> None:
     """Notes a decision or a refusal about `op`; does nothing unless remarks are collected."""
     if (collected := _COLLECTED.get()) is not None:
-        collected.append(Remark(pass_name, op.name, location(op), code, message, tuple(numbers.items())))
+        found = (*(numbers or {}).items(), *more.items())
+        collected.append(Remark(pass_name, op.name, location(op), code, message, found, flip, provisional))
+
+
+def retract_provisional() -> None:
+    """Takes back the refusals of passes that another has the last word on."""
+    if (collected := _COLLECTED.get()) is not None:
+        collected[:] = [entry for entry in collected if not entry.provisional]
 
 
 def is_collecting() -> bool:

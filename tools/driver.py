@@ -72,11 +72,13 @@ def run(options: Options, passes: Sequence[ModulePass]) -> int:
     report = Report(options)
     parts: list[str] = []
     status = 0
-    with collect() as remarks, steering.whole_run():
+    remarks: list[Remark] = []
+    with steering.whole_run():
         for number, (chunk, first_line) in enumerate(chunks):
             steered = steering.module(number)
             try:
-                parts.append(_process(chunk, name, first_line, options, passes, target, report, steered))
+                with _remarks_into(remarks, options):
+                    parts.append(_process(chunk, name, first_line, options, passes, target, report, steered))
             except InputError as error:
                 if options.verify_diagnostics:
                     parts.append(f"{error}\n")
@@ -90,6 +92,19 @@ def run(options: Options, passes: Sequence[ModulePass]) -> int:
     if options.remarks is not None:
         _write_remarks(remarks, options.remarks)
     return status
+
+
+@contextmanager
+def _remarks_into(remarks: list[Remark], options: Options) -> Generator[None]:
+    """Adds the remarks made in the body, where they are wanted; making them costs time."""
+    if options.remarks is None:
+        yield
+        return
+    with collect() as found:
+        try:
+            yield
+        finally:
+            remarks += found
 
 
 def make_context(allow_unregistered: bool = False) -> Context:
@@ -287,6 +302,8 @@ def _write(text: str, file: str | None) -> None:
 def _write_remarks(remarks: Sequence[Remark], file: str) -> None:
     if file.endswith(".json"):
         entries = [{**asdict(remark), "numbers": dict(remark.numbers)} for remark in remarks]
+        for entry in entries:
+            del entry["provisional"]
         _write(json.dumps(entries, indent=2) + "\n", file)
         return
     text = "".join(f"{remark}\n" for remark in remarks)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import fields
 from difflib import get_close_matches
+from keyword import iskeyword
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -30,8 +31,10 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "fuse-injective",
     "fuse-elementwise",
     "fuse-row",
+    "fuse-siblings",
     "fuse-elementwise",
     "fuse-injective",
+    "explain-fusion",
     "wrap-kernels",
     "schedule-kernels",
     "infer-inplace",
@@ -47,6 +50,8 @@ PIPELINES: dict[str, tuple[str, ...]] = {"default": DEFAULT_PIPELINE, "unfused":
 """Names that stand for several passes wherever the name of a pass may stand."""
 
 
+_PLAIN = re.compile(r"[-+]?\d*\.?\d*(?:[eE][-+]?\d+)?|[-+\w]*")
+"""A number or a word as the pipeline's syntax has them without quotes."""
 _AROUND_COMMAS = re.compile(r'("(?:\\.|[^"\\])*")|\s*,\s*')
 
 
@@ -164,7 +169,8 @@ def _configured(class_: type[ModulePass], spec: ArgSpec) -> ModulePass:
     hints = get_type_hints(class_)
     known = [field.name for field in fields(class_) if field.init and field.name != "name"]
     parameters: dict[str, ParameterListType] = {}
-    for key, values in spec.normalize_parameter_names().parameters.items():
+    for option, values in spec.normalize_parameter_names().parameters.items():
+        key = f"{option}_" if iskeyword(option) else option
         if key not in known:
             close = get_close_matches(key, known, 1)
             there_is = (
@@ -222,13 +228,17 @@ def _type_text(hint: Any) -> str:
 
 
 def _shown(option: str) -> str:
-    return option.replace("_", "-")
+    """An option as users write it; a field cannot be called like a keyword of Python, and has a `_` more."""
+    return option.rstrip("_").replace("_", "-")
 
 
 def _quoted(word: str) -> str:
     """An element `opt=value` of a pass flag in the pipeline's syntax, where an unusual value stands in quotes."""
     name, equals, value = word.partition("=")
-    if not equals or '"' in value or re.fullmatch(r"[-+\w.,]+", value):
+    if not equals or '"' in value:
         return word
+    if re.fullmatch(r"[-+\w.,]+", value):  # a number, a word, or several
+        elements = [element if _PLAIN.fullmatch(element) else f'"{element}"' for element in value.split(",")]
+        return f"{name}={','.join(elements)}"
     escaped = value.replace("\\", "\\\\")
     return f'{name}="{escaped}"'

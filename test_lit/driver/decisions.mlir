@@ -11,7 +11,7 @@
 // DUMP-NOT:  {{.}}
 
 // FUEL-COUNT-2: ] fused:
-// FUEL: [fuse-row] fuel: 'graph.sum' not fused with 'graph.max': the fuel for 2 decisions is used up
+// FUEL: [fuse-row] fuel: 'graph.sum' not fused with 'graph.max'{{.*}}: the fuel for 2 decisions is used up
 
 // FIRST: fused.kernel
 // FIRST-NOT: fused.kernel
