@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from ..dialects import scalar as sc
+from ..dialects.fused import KernelOp
 from ..dialects.graph_op import FusionKind, GraphOp, StructuredOp, shape
 from ..dialects.pull import member_ops
 from ..dialects.storage import byte_size
 from .fusion import Group, GroupGraph
-from .fusion_groups import space
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +73,11 @@ def recomputed_work(graph: GroupGraph, members: Sequence[Group]) -> int:
     """Simple operations that a pointwise kernel of the members does more than they do apart; a row kernel does none."""
     if any(group.kind >= FusionKind.REDUCTION for group in members):
         return 0
-    after = max(elements(group) for group in members)
+    after = max(elements(graph, group) for group in members)
     return sum(
-        total_work(group) * max(evaluations(graph, group, members) - elements(group), 0)
+        total_work(group) * max(evaluations(graph, group, members) - elements(graph, group), 0)
         for group in members
-        if elements(group) < after
+        if elements(graph, group) < after
     )
 
 
@@ -87,7 +86,7 @@ def evaluations(graph: GroupGraph, producer: Group, members: Sequence[Group]) ->
     How often a smaller producer's values are computed inside a pointwise kernel of the members: for every element, or,
     where the device hoists, once for each run of elements in which they are the same.
     """
-    after = max(elements(group) for group in members)
+    after = max(elements(graph, group) for group in members)
     if not graph.device.hoists:
         return after
     repeated = after
@@ -108,9 +107,9 @@ def _same_run(small: Sequence[int], large: Sequence[int]) -> int:
     return run
 
 
-def elements(group: Group) -> int:
-    """Elements of the group's results."""
-    return prod(space(group))
+def elements(graph: GroupGraph, group: Group) -> int:
+    """Elements of the group's last result: those of every result, in a pointwise group."""
+    return graph.size(group.outputs[-1])
 
 
 def work(op: GraphOp) -> int:
@@ -124,4 +123,8 @@ def total_work(group: Group) -> int:
 
 def moves_nothing(group: Group) -> bool:
     """Whether all its ops are aliases, those of kernels too: no kernel is needed for them."""
-    return all(isinstance(op, StructuredOp) and op.is_alias() for op in member_ops(group.ops))
+    return all(all(map(_is_alias, op.ops())) if isinstance(op, KernelOp) else _is_alias(op) for op in group.ops)
+
+
+def _is_alias(op: Operation) -> bool:
+    return isinstance(op, StructuredOp) and op.is_alias()

@@ -19,7 +19,9 @@ class ElementwiseRule:
         if max(producer.kind, consumer.kind) > FusionKind.BROADCAST:
             return None
         members = [producer, consumer]
-        if elements(producer) == elements(consumer):
+        if (refusal := graph.refuse_by_limits(members)) is not None:
+            return refusal
+        if elements(graph, producer) == elements(graph, consumer):
             return refuse_results(graph, members) or members
         if not is_internal(graph, producer, consumer):
             return refuse_multi_use("has another size and ")

@@ -3,31 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ..dialects.graph_op import FusionKind, StructuredOp
-from ..dialects.pull import Unschedulable, member_ops, pull
-from .cost_model import elements, moves_nothing, total_work
+from ..dialects.graph_op import FusionKind
+from ..dialects.storage import byte_size
+from .access_paths import MAX_PATHS, Access, AccessPaths
+from .cost_model import elements, estimate, moves_nothing
 from .fusion import Group, GroupGraph, Refusal, Rule
 from .fusion_pass import FusionPass
-from .fusion_rules import is_internal, refuse_multi_use, refuse_recompute, refuse_results, uses_by
+from .fusion_rules import is_internal, refuse_multi_use, refuse_recompute, refuse_results
+
+MAX_REPETITION = 2
+"""How often a value may be computed on average, because it is wanted at several indices."""
 
 
+@dataclass
 class InjectiveRule:
     """One side moves elements. The producer joins its only reader, or all of its readers at once."""
+
+    paths: AccessPaths = field(default_factory=AccessPaths)
+    known: dict[Group, Access] = field(default_factory=dict[Group, Access])
+    foreseen: tuple[Sequence[Group], Access] | None = None
+    """The members that were last found to fit, and what they would be together."""
+
+    def joined(self, group: Group, parts: Sequence[Group]) -> None:
+        """Keeps what was foreseen of a group that was made."""
+        for part in parts:
+            self.known.pop(part, None)
+        if self.foreseen is not None and list(self.foreseen[0]) == list(parts):
+            self.known[group] = self.foreseen[1]
 
     def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
         kinds = (producer.kind, consumer.kind)
         if FusionKind.INJECTIVE not in kinds or max(kinds) > FusionKind.INJECTIVE:
             return None
         members = [producer, consumer]
-        if consumer.kind <= FusionKind.BROADCAST and elements(producer) == elements(consumer):
+        if (refusal := graph.refuse_by_limits(members)) is not None:
+            return refusal
+        if consumer.kind <= FusionKind.BROADCAST and elements(graph, producer) == elements(graph, consumer):
             return refuse_results(graph, members) or members
         if is_internal(graph, producer, consumer):
             return (
                 refuse_recompute(graph, producer, consumer)
                 or refuse_results(graph, members)
-                or _refuse_copies(graph, members)
+                or self._refuse_copies(graph, members)
                 or members
             )
         if moves_nothing(consumer):
@@ -36,25 +55,55 @@ class InjectiveRule:
         members = [producer, *producer.consumers]
         if any(group.kind > FusionKind.INJECTIVE for group in members):
             return refuse_multi_use()
-        return refuse_results(graph, members) or _refuse_copies(graph, members) or members
+        return (
+            graph.refuse_by_limits(members)
+            or refuse_results(graph, members)
+            or self._refuse_copies(graph, members)
+            or members
+        )
 
-
-def _refuse_copies(graph: GroupGraph, members: list[Group]) -> Refusal | None:
-    """Refuses when reading a value at several indices would repeat too much of its computation."""
-    producer, readers = members[0], members[1:]
-    if uses_by(graph, producer, readers) <= len(readers) or not total_work(producer):
+    def _refuse_copies(self, graph: GroupGraph, members: list[Group]) -> Refusal | None:
+        """Refuses when reading a value at several indices would repeat too much, or lose the neighbourhood of elements."""
+        inside = set(members)
+        parts = [
+            (self._access(group), group.outputs, any(graph.is_read(value, inside) for value in group.outputs))
+            for group in sorted(members, key=lambda group: group.rank)
+        ]
+        merged, size = self.paths.merged(parts), elements(graph, members[-1])
+        if merged.too_many or merged.repetition(size) > MAX_REPETITION:
+            # That was an upper bound: as if every result of a part were read wherever one of them is.
+            ops = sorted((op for group in members for op in group.ops), key=graph.position.__getitem__)
+            merged = self.paths.of(ops, graph.results(members))
+        if merged.too_many or merged.repetition(size) > MAX_REPETITION:
+            repetition = merged.repetition(size)
+            message = f"values would be computed {repetition:.3g} times on average"
+            flip = f"at most {MAX_REPETITION} times, and {MAX_PATHS} indices of one value"
+            return Refusal("recompute", message, {"times": repetition}, flip)
+        if (refusal := self._refuse_strided(graph, members)) is not None:
+            return refusal
+        self.foreseen = members, merged
         return None
-    ops = dict.fromkeys(op for group in members for op in group.ops)
-    try:
-        pulled = pull(graph.results(members), ops)
-    except Unschedulable as reason:
-        return Refusal(reason.code, str(reason))
-    arithmetic = sum(1 for op in member_ops(ops) if isinstance(op, StructuredOp) and not op.is_view())
-    repeated = sum(1 for point in pulled.points if point.op is not None and not point.op.is_view())
-    if repeated > 2 * arithmetic:
-        message = f"{arithmetic} ops would be computed at {repeated} places"
-        return Refusal("recompute", message, {"places": repeated}, f"at most {2 * arithmetic} places")
-    return None
+
+    def _access(self, group: Group) -> Access:
+        if group not in self.known:
+            self.known[group] = self.paths.of(group.ops, group.outputs)
+        return self.known[group]
+
+    def _refuse_strided(self, graph: GroupGraph, members: list[Group]) -> Refusal | None:
+        """Refuses when several operands would be read with a stride, in place of the one value made from them."""
+        producer, device = members[0], graph.device
+        places = [self._access(group).reads.get(value) for group in members[1:] for value in producer.outputs]
+        if not any(paths is not None and self.paths.is_strided(paths) for paths in places):
+            return None
+        made = max(byte_size(value) or 0 for value in producer.outputs)
+        sizes = [min(byte_size(value) or 0, made) for value in producer.inputs]
+        read = sum(nbytes for nbytes in sizes if 2 * nbytes >= made)
+        lost = device.move_seconds(max(read - made, 0)) * (device.strided - 1)
+        gain = estimate(graph, members).seconds
+        if lost <= gain:
+            return None
+        message = f"{read} bytes would be read with a stride instead of {made}: {lost * 1e6:.3g} us lost to save {gain * 1e6:.3g}"
+        return Refusal("locality", message, {"strided_bytes": read}, "fewer operands before the transpose")
 
 
 @dataclass(frozen=True)

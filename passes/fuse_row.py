@@ -31,7 +31,7 @@ class RowRule:
         if key in self.answers:
             return self.answers[key]
         members = [producer, consumer]
-        refusal = graph.refuse_by_limits(members) or refuse_row(graph, members)
+        refusal = graph.refuse(members) or refuse_row(graph, members)
         if refusal is None:
             return members
         self.answers[key] = refusal
@@ -55,8 +55,10 @@ def _refuse_idle(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Ref
     columns = prod(pulled.column_extents)
     lost = 0.0
     for group in members:
-        before = device.processors if group.kind < FusionKind.REDUCTION else min(elements(group), device.processors)
-        count = max(elements(group), rows * columns if group.kind == FusionKind.REDUCTION else 0)
+        before = (
+            device.processors if group.kind < FusionKind.REDUCTION else min(elements(graph, group), device.processors)
+        )
+        count = max(elements(graph, group), rows * columns if group.kind == FusionKind.REDUCTION else 0)
         moved = sum(byte_size(value) or 0 for value in (*group.inputs, *group.outputs))
         alone = device.work_seconds(total_work(group) * count) + device.move_seconds(moved)
         lost += alone * max(device.processors / max(rows, 1) - device.processors / max(before, 1), 0)

@@ -57,11 +57,11 @@ class SiblingRule:
             return None
         if producer in consumer.producers or consumer in producer.producers:
             return None
-        if (refusal := graph.refuse_by_limits(members) or _refuse_little(graph, members)) is not None:
+        if (refusal := _refuse_little(graph, members) or graph.refuse(members)) is not None:
             return refusal
         if FusionKind.REDUCTION in (producer.kind, consumer.kind):
             return refuse_row(graph, members) or members
-        if elements(producer) != elements(consumer):
+        if elements(graph, producer) != elements(graph, consumer):
             return refuse_results(graph, members)
         return refuse_results(graph, members) or _refuse_other_order(graph, members) or members
 

@@ -7,17 +7,19 @@ maintained topological order (Pearce & Kelly 2006), so the common cases cost not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Protocol
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
+from ..dialects.graph_op import shape
 from ..dialects.pull import member_ops
 from .device import Device, find_device
 from .fusion_groups import Group, canonical_order, is_creation, single, used_values
 
-__all__ = ["Group", "GroupGraph", "Guard", "Limits", "Refusal", "Rule"]
+__all__ = ["Group", "GroupGraph", "Guard", "Limits", "Listener", "Refusal", "Rule"]
 
 SEARCH_LIMIT = 4096
 """Groups visited to prove that a merge makes no cycle; beyond it the merge is refused, not the program."""
@@ -49,15 +51,15 @@ class Rule(Protocol):
         ...
 
 
+Listener = Callable[[Group, Sequence[Group]], None]
+"""Told of every group that was made, and of its parts; one of the parts lives on as the group."""
+
+
 class Guard(Protocol):
     """A further condition on every merge."""
 
     def refuse(self, graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
         """Why the members must not be one group; asked after everything else allows it."""
-        ...
-
-    def joined(self, graph: GroupGraph, group: Group) -> None:
-        """Told of every group that was made."""
         ...
 
 
@@ -67,20 +69,25 @@ class GroupGraph:
     their ops, so that the answer does not depend on how the block lists independent ops.
     """
 
-    def __init__(self, block: Block, limits: Limits, device: Device | None = None) -> None:
+    def __init__(self, block: Block, limits: Limits, device: Device | None = None, *, by_place: bool = False) -> None:
+        """With `by_place` groups are ranked as the block lists them, else canonically."""
         self.block = block
         self.limits = limits
         self.device = device or find_device("cpu")
         self.guards: list[Guard] = []
+        self.listeners: list[Listener] = []
         self.changed = False
+        self._results: tuple[tuple[Group, ...], list[OpResult]] = ((), [])
+        self._sizes: dict[SSAValue, int] = {}
         self.group_of: dict[Operation, Group] = {}
         self.place = {op: place for place, op in enumerate(block.ops)}
         """Where the block has each op."""
-        self.position = {op: position for position, op in enumerate(canonical_order(block))}
+        order, alive = canonical_order(block)
+        self.position = {op: position for position, op in enumerate(order)}
         """The canonical place of each op."""
-        for op in self.position:
+        for op, position in self.position.items():
             if not is_creation(op):
-                self.group_of[op] = single(op, self.place[op])
+                self.group_of[op] = single(op, self.place[op] if by_place else position, position < alive)
         for op, group in self.group_of.items():
             for value in used_values(op):
                 if (producer := self._group_of_value(value)) is not None:
@@ -96,15 +103,30 @@ class GroupGraph:
 
     def results(self, members: Sequence[Group]) -> list[OpResult]:
         """The values that ops outside the members use, in order of definition."""
-        inside = set(members)
-        values = [value for group in members for value in group.outputs if self.is_read(value, inside)]
-        return sorted(values, key=lambda value: (self.position[value.op], value.index))
+        key = tuple(members)
+        if self._results[0] != key:  # rules ask, and then the merge that they propose
+            inside = set(members)
+            values = [value for group in members for value in group.outputs if self.is_read(value, inside)]
+            if len(values) > 1:
+                values.sort(key=lambda value: (self.position[value.op], value.index))
+            self._results = key, values
+        return self._results[1]
+
+    def size(self, value: SSAValue) -> int:
+        """Elements of a value."""
+        if (found := self._sizes.get(value)) is None:
+            found = self._sizes[value] = prod(shape(value))
+        return found
 
     def is_read(self, value: OpResult, inside: set[Group]) -> bool:
         """Whether an op outside the groups uses the value, or a person asked to keep it."""
         if "keep_live" in value.op.attributes:
             return True
-        return any(self.group_of.get(self.top(use.operation)) not in inside for use in value.uses)
+        for use in value.uses:
+            op = use.operation
+            if self.group_of.get(op if op.parent is self.block else self.top(op)) not in inside:
+                return True
+        return False
 
     def top(self, op: Operation) -> Operation:
         """The op of this block that holds `op`."""
@@ -117,11 +139,11 @@ class GroupGraph:
 
     def refuse_by_limits(self, members: Sequence[Group]) -> Refusal | None:
         """Directives and limits; None when they allow one kernel."""
-        if (refusal := self._refuse_by_directives(members)) is not None:
-            return refusal
         count = sum(group.count for group in members)
         if count > self.limits.max_ops:
             return _over("max-ops", "ops", count, self.limits.max_ops)
+        if (refusal := self._refuse_by_directives(members)) is not None:
+            return refusal
         if (operands := self._operand_count(members)) > self.limits.max_operands:
             return _over("max-operands", "operands", operands, self.limits.max_operands)
         return None
@@ -143,8 +165,8 @@ class GroupGraph:
         return None
 
     def _operand_count(self, members: Sequence[Group]) -> int:
-        inside = set(members)
-        return len({v for group in members for v in group.inputs if self._group_of_value(v) not in inside})
+        operands = set[SSAValue]().union(*(group.inputs for group in members))
+        return len(operands.difference(*(group.outputs for group in members)))
 
     def _refuse_by_results(self, members: list[Group]) -> Refusal | None:
         """What only the merged group shows: its results, the bytes of its arguments, the scalars alive at once."""
@@ -204,23 +226,20 @@ class GroupGraph:
 
     def _descendants(self, members: list[Group], high: int, inside: set[Group]) -> list[Group] | Refusal:
         seen: set[Group] = set()
-        stack = [g for m in members for g in m.consumers if g not in inside and g.rank < high]
+        stack = [g for m in members for g in m.consumers if g.rank < high and g not in inside]
         while stack:
             group = stack.pop()
             if group in seen:
                 continue
             seen.add(group)
             if len(seen) > SEARCH_LIMIT:
-                return Refusal(
-                    "search-limit", f"more than {SEARCH_LIMIT} groups lie between; a cycle was not ruled out"
-                )
-            for consumer in group.consumers:
-                if consumer in inside:
-                    name = group.first.name
-                    message = f"'{name}' outside the group depends on it and feeds it: a cycle"
-                    return Refusal("cycle", message, flip=f"fuse '{name}' with them")
-                if consumer.rank < high:
-                    stack.append(consumer)
+                message = f"more than {SEARCH_LIMIT} groups lie between; a cycle was not ruled out"
+                return Refusal("search-limit", message, flip="fewer groups between them")
+            if not inside.isdisjoint(group.consumers):
+                name = group.first.name
+                message = f"'{name}' outside the group depends on it and feeds it: a cycle"
+                return Refusal("cycle", message, flip=f"fuse '{name}' with them")
+            stack += [consumer for consumer in group.consumers if consumer.rank < high]
         return sorted(seen, key=lambda group: group.rank)
 
     def _ancestors(self, members: list[Group], low: int, inside: set[Group]) -> list[Group]:
@@ -234,6 +253,7 @@ class GroupGraph:
         return sorted(seen, key=lambda group: group.rank)
 
     def _join(self, members: list[Group], rank: int) -> None:
+        self._results = ((), [])
         target = max(members, key=lambda group: len(group.ops))
         inside = set(members)
         for group in members:
@@ -266,8 +286,8 @@ class GroupGraph:
         target.fuse_group = next((g.fuse_group for g in members if g.fuse_group is not None), None)
         target.rank, target.merged = rank, True
         self.changed = True
-        for guard in self.guards:
-            guard.joined(self, target)
+        for listener in self.listeners:
+            listener(target, members)
 
 
 def _over(code: str, what: str, count: int, limit: int) -> Refusal:

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from ..dialects.fused import STOP_FUSION, KernelOp
-from ..dialects.graph_op import FusionKind, GraphOp, OpaqueOp, StructuredOp, shape
+from ..dialects.graph_op import FusionKind, GraphOp, OpaqueOp, StructuredOp
 from ..dialects.pull import member_ops
 
 
@@ -36,12 +36,11 @@ class Group:
         return self.ops[0]
 
 
-def single(op: Operation, position: int) -> Group:
-    """The group of one op."""
+def single(op: Operation, position: int, alive: bool) -> Group:
+    """The group of one op; one that nothing needs is left for dce."""
     ops = member_ops([op])
     read = [result for result in op.results if result.uses]
-    # What nobody reads is left for dce: a kernel would hold it without a result to store.
-    fusable = bool(ops) and bool(read) and isinstance(op, GraphOp | KernelOp)
+    fusable = bool(ops) and alive and isinstance(op, GraphOp | KernelOp)
     kind = max((kind_of(inner) for inner in ops), default=FusionKind.OPAQUE) if fusable else FusionKind.OPAQUE
     names = [inner.attributes.get("fuse_group") for inner in (op, *ops)]
     name = next((value.data for value in names if isinstance(value, StringAttr)), None)
@@ -85,34 +84,37 @@ def is_library(group: Group) -> bool:
     return any(isinstance(op, OpaqueOp) for op in member_ops(group.ops))
 
 
-def space(group: Group) -> tuple[int, ...]:
-    """The shape of the group's last result: that of every result, in a pointwise group."""
-    return shape(group.outputs[-1])
-
-
-def canonical_order(block: Block) -> list[Operation]:
+def canonical_order(block: Block) -> tuple[list[Operation], int]:
     """
     Every op of the block after those it uses, however independent ops are listed: by depth-first search from the ops
-    that are not of tensors (the return among them), operands in order. Ops that none of these needs come last.
+    that are not of tensors (the return among them), operands in order. Ops that none of these needs come last, in the
+    order of the block; with it, how many others there are.
     """
     order: list[Operation] = []
     seen: set[Operation] = set()
-    roots = [op for op in block.ops if not isinstance(op, GraphOp | KernelOp)]
-    for root in (*roots, *block.ops):
-        if root in seen:
-            continue
-        seen.add(root)
-        stack = [(root, _makers(root, block))]
-        while stack:
-            op, makers = stack[-1]
-            following = next((maker for maker in makers if maker not in seen), None)
-            if following is None:
-                order.append(op)
-                stack.pop()
-            else:
-                seen.add(following)
-                stack.append((following, _makers(following, block)))
-    return order
+    for root in block.ops:
+        if not isinstance(root, GraphOp | KernelOp):
+            _visit(root, block, seen, order)
+    alive = len(order)
+    for root in block.ops:
+        _visit(root, block, seen, order)
+    return order, alive
+
+
+def _visit(root: Operation, block: Block, seen: set[Operation], order: list[Operation]) -> None:
+    if root in seen:
+        return
+    seen.add(root)
+    stack = [(root, _makers(root, block))]
+    while stack:
+        op, makers = stack[-1]
+        following = next((maker for maker in makers if maker not in seen), None)
+        if following is None:
+            order.append(op)
+            stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, _makers(following, block)))
 
 
 def _makers(op: Operation, block: Block) -> Iterator[Operation]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ..dialects.pull import member_ops
@@ -101,11 +102,14 @@ def run_rule(module: ModuleOp, name: str, rule: Rule, options: Options, steering
     refusals are remarks of pass `name`.
     """
     for block in sweep_functions(module):
-        graph = GroupGraph(block, options.limits, options.device)
+        graph = GroupGraph(block, options.limits, options.device, by_place=options.peak_limit is not None)
         merge_named_groups(graph)
         if options.peak_limit is not None:
-            graph.guards.append(PeakLimit(graph, options.peak_limit))
+            PeakLimit(graph, options.peak_limit)
         run = _Run(graph, name, rule, options.selection, steering)
+        graph.listeners.append(run.joined)
+        if (joined := getattr(rule, "joined", None)) is not None:
+            graph.listeners.append(joined)
         if steering is None or steering.steps is None:
             run.apply()
         else:
@@ -126,11 +130,22 @@ class _Run:
     merges: int = 0
     bytes_saved: float = 0
     refused: dict[tuple[Group, Group], Refusal] = field(default_factory=dict[tuple[Group, Group], Refusal])
+    settled: dict[Group, dict[Group, None]] = field(default_factory=dict[Group, dict[Group, None]])
+    """By group, those that were offered to it in this sweep."""
+    changed: dict[Group, None] | None = None
+    """The groups made in this sweep."""
+    fresh: dict[Group, None] | None = None
+    """Those made in the sweep before; None in a sweep over all."""
 
     def apply(self) -> None:
+        """Sweeps over all groups, then over those that changed, until a sweep over all changes nothing."""
         rounds = 0
+        self.changed = None
         while self._sweep():
             rounds += 1
+            while self.changed and self._sweep():
+                rounds += 1
+            self.changed = None
             self.refused.clear()
         for (producer, consumer), refusal in self.refused.items():
             remark_refusal(self.graph, self.name, producer, consumer, refusal)
@@ -154,14 +169,41 @@ class _Run:
                 raise step.decision.error(f"{first} cannot be in one kernel {together}: {refusal.message}", others[-1])
 
     def _sweep(self) -> bool:
-        """Offers every pair once, in canonical order; whether anything was merged."""
+        """Offers every pair once, in canonical order, or every pair of which one has changed; whether any was merged."""
         graph, before = self.graph, self.merges
-        for op in list(graph.group_of):
-            progress = True
-            while progress:
-                group = graph.group_of[op]
-                progress = any(self._try(other, group) for other in list(offered(self.rule, graph, group)))
+        self.settled.clear()
+        self.fresh, self.changed = self.changed, {}
+        if self.fresh is None:
+            ops = list(graph.group_of)
+        else:
+            near = dict.fromkeys(other for group in self.fresh for other in (group, *group.consumers))
+            ops = sorted(
+                (group.first for group in near if graph.group_of[group.first] is group), key=graph.position.__getitem__
+            )
+        for op in ops:
+            self._offer_all(op)
         return self.merges > before
+
+    def _offer_all(self, op: Operation) -> None:
+        """Offers to the op's group, as it grows, each group that was not yet offered to it or to a part of it."""
+        graph, grown = self.graph, True
+        while grown:
+            grown, group = False, graph.group_of[op]
+            settled = self.settled.setdefault(group, {})
+            for other in [other for other in offered(self.rule, graph, group) if other not in settled]:
+                settled[other] = None
+                if self._is_fresh(other, group) and self._try(other, group):
+                    grown = True
+                    break
+
+    def _is_fresh(self, *groups: Group) -> bool:
+        return self.fresh is None or any(group in self.fresh or group in (self.changed or ()) for group in groups)
+
+    def joined(self, group: Group, parts: Sequence[Group]) -> None:
+        """What was offered to a part was offered to the whole."""
+        self.settled[group] = dict(pair for part in parts for pair in self.settled.get(part, {}).items())
+        if self.changed is not None:
+            self.changed[group] = None
 
     def _try(self, producer: Group, consumer: Group) -> bool:
         """Whether the rule wanted the pair merged, and it was; a refusal is noted."""
@@ -196,9 +238,7 @@ class _Run:
 
     def _report(self, rounds: int) -> None:
         groups = self.graph.groups()
-        message = (
-            f"merges: {self.merges} in {rounds} rounds; groups: {len(groups)} of {len(self.graph.group_of)} ops"
-        )
+        message = f"merges: {self.merges} in {rounds} rounds; groups: {len(groups)} of {len(self.graph.group_of)} ops"
         function = self.graph.block.parent_op()
         assert function is not None
         numbers = {"merges": self.merges, "rounds": rounds, "groups": len(groups), "bytes_saved": self.bytes_saved}

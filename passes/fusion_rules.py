@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
-from ..dialects.graph_op import shape
 from .cost_model import Estimate, elements, estimate, evaluations, total_work
 from .fusion import Group, GroupGraph, Refusal
 
@@ -24,7 +22,7 @@ def is_internal(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
 
 def refuse_recompute(graph: GroupGraph, producer: Group, consumer: Group) -> Refusal | None:
     """Refuses to compute values once for every place that they are broadcast to, when they are dear or it costs time."""
-    before, after = elements(producer), elements(consumer)
+    before, after = elements(graph, producer), elements(graph, consumer)
     if after <= before:
         return None
     cost = total_work(producer)
@@ -52,10 +50,10 @@ def refuse_loss(graph: GroupGraph, found: Estimate) -> Refusal | None:
 
 def refuse_results(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
     """Refuses results of unequal sizes, which one loop cannot store."""
-    sizes = sorted({prod(shape(value)) for value in graph.results(members)})
+    sizes = {graph.size(value) for value in graph.results(members)}
     if len(sizes) < 2:
         return None
-    message = f"results of {', '.join(map(str, sizes))} elements would share one loop"
+    message = f"results of {', '.join(map(str, sorted(sizes)))} elements would share one loop"
     return Refusal("unequal-results", message, flip="no reader of the results but those of one size")
 
 

@@ -1,8 +1,9 @@
 """A guard of fusion: no merge may let more bytes of intermediate values live at once than a limit allows.
 
 A kernel needs all its operands and all its results at one step, so a merge can raise the peak although it removes values.
-Steps are the ranks of groups; a value lives from its group's to that of its last reader, both included, and in-place
-updates are not foreseen. A merge changes the load of the steps between its members only, and is judged by these.
+Steps are the ranks of groups, which must be places in the block; a value lives from its group's to that of its last
+reader, both included, and in-place updates are not foreseen. A merge changes the load of the steps between its members
+only, and is judged by these.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class PeakLimit:
         for value in self.readers:
             self._add(self.load, 0, value, 1, self._life(graph, value, _rank))
         self._pending: tuple[int, list[int]] | None = None
+        graph.guards.append(self)
+        graph.listeners.append(self.joined)
 
     def _find_values(self, graph: GroupGraph) -> None:
         escaped: set[SSAValue] = set()
@@ -84,7 +87,7 @@ class PeakLimit:
         numbers: dict[str, float] = {"peak": after, "peak_before": before, "limit": self.limit}
         return Refusal("peak-limit", message, numbers, f"peak-limit={after}")
 
-    def joined(self, graph: GroupGraph, group: Group) -> None:
+    def joined(self, group: Group, parts: Sequence[Group]) -> None:
         """Takes over the load that the merge leads to."""
         assert self._pending is not None
         low, load = self._pending

@@ -6,28 +6,39 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
+from ..dialects.storage import ARENA, functions_of
 
 
 @dataclass(frozen=True)
 class UnfusePass(ModulePass):
-    """Inlines `fused.kernel` bodies; with `group`, only of kernels whose ops carry that `fuse_group`.
+    """Inlines `fused.kernel` bodies; with `group`, only of kernels whose ops carry that `fuse_group`; with `only`, only of
+    those that hold an op of such a name, given with or without its dialect.
 
-    Decisions on the kernels (schedule, in-place pairs, slots) vanish with them; directives on their ops stay.
+    Decisions on the kernels (schedule, in-place pairs, slots) vanish with them, and what was decided about memory for the
+    others of their function; directives on their ops stay.
     """
 
     name = "unfuse"
     group: str = ""
+    only: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for inner in list(op.walk()):
-            if isinstance(inner, KernelOp) and self._wanted(inner):
-                _inline(inner)
+        for function in functions_of(op):
+            kernels = [inner for inner in function.body.block.ops if isinstance(inner, KernelOp)]
+            chosen = [kernel for kernel in kernels if self._wanted(kernel)]
+            for kernel in chosen:
+                _inline(kernel)
+            if chosen:
+                _forget_memory(function)
 
     def _wanted(self, kernel: KernelOp) -> bool:
+        if self.only and not any({op.name, op.name.partition(".")[2]} & {*self.only} for op in kernel.ops()):
+            return False
         names = (op.attributes.get("fuse_group") for op in kernel.ops())
         return not self.group or any(isinstance(name, StringAttr) and name.data == self.group for name in names)
 
@@ -48,3 +59,11 @@ def _inline(kernel: KernelOp) -> None:
         result.replace_all_uses_with(new)
     kernel.detach()
     kernel.erase(safe_erase=False)
+
+
+def _forget_memory(function: FuncOp) -> None:
+    """Drops the plan that knew the kernels that are gone."""
+    for op in function.body.block.ops:
+        if isinstance(op, KernelOp):
+            op.inplace = op.slots = op.segment = None
+    function.attributes.pop(ARENA, None)

@@ -111,7 +111,7 @@ def test_fuel_of_one_pass() -> None:
         ("fuse-row", "graph.sum"),
         ("fuse-row", "graph.divide"),
     ]
-    assert without[0].message == "not fused with 'graph.max': the fuel for 1 decision is used up"
+    assert without[0].message == "not fused with 'graph.max' at test.mlir:2:3: the fuel for 1 decision is used up"
     assert dict(without[0].numbers)["fuel"] == 1 and without[0].flip == "more fuel"
 
 

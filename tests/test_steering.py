@@ -178,7 +178,7 @@ SUM_OF_PRODUCTS = "\n".join(
 def peak(module: ModuleOp) -> int:
     """The most bytes alive at a step of the program as it is listed, operands and results of the step included."""
     (block,) = sweep_functions(module)
-    graph = GroupGraph(block, Limits())
+    graph = GroupGraph(block, Limits(), by_place=True)
     return max(PeakLimit(graph, 0).load)
 
 

@@ -1,0 +1,129 @@
+"""At how many places a group of pointwise ops reads each value: what fusing views repeats, without pulling the group.
+
+A path is the chain of views between a result of the group and a value; elementwise ops add nothing to it. Values are
+computed once for each path. Different paths may lead to the same index, so the counts are upper bounds of what `pull`
+makes. The paths of a merged group follow from those of its parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+
+from ..dialects.fused import KernelOp
+from ..dialects.graph_op import FusionKind, StructuredOp, is_static, shape
+from ..dialects.index_expr import dimensions, linearize
+
+Path = tuple[int, ...]
+Paths = frozenset[Path]
+
+HERE: Paths = frozenset({()})
+_NOWHERE: Paths = frozenset()
+MAX_PATHS = 8
+"""Of one value; with more, the group is as good as unschedulable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The paths at which a group reads what comes from outside, and how often its ops are computed for one element."""
+
+    reads: Mapping[SSAValue, Paths] = field(default_factory=dict[SSAValue, Paths])
+    sizes: Mapping[int, int] = field(default_factory=dict[int, int])
+    """How many ops that are no views have results of so many elements."""
+    places: int = 0
+    """The same ops, each counted once for every path."""
+
+    def repetition(self, elements: int) -> float:
+        """How often a value is computed on average in one loop of so many elements, at most."""
+        once = sum(max(size, elements) * count for size, count in self.sizes.items())
+        return self.places * elements / once if once else 0.0
+
+    @property
+    def too_many(self) -> bool:
+        return any(len(paths) > MAX_PATHS for paths in self.reads.values())
+
+
+@dataclass
+class AccessPaths:
+    """Numbers for views, by what they do to an index: equal views of equal shapes have one."""
+
+    numbers: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
+    strided: list[bool] = field(default_factory=list[bool])
+    """By number: whether neighbouring results lie apart in the operand."""
+
+    def of(self, ops: Sequence[Operation], results: Iterable[SSAValue]) -> Access:
+        """The access of ops, bare ones and kernels, in a topological order."""
+        found: dict[SSAValue, Paths] = dict.fromkeys(results, HERE)
+        sizes: Counter[int] = Counter()
+        places = 0
+        for op in reversed(ops):
+            paths = _NOWHERE.union(*(found.pop(value, _NOWHERE) for value in op.results))
+            if isinstance(op, KernelOp):
+                inner = self.of(op.ops(), op.yielded())
+                sizes.update(inner.sizes)
+                places += inner.places * len(paths)
+                for value, own in inner.reads.items():
+                    assert isinstance(value, BlockArgument)
+                    outer = op.operands[value.index]
+                    found[outer] = found.get(outer, _NOWHERE) | _joined(paths, own)
+                continue
+            if not _is_view(op):
+                sizes[prod(shape(op.results[0]))] += 1
+                places += len(paths)
+            for number, value in enumerate(op.operands):
+                found[value] = found.get(value, _NOWHERE) | _joined(paths, self._step(op, number))
+        return Access(found, sizes, places)
+
+    def merged(self, parts: Sequence[tuple[Access, Sequence[SSAValue], bool]]) -> Access:
+        """Groups in a topological order as one: of each the access, the values it makes, and whether one is a result."""
+        reads: dict[SSAValue, Paths] = {}
+        sizes: Counter[int] = Counter()
+        total = 0
+        for access, made, is_result in reversed(parts):
+            here = HERE if is_result else _NOWHERE
+            places = here.union(*(reads.pop(value, _NOWHERE) for value in made))
+            for value, own in access.reads.items():
+                reads[value] = reads.get(value, _NOWHERE) | _joined(places, own)
+            sizes.update(access.sizes)
+            total += access.places * len(places)
+        return Access(reads, sizes, total)
+
+    def is_strided(self, paths: Paths) -> bool:
+        """Whether neighbouring results need elements that lie apart."""
+        return any(self.strided[step] for path in paths for step in path)
+
+    def _step(self, op: Operation, number: int) -> Paths:
+        """What an operand adds to the path of the result."""
+        if not isinstance(op, StructuredOp) or op.fusion_kind() <= FusionKind.BROADCAST:
+            return HERE
+        types: tuple[Attribute, ...] = (*(value.type for value in op.operands), op.results[0].type)
+        key = (type(op), frozenset(op.properties.items()), number, types)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.numbers)
+            self.strided.append(_is_strided(op, number))
+        return frozenset({(self.numbers[key],)})
+
+
+def _joined(outer: Paths, inner: Paths) -> Paths:
+    if inner is HERE:
+        return outer
+    if outer is HERE:
+        return inner
+    return frozenset(first + then for first in outer for then in inner) if len(outer) <= MAX_PATHS else outer
+
+
+def _is_view(op: Operation) -> bool:
+    return isinstance(op, StructuredOp) and op.is_view()
+
+
+def _is_strided(op: StructuredOp, number: int) -> bool:
+    if not all(map(is_static, (*op.operands, *op.results))):
+        return False
+    dims = dimensions("i", shape(op.results[0]))
+    factors = linearize(op.operand_index(number, dims, ()), shape(op.operands[number])).coefficients()
+    inner = [dim for index in dims for dim in index.dims()][-1:]
+    return bool(inner) and factors is not None and abs(factors.get(inner[0], 0)) > 1
