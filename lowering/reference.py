@@ -128,8 +128,10 @@ def _run_library(op: OpaqueOp, operands: Sequence[Array]) -> Sequence[Array]:
     if implementation is None:
         raise EvaluationError(f"'{op.name}' is opaque and no implementation is registered for it", op)
     outs = [np.empty(shape(result), NUMPY_DTYPES[dtype(result)]) for result in op.results]
+    # As in memory: NumPy and BLAS sum in another order for other strides, and a view has those of what it is made of.
+    stored = [np.asarray(array, order="C") for array in operands]
     with np.errstate(all="ignore"):
-        implementation.run(list(operands), outs, library_config(op))
+        implementation.run(stored, outs, library_config(op))
     return outs
 
 

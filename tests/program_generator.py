@@ -87,6 +87,18 @@ _REDUCTIONS = [op for op in _RECORDS if issubclass(op, Reduction)]
 _CALM = [TanhOp, SigmoidOp, GeluOp, ErfOp, SinOp]
 _DTYPES = [F32] * 14 + [F64] * 2 + [F16] * 2 + [BF16] * 2 + [I32] * 2 + [I8, U8, I64, BOOL]
 _EXTENTS = [1, 1, 2, 3, 4, 5, 7, 8, 16]
+_DENSE_SHAPES: list[tuple[int, ...]] = [
+    (4, 8),
+    (4, 8),
+    (4, 8),
+    (4, 1),
+    (8,),
+    (8, 8),
+    (1, 8),
+    (2, 4, 8),
+    (3, 2, 4, 8),
+    (),
+]
 
 
 def random_program(seed: int, size: int | None = None, directives: bool = True) -> ModuleOp:
@@ -94,7 +106,7 @@ def random_program(seed: int, size: int | None = None, directives: bool = True) 
     rng = random.Random(seed)
     writer = _Writer(rng, SAMPLED * seed)
     for _ in range(rng.randint(1, 4)):
-        writer.argument(rng.choice(_DTYPES), writer.shape())
+        writer.argument(writer.element(), writer.shape())
     wanted = size if size is not None else rng.choice([5, 8, 12, 20, 30, 40, 60])
     while len(writer.ops) < wanted:
         writer.step()
@@ -103,6 +115,21 @@ def random_program(seed: int, size: int | None = None, directives: bool = True) 
     if directives and rng.random() < 0.25:
         for op in rng.sample(writer.ops, min(2, len(writer.ops))):
             op.attributes[rng.choice(["no_fuse", "no_inplace", "keep_live"])] = UnitAttr()
+    return writer.finish()
+
+
+def dense_program(seed: int, size: int | None = None) -> ModuleOp:
+    """
+    As `random_program`, of f32 ops that fuse: few shapes, values read by several ops, reductions along every axis, views,
+    and a matrix product now and then that keeps the ops around it apart.
+    """
+    rng = random.Random(f"dense {seed}")
+    writer = _DenseWriter(rng, 0)
+    for _ in range(rng.randint(1, 3)):
+        writer.argument(F32, writer.shape())
+    wanted = size if size is not None else rng.choice([8, 12, 20, 30, 40])
+    while len(writer.ops) < wanted:
+        writer.step()
     return writer.finish()
 
 
@@ -157,6 +184,10 @@ class _Writer:
         self.block = Block()
         self.ops: list[GraphOp] = []
         self.values: list[SSAValue] = []
+
+    def element(self) -> DType:
+        """Mostly f32; one in six of all types alike."""
+        return self.rng.choice(_DTYPES if self.rng.random() < 5 / 6 else DTYPES)
 
     def shape(self) -> Shape:
         rank = self.rng.choice([0, 1, 1, 2, 2, 2, 3, 3, 4])
@@ -263,7 +294,7 @@ class _Writer:
         self.add(AstypeOp, self.pick(), dtype=self.rng.choice([*_DTYPES, *DTYPES]).attribute)
 
     def constants(self) -> None:
-        element = self.rng.choice(_DTYPES)
+        element = self.element()
         self.constant(element, self.shape(), stored=self.rng.random() < 0.5)
 
     def view(self) -> None:
@@ -431,11 +462,11 @@ class _Writer:
         fitting = [value for value in same if shape(value) == extents]
         if fitting and self.rng.random() < 0.8:
             return self.rng.choice(fitting)
-        larger = [value for value in same if prod(shape(value)) >= prod(extents)]
+        larger = [value for value in same if prod(extents) <= prod(shape(value)) <= LARGEST]
         if larger and self.rng.random() < 0.7:
             return self._part(self.rng.choice(larger[-6:]), extents)
         single = [value for value in same if prod(shape(value)) == 1 and len(shape(value)) <= len(extents)]
-        if single and self.rng.random() < 0.3:
+        if single and prod(extents) <= LARGEST and self.rng.random() < 0.3:
             return self._made(views.BroadcastToOp, self.rng.choice(single), shape=int_array(extents))
         element = dtype_of(type_.element_type)
         assert element is not None
@@ -464,6 +495,40 @@ class _Writer:
         donated = [self.rng.random() < 0.3 for _ in self.block.args]
         attributes = ArrayAttr([DictionaryAttr({"graph.donated": UnitAttr()} if d else {}) for d in donated])
         return ModuleOp([FuncOp("main", types, Region(self.block), arg_attrs=attributes)])
+
+
+class _DenseWriter(_Writer):
+    """A function whose ops mostly may share a kernel."""
+
+    def shape(self) -> Shape:
+        return self.rng.choice(_DENSE_SHAPES)
+
+    def pick(self) -> SSAValue:
+        """A value: half of the time one of the last eight, floats alone."""
+        found = [value for value in self.values if dtype(value) is F32]
+        return self.rng.choice(found[-8:] if self.rng.random() < 0.5 else found)
+
+    def unary(self) -> None:
+        self.add(self.rng.choice(_CALM), self.pick())
+
+    def step(self) -> None:
+        steps = [self.unary] * 5 + [self.binary] * 8 + [self.reduction] * 3 + [self.siblings] * 2
+        self.rng.choice([*steps, self.view, self.where, self.matmul, self.row_pattern, self.diamond])()
+
+    def siblings(self) -> None:
+        """Ops that read one value, and no other op that joins them."""
+        x = self.pick()
+        for _ in range(self.rng.randint(2, 3)):
+            self.add(self.rng.choice(_CALM), x)
+
+    def reduction(self) -> None:
+        """Along any axes, of any rank, read together with what was reduced."""
+        x = self.pick()
+        axes = [axis for axis in range(len(shape(x))) if self.rng.random() < 0.5]
+        op_type = self.rng.choice([op for op in _REDUCTIONS if op.name in ("graph.sum", "graph.max", "graph.mean")])
+        result = self.add(op_type, x, axes=int_array(axes), keepdims=bool_value(self.rng.random() < 0.8))
+        if result is not None and self.rng.random() < 0.6 and _broadcasts(shape(result), shape(x)):
+            self.add(self.rng.choice([SubtractOp, MultiplyOp]), x, result)
 
 
 def _sees_sign_of_nan(op: GraphOp) -> bool:
