@@ -23,6 +23,7 @@ from xdsl.ir import Attribute
 
 from ..dialects.dtypes import dtype_of
 from ..dialects.graph_op import IntArray, OpaqueOp
+from ..dialects.implementation import Offer, PointwiseOffer, default_offer, register_offer
 from .narrow_floats import by_values
 from .program import Array, Config, ConfigValue, Run
 
@@ -37,21 +38,34 @@ class Implementation:
     """For arrays of every element type that the op accepts."""
 
 
-_REGISTRY: dict[str, Implementation] = {}
-_DEFAULT: dict[str, str] = {}
+_REGISTRY: dict[tuple[str, str], Implementation] = {}
 
 
-def implementation(name: str, op: str, moves: bool = False) -> Callable[[Run], Run]:
-    """Registers a function as the implementation `name` of op `op`; the first one of an op is its default.
+def implementation(
+    name: str,
+    op: str,
+    moves: bool = False,
+    *,
+    inplace: tuple[tuple[int, int], ...] = (),
+    epilogue: PointwiseOffer | None = None,
+    prologue: PointwiseOffer | None = None,
+    priority: int = 0,
+    workspace: int = 0,
+) -> Callable[[Run], Run]:
+    """Registers a function as the implementation `name` of op `op`, and what it offers to passes.
 
     It gets floats that NumPy has no type for as f32, and its results are rounded to them; one that `moves` elements, and
     looks at them with nothing but what `narrow_floats` has for it, gets them as they are. NumPy warns of nothing in it.
+
+    `inplace` lists the pairs (result, operand) that may be one array when it is called. An `epilogue` or a `prologue`
+    says that pointwise ops run well next to it; they are code of their own, which a runtime may run by parts.
     """
+    offer = Offer(op, name, inplace, epilogue, prologue, priority, workspace)
 
     def register(run: Run) -> Run:
         quiet = np.errstate(all="ignore")(run)
-        _REGISTRY[name] = Implementation(name, op, quiet if moves else by_values(quiet))
-        _DEFAULT.setdefault(op, name)
+        register_offer(offer)
+        _REGISTRY[op, name] = Implementation(name, op, quiet if moves else by_values(quiet))
         return run
 
     return register
@@ -59,8 +73,9 @@ def implementation(name: str, op: str, moves: bool = False) -> Callable[[Run], R
 
 def find_implementation(op: str, name: str | None = None) -> Implementation | None:
     """The implementation called `name` of an op, or its default one; None when there is none."""
-    found = _REGISTRY.get(name if name is not None else _DEFAULT.get(op, ""))
-    return found if found is not None and found.op == op else None
+    if name is None:
+        name = "" if (offer := default_offer(op)) is None else offer.name
+    return _REGISTRY.get((op, name))
 
 
 def library_config(op: OpaqueOp) -> dict[str, ConfigValue]:
@@ -126,6 +141,7 @@ def in_single(run: Run) -> Run:
     return wide
 
 
+@implementation("numpy.matmul_epilogue", "graph.matmul", epilogue=PointwiseOffer(), priority=-1)
 @implementation("numpy.matmul", "graph.matmul")
 @in_single
 def matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:

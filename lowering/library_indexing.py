@@ -27,6 +27,12 @@ def _raw(array: Array) -> Array:
     return bit_patterns(array) if is_narrow(array.dtype) else array
 
 
+def _copy(x: Array, out: Array) -> None:
+    """The elements of x in the output, which may be the same array."""
+    if not np.may_share_memory(x, out):
+        out[...] = x
+
+
 def checked(op: str, indices: Array, extent: int, axis: int) -> Array:
     """The indices as positions from 0 on. Raises IndexError for the first that is out of range."""
     wide = np.array(indices, np.int64)
@@ -116,18 +122,18 @@ def _flat_targets(op: str, inputs: Sequence[Array], out: Array, config: Config) 
     x, indices = inputs[0], inputs[1]
     axis = integer(config, "axis", 0) % x.ndim
     flat = _linear(checked(op, indices, x.shape[axis], axis), x.shape, indices.shape, axis)
-    out[...] = x
+    _copy(x, out)
     return out.reshape(-1), flat
 
 
-@implementation("numpy.scatter", "graph.scatter", moves=True)
+@implementation("numpy.scatter", "graph.scatter", moves=True, inplace=((0, 0),))
 def scatter(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Assignment at flat positions: NumPy assigns in order, so the last stays."""
     target, flat = _flat_targets("graph.scatter", inputs, outputs[0], config)
     _raw(target)[flat] = _raw(inputs[2]).reshape(-1)
 
 
-@implementation("numpy.scatter_add", "graph.scatter_add")
+@implementation("numpy.scatter_add", "graph.scatter_add", inplace=((0, 0),))
 @in_single
 def scatter_add(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.add.at at flat positions."""
@@ -135,7 +141,7 @@ def scatter_add(inputs: Sequence[Array], outputs: Sequence[Array], config: Confi
     np.add.at(target, flat, inputs[2].reshape(-1))
 
 
-@implementation("numpy.scatter_reduce", "graph.scatter_reduce")
+@implementation("numpy.scatter_reduce", "graph.scatter_reduce", inplace=((0, 0),))
 @in_single
 def scatter_reduce(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """`at` of NumPy's function for the reduction."""
@@ -156,7 +162,7 @@ def gather_nd(inputs: Sequence[Array], outputs: Sequence[Array], config: Config)
     _take_rows(x.reshape(prod(x.shape[: batch + length]), width), rows.reshape(-1), 0, out.reshape(rows.size, width))
 
 
-@implementation("numpy.scatter_nd", "graph.scatter_nd", moves=True)
+@implementation("numpy.scatter_nd", "graph.scatter_nd", moves=True, inplace=((0, 0),))
 def scatter_nd(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Assignment of rows, or `at` of NumPy's function for the reduction."""
     reduced = text(config, "reduce", "none") != "none"
@@ -173,7 +179,7 @@ def _scatter_nd(inputs: Sequence[Array], outputs: Sequence[Array], config: Confi
 
 def _put_rows(combine: np.ufunc | None, x: Array, length: int, rows: Array, updates: Array, out: Array) -> None:
     """A copy of x, its first `length` axes taken as one, with the updates at these rows."""
-    out[...] = x
+    _copy(x, out)
     width = prod(x.shape[length:])
     target, given = out.reshape(prod(x.shape[:length]), width), updates.reshape(rows.size, width)
     if combine is None:
@@ -210,7 +216,7 @@ def index(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> 
     _take_rows(x.reshape(outer, prod(named), width), rows, 1, out.reshape(outer, rows.size, width))
 
 
-@implementation("numpy.index_put", "graph.index_put", moves=True)
+@implementation("numpy.index_put", "graph.index_put", moves=True, inplace=((0, 0),))
 def index_put(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Assignment of rows, or sums in order; NumPy's own indexing where the axes are not the first ones."""
     reduced = integer(config, "accumulate", 0) != 0
@@ -228,7 +234,7 @@ def _index_put(inputs: Sequence[Array], outputs: Sequence[Array], config: Config
         _put_rows(combine, x, len(axes), rows.reshape(-1), updates, out)
         return
     key = _key("graph.index_put", x, indices, axes)
-    out[...] = x
+    _copy(x, out)
     if combine is None:
         _raw(out)[key] = _raw(values)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -69,6 +69,10 @@ class Launch:
     buffers: tuple[BufferRef, ...]
     tasks: int
     grain: int
+    loads: tuple[int, ...] | None = field(default=None, kw_only=True)
+    """Which of the buffers it reads; None where that is not known."""
+    stores: tuple[int, ...] | None = field(default=None, kw_only=True)
+    """Which of them it writes, every element."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,11 @@ class LibraryCall:
     outputs: tuple[BufferRef, ...]
     config: Mapping[str, ConfigValue]
     run: Run
+    epilogue: Launch | None = None
+    """All of the next step, where it may run by parts: its tasks, in order, overwrite equal parts of the only output.
+
+    A task may run once its part of the output is there; it reads nothing of the others.
+    """
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 
@@ -26,6 +26,7 @@ from ..dialects import gpu
 from ..dialects.dtypes import dtype_of
 from ..dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
 from ..dialects.storage import ARENA, DONATED, argument_attributes
+from .epilogues import EPILOGUE
 from .library import find_implementation, plain_value
 from .narrow_floats import Array
 from .program import (
@@ -77,6 +78,8 @@ class ProgramRecord:
                 self._constant(symbol.data)
         self._launches: list[Launch] = []
         self._bulk = self._segments = 0
+        self._followed: LibraryCall | None = None
+        """The call just before, when what follows it may run by parts."""
         for op in self.function.body.block.ops:
             self._read(op)
         self._end_segment()
@@ -118,7 +121,9 @@ class ProgramRecord:
                         self._launch(self._grid_launch(inner), self.bulks)
             case LibraryCallOp():
                 self._end_segment()
-                self.steps.append(self._library_call(op))
+                call = self._library_call(op)
+                self.steps.append(call)
+                self._followed = call if EPILOGUE in op.attributes else None
             case func.CallOp() | LaunchFuncOp() | func.ReturnOp() | arith.ConstantOp():
                 pass
             case _:
@@ -143,7 +148,9 @@ class ProgramRecord:
         self.kernels[name] = kernel
         buffers = tuple(self._refs[argument] for argument in op.arguments if argument in self._refs)
         tasks = _constant_index(op.arguments[-1])
-        return Launch(name, buffers, tasks, _integer(kernel.attributes.get("fused.grain"), 1))
+        grain = _integer(kernel.attributes.get("fused.grain"), 1)
+        loads, stores = (tuple(sorted(found)) for found in self._kernel_traffic(name))
+        return Launch(name, buffers, tasks, grain, loads=loads, stores=stores)
 
     def _grid_launch(self, op: LaunchFuncOp) -> GridLaunch:
         container = self._symbols.get(op.kernel.root_reference.data)
@@ -164,6 +171,11 @@ class ProgramRecord:
             self._end_segment()
         self._bulk = bulk
         self._launches.append(launch)
+        if (call := self._followed) is not None and not isinstance(launch, GridLaunch):
+            if prod(call.outputs[0].shape) % launch.tasks == 0:
+                self.steps[-1] = replace(call, epilogue=launch)
+            self._end_segment()
+        self._followed = None
 
     def _end_segment(self) -> None:
         if self._launches:

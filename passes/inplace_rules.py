@@ -8,6 +8,7 @@ from functools import cached_property
 from xdsl.dialects.func import FuncOp
 
 from ..dialects.fused import KernelOp
+from ..dialects.implementation import inplace_operands
 from ..dialects.kernel_access import is_library, kernel_access
 from ..dialects.storage import SharedMemory, StorageClasses, byte_size, directed_results, value_name
 from .remarks import location
@@ -50,10 +51,13 @@ class KernelRules:
     def _replaceable(self) -> tuple[frozenset[int], ...] | Reason:
         """By result the operands that the kernel's implementation lets it overwrite, or why there are none.
 
-        Generated code: by the access maps. A library's implementation that declares pairs is to be asked here.
+        Generated code: by the access maps. A library: by what its implementation offers.
         """
         if is_library(self.kernel):
-            return Reason("library", "is read by an implementation that declares no in-place pair")
+            pairs = inplace_operands(self.kernel)
+            return (
+                pairs if any(pairs) else Reason("library", "is read by an implementation that offers no in-place pair")
+            )
         access = kernel_access(self.kernel)
         if access.scheme is None:
             return Reason(access.code, f"is read by a kernel that runs op by op: {access.message}")
@@ -79,6 +83,10 @@ class KernelRules:
         if isinstance(self._replaceable, Reason):
             return self._replaceable
         allowed = self._replaceable[result]
+        if is_library(self.kernel):
+            if operand not in allowed:
+                return Reason("library", "is read by an implementation that does not offer to overwrite it")
+            allowed = frozenset((operand,))  # the same array as two of its operands was not promised
         for other, shared in enumerate(self.memory):
             if shared is self.memory[operand] and other not in allowed:
                 also = "" if other == operand else f" as {value_name(self.kernel.operands[other])}"

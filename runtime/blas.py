@@ -31,6 +31,8 @@ TASK_WORK = 2_000_000
 """Operations that are worth a task of their own: some 50 microseconds."""
 _PLAIN = 0x401
 """NumPy's flags of an array in C order that can be written to."""
+_READY = 0x501
+"""The same, and aligned."""
 _pointed: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 _CALL_WORK = 4_000
 """What a call of gemm costs besides its operations, in operations."""
@@ -75,6 +77,8 @@ def load_tasks() -> Tasks | None:
     library.fuse_blas_bind.argtypes, library.fuse_blas_bind.restype = [*pointers, ctypes.c_int], None
     library.fuse_products.argtypes, library.fuse_products.restype = pointers[:4], None
     library.fuse_convolve.argtypes, library.fuse_convolve.restype = pointers[:4], ctypes.c_int
+    then = [*pointers[:4], *[ctypes.c_int64] * 4, *pointers[:2]]
+    library.fuse_products_then.argtypes, library.fuse_products_then.restype = then, ctypes.c_int
     library.fuse_blas_bind(pool, *routines.products, routines.set_threads, routines.get_threads, routines.wide)
     tasks = Tasks(library, routines.wide)
     return tasks if all(_multiplies(tasks, dtype) for dtype in FLOAT_TYPES) else None
@@ -185,6 +189,51 @@ def multiply(tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
     if target is not out:
         np.copyto(out, target)
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """A function of a program that overwrites a product's elements in order, by a loop of `count` tasks of the pool."""
+
+    function: int
+    """Its address."""
+    buffers: int
+    """What it is called with: the address of the table of buffers."""
+    count: int
+    grain: int
+    """How many tasks are worth a thread."""
+
+
+def try_matmul_then(
+    follower: Follower, inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]
+) -> bool:
+    """
+    As `try_matmul`, and then the follower, each of its tasks soon after the rows of the product that it overwrites. False
+    where the product cannot be made so: it is not there then, and the follower is still to run.
+    """
+    a, b = _oriented(inputs, config)
+    (out,) = outputs
+    tasks = load_tasks()
+    if tasks is None or a.dtype != b.dtype or a.dtype != out.dtype or a.dtype not in FLOAT_TYPES:
+        return False
+    if out.flags.num & _READY != _READY or not a.flags.aligned or not b.flags.aligned or not out.size or not a.size:
+        return False
+    if np.may_share_memory(a, out) or np.may_share_memory(b, out):
+        return False
+    workers = num_threads()
+    plan = _plan(tasks.wide, workers, a.itemsize, a.shape, a.strides, b.shape, b.strides, out.shape, out.strides)
+    if plan is None or plan.table is None:
+        return False
+    columns, rows, grain = plan.table[2], plan.table[9], plan.table[12]
+    per_row, rest = divmod(columns * follower.count, out.size)
+    if rest or not per_row or grain > 1:
+        return False
+    pieces = max(1, min(2 * workers, rows * per_row // follower.grain))
+    addresses = address_of(a), address_of(b), address_of(out)
+    run = tasks.library.fuse_products_then
+    return bool(
+        run(plan.table, *addresses, follower.count, per_row, pieces, workers, follower.function, follower.buffers)
+    )
 
 
 def address_of(array: Array) -> int:

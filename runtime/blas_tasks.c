@@ -2,7 +2,9 @@
  * those wait for each other, and on a busy machine that costs hundreds of times the work. runtime/blas.py compiles and
  * loads this together with convolution_tasks.c. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <time.h>
 
 #define ROW_MAJOR 101
@@ -118,28 +120,32 @@ struct products_call {
   char *c;
 };
 
-static void run_products(void *arg, long begin, long end) {
-  const struct products_call *call = arg;
+static int64_t row_blocks(const struct products *p) { return (p->m - 1) / p->row_block + 1; }
+static int64_t column_blocks(const struct products *p) { return (p->n - 1) / p->column_block + 1; }
+
+static void run_product(const struct products_call *call, int64_t task) {
   const struct products *p = call->p;
-  int64_t row_blocks = (p->m - 1) / p->row_block + 1, column_blocks = (p->n - 1) / p->column_block + 1;
-  for (long task = begin; task < end; task++) {
-    int64_t row = task / column_blocks % row_blocks * p->row_block, column = task % column_blocks * p->column_block;
-    int64_t entry = task / (row_blocks * column_blocks);
-    const char *a = call->a + p->item * row * (p->a_transposed ? 1 : p->lda);
-    const char *b = call->b + p->item * column * (p->b_transposed ? p->ldb : 1);
-    char *c = call->c + p->item * (row * p->ldc + column);
-    for (int64_t k = p->axes - 1; k >= 0; k--) {
-      int64_t index = entry % p->axis[k].extent;
-      entry /= p->axis[k].extent;
-      a += index * p->axis[k].a_step;
-      b += index * p->axis[k].b_step;
-      c += index * p->axis[k].c_step;
-    }
-    int64_t rows = p->m - row < p->row_block ? p->m - row : p->row_block;
-    int64_t columns = p->n - column < p->column_block ? p->n - column : p->column_block;
-    gemm(p->item, rows, columns, p->k, (struct matrix){a, p->a_transposed != 0, p->lda},
-         (struct matrix){b, p->b_transposed != 0, p->ldb}, 0.0, c, p->ldc);
+  int64_t down = row_blocks(p), across = column_blocks(p);
+  int64_t row = task / across % down * p->row_block, column = task % across * p->column_block;
+  int64_t entry = task / (down * across);
+  const char *a = call->a + p->item * row * (p->a_transposed ? 1 : p->lda);
+  const char *b = call->b + p->item * column * (p->b_transposed ? p->ldb : 1);
+  char *c = call->c + p->item * (row * p->ldc + column);
+  for (int64_t k = p->axes - 1; k >= 0; k--) {
+    int64_t index = entry % p->axis[k].extent;
+    entry /= p->axis[k].extent;
+    a += index * p->axis[k].a_step;
+    b += index * p->axis[k].b_step;
+    c += index * p->axis[k].c_step;
   }
+  int64_t rows = p->m - row < p->row_block ? p->m - row : p->row_block;
+  int64_t columns = p->n - column < p->column_block ? p->n - column : p->column_block;
+  gemm(p->item, rows, columns, p->k, (struct matrix){a, p->a_transposed != 0, p->lda},
+       (struct matrix){b, p->b_transposed != 0, p->ldb}, 0.0, c, p->ldc);
+}
+
+static void run_products(void *arg, long begin, long end) {
+  for (long task = begin; task < end; task++) run_product(arg, task);
 }
 
 /* No extent may be zero. */
@@ -148,4 +154,94 @@ void fuse_products(const struct products *p, const char *a, const char *b, char 
   enter_single_threaded();
   blas.parallel_for(run_products, &call, p->tasks, p->grain);
   leave_single_threaded();
+}
+
+/* What follows a product, piece by piece: a loop over `count` tasks, `per_row` of which overwrite a row of a contiguous c
+ * and read nothing else of it. A panel is a block of rows of one entry, cut into `pieces`; blocks are those of
+ * fuse_products, so the bits are. Items are taken in order: the blocks of a panel, then the pieces of the panel before,
+ * which are done by then or left for a second loop, with those of the last panel. Nobody waits. */
+typedef void (*fuse_task)(void *arg, long begin, long end);
+
+struct followed {
+  struct products_call call;
+  int64_t count, per_row, pieces, workers;
+  int64_t panels, blocks; /* blocks in a panel */
+  fuse_task task;
+  void *arg;
+  _Atomic int64_t next;
+  _Atomic int *missing; /* by panel, blocks that are not done */
+  int64_t *left;        /* pieces for the second loop */
+  _Atomic int64_t left_count;
+  int ran;
+};
+
+static void run_piece(const struct followed *f, int64_t piece) {
+  const struct products *p = f->call.p;
+  int64_t down = row_blocks(p), panel = piece / f->pieces, part = piece % f->pieces;
+  int64_t row = panel % down * p->row_block;
+  int64_t rows = p->m - row < p->row_block ? p->m - row : p->row_block;
+  int64_t first = (panel / down * p->m + row) * f->per_row, tasks = rows * f->per_row;
+  f->task(f->arg, first + tasks * part / f->pieces, first + tasks * (part + 1) / f->pieces);
+}
+
+static void run_items(void *arg, long begin, long end) {
+  struct followed *f = arg;
+  int64_t round = f->blocks + f->pieces, items = f->blocks + (f->panels - 1) * round;
+  (void)begin, (void)end;
+  for (int64_t item; (item = atomic_fetch_add(&f->next, 1)) < items;) {
+    int64_t panel = item < f->blocks ? 0 : (item - f->blocks) / round + 1;
+    int64_t at = item < f->blocks ? item : (item - f->blocks) % round;
+    if (at < f->blocks) {
+      run_product(&f->call, panel * f->blocks + at);
+      atomic_fetch_sub_explicit(&f->missing[panel], 1, memory_order_release);
+      continue;
+    }
+    int64_t piece = (panel - 1) * f->pieces + at - f->blocks;
+    if (atomic_load_explicit(&f->missing[panel - 1], memory_order_acquire) == 0) run_piece(f, piece);
+    else f->left[atomic_fetch_add(&f->left_count, 1)] = piece;
+  }
+}
+
+static void run_left(void *arg, long begin, long end) {
+  const struct followed *f = arg;
+  for (long k = begin; k < end; k++) run_piece(f, f->left[k]);
+}
+
+static _Thread_local struct followed *pending;
+
+/* Stands in for the pool's loop: makes the product that `pending` is about, and the loop behind it. */
+static void follow(fuse_task task, void *arg, long count, long grain) {
+  struct followed *f = pending;
+  pending = 0;
+  if (!f || count != f->count) {
+    blas.parallel_for(task, arg, count, grain);
+    return;
+  }
+  f->task = task;
+  f->arg = arg;
+  enter_single_threaded();
+  blas.parallel_for(run_items, f, f->workers, 1);
+  leave_single_threaded();
+  for (int64_t part = 0; part < f->pieces; part++) f->left[f->left_count++] = (f->panels - 1) * f->pieces + part;
+  blas.parallel_for(run_left, f, f->left_count, 1);
+  f->ran = 1;
+}
+
+/* The products, and `segment`, a function of a program whose only loop has `count` tasks. 0 where nothing of c is right. */
+int fuse_products_then(const struct products *p, const char *a, const char *b, char *c, int64_t count, int64_t per_row,
+                       int64_t pieces, int64_t workers, void *segment, void *buffers) {
+  struct followed f = {.call = {p, a, b, c}, .count = count, .per_row = per_row, .pieces = pieces, .workers = workers};
+  f.blocks = column_blocks(p);
+  f.panels = p->tasks / f.blocks;
+  f.missing = malloc((size_t)f.panels * sizeof *f.missing);
+  f.left = malloc((size_t)(f.panels * pieces) * sizeof *f.left);
+  if (f.missing && f.left) {
+    for (int64_t panel = 0; panel < f.panels; panel++) atomic_init(&f.missing[panel], (int)f.blocks);
+    pending = &f;
+    ((void (*)(void *, void *))segment)(buffers, (void *)follow);
+    pending = 0;
+  }
+  free(f.missing);
+  free(f.left);
+  return f.ran;
 }

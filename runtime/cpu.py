@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, LibraryCal
 from fuse_opt.runtime.buffers import AlignedArena, RecyclingPool
 from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
 from fuse_opt.runtime.disk_cache import DiskCache
-from fuse_opt.runtime.libraries import resolve
+from fuse_opt.runtime.libraries import Attempt, resolve, resolve_then
 from fuse_opt.runtime.thread_pool import load_pool
 
 Array = NDArray[Any]
@@ -29,6 +29,11 @@ _READY = 0x101
 _WRITEABLE = 0x400
 _RECYCLED = 64 << 10
 """Bytes from which on a result's memory is taken from the pool of dropped ones."""
+_KERNELS_STAY_FUNCTIONS = ("-fno-inline",)
+"""
+All kernels of a program inlined into one function take gcc several times as long, and the kernels run no faster: their
+arguments are constants all the same. Functions of scalars are inlined always.
+"""
 _MOST_IDLE = 16
 """Arenas that a program keeps while nobody calls it."""
 _pool = RecyclingPool()
@@ -50,6 +55,8 @@ class _Call:
     step: LibraryCall
     inputs: tuple[Array | None, ...]
     outputs: tuple[Array | None, ...]
+    then: Attempt | None
+    """Runs the next step, too, or answers False."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,26 @@ class _Frame:
     table: ctypes.Array[ctypes.c_void_p]
     address: int
     calls: tuple[_Call | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Memory of one run: by buffer of the program, an address; those of constants and of the arena are there."""
+
+    arena: AlignedArena
+    table: ctypes.Array[ctypes.c_void_p]
+    address: int
+    """Of the table."""
+
+    def array(self, ref: BufferRef) -> Array:
+        """What a reference of the program means now, as an array over the same memory."""
+        dtype = np.dtype(NUMPY_NAMES[ref.dtype])
+        count = prod(ref.shape)
+        if not count:
+            return np.empty(ref.shape, dtype)
+        address = (self.table[ref.buffer] or 0) + ref.offset
+        memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+        return np.frombuffer(memory, dtype, count).reshape(ref.shape)
 
 
 class CpuProgram:
@@ -124,27 +151,57 @@ class CpuProgram:
             results = _copied_out(results, targets)
         return results[0] if len(results) == 1 else tuple(results)
 
+    @property
+    def steps(self) -> tuple[Callable[[int, int], None] | LibraryCall, ...]:
+        """
+        For callers that bind memory themselves: what a run does, in order. A function takes a table's address and
+        `parallel_for`; calls of libraries are the caller's to make.
+        """
+        both = zip(self._segments, self._steps, strict=True)
+        return tuple(
+            step if isinstance(step, LibraryCall) else cast(Callable[[int, int], None], segment)
+            for segment, step in both
+        )
+
+    @property
+    def parallel_for(self) -> int:
+        """The address of the pool's loop, which the functions of `steps` take."""
+        return self._parallel_for
+
+    def bind(self) -> Binding:
+        """What one run needs to itself; the caller writes the addresses of arguments and results to the table."""
+        frame = self._new_frame()
+        return Binding(frame.arena, frame.table, frame.address)
+
     def _run(self, memory: list[Array]) -> None:
         try:
             frame = self._idle.pop()
         except IndexError:
             frame = self._new_frame()
         try:
-            table, address, parallel_for = frame.table, frame.address, self._parallel_for
+            table = frame.table
             for number, array in enumerate(memory):
                 try:
                     table[number] = _address_of(_pointed(array))
                 except (TypeError, ValueError):  # read-only, or empty
                     table[number] = array.ctypes.data
-            for segment, call in zip(self._segments, frame.calls, strict=True):
-                if segment is not None:
-                    segment(address, parallel_for)
-                elif call is not None:
-                    self._call_library(call, memory)
+            self._take_steps(frame, memory)
         finally:
             self._idle.append(frame)
 
-    def _call_library(self, call: _Call, memory: list[Array]) -> None:
+    def _take_steps(self, frame: _Frame, memory: list[Array]) -> None:
+        address, parallel_for = frame.address, self._parallel_for
+        done = False
+        for segment, call in zip(self._segments, frame.calls, strict=True):
+            if done:
+                done = False
+            elif segment is not None:
+                segment(address, parallel_for)
+            elif call is not None:
+                done = self._call_library(call, memory)
+
+    def _call_library(self, call: _Call, memory: list[Array]) -> bool:
+        """Whether the next step ran with it."""
         step = call.step
         inputs = [
             v if v is not None else _view(memory[r.buffer], r) for v, r in zip(call.inputs, step.inputs, strict=True)
@@ -152,7 +209,10 @@ class CpuProgram:
         outputs = [
             v if v is not None else _view(memory[r.buffer], r) for v, r in zip(call.outputs, step.outputs, strict=True)
         ]
+        if call.then is not None and call.then(inputs, outputs, step.config):
+            return True
         step.run(inputs, outputs, step.config)
+        return False
 
     def _checked_arguments(self, arrays: Sequence[Any]) -> list[Array]:
         if len(arrays) != len(self._arguments):
@@ -257,10 +317,15 @@ class CpuProgram:
             return _view(fixed[ref.buffer], ref) if ref.buffer in fixed else None
 
         calls = tuple(
-            _Call(step, tuple(map(bound, step.inputs)), tuple(map(bound, step.outputs)))
+            _Call(
+                step,
+                tuple(map(bound, step.inputs)),
+                tuple(map(bound, step.outputs)),
+                resolve_then(step, self._segments[number + 1 : number + 2], ctypes.addressof(table)),
+            )
             if isinstance(step, LibraryCall)
             else None
-            for step in self._steps
+            for number, step in enumerate(self._steps)
         )
         return _Frame(arena, table, ctypes.addressof(table), calls)
 
@@ -269,7 +334,7 @@ def _load(program: Program, cache: DiskCache | None) -> ctypes.CDLL:
     compiler = find_c_compiler(cache)
     if compiler is None:
         raise CompileError("there is no working C compiler; install one, or name it in FUSE_OPT_CC")
-    path: Path = compiler.compile_shared(program.source, cache or DiskCache())
+    path: Path = compiler.compile_shared(program.source, cache or DiskCache(), _KERNELS_STAY_FUNCTIONS)
     return ctypes.CDLL(str(path))
 
 

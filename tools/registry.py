@@ -74,6 +74,7 @@ def own_dialects() -> dict[str, Callable[[], Dialect]]:
     def graph() -> Dialect:
         from fuse_opt.dialects.graph import GRAPH
 
+        _offer_implementations()
         return GRAPH
 
     def fused() -> Dialect:
@@ -86,7 +87,12 @@ def own_dialects() -> dict[str, Callable[[], Dialect]]:
 
         return GPU
 
-    return {"fused": fused, "gpu": gpu, "graph": graph}
+    def torch() -> Dialect:
+        from fuse_opt.frontends.torch_dialect import TORCH
+
+        return TORCH
+
+    return {"fused": fused, "gpu": gpu, "graph": graph, "torch": torch}
 
 
 @functools.cache
@@ -107,9 +113,21 @@ def _summary(source: str) -> str:
     return found[1].strip() if found else ""
 
 
+def _offer_implementations() -> None:
+    """Has passes know what the implementations in lowering offer; NumPy is imported when one asks."""
+    from fuse_opt.dialects.implementation import load_with
+
+    load_with(_import_implementations)
+
+
+def _import_implementations() -> None:
+    importlib.import_module("fuse_opt.lowering.library")
+
+
 def _load_pass(path: Path) -> type[ModulePass]:
     from xdsl.passes import ModulePass
 
+    _offer_implementations()
     return _class_named(path, path.stem.replace("_", "-"), ModulePass)
 
 
