@@ -1,4 +1,4 @@
-"""Verifies memory plans by replaying them, with no code of those that make them.
+"""Verifies memory plans by replaying them, with no code of those that make them, nor of what these ask.
 
 Every byte of the arena remembers the value that was written to it last. A kernel must find its operands' bytes as their
 own, must not write where it reads (but in declared in-place pairs), and leaves its results' bytes as theirs; what
@@ -20,8 +20,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from .dtypes import dtype_of
 from .fused import KernelOp
-from .graph_op import AnyTensor, GraphOp, StructuredOp, ints, tensor
-from .kernel_access import is_library, kernel_access
+from .graph_op import AnyTensor, GraphOp, OpaqueOp, ints, tensor
+from .implementation import find_offer
+from .plan_points import moves_nothing
+from .plan_reads import calls_library, read_clash
 
 
 class PlanError(VerifyException):
@@ -178,7 +180,7 @@ class _Replay:
         for step, op in enumerate(self.block.ops):
             for value in _uses(op):
                 last[root.get(value, value)] = step
-            if _is_view(op):
+            if moves_nothing(op):
                 root[op.results[0]] = root.get(op.operands[0], op.operands[0])
         return last
 
@@ -191,8 +193,10 @@ class _Replay:
                 self._read(value, step, op)
             if isinstance(op, KernelOp):
                 self._run_kernel(op, step)
-            elif _is_view(op):
+            elif moves_nothing(op):
                 self.content[op.results[0]] = self.content[op.operands[0]]
+                if "keep_live" in op.attributes:
+                    self.keeps.append(self.content[op.operands[0]])
             else:
                 for value in op.results:
                     self._outside(value, step, _Buffer(False, True))
@@ -289,9 +293,13 @@ class _Replay:
         nbytes = _byte_size(value)
         if slot < 0:
             if slot != -1:
-                raise PlanError(f"'fused.kernel' slot {slot} of {_name(value)}: expected an offset, or -1", kernel)
+                raise PlanError(
+                    f"'fused.kernel' slot {slot} of {_name(value)}: expected an offset, or -1, at step {step}", kernel
+                )
             if old is not None and old.start is not None:
-                message = f"takes over {_name(old.value)} at {old.start}, but has no slot; expected {old.start}"
+                message = (
+                    f"takes over {_name(old.value)} of step {old.step} at {old.start}, but has no slot; expected that"
+                )
                 raise PlanError(f"'fused.kernel' {_name(value)} of step {step} {message}", kernel)
             if old is not None:
                 return _Content(value, step, nbytes or 0, None, old.buffer)
@@ -302,13 +310,16 @@ class _Replay:
             raise PlanError(f"'fused.kernel' {_name(value)} has a slot but no static shape", kernel)
         if old is not None and old.start != slot:
             place = "is outside of the arena" if old.start is None else f"is at {old.start}"
-            message = f"takes over {_name(old.value)}, which {place}, but its slot is {slot}"
+            message = f"takes over {_name(old.value)} of step {old.step}, which {place}, but its slot is {slot}"
             raise PlanError(f"'fused.kernel' {_name(value)} of step {step} {message}", kernel)
         unit = max(self.arena.alignment, _item_size(value))
         if slot % self.arena.alignment or slot % _item_size(value):
-            raise PlanError(f"'fused.kernel' slot {slot} of {_name(value)} is no multiple of {unit}", kernel)
+            raise PlanError(
+                f"'fused.kernel' slot {slot} of {_name(value)} is no multiple of {unit}, at step {step}", kernel
+            )
         if slot + nbytes > self.arena.size:
             message = f"{_name(value)} at {slot}..{slot + nbytes} is not inside of the arena of {self.arena.size} bytes"
+            message += f" at step {step}"
             raise PlanError(f"'fused.kernel' {message}; run plan-memory", kernel)
         self.highest = max(self.highest, slot + nbytes)
         return _Content(value, step, nbytes, slot, None)
@@ -324,19 +335,32 @@ class _Replay:
         last = self.last_use.get(old.value, -1)
         if last > step:
             raise PlanError(f"{about}, which is still read at step {last}; run infer-inplace and plan-memory", kernel)
-        if is_library(kernel):
-            raise PlanError(f"{about}, but it is a library call", kernel)
-        replaceable = kernel_access(kernel).replaceable
-        for number, other in enumerate(kernel.operands):
-            if self.content[other] is old and (not replaceable or number not in replaceable[result]):
-                raise PlanError(f"{about}, but reads it at other elements than the one it writes, or later", kernel)
+        same = frozenset(n for n, other in enumerate(kernel.operands) if self.content[other] is old)
+        if calls_library(kernel):
+            self._check_offered(kernel, result, operand, same, about)
+        elif (reason := read_clash(kernel, result, same)) is not None:
+            raise PlanError(f"{about}, but {reason}", kernel)
+
+    def _check_offered(self, kernel: KernelOp, result: int, operand: int, same: frozenset[int], about: str) -> None:
+        """A library call may run in place where its implementation says so, on an array that it is given once."""
+        op = kernel.block.first_op
+        if not isinstance(op, OpaqueOp) or list(kernel.yielded()) != list(op.results):
+            raise PlanError(f"{about}, but it is a library call with other ops beside it", kernel)
+        places = [k for k, value in enumerate(op.operands) if value is kernel.block.args[operand]]
+        if len(same) > 1 or len(places) > 1:
+            raise PlanError(f"{about}, but it is a library call that has it as two operands", kernel)
+        offer = find_offer(op.name, None if kernel.implementation is None else kernel.implementation.data)
+        if offer is None or not places or (result, places[0]) not in offer.inplace:
+            raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)
 
     def _check_disjoint(
         self, kernel: KernelOp, content: _Content, old: _Content | None, written: Sequence[_Content], step: int
     ) -> None:
         """A kernel may be half done when it writes: no result lies over an operand or another result."""
-        if old is not None and any(_same_memory(content, other) for other in written):
-            raise PlanError(f"'fused.kernel' of step {step} takes over {_name(old.value)} twice", kernel)
+        if old is not None and any(_same_memory(content, other) and other.nbytes for other in written):
+            raise PlanError(
+                f"'fused.kernel' of step {step} takes over {_name(old.value)} of step {old.step} twice", kernel
+            )
         if content.start is None:
             return
         end = content.start + content.nbytes
@@ -358,7 +382,8 @@ class _Replay:
             if content is None:
                 continue
             if content.start is not None:
-                message = f"{_name(value)}{_place(content)} of step {content.step} is returned but lies in the arena"
+                about = f"{_name(value)}{_place(content)} of step {content.step}"
+                message = f"{about} is returned at step {self.steps}, but lies in the arena"
                 raise PlanError(f"'func.func' {message}; expected slot -1", op)
             assert content.buffer is not None
             content.buffer.provided = True
@@ -377,13 +402,6 @@ def _same_memory(a: _Content, b: _Content) -> bool:
     if a.buffer is not None or b.buffer is not None:
         return a.buffer is b.buffer
     return a.start == b.start
-
-
-def _is_view(op: Operation) -> bool:
-    if not isinstance(op, StructuredOp) or len(op.operands) != 1:
-        return False
-    known = _byte_size(op.operands[0]) is not None and _byte_size(op.results[0]) is not None
-    return known and op.is_alias()
 
 
 def _uses(op: Operation) -> Sequence[SSAValue]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from xdsl.context import Context
@@ -52,12 +52,24 @@ class CompiledProgram:
         """What it runs on: "cpu", "cuda" or "reference"."""
         self._backend = backend
 
-    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Any:
+    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None, stream: Any = None) -> Any:
         """
         The result, or a tuple where there are several; written to `out` where that is given. Arguments are NumPy arrays,
         or anything that gives its memory by DLPack; donated ones are overwritten. Raises TypeError or ValueError.
+
+        For "cuda" they may be arrays of a device, too; then the results are, and the work is ordered on `stream` (a handle,
+        or one of PyCUDA's, torch's or cupy's) or on the first array's own, without waiting for it.
         """
-        return self._backend(*arrays, out=out)
+        if stream is None:
+            return self._backend(*arrays, out=out)
+        if self.target != "cuda":
+            raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
+        return cast("Any", self._backend)(*arrays, out=out, stream=stream)
+
+    @property
+    def native(self) -> Any:
+        """The runtime's own program, for front ends that call it with addresses instead of arrays."""
+        return self._backend
 
     @property
     def stats(self) -> Any:
@@ -109,9 +121,13 @@ def compile(
     target: str = "cpu",
     pipeline: str | Sequence[str] | None = None,
     function: str | None = None,
+    *,
+    poison: bool = False,
 ) -> CompiledProgram:
     """
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
+
+    With `poison` (for "cpu") all bytes of the arena that no later step reads are NaN between steps: slow, to find errors.
 
     Extents that are unknown (`?`) are those of each call: for "cpu" a program is compiled when a set of shapes is first met.
 
@@ -120,34 +136,46 @@ def compile(
     """
     if target not in TARGETS:
         raise ValueError(f"unknown target '{target}'; expected one of {', '.join(TARGETS)}")
+    if poison and target != "cpu":
+        raise ValueError(f"poison=True fills the arena of target 'cpu' between steps; got target '{target}'")
     passes = make_passes(pipeline)
     if pipeline is not None:
-        passes += make_passes(UNFUSED_PIPELINE)
+        passes += _completion(passes)
+    if poison:
+        passes += make_passes("bulk-launches{max-launches=1}")
     lowered = target != "reference" or pipeline is not None
     if target == "cpu" and not _has_c_compiler():
         target = "reference"
     module = load(source)
     module = module.clone() if module is source else module
-    if target == "cpu" and (specialized := _specialized(source, module, passes, function)) is not None:
+    if target == "cpu" and (specialized := _specialized(source, module, passes, function, poison)) is not None:
         return specialized
     try:
         run_pipeline(module, passes if lowered else [], _context())
     except DiagnosticException as error:
         raise _refused(error, source, module) from error
-    return _program(source, module, function, target)
+    return _program(source, module, function, target, poison)
 
 
-def _program(source: str | Path | ModuleOp, module: ModuleOp, function: str | None, target: str) -> CompiledProgram:
+def _completion(passes: Sequence[ModulePass]) -> list[ModulePass]:
+    """The passes that bring what others left over into kernels with schedules and memory; none where they ran just now."""
+    completion = make_passes(UNFUSED_PIPELINE)
+    return [] if passes[-len(completion) :] == completion else completion
+
+
+def _program(
+    source: str | Path | ModuleOp, module: ModuleOp, function: str | None, target: str, poison: bool = False
+) -> CompiledProgram:
     try:
         entry = entry_function(module, function)
-        backend = _Reference(source, entry) if target == "reference" else _backend(module, function, target)
+        backend = _Reference(source, entry) if target == "reference" else _backend(module, function, target, poison)
         return CompiledProgram(Signature.of(entry), module, target, backend)
     except (DiagnosticException, EvaluationError) as error:
         raise _refused(error, source, module) from error
 
 
 def _specialized(
-    source: str | Path | ModuleOp, module: ModuleOp, passes: Sequence[ModulePass], function: str | None
+    source: str | Path | ModuleOp, module: ModuleOp, passes: Sequence[ModulePass], function: str | None, poison: bool
 ) -> CompiledProgram | None:
     """A program that is compiled for the shapes of each call; None when all shapes are known."""
     try:
@@ -161,18 +189,21 @@ def _specialized(
         copy = specialize(module, function, shapes)
         try:
             run_pipeline(copy, [*make_passes(("infer-shapes",)), *passes], _context())
-            return _backend(copy, function, "cpu")
+            return _backend(copy, function, "cpu", poison)
         except DiagnosticException as error:
             raise _refused(error, source, copy) from error
 
     return CompiledProgram(Signature.of(entry), module, "cpu", SpecializedPrograms(entry, make))
 
 
-def _backend(module: ModuleOp, function: str | None, target: str) -> Backend:
+def _backend(module: ModuleOp, function: str | None, target: str, poison: bool) -> Backend:
     emit = import_module("fuse_opt.lowering.emit")
     if target == "cuda":
-        return _CudaText(emit.build_cuda_program(module, function))
-    return import_module("fuse_opt.runtime.cpu").CpuProgram(emit.build_program(module, function))
+        return _cuda_backend(emit.build_cuda_program(module, function))
+    program = emit.build_program(module, function)
+    if poison:
+        return import_module("fuse_opt.runtime.poison").PoisonedProgram(program)
+    return import_module("fuse_opt.runtime.cpu").CpuProgram(program)
 
 
 @dataclass(frozen=True)
@@ -190,16 +221,25 @@ class ReferenceStats:
     segments: int = 0
 
 
-class _CudaText:
-    """A CUDA program to read and to compile: this version has no device runtime."""
+def _cuda_backend(program: Any) -> Backend:
+    runtime = import_module("fuse_opt.runtime.cuda")
+    try:
+        return runtime.CudaProgram(program)
+    except runtime.CudaUnavailable as error:
+        return _CudaText(program, str(error))
 
-    def __init__(self, program: Any) -> None:
+
+class _CudaText:
+    """A CUDA program to read and to compile, where no device can run it."""
+
+    def __init__(self, program: Any, reason: str) -> None:
         self.source: str = program.source
         self.stats = program.stats
+        self._reason = reason
 
     def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Any:
         raise RuntimeError(
-            "target 'cuda': this version writes CUDA C but cannot run it; read or compile `program.source`, "
+            f"target 'cuda' cannot run it here: {self._reason}; read or compile `program.source`, "
             'or run with target="cpu"'
         )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from fuse_opt.tools.command import USAGE, run_command
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from fuse_opt.tools.api import CompiledProgram
     from fuse_opt.tools.measuring import Times
     from fuse_opt.tools.signature import Array, Signature
@@ -44,6 +46,8 @@ def _main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if given.repeat < 0:
         parser.error(f"argument --repeat: expected 0 or more, got {given.repeat}")
+    if given.poison and given.target != "cpu":
+        parser.error(f"argument --poison: expected --target cpu, got --target {given.target}")
     if given.unfused and given.passes is not None:
         parser.error("--unfused and -p exclude each other")
     kind, _, rest = given.inputs.partition(":")
@@ -62,7 +66,8 @@ def _main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
     except (OSError, MemoryError, IndexError, RuntimeError, TypeError, ValueError) as error:
         expected = (IndexError, RuntimeError, TypeError, ValueError)
-        if not isinstance(error, OSError | MemoryError) and type(error) not in expected:
+        runs = type(error).__module__.startswith("fuse_opt.runtime.")
+        if not isinstance(error, OSError | MemoryError) and type(error) not in expected and not runs:
             raise
         print(f"fuse-run: error: {_reason(error)}", file=sys.stderr)
     return FAILED
@@ -71,14 +76,20 @@ def _main(arguments: Sequence[str]) -> int:
 def _make_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="fuse-run", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
-    add("file", metavar="FILE", help="the program; - for standard input")
+    add("file", metavar="FILE", help="the program, MLIR text or an .onnx model; - for standard input")
     add("--target", default="cpu", choices=("cpu", "cuda", "reference"), help="what runs it (default: cpu)")
     add("-p", "--passes", metavar="PIPELINE", help='instead of the default pipeline; "" fuses nothing')
     add("--unfused", action="store_true", help="one kernel for each op: the same as -p unfused")
     add("--function", metavar="NAME", help="which function (default: the only one, or main)")
     add("--inputs", metavar="random:SEED|FILE.npz", default="random:0", help="where arguments come from")
+    add(
+        "--weights",
+        metavar="FILE.npz",
+        help="arrays of some arguments, by name: what fuse-opt wrote beside a model's text",
+    )
     add("--extents", metavar="NAME=N,...", default="", help="random arguments' unknown extents (default: 4 each)")
     add("--check", action="store_true", help="compare with the reference on the program as written")
+    add("--poison", action="store_true", help="fill what no later step reads with NaN after each, to find errors")
     add("--repeat", type=int, default=0, metavar="N", help="time N calls after a warm-up")
     add("--stats", choices=("text", "json"), default="text", help="how the summary is printed")
     return parser
@@ -86,16 +97,16 @@ def _make_parser() -> argparse.ArgumentParser:
 
 def _run(given: argparse.Namespace, seed: int | None) -> int:
     from fuse_opt.tools.api import compile as compile_program
-    from fuse_opt.tools.api import load
     from fuse_opt.tools.measuring import check_against_reference, example_inputs, interleave, tolerance
 
-    source = load(_source(given.file))
+    source, weights = _load(given, seed is None)
     pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
-    program = compile_program(source, given.target, pipeline, given.function)
+    program = compile_program(source, given.target, pipeline, given.function, poison=given.poison)
     if seed is not None:
-        inputs = example_inputs(source, seed, given.function, _extents(given.extents))
+        inputs = example_inputs(source, seed, given.function, _extents(given))
+        inputs = [weights.get(v.name, array) for v, array in zip(program.signature.arguments, inputs, strict=True)]
     else:
-        inputs = _saved_inputs(given.inputs, program.signature)
+        inputs = _saved_inputs(given.inputs, program.signature, weights)
     if any(-1 in value.shape for value in program.signature.arguments):
         program(*(array.copy() for array in inputs))  # compiled for these shapes, and its statistics known, from now on
     summary: dict[str, Any] = {"file": given.file, "target": program.target}
@@ -113,12 +124,31 @@ def _run(given: argparse.Namespace, seed: int | None) -> int:
     return OK if passed else FAILED
 
 
-def _extents(text: str) -> dict[str, int]:
-    pairs = [part.partition("=") for part in text.split(",") if part]
-    for name, _, number in pairs:
-        if not name or not number.isdecimal():
-            raise ValueError(f"--extents: expected NAME=N with a whole number, got '{name}={number}'")
-    return {name: int(number) for name, _, number in pairs}
+def _extents(given: argparse.Namespace) -> dict[str, int]:
+    """Those of arguments; a model of another tool has got them when it was read."""
+    from fuse_opt.tools.models import is_model, parse_extents
+
+    return {} if is_model(given.file) else parse_extents(given.extents)
+
+
+def _load(given: argparse.Namespace, saved: bool) -> tuple[ModuleOp, dict[str, Array]]:
+    """The program, and what its arguments are bound to by name."""
+    from fuse_opt.tools.api import load
+    from fuse_opt.tools.models import is_model, parse_extents, read_model
+
+    weights: dict[str, Array] = _arrays(given.weights) if given.weights else {}
+    if not is_model(given.file):
+        return load(_source(given.file)), weights
+    arrays = _arrays(given.inputs) if saved else None
+    model = read_model(given.file, parse_extents(given.extents), arrays, None if saved else 4)
+    return model.module, {**model.weights, **weights}
+
+
+def _arrays(file: str) -> dict[str, Array]:
+    import numpy as np
+
+    with np.load(file, allow_pickle=False) as saved:
+        return dict(saved)
 
 
 def _source(file: str) -> Any:
@@ -130,18 +160,16 @@ def _source(file: str) -> Any:
     return decode(sys.stdin.buffer.read(), "<stdin>") + "\n" if file == "-" else Path(file)
 
 
-def _saved_inputs(file: str, signature: Signature) -> list[Array]:
+def _saved_inputs(file: str, signature: Signature, weights: Mapping[str, Array]) -> list[Array]:
     """Arrays of an .npz file: by the argument's name, or arg0, arg1 ..., or in numpy.savez's own order."""
-    import numpy as np
-
-    with np.load(file, allow_pickle=False) as saved:
-        found: list[Array] = []
-        for number, value in enumerate(signature.arguments):
-            names = (value.name, f"arg{number}", f"arr_{number}")
-            name = next((name for name in names if name in saved.files), None)
-            if name is None:
-                raise ValueError(f"{file} has no array for {value.label}; expected one called {' or '.join(names)}")
-            found.append(saved[name])
+    saved = {**weights, **_arrays(file)}
+    found: list[Array] = []
+    for number, value in enumerate(signature.arguments):
+        names = (value.name, f"arg{number}", f"arr_{number}")
+        name = next((name for name in names if name in saved), None)
+        if name is None:
+            raise ValueError(f"{file} has no array for {value.label}; expected one called {' or '.join(names)}")
+        found.append(saved[name])
     return signature.convert_inputs(found)
 
 
