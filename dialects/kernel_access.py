@@ -4,10 +4,14 @@ A row kernel runs in stages: a reduction closes one, and what depends on it is i
 overwrites must not be read in a later stage, nor in another loop of the same one. What lowering owes in return: no result
 is stored in an earlier stage than its value is known in, what a stage does for an element of a row is done in one loop,
 and one instance (an element, or a row) loads all that it reads before it stores anything.
+
+The parts of a pack run at the same time: what one of them reads, another one must not overwrite.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -18,20 +22,24 @@ from xdsl.utils.exceptions import VerifyException
 from .dtypes import dtype_of
 from .fused import KernelOp
 from .graph_op import OpaqueOp, is_static, tensor
-from .pull import Point, Pulled, Store, Unschedulable, pull_kernel
+from .kernel_parts import PACK, kernel_passes
+from .pull import Point, Pulled, Store, Unschedulable
 
 
 @dataclass(frozen=True, slots=True)
 class KernelAccess:
-    """One pass over elements or rows, or (`scheme` None) why it is none: a code and a sentence."""
+    """One pass over elements or rows, several side by side, or (`scheme` None) why it is none: a code and a sentence."""
 
-    scheme: Literal["pointwise", "row"] | None
+    scheme: Literal["pointwise", "row", "pack"] | None
     replaceable: tuple[frozenset[int], ...] = ()
     """By result: the operands of its size that every instance reads, if at all, only where and before it stores the result."""
     code: str = ""
     message: str = ""
 
 
+COLUMN, SPLIT, TILE = "column", "split", "tile"
+"""Schedule kinds of a pass over rows: many rows at a time, or parts of a row; and of one over elements: by blocks."""
+GENERATED_KINDS = frozenset(("pointwise", "row", COLUMN, SPLIT, TILE, PACK))
 _NEVER = -1
 _ACCESSES: dict[tuple[object, ...], KernelAccess] = {}
 _REMEMBERED = 4096
@@ -50,14 +58,24 @@ def library_op(kernel: KernelOp) -> OpaqueOp | None:
     return ops[0] if list(kernel.yielded()) == list(ops[0].results) else None
 
 
-def kernel_access(kernel: KernelOp) -> KernelAccess:
-    """How the kernel runs when code is generated for it; the same object for kernels that compute the same."""
-    key = _structure(kernel)
+def kernel_access(kernel: KernelOp, *, scheduled: bool = True) -> KernelAccess:
+    """
+    How the kernel runs when code is generated for it by its schedule, or by the best one where it has none or
+    `scheduled` is false; the same object for kernels that compute the same.
+    """
+    kind = generated_kind(kernel) if scheduled else None
+    key = (kind, *_structure(kernel))
     if (found := _ACCESSES.get(key)) is None:
         if len(_ACCESSES) >= _REMEMBERED:
             _ACCESSES.clear()
-        found = _ACCESSES[key] = _analyse(kernel)
+        found = _ACCESSES[key] = _analyse(kernel, kind)
     return found
+
+
+def generated_kind(kernel: KernelOp) -> str | None:
+    """The schedule kind by which code is generated for the kernel; None where that is left open."""
+    kind = kernel.schedule_kind()
+    return kind if kind in GENERATED_KINDS else None
 
 
 def _structure(kernel: KernelOp) -> tuple[object, ...]:
@@ -78,24 +96,35 @@ def _structure(kernel: KernelOp) -> tuple[object, ...]:
     return (len(kernel.block.args), *types, *shape)
 
 
-def _analyse(kernel: KernelOp) -> KernelAccess:
+def _analyse(kernel: KernelOp, kind: str | None) -> KernelAccess:
     values = [*kernel.block.args, *(value for op in kernel.block.ops for value in op.results)]
     if not all(is_static(value) for value in values):
         return KernelAccess(None, (), "dynamic-shape", "has unknown shapes; give them or run infer-shapes")
     try:
-        pulled = pull_kernel(kernel)
+        passes = kernel_passes(kernel, kind)
     except Unschedulable as error:
         return KernelAccess(None, (), error.code, str(error))
     except VerifyException as error:
         return KernelAccess(None, (), "no-scalar", str(error))
-    replaceable = [frozenset[int]() for _ in kernel.results]
-    reads = _reads(pulled)
-    for store in pulled.stores:
-        written = _layout(kernel.results[store.result])
-        same_size = [n for n, value in enumerate(kernel.operands) if _layout(value) == written]
-        ok = [n for n in same_size if all(_comes_before(read, store, reads) for read in reads.loads.get(n, ()))]
-        replaceable[store.result] = frozenset(ok)
-    return KernelAccess("row" if pulled.is_row else "pointwise", tuple(replaceable))
+    replaceable = _replaceable(kernel, passes)
+    first, *others = passes
+    return KernelAccess("pack" if others else "row" if first.is_row else "pointwise", replaceable)
+
+
+def _replaceable(kernel: KernelOp, passes: Sequence[Pulled]) -> tuple[frozenset[int], ...]:
+    found = [frozenset[int]() for _ in kernel.results]
+    of_size: dict[tuple[int, int], list[int]] = {}
+    for number, value in enumerate(kernel.operands):
+        of_size.setdefault(_layout(value), []).append(number)
+    reads = [_reads(pulled) for pulled in passes]
+    readers = Counter(number for read in reads for number in read.loads)
+    for pulled, own in zip(passes, reads, strict=True):
+        for store in pulled.stores:
+            same_size = of_size.get(_layout(kernel.results[store.result]), ())
+            free = [n for n in same_size if readers[n] == (n in own.loads)]
+            ok = [n for n in free if all(_comes_before(read, store, own) for read in own.loads.get(n, ()))]
+            found[store.result] = frozenset(ok)
+    return tuple(found)
 
 
 def _layout(value: SSAValue) -> tuple[int, int]:

@@ -135,22 +135,26 @@ FO_FN double fo_round_f64(double x) {
 
 /* fo_max_f32: the greater; NaN if either is NaN; of two zeros the first. */
 FO_FN float fo_max_f32(float a, float b) {
-  return a >= b || a != a ? a : b;
+  float r = a >= b ? a : b; /* apart: gcc does not vectorise nests of one choice by `||` */
+  return a != a ? a : r;
 }
 
 /* fo_max_f64: the greater; NaN if either is NaN; of two zeros the first. */
 FO_FN double fo_max_f64(double a, double b) {
-  return a >= b || a != a ? a : b;
+  double r = a >= b ? a : b; /* apart: gcc does not vectorise nests of one choice by `||` */
+  return a != a ? a : r;
 }
 
 /* fo_min_f32: the lesser; NaN if either is NaN; of two zeros the first. */
 FO_FN float fo_min_f32(float a, float b) {
-  return a <= b || a != a ? a : b;
+  float r = a <= b ? a : b; /* apart: gcc does not vectorise nests of one choice by `||` */
+  return a != a ? a : r;
 }
 
 /* fo_min_f64: the lesser; NaN if either is NaN; of two zeros the first. */
 FO_FN double fo_min_f64(double a, double b) {
-  return a <= b || a != a ? a : b;
+  double r = a <= b ? a : b; /* apart: gcc does not vectorise nests of one choice by `||` */
+  return a != a ? a : r;
 }
 
 /* fo_rem_f32: remainder of the floored quotient, sign of b (numpy.remainder); b == 0 or infinite a is NaN.

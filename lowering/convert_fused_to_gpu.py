@@ -45,8 +45,8 @@ class ConvertFusedToGpuPass(ModulePass):
     }
     ```
     Pointwise kernels have a thread for each element (each 4 elements in large ones), row kernels a block or a warp for
-    each row. Results, library calls and missing decisions are as in `convert-fused-to-loops`; the arena and what has no
-    slot in it lie at multiples of 256 bytes.
+    each row; the parts of a pack have ranges of blocks. Results, library calls and missing decisions are as in
+    `convert-fused-to-loops`; the arena and what has no slot in it lie at multiples of 256 bytes.
 
     Requires: static shapes; every graph op but stored constants and views that move nothing is in a kernel.
     Ensures: no tensors but in the functions of kernels that only the reference can run.
@@ -68,9 +68,11 @@ class _GpuConverter(ModuleConverter[GpuKernel]):
         self._container: gpu.ModuleOp | None = None
         self._helpers: set[str] = set()
 
-    def generate(self, kernel: KernelOp, pulled: Pulled, memory: Sequence[int], before: func.FuncOp) -> GpuKernel:
+    def generate(
+        self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int], before: func.FuncOp
+    ) -> GpuKernel:
         name = self.unique(kernel_name(kernel))
-        generated = build_gpu_kernel(name, kernel, pulled, memory, kernel_comment(kernel))
+        generated = build_gpu_kernel(name, kernel, passes, memory, kernel_comment(kernel))
         generated.function.location = kernel.location
         self.symbols[name] = generated.function
         container = self._kernels(before)

@@ -12,12 +12,17 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
+from ..dialects.kernel_access import COLUMN, SPLIT, TILE
 from ..dialects.pull import Pulled
+from .column_loops import build_column_loops
 from .kernel_buffers import Parameter
 from .kernel_loops import KernelLoops, build_kernel_loops, kernel_function
 from .kernel_text import kernel_comment, kernel_name
+from .pack_loops import build_pack_loops
 from .program_conversion import ModuleConverter, convert_programs
 from .program_memory import put_first
+from .split_loops import build_split_loops
+from .tile_loops import build_tile_loops
 
 
 @dataclass(frozen=True)
@@ -56,29 +61,45 @@ class ConvertFusedToLoopsPass(ModulePass):
 
 @dataclass(frozen=True, slots=True)
 class _Generated:
-    function: func.FuncOp
-    loops: KernelLoops
+    """The launches of a kernel in order; most have one."""
+
+    functions: tuple[func.FuncOp, ...]
+    phases: tuple[KernelLoops, ...]
 
 
 class _LoopsConverter(ModuleConverter[_Generated]):
     """Kernels as functions of loops."""
 
-    def generate(self, kernel: KernelOp, pulled: Pulled, memory: Sequence[int], before: func.FuncOp) -> _Generated:
-        loops = build_kernel_loops(kernel, pulled, memory)
-        function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
-        function.location = kernel.location
-        self._declare_helpers(loops)
-        self.define(function, before)
-        return _Generated(function, loops)
+    def generate(
+        self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int], before: func.FuncOp
+    ) -> _Generated:
+        phases = _build_phases(kernel, passes, memory)
+        functions: list[func.FuncOp] = []
+        for loops in phases:
+            function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
+            function.location = kernel.location
+            self._declare_helpers(loops)
+            self.define(function, before)
+            functions.append(function)
+        return _Generated(tuple(functions), tuple(phases))
 
     def parameters(self, generated: _Generated) -> Sequence[Parameter]:
-        return generated.loops.parameters
+        return generated.phases[0].parameters
 
     def launch(
         self, generated: _Generated, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]
     ) -> Operation:
-        arguments = [*buffers, number(0), number(generated.loops.tasks)]
-        return func.CallOp(generated.function.sym_name.data, arguments, [])
+        arguments = [*buffers, number(0), number(generated.phases[0].tasks)]
+        return func.CallOp(generated.functions[0].sym_name.data, arguments, [])
+
+    def launches(
+        self, generated: _Generated, buffer: Callable[[Parameter], SSAValue], number: Callable[[int], SSAValue]
+    ) -> Sequence[Operation]:
+        calls: list[Operation] = []
+        for function, loops in zip(generated.functions, generated.phases, strict=True):
+            arguments = [*(buffer(parameter) for parameter in loops.parameters), number(0), number(loops.tasks)]
+            calls.append(func.CallOp(function.sym_name.data, arguments, []))
+        return calls
 
     def _declare_helpers(self, loops: KernelLoops) -> None:
         for name, (inputs, result) in loops.helpers.items():
@@ -86,3 +107,17 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 declaration = func.FuncOp.external(name, list(inputs), [result])
                 self.symbols[name] = declaration
                 put_first(self.block, declaration)
+
+
+def _build_phases(kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int]) -> Sequence[KernelLoops]:
+    """The launches of a kernel by its schedule."""
+    if len(passes) > 1:
+        return [build_pack_loops(kernel, passes, memory)]
+    kind = kernel.schedule_kind()
+    if kind == COLUMN and passes[0].is_row:
+        return build_column_loops(kernel, passes[0], memory)
+    if kind == SPLIT and passes[0].is_row:
+        return build_split_loops(kernel, passes[0], memory)
+    if kind == TILE and not passes[0].is_row:
+        return build_tile_loops(kernel, passes[0], memory)
+    return [build_kernel_loops(kernel, passes[0], memory)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -22,7 +23,16 @@ def build_cuda_program(module: ModuleOp, function: str | None = None) -> Program
     Raises LoweringError, EvaluationError, CPrintError.
     """
     record = lowered_record(module, function, ConvertFusedToGpuPass())
-    return program_of(record, _cuda_text(record))
+    program = program_of(record, _cuda_text(record))
+    return replace(program, steps=tuple(map(_in_cuda, program.steps)))
+
+
+def _in_cuda(step: Segment | LibraryCall) -> Segment | LibraryCall:
+    """The step with kernels called as the text calls them."""
+    if isinstance(step, LibraryCall):
+        return step
+    launches = [replace(launch, kernel=global_identifier(launch.kernel)) for launch in step.launches]
+    return replace(step, launches=tuple(launches))
 
 
 def emit_cuda(module: ModuleOp, function: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""A kernel as a `gpu.func`: its body by the scheme that fits, and the grid to launch it with."""
+"""A kernel as a `gpu.func`: its body by the schemes that fit, and the grid to launch it with."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from ..dialects.fused import KernelOp
 from ..dialects.pull import Pulled
 from .gpu_parts import GpuParts, Grid
 from .gpu_pointwise import build_pointwise
-from .gpu_rows import build_rows
+from .gpu_rows import build_rows, plan_rows
 from .gpu_scope import KernelScope
 from .kernel_buffers import KernelBuffers, Parameter
 from .kernel_points import KernelPoints
+from .pack_blocks import build_pack_blocks
 from .program_memory import LoweringError
 
 MOST_BLOCKS = 2**31 - 1
@@ -34,17 +35,17 @@ class GpuKernel:
 
 
 def build_gpu_kernel(
-    name: str, kernel: KernelOp, pulled: Pulled, memory: Sequence[Hashable], comment: str
+    name: str, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[Hashable], comment: str
 ) -> GpuKernel:
-    """The kernel as a function; `memory` names the storage of each operand and result, so that equal ones are one buffer.
-
-    Raises LoweringError for more blocks than a grid has."""
-    buffers = KernelBuffers(kernel, pulled, memory)
+    """
+    The kernel's passes as a function; `memory` names the storage of each operand and result, so that equal ones are one
+    buffer. Raises LoweringError for more blocks than a grid has.
+    """
+    buffers = KernelBuffers(kernel, passes, memory)
     scope = KernelScope(buffers.types)
     for argument, hint in zip(scope.parameters, buffers.hints, strict=True):
         argument.name_hint = hint
-    parts = GpuParts(KernelPoints(pulled), buffers, scope)
-    grid = build_rows(parts) if pulled.is_row else build_pointwise(parts)
+    grid = _build_passes([GpuParts(KernelPoints(pulled), buffers, scope) for pulled in passes])
     if grid.blocks > MOST_BLOCKS:
         message = f"'fused.kernel' needs a grid of {grid.blocks} blocks, which has {MOST_BLOCKS} at most"
         raise LoweringError(message, kernel)
@@ -65,3 +66,12 @@ def build_gpu_kernel(
         )
     function.attributes["fused.comment"] = StringAttr(comment)
     return GpuKernel(function, tuple(buffers.parameters), grid, scope.helpers)
+
+
+def _build_passes(parts: Sequence[GpuParts]) -> Grid:
+    if len(parts) > 1:
+        return build_pack_blocks(parts)
+    if not parts[0].points.pulled.is_row:
+        return build_pointwise(parts[0])
+    plan = plan_rows(parts[0])
+    return build_rows(parts[0], plan, plan.shape())

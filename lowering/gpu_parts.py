@@ -1,4 +1,4 @@
-"""What the schemes of GPU kernels share: the points, the scope and the buffers of the kernel under construction."""
+"""What the schemes of GPU kernels share: the points, the scope and the buffers of the pass under construction."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ class Grid:
 
 @dataclass(frozen=True)
 class GpuParts:
-    """A kernel under construction."""
+    """A pass of a kernel under construction."""
 
     points: KernelPoints
     buffers: KernelBuffers
     kernel: KernelScope
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the pass may write to memory that it reads."""
+        return self.buffers.in_place(self.points.pulled)
 
     def emitter(self, points: KernelPoints) -> PointEmitter:
         memory = {value: self.kernel.parameters[number] for value, number in self.buffers.sources.items()}

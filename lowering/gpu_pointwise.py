@@ -18,8 +18,8 @@ LARGE = 1 << 20
 """Elements from which on there are enough threads when each takes UNROLL of them."""
 
 
-def build_pointwise(parts: GpuParts) -> Grid:
-    """Emits the kernel's body; gives its grid."""
+def build_pointwise(parts: GpuParts, threads: int = THREADS) -> Grid:
+    """Emits the pass with so many threads in a block; gives its grid."""
     points, kernel = parts.points, parts.kernel
     dims = points.loop(points.pulled.rows)
     count = extent(dims)
@@ -44,25 +44,25 @@ def build_pointwise(parts: GpuParts) -> Grid:
             compute(scope, ())
 
     if count < LARGE:
-        index = combined_index(kernel, kernel.block_number(), THREADS, kernel.thread(), "i")
-        at(kernel, index, count % THREADS != 0)
-        return Grid(-(-count // THREADS), (THREADS, 1))
+        index = combined_index(kernel, kernel.block_number(), threads, kernel.thread(), "i")
+        at(kernel, index, count % threads != 0)
+        return Grid(-(-count // threads), (threads, 1))
 
-    first = combined_index(kernel, kernel.block_number(), THREADS * UNROLL, kernel.thread(), "first")
+    first = combined_index(kernel, kernel.block_number(), threads * UNROLL, kernel.thread(), "first")
     turn = Dim("turn", UNROLL)
 
     def several(scope: Scope, guarded: bool) -> Values:
         def one(inner: Scope, _: Values) -> Values:
-            at(inner, combined_index(inner, inner.indices[turn], THREADS, first, "i"), guarded)
+            at(inner, combined_index(inner, inner.indices[turn], threads, first, "i"), guarded)
             return ()
 
         bounds = (scope.index_constant(0), scope.index_constant(UNROLL), scope.index_constant(1))
         return loop(scope, bounds, (), one, (turn, "turn"))
 
-    full, rest = divmod(count, THREADS * UNROLL)
+    full, rest = divmod(count, threads * UNROLL)
     if rest:
         inside = less(kernel, kernel.block_number(), full)
         when(kernel, inside, (), lambda s, _: several(s, False), otherwise=lambda s, _: several(s, True))
     else:
         several(kernel, False)
-    return Grid(full + bool(rest), (THREADS, 1))
+    return Grid(full + bool(rest), (threads, 1))

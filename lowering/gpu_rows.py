@@ -56,9 +56,25 @@ def row_shape(rows: int, columns: int, exclusive: bool) -> tuple[int, int]:
     return threads, 1
 
 
-def build_rows(parts: GpuParts) -> Grid:
-    """Emits the kernel's body; gives its grid."""
-    points, kernel, pulled = parts.points, parts.kernel, parts.points.pulled
+@dataclass(frozen=True)
+class RowPlan:
+    """What a row kernel is to do, before it is said with which threads."""
+
+    row: Dim
+    stages: Sequence[Stage]
+    once: Sequence[Store]
+    columns: int
+    settle: bool
+    """Whether all threads must have read before what belongs to the row is stored."""
+
+    def shape(self) -> tuple[int, int]:
+        """Threads of a row, rows of a block."""
+        return row_shape(self.row.extent, self.columns, self.settle)
+
+
+def plan_rows(parts: GpuParts) -> RowPlan:
+    """The stages of a row; nothing is emitted yet."""
+    points, pulled = parts.points, parts.points.pulled
     row_dims = points.loop(pulled.rows)
     rows = extent(row_dims)
     row = Dim("row", rows)
@@ -66,20 +82,25 @@ def build_rows(parts: GpuParts) -> Grid:
     points.finish()
     whole = [store for store in pulled.stores if not store.per_row]
     once = [store for store in pulled.stores if store.per_row]
-    stages = plan_stages(points, whole, points.loop(pulled.columns), parts.buffers.in_place)
+    stages = plan_stages(points, whole, points.loop(pulled.columns), parts.in_place)
     columns = max((extent(stage.dims) for stage in stages), default=1)
-    settle = parts.buffers.in_place and bool(once)
-    threads, together = row_shape(rows, columns, settle)
+    return RowPlan(row, stages, once, columns, parts.in_place and bool(once))
+
+
+def build_rows(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Grid:
+    """Emits the pass with so many threads of a row and rows of a block; gives its grid."""
+    kernel, row, rows = parts.kernel, plan.row, plan.row.extent
+    threads, together = shape
     blocks = -(-rows // together)
-    builder = _Rows(parts, threads, settle)
+    builder = _Rows(parts, threads, plan.settle)
     if together == 1:
         kernel.indices[row] = kernel.block_number()
-        builder.build(kernel, stages, once)
+        builder.build(kernel, plan.stages, plan.once)
         return Grid(blocks, (threads, 1))
     number = combined_index(kernel, kernel.block_number(), together, kernel.thread(gpu.DimensionEnum.Y), "row")
 
     def body(scope: Scope, _: Values) -> Values:
-        builder.build(scope, stages, once)
+        builder.build(scope, plan.stages, plan.once)
         return ()
 
     if rows % together:

@@ -16,11 +16,21 @@ from .kernel_points import element_buffer_type
 
 
 @dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory that the launches of one kernel hand on to each other: where it begins, in bytes, what it holds, a name."""
+
+    offset: int
+    type: MemRefType
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
-    """A buffer that a kernel's function takes: that of an operand or, where `operand` is None, of a result."""
+    """A buffer that a kernel's function takes: that of an operand, of a result, or scratch memory; the others are None."""
 
     operand: int | None
     result: int | None
+    scratch: Scratch | None = None
 
     def value_of(self, kernel: KernelOp) -> SSAValue:
         if self.operand is not None:
@@ -32,7 +42,7 @@ class Parameter:
 class KernelBuffers:
     """Which parameter holds what; `memory` names the storage of each operand and result: equal ones are one buffer."""
 
-    def __init__(self, kernel: KernelOp, pulled: Pulled, memory: Sequence[Hashable]) -> None:
+    def __init__(self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[Hashable]) -> None:
         self.parameters: list[Parameter] = []
         self.types: list[MemRefType] = []
         self.hints: list[str | None] = []
@@ -44,7 +54,7 @@ class KernelBuffers:
         self._known: dict[tuple[Hashable, Attribute], int] = {}
         self._owners: dict[Hashable, int] = {}
         self._shared: set[int] = set()
-        loaded = {point.value for point in pulled.loads() if prod(shape(point.value))}
+        loaded = {point.value for pulled in passes for point in pulled.loads() if prod(shape(point.value))}
         for number, argument in enumerate(kernel.block.args):
             if argument in loaded:
                 self.sources[argument] = self._place(argument, number, Parameter(number, None))
@@ -56,10 +66,11 @@ class KernelBuffers:
         """Parameters whose memory another one has, too."""
         return frozenset(self._shared)
 
-    @property
-    def in_place(self) -> bool:
-        """Whether the kernel may write to memory that it reads."""
-        return bool(self._shared) or not set(self.targets).isdisjoint(self.sources.values())
+    def in_place(self, pulled: Pulled) -> bool:
+        """Whether a pass of the kernel may write to memory that it reads."""
+        read = {self.sources[point.value] for point in pulled.loads() if point.value in self.sources}
+        written = {self.targets[store.result] for store in pulled.stores}
+        return not read.isdisjoint(written) or not self._shared.isdisjoint(written)
 
     def _place(self, value: SSAValue, number: int, parameter: Parameter) -> int:
         kind = element_buffer_type(dtype(value), prod(shape(value)))

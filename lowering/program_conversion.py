@@ -8,16 +8,19 @@ from math import prod
 from typing import Any, ClassVar, Generic, TypeVar
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.fused import KernelOp, YieldOp
 from ..dialects.gpu import BulkOp, LibraryCallOp
 from ..dialects.graph_op import CompositeOp, GraphOp, OpaqueOp, StructuredOp, is_static, shape
-from ..dialects.kernel_access import library_op
-from ..dialects.pull import Pulled, Unschedulable, pull_kernel
+from ..dialects.implementation import inplace_operands
+from ..dialects.kernel_access import generated_kind, is_library, library_op
+from ..dialects.kernel_parts import kernel_passes
+from ..dialects.pull import Pulled, Unschedulable
 from ..dialects.storage import StorageMap, analyse_storage, argument_attributes, byte_size, functions_of, value_name
+from .epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
 from .kernel_buffers import Parameter
 from .kernel_text import kernel_comment, kernel_key, kernel_name
 from .library import find_implementation, library_config
@@ -64,8 +67,13 @@ class ModuleConverter(ABC, Generic[Generated]):
         self.kernels: dict[Hashable, Generated] = {}
 
     @abstractmethod
-    def generate(self, kernel: KernelOp, pulled: Pulled, memory: Sequence[int], before: func.FuncOp) -> Generated:
-        """The code of a kernel, put into the module; `memory` names the storage of each operand and result."""
+    def generate(
+        self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int], before: func.FuncOp
+    ) -> Generated:
+        """
+        The code of a kernel, put into the module: one pass, or several side by side. `memory` names the storage of each
+        operand and result.
+        """
 
     @abstractmethod
     def parameters(self, generated: Generated) -> Sequence[Parameter]:
@@ -74,6 +82,12 @@ class ModuleConverter(ABC, Generic[Generated]):
     @abstractmethod
     def launch(self, generated: Generated, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]) -> Operation:
         """An op that runs the code on these buffers; `number` gives constants."""
+
+    def launches(
+        self, generated: Generated, buffer: Callable[[Parameter], SSAValue], number: Callable[[int], SSAValue]
+    ) -> Sequence[Operation]:
+        """The ops that run the code, one after another."""
+        return [self.launch(generated, [buffer(p) for p in self.parameters(generated)], number)]
 
     def convert(self, function: func.FuncOp) -> None:
         """Puts the function on buffers in the place of the function on tensors."""
@@ -100,6 +114,7 @@ class _FunctionConverter(Generic[Generated]):
         self.module = module
         self.function = function
         check_convertible(function)
+        split_library_kernels(function)
         storages = analyse_storage(function)
         _check_in_place(function, storages)
         self.block = Block(arg_types=[memref_type(value) for value in function.body.block.args])
@@ -116,6 +131,7 @@ class _FunctionConverter(Generic[Generated]):
         for op in self.function.body.block.ops:
             if isinstance(op, KernelOp) and any(prod(shape(result)) for result in op.results):
                 self._convert_kernel(op)
+        self.memory.finish()
         for bulk in self.bulks:
             self.block.add_op(bulk)
         self.block.add_op(func.ReturnOp())
@@ -143,12 +159,16 @@ class _FunctionConverter(Generic[Generated]):
         memory = [self.memory.storage(value).number for value in values]
         key = kernel_key(kernel, memory)
         if (found := self.module.kernels.get(key)) is not None:
-            launch = self._launch(kernel, found)
-        elif (pulled := scheduled(kernel)) is not None:
-            found = self.module.kernels[key] = self.module.generate(kernel, pulled, memory, self.function)
-            launch = self._launch(kernel, found)
-        elif kernel.schedule_kind() != REFERENCE and (op := library_op(kernel)) is not None:
-            launch = self._library_call(kernel, op)
+            self._launch(kernel, found)
+            return
+        if (passes := scheduled(kernel)) is not None:
+            found = self.module.kernels[key] = self.module.generate(kernel, passes, memory, self.function)
+            self._launch(kernel, found)
+            return
+        if kernel.schedule_kind() != REFERENCE and (op := library_op(kernel)) is not None:
+            launch = self._library_call(kernel, op, kernel.results)
+        elif kernel.schedule_kind() != REFERENCE and (parts := library_parts(kernel)) is not None:
+            launch = self._call_and_launch(kernel, parts, memory)
         elif kernel.implementation is not None:
             raise LoweringError(
                 f"'fused.kernel' implementation \"{kernel.implementation.data}\" cannot run it: expected a kernel of one "
@@ -166,11 +186,31 @@ class _FunctionConverter(Generic[Generated]):
         self._segment = segment
         return self.bulks[-1]
 
-    def _launch(self, kernel: KernelOp, generated: Generated) -> Operation:
-        buffers = [self.memory.flat(p.value_of(kernel)) for p in self.module.parameters(generated)]
-        return self.module.launch(generated, buffers, self.memory.number)
+    def _launch(self, kernel: KernelOp, generated: Generated) -> None:
+        def buffer(parameter: Parameter) -> SSAValue:
+            if (scratch := parameter.scratch) is not None:
+                return self.memory.scratch(scratch.offset, scratch.type)
+            return self.memory.flat(parameter.value_of(kernel))
 
-    def _library_call(self, kernel: KernelOp, op: OpaqueOp) -> Operation:
+        self._bulk_of(kernel).body.block.add_ops(self.module.launches(generated, buffer, self.memory.number))
+
+    def _call_and_launch(self, kernel: KernelOp, parts: LibraryParts, memory: Sequence[int]) -> Operation:
+        """Adds the call; gives the launch that goes over its result in place."""
+        call = self._library_call(kernel, parts.op, [kernel.results[parts.home]])
+        if parts.offered:
+            call.attributes[EPILOGUE] = UnitAttr()
+        self._bulk_of(kernel).body.block.add_op(call)
+        memory = parts.launch_memory(memory)
+        key = kernel_key(parts.epilogue, memory)
+        if (found := self.module.kernels.get(key)) is None:
+            passes = scheduled(parts.epilogue)
+            assert passes is not None
+            found = self.module.kernels[key] = self.module.generate(parts.epilogue, passes, memory, self.function)
+        buffers = [self.memory.flat(parts.value_of(kernel, p)) for p in self.module.parameters(found)]
+        parts.epilogue.drop_all_references()
+        return self.module.launch(found, buffers, self.memory.number)
+
+    def _library_call(self, kernel: KernelOp, op: OpaqueOp, results: Sequence[SSAValue]) -> Operation:
         name = None if kernel.implementation is None else kernel.implementation.data
         found = find_implementation(op.name, name)
         if found is None:
@@ -183,7 +223,7 @@ class _FunctionConverter(Generic[Generated]):
         except TypeError as error:
             raise LoweringError(f"'{op.name}': {error}", op) from error
         inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
-        outputs = [self.memory.shaped(value) for value in kernel.results]
+        outputs = [self.memory.shaped(value) for value in results]
         return LibraryCallOp(found.name, op.name, inputs, outputs, dict(op.properties))
 
     def _reference_call(self, kernel: KernelOp) -> Operation:
@@ -205,13 +245,16 @@ class _FunctionConverter(Generic[Generated]):
         return LibraryCallOp(REFERENCE, kernel.name, inputs, outputs, {"function": StringAttr(name)})
 
 
-def scheduled(kernel: KernelOp) -> Pulled | None:
-    """The kernel as one pass, or None when it is to run otherwise. Raises LoweringError where its schedule cannot be kept."""
+def scheduled(kernel: KernelOp) -> Sequence[Pulled] | None:
+    """
+    The kernel as one pass or as several side by side, or None when it is to run otherwise. Raises LoweringError where its
+    schedule cannot be kept.
+    """
     kind = kernel.schedule_kind()
     if kind in ("library", REFERENCE) or kernel.implementation is not None:
         return None
     try:
-        return pull_kernel(kernel)
+        return kernel_passes(kernel, generated_kind(kernel))
     except Unschedulable as reason:
         if kind is not None:
             raise LoweringError(
@@ -273,5 +316,8 @@ def _check_in_place(function: func.FuncOp, storages: StorageMap) -> None:
                 )  # fmt: skip
             if is_constant(storage):
                 raise LoweringError(f"'fused.kernel' inplace: {name} is a constant; remove the property", op)
+            if is_library(op) and operand not in inplace_operands(op)[result]:
+                problem = "is read by an implementation that does not offer to overwrite it"
+                raise LoweringError(f"'fused.kernel' inplace: {name} {problem}; remove the property", op)
             if byte_size(op.results[result]) != byte_size(op.operands[operand]):
                 raise LoweringError(f"'fused.kernel' inplace: {name} has another size than the result", op)

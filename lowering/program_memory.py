@@ -26,7 +26,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 from xdsl.utils.hints import isa
 
-from ..dialects.dtypes import DType
+from ..dialects.dtypes import DType, dtype_of
 from ..dialects.fused import KernelOp
 from ..dialects.gpu import ArenaOp
 from ..dialects.graph_op import GraphOp, StructuredOp, dtype, ints, shape, tensor
@@ -90,6 +90,7 @@ class ProgramMemory:
         self._planned = _planned_bytes(function)
         self._offsets = self._place_intermediates(function)
         self._arena: SSAValue | None = None
+        self._scratch_end = 0
         last = self._old.last_op
         assert isinstance(last, ReturnOp)
         self.results, self.own_results = self._place_results(last.operands)
@@ -157,12 +158,35 @@ class ProgramMemory:
         found.name_hint = found.name_hint or value.name_hint
         return found
 
+    def scratch(self, offset: int, wanted: MemRefType) -> SSAValue:
+        """A buffer behind all values of the arena, which kernels have one after another; `finish` makes room for it."""
+        start = -(-self.arena_bytes // self._alignment) * self._alignment + offset
+        element = dtype_of(wanted.element_type)
+        assert element is not None
+        self._scratch_end = max(self._scratch_end, start + wanted.element_count() * element.itemsize)
+        return self._once(("scratch", start, wanted), lambda: self._in_arena(start, wanted))
+
+    def finish(self) -> None:
+        """Gives the arena its size."""
+        if self._arena is not None and self._scratch_end > self.arena_bytes:
+            old = self._arena.owner
+            assert isinstance(old, ArenaOp)
+            new = ArenaOp(self._scratch_end, self.arena_alignment)
+            new.result.name_hint = old.result.name_hint
+            self._block.insert_op_before(new, old)
+            old.result.replace_all_uses_with(new.result)
+            old.detach()
+            old.erase()
+
+    def _in_arena(self, offset: int, wanted: MemRefType) -> Operation:
+        if self._arena is None:
+            self._arena = self._once(("arena",), lambda: ArenaOp(self.arena_bytes, self.arena_alignment))
+            self._arena.name_hint = "arena"
+        return memref.ViewOp(self._arena, self.number(offset), [], wanted)
+
     def _view(self, storage: Storage, wanted: MemRefType) -> Operation | SSAValue:
         if storage.kind == "intermediate":
-            if self._arena is None:
-                self._arena = self._once(("arena",), lambda: ArenaOp(self.arena_bytes, self.arena_alignment))
-                self._arena.name_hint = "arena"
-            return memref.ViewOp(self._arena, self.number(self._offsets[storage.number]), [], wanted)
+            return self._in_arena(self._offsets[storage.number], wanted)
         base = self._base(storage)
         kind = base.type
         assert isa(kind, MemRefType)

@@ -63,13 +63,15 @@ class KeepRules:
     load: int = 1
     largest: int = LARGEST_ROW
     room: int = LARGEST_ROWS
+    along: Dim | None = None
+    """The dimension whose elements are made side by side; the innermost one of a loop where None."""
 
 
 def plan_kept_rows(points: KernelPoints, stages: list[Stage], rules: KeepRules = KeepRules()) -> list[KeptRow]:
     """The scalars that several loops of a row need and that are too dear to be computed again, as memory allows."""
     kept: dict[tuple[Point, tuple[Dim, ...]], KeptRow] = {}
     computed: dict[tuple[Point, tuple[Dim, ...]], Stage] = {}
-    costs = _Costs(points, rules.load)
+    costs = _Costs(points, rules)
     room = rules.room
     for stage in stages:
         own: set[Point] = set()
@@ -109,7 +111,7 @@ class _Costs:
     """What computing a scalar for one element takes, with all that varies with the loop below it."""
 
     points: KernelPoints
-    load: int
+    rules: KeepRules
 
     def of(self, root: Point, dims: tuple[Dim, ...], kept: Collection[tuple[Point, tuple[Dim, ...]]]) -> int:
         total = 0
@@ -131,4 +133,5 @@ class _Costs:
         if point.op is not None:
             return 0 if point.op.COMBINE else body_cost(point.op)
         factors = self.points.addresses[point].coefficients()
-        return self.load if factors is not None and abs(factors.get(dims[-1], 0)) <= 1 else DEAR
+        along = self.rules.along or dims[-1]
+        return self.rules.load if factors is not None and abs(factors.get(along, 0)) <= 1 else DEAR

@@ -1,4 +1,4 @@
-"""Choose how each kernel runs: one loop over elements, rows in stages, a library call, or op by op."""
+"""Choose how each kernel runs: one loop over elements, rows in stages, parts side by side, a library call, or op by op."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
 from ..dialects.kernel_access import is_library, kernel_access
+from ..dialects.loop_order import LoopOrder, choose_order
+from ..dialects.pull import pull_kernel
 from ..dialects.storage import functions_of
 from .remarks import RefusedError, remark
 
@@ -37,9 +39,25 @@ def _refuse_reference(kernel: KernelOp) -> str | None:
     return None
 
 
+def _refuse_entries(kernel: KernelOp) -> str | None:
+    """Why the numbers of a schedule cannot be used."""
+    assert kernel.schedule is not None
+    for name, value in kernel.schedule.data.items():
+        if name in NUMBERS and not (isinstance(value, IntegerAttr) and value.value.data > 0):
+            return f"entry '{name}': expected a positive integer, got {value}"
+    return None
+
+
+NUMBERS = ("splits", "block")
+"""Entries of a schedule that are counts: parts of what is reduced, rows of a block."""
+
 SCHEMES: dict[str, Callable[[KernelOp], str | None]] = {
     "pointwise": _generated("pointwise", "it holds a reduction"),
     "row": _generated("row", "it holds no reduction"),
+    "tile": _generated("pointwise", "it holds a reduction"),
+    "column": _generated("row", "it holds no reduction"),
+    "split": _generated("row", "it holds no reduction"),
+    "pack": _generated("pack", "it is one part"),
     "library": _refuse_library,
     "reference": _refuse_reference,
 }
@@ -57,8 +75,12 @@ class ScheduleKernelsPass(ModulePass):
     ```mlir
     %r = fused.kernel(%a = %x : tensor<8x4xf32>) -> (tensor<8xf32>) attributes {schedule = {kind = "row"}} { ... }
     ```
-    `pointwise`: one loop over elements. `row`: the stages of one row before the next row. `library`: an implementation
-    runs it as a whole. `reference`: op by op, for what is neither one pass nor a library's.
+    `pointwise`: one loop over elements. `tile`: elements in blocks, where what is read and what is stored lie in different
+    orders. `row`: the stages of one row before the next row. `column`: those of a block of rows, where neighbours in memory
+    belong to different rows. `split`: parts of rows that are few and long. `column` and `split` reduce in `splits` parts,
+    which are joined in order: the result does not depend on the number of threads. `pack`: parts that do not depend
+    on each other side by side, each a `pointwise` or a `row` one. `library`: an implementation runs it as a whole.
+    `reference`: op by op, for what is neither passes nor a library's.
 
     A schedule that is there is kept, with all of its entries: edit it by hand. Requires: that it can run the kernel.
     Ensures: every kernel has a schedule.
@@ -75,24 +97,27 @@ class ScheduleKernelsPass(ModulePass):
 
 def _schedule(kernel: KernelOp) -> None:
     if (given := kernel.schedule_kind()) is None:
-        kind = _choose(kernel)
-        kernel.schedule = DictionaryAttr({"kind": StringAttr(kind)})
+        order = _choose(kernel)
+        numbers = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
+        kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **numbers})
         return
     if given not in SCHEMES:
         raise RefusedError(f"'fused.kernel' schedule kind \"{given}\": expected one of {', '.join(SCHEMES)}", kernel)
-    if (problem := SCHEMES[given](kernel)) is not None:
-        hint = f'remove the schedule, or write "{_choose(kernel)}"'
+    if (problem := SCHEMES[given](kernel) or _refuse_entries(kernel)) is not None:
+        hint = f'remove the schedule, or write "{_choose(kernel).kind}"'
         raise RefusedError(f"'fused.kernel' schedule kind \"{given}\" cannot run the kernel: {problem}; {hint}", kernel)
     remark(ScheduleKernelsPass.name, kernel, "kept", f'keeps its schedule "{given}"')
 
 
-def _choose(kernel: KernelOp) -> str:
+def _choose(kernel: KernelOp) -> LoopOrder:
     if is_library(kernel):
         remark(ScheduleKernelsPass.name, kernel, "scheduled", 'runs as "library"')
-        return "library"
-    access = kernel_access(kernel)
+        return LoopOrder("library")
+    access = kernel_access(kernel, scheduled=False)
     if access.scheme is None:
         remark(ScheduleKernelsPass.name, kernel, access.code, f'runs op by op ("reference"): {access.message}')
-        return "reference"
-    remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{access.scheme}"')
-    return access.scheme
+        return LoopOrder("reference")
+    order = LoopOrder("pack") if access.scheme == "pack" else choose_order(pull_kernel(kernel))
+    why = f": {order.reason}" if order.reason else ""
+    remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{order.kind}"{why}')
+    return order

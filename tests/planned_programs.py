@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
 from fuse_opt.dialects.graph_op import StructuredOp, dtype, ints, shape
 from fuse_opt.dialects.index_expr import Dim, Index
-from fuse_opt.dialects.kernel_access import is_library, kernel_access
-from fuse_opt.dialects.pull import Point, pull_kernel
+from fuse_opt.dialects.kernel_access import generated_kind, is_library, kernel_access
+from fuse_opt.dialects.kernel_parts import kernel_passes
+from fuse_opt.dialects.pull import Point, Pulled
 from fuse_opt.dialects.storage import functions_of
 from fuse_opt.lowering.numpy_scalar import NUMPY_DTYPES, evaluate_body
 from fuse_opt.lowering.reference import evaluate_function
@@ -193,12 +194,22 @@ def _run_kernel(kernel: KernelOp, memory: Mapping[SSAValue, Array], rng: random.
         for value, array in zip(kernel.results, _by_reference(kernel, memory), strict=True):
             memory[value][...] = array
         return
-    _Adversary(kernel, memory, rng).run()
+    _run_generated(kernel, memory, rng)
+
+
+def _run_generated(kernel: KernelOp, memory: Mapping[SSAValue, Array], rng: random.Random) -> None:
+    """Runs the passes of a kernel, the instances of one among those of the others."""
+    passes = kernel_passes(kernel, generated_kind(kernel))
+    running = [_Adversary(kernel, pulled, memory, rng).run() for pulled in passes]
+    while running:
+        chosen = rng.choice(running)
+        if next(chosen, None) is None:
+            running.remove(chosen)
 
 
 class _Adversary:
-    def __init__(self, kernel: KernelOp, memory: Mapping[SSAValue, Array], rng: random.Random) -> None:
-        self.pulled = pull_kernel(kernel)
+    def __init__(self, kernel: KernelOp, pulled: Pulled, memory: Mapping[SSAValue, Array], rng: random.Random) -> None:
+        self.pulled = pulled
         self.sources = dict[SSAValue, Array]()
         for inside, outside in zip(kernel.block.args, kernel.operands, strict=True):
             self.sources[inside] = memory[outside]
@@ -210,7 +221,8 @@ class _Adversary:
             below = max((self.stage[p] for p in point.operands), default=0)
             self.stage[point] = below + 1 if _combine(point) else below
 
-    def run(self) -> None:
+    def run(self) -> Iterator[bool]:
+        """Stops between instances, where others may run."""
         reductions = [point for point in self.pulled.points if _combine(point)]
         loops = dict.fromkeys([self.pulled.columns, *(point.loop for point in reductions)])
         for row in self._instances(self.pulled.rows, {}):
@@ -225,6 +237,7 @@ class _Adversary:
                             self._store(stage, False, env)
                         for point, part in parts:
                             self._accumulate(point, part)
+                        yield True
 
     def _instances(self, index: Index, outer: Env) -> Iterable[Env]:
         dims = sorted({dim for i in index for dim in i.dims()}, key=lambda dim: dim.name)
@@ -291,5 +304,5 @@ def run_pair(
         memory[value] = np.full(shape(value), 77, NUMPY_DTYPES[dtype(value)]).reshape(-1)
     if pair is not None:
         memory[kernel.results[pair[0]]] = memory[kernel.operands[pair[1]]]
-    _Adversary(kernel, memory, rng).run()
+    _run_generated(kernel, memory, rng)
     return [memory[value].reshape(shape(value)) for value in kernel.results]

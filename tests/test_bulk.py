@@ -103,7 +103,8 @@ def test_schedule_written_by_hand_is_kept_with_its_entries() -> None:
     [
         ("pointwise", 'kind "pointwise" cannot run the kernel: it holds a reduction; remove .* write "row"'),
         ("library", 'kind "library" cannot run the kernel: it holds no op of a library'),
-        ("rows", 'kind "rows": expected one of pointwise, row, library, reference'),
+        ("pack", 'kind "pack" cannot run the kernel: it is one part'),
+        ("rows", 'kind "rows": expected one of pointwise, row, tile, column, split, pack, library, reference'),
     ],
 )
 def test_impossible_schedule_is_an_error(kind: str, message: str) -> None:
@@ -116,7 +117,7 @@ UNSCHEDULABLE = f"""
 func.func @main(%x: {T}) -> ({T}, tensor<2x2xf32>) {{
   %r:2 = fused.kernel(%a = %x : {T}) -> ({T}, tensor<2x2xf32>) {{
     %b = graph.exp %a : ({T}) -> {T}
-    %c = graph.slice %a {{starts = array<i64: 0, 0>, stops = array<i64: 2, 2>, steps = array<i64: 1, 1>}}
+    %c = graph.slice %b {{starts = array<i64: 0, 0>, stops = array<i64: 2, 2>, steps = array<i64: 1, 1>}}
         : ({T}) -> tensor<2x2xf32>
     fused.yield %b, %c : {T}, tensor<2x2xf32>
   }}

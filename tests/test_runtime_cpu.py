@@ -145,8 +145,9 @@ def test_results_that_are_no_kernels_own():
 def test_kernel_that_is_no_single_pass_runs_on_the_reference():
     text = """func.func @main(%x: tensor<4x5xf32>) -> (tensor<4xf32>, tensor<5xf32>) {
       %a, %b = fused.kernel(%p = %x : tensor<4x5xf32>) -> (tensor<4xf32>, tensor<5xf32>) {
-        %r = graph.sum %p {axes = array<i64: 1>} : (tensor<4x5xf32>) -> tensor<4xf32>
-        %s = graph.sum %p {axes = array<i64: 0>} : (tensor<4x5xf32>) -> tensor<5xf32>
+        %e = graph.exp %p : (tensor<4x5xf32>) -> tensor<4x5xf32>
+        %r = graph.sum %e {axes = array<i64: 1>} : (tensor<4x5xf32>) -> tensor<4xf32>
+        %s = graph.sum %e {axes = array<i64: 0>} : (tensor<4x5xf32>) -> tensor<5xf32>
         fused.yield %r, %s : tensor<4xf32>, tensor<5xf32>
       }
       func.return %a, %b : tensor<4xf32>, tensor<5xf32>

@@ -21,10 +21,39 @@ func.func @kinds(%x: tensor<4x4xf32>) -> (tensor<4xf32>, tensor<4x4xf32>, tensor
   }
   %d:2 = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<2x4xf32>) {
     %1 = graph.exp %0 : (tensor<4x4xf32>) -> tensor<4x4xf32>
-    %2 = graph.slice %0 {starts = array<i64: 0, 0>, stops = array<i64: 2, 4>} : (tensor<4x4xf32>) -> tensor<2x4xf32>
+    %2 = graph.slice %1 {starts = array<i64: 0, 0>, stops = array<i64: 2, 4>} : (tensor<4x4xf32>) -> tensor<2x4xf32>
     fused.yield %1, %2 : tensor<4x4xf32>, tensor<2x4xf32>
   }
   func.return %b, %c, %d#0, %d#1 : tensor<4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<2x4xf32>
+}
+
+// -----
+
+// Parts that share no more than operands run side by side; those of one size that read the same run as one pass.
+// CHECK-LABEL: func.func @parts
+// CHECK:         attributes {schedule = {kind = "pack"}} {
+// CHECK:         attributes {schedule = {kind = "pack"}} {
+// CHECK:         attributes {schedule = {kind = "row"}} {
+func.func @parts(%x: tensor<8x4xf32>, %y: tensor<5xf32>) -> (tensor<8xf32>, tensor<5xf32>, tensor<8x4xf32>, tensor<8xf32>) {
+  %a:2 = fused.kernel(%0 = %x : tensor<8x4xf32>, %1 = %y : tensor<5xf32>) -> (tensor<8xf32>, tensor<5xf32>) {
+    %c = graph.constant dense<2.0> : tensor<f32>
+    %2 = graph.sum %0 {axes = array<i64: 1>} : (tensor<8x4xf32>) -> tensor<8xf32>
+    %3 = graph.multiply %2, %c : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+    %4 = graph.multiply %1, %c : (tensor<5xf32>, tensor<f32>) -> tensor<5xf32>
+    fused.yield %3, %4 : tensor<8xf32>, tensor<5xf32>
+  }
+  %b:2 = fused.kernel(%0 = %a#0 : tensor<8xf32>, %1 = %a#1 : tensor<5xf32>) -> (tensor<8xf32>, tensor<5xf32>)
+      attributes {schedule = {kind = "pack"}} {
+    %2 = graph.exp %0 : (tensor<8xf32>) -> tensor<8xf32>
+    %3 = graph.exp %1 : (tensor<5xf32>) -> tensor<5xf32>
+    fused.yield %2, %3 : tensor<8xf32>, tensor<5xf32>
+  }
+  %d:2 = fused.kernel(%0 = %x : tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8xf32>) {
+    %1 = graph.exp %0 : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    %2 = graph.sum %0 {axes = array<i64: 1>} : (tensor<8x4xf32>) -> tensor<8xf32>
+    fused.yield %1, %2 : tensor<8x4xf32>, tensor<8xf32>
+  }
+  func.return %b#0, %b#1, %d#0, %d#1 : tensor<8xf32>, tensor<5xf32>, tensor<8x4xf32>, tensor<8xf32>
 }
 
 // -----

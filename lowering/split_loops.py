@@ -1,0 +1,113 @@
+"""Rows that are few and long: each is cut into parts that different tasks reduce, and the parts are joined in order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from xdsl.dialects import arith, memref, scf
+from xdsl.ir import Block, SSAValue
+
+from ..dialects.fused import KernelOp
+from ..dialects.index_expr import Dim
+from ..dialects.pull import Pulled
+from .kernel_loops import CHUNK_MULTIPLE, KernelLoops, build_kernel_loops
+from .kernel_points import KernelPoints, Stage
+from .loop_builder import INDEX, Scope
+from .loop_space import as_expr, extent
+from .phases import Phase, PhasedKernel, build_join
+
+SPLITS = 32
+"""Parts of a row where the schedule does not say how many."""
+
+
+def build_split_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> list[KernelLoops]:
+    """
+    For each stage of the rows a launch over their parts, and one that joins what it reduced; stores that a row has once
+    come last. A kernel that may overwrite what these read runs row by row.
+    """
+    phased = PhasedKernel(kernel, pulled, storages)
+    points = KernelPoints(pulled)
+    rows = points.loop(pulled.rows)
+    row = Dim("row", extent(rows))
+    points.flatten_rows(rows, row)
+    points.finish()
+    stages = phased.stages(points)
+    if phased.reads_early(points, stages):
+        return [build_kernel_loops(kernel, pulled, storages)]
+    splits = phased.entry("splits") or SPLITS
+    for stage in stages:
+        _build_parts(phased, points, stage, row, splits)
+        if stage.reductions and stage is not stages[-1]:
+            build_join(phased, stage.reductions, ())
+    joined, once = stages[-1].reductions if stages else [], phased.once()
+    if joined or once:
+        build_join(phased, joined, once)
+    return phased.phases
+
+
+def part_length(length: int, splits: int, multiple: int) -> int:
+    """The length of the parts of a loop, which are as many as asked for at most; all but the last are multiples."""
+    part = -(-length // min(max(splits, 1), max(length, 1)))
+    return max(-(-part // multiple) * multiple, 1)
+
+
+def task_parts(scope: Scope, root: Scope, task: SSAValue, extents: Sequence[int]) -> list[SSAValue]:
+    """The digits of a task's number in the mixed radix of the extents."""
+    digits: list[SSAValue] = []
+    for place in range(len(extents)):
+        below = 1
+        for size in extents[place + 1 :]:
+            below *= size
+        digit = task
+        if extents[place] <= 1:
+            digit = root.index_constant(0)
+        else:
+            if below > 1:
+                digit = scope.add(arith.DivSIOp(digit, root.index_constant(below)))
+            if any(size > 1 for size in extents[:place]):
+                digit = scope.add(arith.RemSIOp(digit, root.index_constant(extents[place])))
+        digits.append(digit)
+    return digits
+
+
+def part_bounds(scope: Scope, number: SSAValue, part: int, length: int) -> tuple[SSAValue, SSAValue]:
+    """Where part `number` of a loop begins and ends."""
+    constant = scope.root.index_constant
+    if part >= length:
+        return constant(0), constant(length)
+    first = scope.add(arith.MuliOp(number, constant(part)))
+    last = scope.add(arith.AddiOp(first, constant(part)))
+    if length % part:
+        last = scope.add(arith.MinSIOp(last, constant(length)))
+        last.name_hint = "last"
+    return first, last
+
+
+def _build_parts(phased: PhasedKernel, points: KernelPoints, stage: Stage, row: Dim, splits: int) -> None:
+    """The launch that runs a stage part by part."""
+    longest = max(stage.dims, key=lambda dim: dim.extent, default=Dim("i", 1))
+    multiple = CHUNK_MULTIPLE if stage.dims and longest == stage.dims[-1] else 1
+    part = part_length(longest.extent, splits, multiple)
+    split = Dim("split", max(-(-longest.extent // part), 1))
+    known = list(phased.partials)
+    for point in stage.reductions:
+        phased.add_partials(point, split.extent, row.extent)
+    phase = Phase(phased, points)
+    block = Block(arg_types=[INDEX])
+    block.args[0].name_hint = "task"
+    scope = Scope(phase.root, block)
+    digits = task_parts(scope, phase.root, block.args[0], (row.extent, split.extent))
+    scope.indices.update(zip((row, split), digits, strict=True))
+    for point in known:
+        scope.values[point] = scope.add(memref.LoadOp.get(phase.parts[point], [scope.index(as_expr(row))]))
+        scope.values[point].name_hint = point.value.name_hint
+    bounds = {longest: part_bounds(scope, digits[1], part, longest.extent)} if stage.dims else {}
+    results = phase.reduce_stage(stage, scope, bounds)
+    for point, result in zip(stage.reductions, results, strict=True):
+        place = scope.index(phased.partials[point].position)
+        block.add_op(memref.StoreOp.get(result, phase.parts[point], [place]))
+    block.add_op(scf.YieldOp())
+    phase.root.block.add_op(phase.loop(block, phase.begin, phase.end))
+    others = extent(stage.dims) // max(longest.extent, 1)
+    work = part * others * phase.stage_work(stage)
+    phased.finish(phase, row.extent * split.extent, work)

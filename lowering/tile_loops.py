@@ -1,0 +1,175 @@
+"""Elements by blocks: what is read along another dimension than it is stored along is turned in a block in the first cache.
+
+A block is read in the order of its source and stored in that of the results, so both sides go along lines of memory and
+touch few pages (Lam, Rothberg and Wolf 1991: the cache performance and optimizations of blocked algorithms).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Block, SSAValue
+
+from ..dialects.fused import KernelOp
+from ..dialects.graph_op import dtype
+from ..dialects.index_expr import Dim, IndexExpr
+from ..dialects.loop_order import fastest_dim, steps_elsewhere
+from ..dialects.pull import Point, Pulled
+from .kernel_buffers import KernelBuffers
+from .kernel_loops import WORK_PER_CHUNK, KernelLoops, build_kernel_loops, kernel_block
+from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
+from .loop_builder import INDEX, Scope
+from .loop_space import as_expr, extent
+from .scalar_ops import value_type
+from .split_loops import part_bounds, part_length, task_parts
+from .stage_loops import StageLoops
+
+BLOCK_BYTES = 256
+"""Of a line of a block, where the schedule does not say how many elements it has."""
+PADDING_BYTES = 64
+"""Between the lines of a block, so that neighbours along the other dimension lie in different sets of the cache."""
+
+
+def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> list[KernelLoops]:
+    """The loops over blocks of elements; without a load to turn, over elements."""
+    points = KernelPoints(pulled)
+    dims = points.loop(pulled.rows)
+    turned = _turned_loads(points, dims)
+    if not turned:
+        return [build_kernel_loops(kernel, pulled, storages)]
+    memory = KernelBuffers(kernel, [pulled], storages)
+    root = Scope(None, kernel_block(memory))
+    *buffers, begin, end = root.block.args
+    tiles = _Tiles(points, memory, buffers, root, (begin, end), turned)
+    size = max(dtype(point.value).compute.itemsize for point in turned.points)
+    entry = None if kernel.schedule is None else kernel.schedule.data.get("block")
+    given = entry.value.data if isinstance(entry, IntegerAttr) else BLOCK_BYTES // size
+    tiles.build(given, PADDING_BYTES // size)
+    root.block.add_op(func.ReturnOp())
+    parameters = tuple(memory.parameters)
+    return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers)]
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """Loads whose neighbours lie along one dimension, which is not the innermost."""
+
+    along: Dim
+    points: list[Point]
+
+
+def _turned_loads(points: KernelPoints, dims: Sequence[Dim]) -> _Turned | None:
+    """The loads to turn; those along the dimension that most of them have."""
+    if len(dims) < 2:
+        return None
+    found: list[tuple[Dim, Point]] = []
+    for point in points.pulled.loads():
+        address = points.space.apply(point.address)
+        along = fastest_dim(address)
+        if along is not None and along in dims and steps_elsewhere(address, dims[-1]):
+            found.append((along, point))
+    if not found:
+        return None
+    along = Counter(dim for dim, _ in found).most_common(1)[0][0]
+    return _Turned(along, [point for dim, point in found if dim == along])
+
+
+class _Tiles(StageLoops):
+    def __init__(
+        self,
+        points: KernelPoints,
+        memory: KernelBuffers,
+        arguments: Sequence[SSAValue],
+        root: Scope,
+        bounds: tuple[SSAValue, SSAValue],
+        turned: _Turned,
+    ) -> None:
+        super().__init__(points, memory, arguments, root)
+        self.begin, self.end = bounds
+        self.turned = turned
+        self.tasks = self.work = 1
+
+    @property
+    def grain(self) -> int:
+        return -(-WORK_PER_CHUNK // max(self.work, 1))
+
+    def build(self, block: int, padding: int) -> None:
+        """A task is a block of `along` and the innermost dimension."""
+        points, along = self.points, self.turned.along
+        dims = points.loop(points.pulled.rows)
+        inner = dims[-1]
+        rest = [dim for dim in dims if dim not in (along, inner)]
+        outer = Dim("outer", extent(rest))
+        points.flatten_rows(rest, outer)
+        points.finish()
+        lengths = [part_length(dim.extent, -(-dim.extent // block), 8) for dim in (along, inner)]
+        blocks = [-(-dim.extent // length) for dim, length in zip((along, inner), lengths, strict=True)]
+        task = Scope(self.root, Block(arg_types=[INDEX]))
+        task.block.args[0].name_hint = "task"
+        digits = task_parts(task, self.root, task.block.args[0], (outer.extent, *blocks))
+        task.indices = {outer: digits[0]}
+        rows = part_bounds(task, digits[1], lengths[0], along.extent)
+        columns = part_bounds(task, digits[2], lengths[1], inner.extent)
+        line = lengths[1] + padding
+        position = as_expr(Dim("tile_row", lengths[0])) * line + as_expr(Dim("tile_column", lengths[1]))
+        stage = Stage((along, inner), stores=list(points.pulled.stores))
+        for point in self.turned.points:
+            stage.taken[point] = self._turn(point, task, rows, columns, position, line * lengths[0])
+        self._build_block(stage, task, rows, columns)
+        task.block.add_op(scf.YieldOp())
+        self.root.block.add_op(self.loop(task.block, self.begin, self.end))
+        self.tasks = outer.extent * blocks[0] * blocks[1]
+        cost = sum(body_cost(p.op) if p.op else 1 for p in points.pulled.points) + len(stage.stores)
+        self.work = lengths[0] * lengths[1] * (cost + 2 * len(self.turned.points))
+
+    def _turn(
+        self,
+        point: Point,
+        task: Scope,
+        rows: tuple[SSAValue, SSAValue],
+        columns: tuple[SSAValue, SSAValue],
+        position: IndexExpr,
+        size: int,
+    ) -> RowBuffer:
+        """Reads a block of a load line by line, and puts it down across."""
+        memory = self.root.add(memref.AllocaOp.get(value_type(dtype(point.value)), 64, [size]))
+        memory.name_hint = f"{point.value.name_hint or 'value'}_tile"
+        tile = RowBuffer(memory, position)
+        along, inner = self.turned.along, self.points.loop(self.points.pulled.rows)[-1]
+        outer = self._open(task, inner, "tile_column", columns[0], position)
+        scope = self._open(outer, along, "tile_row", rows[0], position)
+        self.emitter.emit([point], scope)
+        value = self.emitter.value(point, scope)
+        scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(position)]))
+        scope.block.add_op(scf.ReduceOp())
+        outer.block.add_op(self.parallel(scope.block, *rows))
+        outer.block.add_op(scf.YieldOp())
+        task.block.add_op(self.loop(outer.block, *columns))
+        return tile
+
+    def _build_block(
+        self, stage: Stage, task: Scope, rows: tuple[SSAValue, SSAValue], columns: tuple[SSAValue, SSAValue]
+    ) -> None:
+        """Computes and stores a block line by line."""
+        position = next(iter(stage.taken.values())).position
+        outer = self._open(task, self.turned.along, "tile_row", rows[0], position)
+        scope = self._open(outer, stage.dims[-1], "tile_column", columns[0], position)
+        self.emitter.emit(stage.roots(), scope, stage)
+        self.store(stage.stores, scope)
+        scope.block.add_op(scf.ReduceOp())
+        outer.block.add_op(self.parallel(scope.block, *columns))
+        outer.block.add_op(scf.YieldOp())
+        task.block.add_op(self.loop(outer.block, *rows))
+
+    def _open(self, parent: Scope, dim: Dim, local: str, first: SSAValue, position: IndexExpr) -> Scope:
+        """A loop over a dimension, which also knows where in the block it is."""
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = local.removeprefix("tile_")
+        scope = Scope(parent, block, {dim: block.args[0]})
+        inside = next(found for found in position.dims() if found.name == local)
+        scope.indices[inside] = scope.add(arith.SubiOp(block.args[0], first))
+        return scope
