@@ -42,7 +42,7 @@ class DuplicateProducersPass(ModulePass):
     The two sums cannot be one pass over rows: with a `negative` in each of two kernels, `%a` is never stored.
 
     It is done when the fusion passes would merge a copy with each reader, and the cost model finds the added work and reads
-    cheaper than a store and the loads. Run it after the fusion passes: what stays apart then cannot be one kernel.
+    cheaper than a store and the loads. What those passes would merge as it is, is left to them.
 
     Requires: nothing. Ensures: values stay; ops with directives stay as they are.
     """
@@ -59,13 +59,23 @@ class DuplicateProducersPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         device, steering = find_device(self.device), steer(self.name, op, None)
         for block in sweep_functions(op):
-            graph = GroupGraph(block, Limits(), device)
-            if steering is None or steering.steps is None:
-                chosen = [group for group in graph.groups() if self._is_candidate(graph, group)]
-            else:
-                chosen = [graph.group_of[graph.top(step.ops[0])] for step in steering.steps.get(block, [])]
-            if chosen:
-                _duplicate(graph, chosen, steering)
+            replayed = None if steering is None or steering.steps is None else steering.steps.get(block, [])
+            if replayed is not None:
+                graph = GroupGraph(block, Limits(), device)
+                _duplicate(graph, [graph.group_of[graph.top(step.ops[0])] for step in replayed], steering)
+            else:  # a reader that takes a copy may be worth a copy itself then
+                while self._duplicate_once(GroupGraph(block, Limits(), device), steering):
+                    pass
+
+    def _duplicate_once(self, graph: GroupGraph, steering: Steering | None) -> bool:
+        rules = _rules()
+        chosen = [
+            group
+            for group in graph.groups()
+            if self._is_candidate(graph, group)
+            and all(_members(graph, rules, group.first, reader.first) is None for reader in group.consumers)
+        ]
+        return _duplicate(graph, chosen, steering)
 
     def _is_candidate(self, graph: GroupGraph, group: Group) -> bool:
         op, readers = group.first, list(group.consumers)
@@ -97,12 +107,15 @@ def _gain(device: Device, op: Operation, readers: Sequence[Group]) -> float:
     return saved - lost if cost <= device.dear else -1.0
 
 
-def _duplicate(before: GroupGraph, chosen: Sequence[Group], steering: Steering | None) -> None:
-    """Merges a copy of each chosen op with each of its readers, where all of them can be merged and there is fuel."""
+def _duplicate(before: GroupGraph, chosen: Sequence[Group], steering: Steering | None) -> bool:
+    """
+    Merges a copy of each chosen op with each of its readers, where all of them can be merged and there is fuel; whether
+    any was.
+    """
     block = before.block
     decisions = {group.first: steering and steering.describe(before, [group, *group.consumers]) for group in chosen}
     pairs = {group.first: _copies(group.first, before.place) for group in chosen}
-    rules = [pass_().rule() for pass_ in (FuseInjectivePass, FuseElementwisePass, FuseRowPass)]
+    rules = _rules()
     unfit = list(pairs)
     graph = GroupGraph(block, Limits(), before.device)
     while unfit:
@@ -115,7 +128,9 @@ def _duplicate(before: GroupGraph, chosen: Sequence[Group], steering: Steering |
             _take_back(op, pairs.pop(op))
         elif steering is not None:
             steering.made(decisions[op])
-    _merge(GroupGraph(block, Limits(), before.device), pairs, rules)
+    if pairs:
+        _merge(GroupGraph(block, Limits(), before.device), pairs, rules)
+    return bool(pairs)
 
 
 def _merge(graph: GroupGraph, pairs: _Copies, rules: Sequence[Rule]) -> None:
@@ -134,6 +149,10 @@ def _take_back(op: Operation, copies: Sequence[tuple[Operation, Operation]]) -> 
     for copy, _ in copies:
         copy.results[0].replace_all_uses_with(op.results[0])
         Rewriter.erase_op(copy)
+
+
+def _rules() -> list[Rule]:
+    return [pass_().rule() for pass_ in (FuseInjectivePass, FuseElementwisePass, FuseRowPass)]
 
 
 def _copies(op: Operation, place: dict[Operation, int]) -> list[tuple[Operation, Operation]]:
