@@ -126,6 +126,20 @@ def test_a_bad_device_is_one_clear_line(name: str, text: str | None, message: st
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("device", ["cpu", "h100"])
+def test_kernels_that_would_have_too_many_arguments_are_split(device: str) -> None:
+    """Whatever the options allow: 600 operands would need 4808 bytes of kernel parameters."""
+    arguments = ", ".join(f"%x{k}: {T}" for k in range(600))
+    lines = [
+        f"  %s{k} = graph.add %{'x0' if k == 1 else f's{k - 1}'}, %x{k} : ({T}, {T}) -> {T}" for k in range(1, 600)
+    ]
+    text = "\n".join([f"func.func @main({arguments}) -> {T} {{", *lines, f"  func.return %s599 : {T}", "}"])
+    options = f"{{max-ops=9999 max-operands=9999 max-results=9999 device={device}}}"
+    module = optimized(text, f"fuse-elementwise{options}")
+    assert len(kernels(module)) == 2
+    assert all(8 * (len(k.operands) + len(k.results)) <= find_device(device).parameter_bytes for k in kernels(module))
+
+
 def edges(module: ModuleOp) -> Iterable[tuple[Operation, Operation]]:
     """Pairs of ops of a function, one of which reads the other, without constants that every kernel copies."""
     for block in sweep_functions(module):
