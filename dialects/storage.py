@@ -296,3 +296,11 @@ def value_name(value: SSAValue) -> str:
             else f"result {value.index} of '{value.op.name}'"
         )
     return "a value without a definition"
+
+
+def forget_plan(function: FuncOp) -> None:
+    """Drops what was decided about a function's memory and launches, for rewrites after which it may not hold."""
+    for op in function.body.block.ops:
+        if isinstance(op, KernelOp):
+            op.inplace = op.slots = op.segment = None
+    function.attributes.pop(ARENA, None)

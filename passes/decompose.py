@@ -12,6 +12,7 @@ from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import STOP_FUSION, KernelOp, directives
 from ..dialects.graph_op import CompositeOp, is_static
+from ..dialects.storage import forget_plan, functions_of
 from .remarks import remark
 
 _OF_RESULTS = (STOP_FUSION, "keep_live", "must_inplace")
@@ -31,13 +32,20 @@ class DecomposePass(ModulePass):
     name = "decompose"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions_of(op):
+            if any(isinstance(inner, CompositeOp) and _is_static(inner) for inner in function.walk()):
+                forget_plan(function)  # an op that had memory of its own may become a view
         waiting = [inner for inner in op.walk() if isinstance(inner, CompositeOp)]
         while waiting:
             composite = waiting.pop()
-            if all(map(is_static, composite.operands)):
+            if _is_static(composite):
                 waiting.extend(_expand(composite))
             else:
                 remark(self.name, composite, "dynamic-shape", "is not decomposed: extents of its operands are unknown")
+
+
+def _is_static(op: CompositeOp) -> bool:
+    return all(map(is_static, op.operands))
 
 
 def _expand(op: CompositeOp) -> list[CompositeOp]:

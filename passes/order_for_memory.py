@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import GraphOp, StructuredOp
-from ..dialects.storage import ARENA, SharedMemory, aliased_operand, directed_results, functions_of
+from ..dialects.storage import SharedMemory, aliased_operand, directed_results, forget_plan, functions_of
 from .inplace_rules import InplaceRules, KernelRules
 from .memory_orders import STRATEGIES, Order, reorder
 from .memory_orders_loads import Node, Problem, Value
@@ -172,9 +172,7 @@ def _move(function: FuncOp, order: Sequence[Operation]) -> None:
     for op in _with_followers(block, [*order, last])[:-1]:
         op.detach()
         block.insert_op_before(op, last)
-        if isinstance(op, KernelOp):
-            op.inplace = op.slots = op.segment = None
-    function.attributes.pop(ARENA, None)
+    forget_plan(function)
 
 
 def _with_followers(block: Block, order: Sequence[Operation]) -> list[Operation]:

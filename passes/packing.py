@@ -1,27 +1,38 @@
 """Offsets for buffers in one arena, apart from any IR: a problem goes in, a placement and the bound that judges it come out.
 
-    Problem -> rounded blocks -> a portfolio of orders, each placed by first fit -> Solution
+    Problem -> rounded blocks -> a portfolio of orders, each placed by first fit -> a tree search if that helps -> Solution
 
-The portfolio ends at the first arena that no other can beat. Placing buffers without overlap in the least space is the NP-hard
-dynamic storage allocation problem (Garey and Johnson, SR2); first fit over sorted orders follows Pisarchyk and Lee,
-"Efficient memory management for deep neural net inference" (2020).
+The portfolio ends at the first arena that no other can beat; where none is, an exact search tries to find it. Placing buffers
+without overlap in the least space is the NP-hard dynamic storage allocation problem (Garey and Johnson, SR2); first fit over
+sorted orders follows Pisarchyk and Lee, "Efficient memory management for deep neural net inference" (2020).
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from fuse_opt.passes.packing_first_fit import Block, first_fit
 from fuse_opt.passes.packing_orders import KEYS, Loads, loads_at_births, static_order
+from fuse_opt.passes.packing_restarts import Budget, improve
 from fuse_opt.passes.packing_skyline import skyline_order
 
 SKYLINES = ("skyline-peak-death", "skyline-area", "skyline-peak-life", "skyline-time")
 ORDERS = (*KEYS, *SKYLINES)
-STRATEGIES = ("auto", *ORDERS)
-"""What `pack` takes as a strategy: "auto" for the portfolio, or one order of first fit by name."""
+STRATEGIES = ("auto", "exact", *ORDERS)
+"""What `pack` takes as a strategy: "auto" for the portfolio and a short exact search, "exact" for a long one, or one order
+of first fit by name."""
 
-EFFORT = 400_000
-"""How many blocks the portfolio may place in all before it stops trying further orders; the first order always runs."""
+EFFORT = 360_000
+"""How many blocks the portfolio may place in all before it stops trying further orders; the first order always runs.
+
+Where some 4,000 more are alive at a time on average, a block counts once more: there are more gaps to look at."""
+
+SHORT_SEARCH, LONG_SEARCH = 10_000, 2_000_000
+"""Nodes of the exact search: by default, and where it is asked for by name or has a capacity to reach."""
+
+SMALL_PART, LARGE_PART = 1_000, 8_000
+"""The most blocks in one part, with nothing between it and others in time, that a short and a long search look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +74,15 @@ class Problem:
 class Solution:
     """Where each buffer of a problem goes: `offsets` in bytes, in the problem's order; `arena`, the bytes they take up.
 
-    `lower_bound` is that of the problem, in bytes; an arena equal to it is proven optimal. `method` names the order that won.
+    `lower_bound` is that of the problem, in bytes; an arena equal to it is proven optimal. `method` names the order that won,
+    or is "exact". `optimal` is whether no smaller arena exists, by the bound or by an exhausted search.
     """
 
     offsets: tuple[int, ...]
     arena: int
     lower_bound: int
     method: str
+    optimal: bool
 
     @property
     def gap(self) -> float:
@@ -83,21 +96,40 @@ def lower_bound(problem: Problem) -> int:
     return max(loads_at_births(blocks, positions), default=0)
 
 
-def pack(problem: Problem, strategy: str = "auto") -> Solution:
+def pack(
+    problem: Problem,
+    strategy: str = "auto",
+    *,
+    capacity: int | None = None,
+    nodes: int | None = None,
+    seconds: float | None = None,
+) -> Solution:
     """Offsets such that no two buffers share a byte while both are alive, the same for the same problem every time.
 
-    Buffers without bytes or without lifetime go to their pin or to 0 and take up nothing. Raises ValueError for an unknown
-    strategy and for two pinned buffers that overlap in time and in bytes.
+    `capacity` in bytes ends the work at the first solution that fits; the caller compares, since one that does not fit is
+    returned, too. `nodes` limits the exact search, which leaves problems with pins alone; `seconds`, of wall-clock time,
+    aborts it, so that the answer may depend on the machine. Buffers without bytes or without lifetime go to their pin
+    or to 0 and take up nothing. Raises ValueError for an unknown strategy and for two pinned buffers that overlap in time
+    and in bytes.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"unknown packing strategy {strategy!r}, expected one of {', '.join(STRATEGIES)}")
+    deadline = None if seconds is None else monotonic() + seconds
     blocks, positions = _blocks(problem)
     if not blocks:
-        return Solution(tuple(buffer.offset or 0 for buffer in problem.buffers), 0, 0, "empty")
-    names = ORDERS if strategy == "auto" else (strategy,)
-    method, placed = _portfolio(blocks, positions, names)
+        return Solution(tuple(buffer.offset or 0 for buffer in problem.buffers), 0, 0, "empty", True)
+    names = ORDERS if strategy in ("auto", "exact") else (strategy,)
+    method, placed = _portfolio(blocks, positions, names, capacity or 0)
+    bound, arena = max(loads_at_births(blocks, positions)), _arena(blocks, placed)
+    optimal, pinned = arena == bound, any(block.pin is not None for block in blocks)
+    if strategy in ("auto", "exact") and not pinned and arena > max(bound, capacity or 0):
+        long = strategy == "exact" or capacity is not None
+        budget = Budget(nodes if nodes is not None else LONG_SEARCH if long else SHORT_SEARCH, deadline)
+        placed, optimal = improve(blocks, positions, placed, capacity, budget, LARGE_PART if long else SMALL_PART)
+        if _arena(blocks, placed) < arena:
+            method, arena = "exact", _arena(blocks, placed)
     offsets = tuple(placed.get(index, buffer.offset or 0) for index, buffer in enumerate(problem.buffers))
-    return Solution(offsets, _arena(blocks, placed), max(loads_at_births(blocks, positions)), method)
+    return Solution(offsets, arena, bound, method, optimal)
 
 
 def _blocks(problem: Problem) -> tuple[list[Block], int]:
@@ -112,16 +144,23 @@ def _blocks(problem: Problem) -> tuple[list[Block], int]:
     return blocks, len(births)
 
 
-def _portfolio(blocks: Sequence[Block], positions: int, names: Sequence[str]) -> tuple[str, dict[int, int]]:
-    """The name and offsets of the order with the smallest arena, of those tried before one could not be beaten."""
+def _portfolio(
+    blocks: Sequence[Block], positions: int, names: Sequence[str], enough: int
+) -> tuple[str, dict[int, int]]:
+    """The name and offsets of the order with the smallest arena, of those tried before one could not be beaten.
+
+    One of `enough` bytes ends it, too.
+    """
     pinned = [block for block in blocks if block.pin is not None]
     free = [block for block in blocks if block.pin is None]
     loads = Loads(blocks, positions)
     # No arena ends below the load at the peak or below the end of a pinned block.
     least = max(max(loads.rows[0]), _arena(pinned, {block.index: block.pin or 0 for block in pinned}))
+    least = max(least, enough)
+    effort = len(blocks) + len(blocks) * sum(block.hi - block.lo for block in blocks) // (4_000 * positions)
     method, best, arena = "", dict[int, int](), None
     for tried, name in enumerate(names):
-        if arena == least or (tried and (tried + 1) * len(blocks) > EFFORT):
+        if (arena is not None and arena <= least) or (tried and (tried + 1) * effort > EFFORT):
             break
         limit = None if arena is None else arena - 1
         placed = first_fit(pinned, _order(name, free, loads), positions, limit)

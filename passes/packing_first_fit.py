@@ -39,25 +39,38 @@ def occupy(bounds: list[int], low: int, high: int) -> bool:
     return True
 
 
-def lowest_gap(taken: Sequence[list[int]], size: int, floor: int) -> int:
-    """The lowest offset of at least `floor` bytes from which `size` bytes are free in all of these sets."""
+def lowest_gap(taken: Sequence[list[int]], size: int, floor: int, dense: Sequence[list[int]] = ()) -> int:
+    """The lowest offset of at least `floor` bytes from which `size` bytes are free in all of these sets.
+
+    Sets with few gaps are best given as `dense`: the others are asked only about gaps that those have in common.
+    """
     offset = floor
-    # A heap of each set's next obstacle (at first not known, so `floor`): only the nearest one needs a look.
-    obstacles = [(floor, index) for index in range(len(taken))]
-    while obstacles and obstacles[0][0] < offset + size:
-        index = obstacles[0][1]
-        bounds = taken[index]
-        at = bisect_right(bounds, offset)
-        if at & 1:
-            offset = bounds[at]
-            at += 1
-        while at < len(bounds) and bounds[at] < offset + size:
-            offset = bounds[at + 1]
-            at += 2
-        if at == len(bounds):
-            heappop(obstacles)
-        else:
-            heapreplace(obstacles, (bounds[at], index))
+    # Heaps of each set's next obstacle (at first not known, so `floor`): only the nearest one needs a look.
+    first = [(floor, index) for index in range(len(dense))]
+    rest = [(floor, index) for index in range(len(taken))]
+    while True:
+        while first and first[0][0] < offset + size:
+            offset = pass_nearest(first, dense, size, offset)
+        if not rest or rest[0][0] >= offset + size:
+            return offset
+        offset = pass_nearest(rest, taken, size, offset)
+
+
+def pass_nearest(obstacles: list[tuple[int, int]], taken: Sequence[list[int]], size: int, offset: int) -> int:
+    """The lowest offset of at least `offset` that is free in the set with the nearest obstacle; moves that obstacle on."""
+    index = obstacles[0][1]
+    bounds = taken[index]
+    at = bisect_right(bounds, offset)
+    if at & 1:
+        offset = bounds[at]
+        at += 1
+    while at < len(bounds) and bounds[at] < offset + size:
+        offset = bounds[at + 1]
+        at += 2
+    if at == len(bounds):
+        heappop(obstacles)
+    else:
+        heapreplace(obstacles, (bounds[at], index))
     return offset
 
 
@@ -91,33 +104,48 @@ def nodes_above(lo: int, hi: int, leaves: int) -> Iterator[int]:
         left >>= 1
 
 
+UPPER_LEAVES = 64
+"""How many nodes the lowest level of the upper part of an `Occupancy` has, at most."""
+
+
 class Occupancy:
     """The bytes taken at each birth position: a segment tree over the positions, with two sets of byte intervals per node.
 
-    `covered[node]` holds the blocks that live through all positions of the node (one entry per covering node), `touched[node]`
-    those that live at any of them. A range meets what touches its covering nodes and what covers a node above.
+    `covered[node]` holds the blocks that live through all positions of the node (one entry per covering node). In the upper
+    part of the tree `touched[node]` holds all blocks that live at any of its positions: with many long lives it has few gaps.
+    In the lower part it leaves out those that cover a node above; so there, a range meets what touches its covering nodes and
+    what covers a node above.
     """
 
     def __init__(self, positions: int) -> None:
         self.leaves = tree_leaves(positions)
+        self.upper = min(self.leaves, UPPER_LEAVES)
         self.covered: list[list[int]] = [[] for _ in range(2 * self.leaves)]
         self.touched: list[list[int]] = [[] for _ in range(2 * self.leaves)]
 
     def add(self, block: Block, offset: int) -> None:
         """Take the block's bytes from `offset` on, for as long as it lives."""
-        stop = offset + block.size
+        stop, upper = offset + block.size, self.upper
         for node in covering_nodes(block.lo, block.hi, self.leaves):
             occupy(self.covered[node], offset, stop)
-            # A node above holds all that its children hold, so the climb ends at the first one that gains nothing.
+            # A node above holds all that its children hold, so each climb ends at the first one that gains nothing.
+            while node >= 2 * upper and occupy(self.touched[node], offset, stop):
+                node >>= 1
+        width = self.leaves // upper
+        for node in range(upper + block.lo // width, upper + (block.hi - 1) // width + 1):
             while node and occupy(self.touched[node], offset, stop):
                 node >>= 1
 
     def fit(self, block: Block, floor: int = 0) -> int:
         """The lowest offset of at least `floor` where the block meets nothing, in bytes."""
         lo, hi, leaves = block.lo, block.hi, self.leaves
-        taken = [bounds for node in nodes_above(lo, hi, leaves) if (bounds := self.covered[node])]
-        taken += [bounds for node in covering_nodes(lo, hi, leaves) if (bounds := self.touched[node])]
-        return lowest_gap(taken, block.size, floor)
+        dense: list[list[int]] = []
+        taken: list[list[int]] = []
+        for node in covering_nodes(lo, hi, leaves):
+            if bounds := self.touched[node]:
+                (dense if node < 2 * self.upper else taken).append(bounds)
+        taken += [bounds for node in nodes_above(lo, hi, leaves) if (bounds := self.covered[node])]
+        return lowest_gap(taken, block.size, floor, dense)
 
 
 def first_fit(

@@ -15,7 +15,8 @@ from ..dialects.fused import NOT_IN_ARENA, KernelOp
 from ..dialects.graph_op import int_array, int_value
 from ..dialects.storage import ARENA, Storage, StorageMap, analyse_storage, directed_results, functions_of, value_name
 from .inplace_rules import InplaceRules
-from .packing import STRATEGIES, Buffer, Problem, Solution, pack
+from .packing import ORDERS, STRATEGIES, Buffer, Problem, Solution, pack
+from .pinned_slots import PINNED, pinned_offsets
 from .remarks import RefusedError, is_collecting, remark
 
 _WIDEST = 8
@@ -45,6 +46,8 @@ class PlanMemoryPass(ModulePass):
     as large as the lower bound is proven optimal. In-place pairs that are not legal any more are dropped; so are the legal
     ones between values of the arena where the arena is smaller without them.
 
+    `pinned_slots = array<i64: 128, -1>` on a kernel fixes the offset of its first result by hand.
+
     Requires: nothing; ops outside of kernels stay without memory. Ensures: `verify_plans` accepts the functions.
     """
 
@@ -54,6 +57,9 @@ class PlanMemoryPass(ModulePass):
     """Offsets and sizes are multiples of so many bytes: a power of two, 64 for CPUs, 256 for GPUs."""
     strategy: str = "auto"
     """The order in which values are placed: "auto" tries several until one is proven optimal."""
+
+    peak_limit: int | None = None
+    """Bytes that the arena may have; a larger one is an error that names what is alive at its peak."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.alignment < _WIDEST or self.alignment & (self.alignment - 1):
@@ -70,25 +76,33 @@ class PlanMemoryPass(ModulePass):
         if not any(isinstance(op, KernelOp) for op in function.body.block.ops):
             function.attributes.pop(ARENA, None)
             return
-        plan = self._solve(kept.rules.classes.storage_map(), kept.pairs, self.strategy)
+        plan = self._solve(function, kept.rules.classes.storage_map(), kept.pairs, self.strategy)
         if plan.solution.arena > plan.solution.lower_bound and kept.optional(plan.storages):
             fewer = kept.without_optional(plan.storages)
             storages = analyse_storage(function, fewer)
-            trial = self._solve(storages, fewer, plan.solution.method)
+            trial = self._solve(
+                function, storages, fewer, method if (method := plan.solution.method) in ORDERS else self.strategy
+            )
             if trial.solution.arena < plan.solution.arena:
-                other = self._solve(storages, fewer, self.strategy)
+                other = self._solve(function, storages, fewer, self.strategy)
                 message = "in-place pairs are dropped: the arena is smaller without them"
                 numbers = {"arena": other.solution.arena, "arena_with": plan.solution.arena}
-                remark(self.name, function, "inplace-dropped", message, **numbers)
+                remark(self.name, function, "inplace-dropped", message, numbers=numbers)
                 plan = other
+        if self.peak_limit is not None and plan.solution.arena > self.peak_limit:
+            raise RefusedError(_over_limit(plan, self.peak_limit), function)
         _write(function, plan, self.alignment)
         if is_collecting():
             _report(function, plan)
 
-    def _solve(self, storages: StorageMap, pairs: _Pairs, strategy: str) -> _Plan:
+    def _solve(self, function: FuncOp, storages: StorageMap, pairs: _Pairs, strategy: str) -> _Plan:
         chosen = [storage for storage in storages.storages if storage.kind == "intermediate"]
-        buffers = tuple(Buffer(storage.nbytes, storage.birth, storage.death) for storage in chosen)
-        solution = pack(Problem(buffers, self.alignment), strategy)
+        pins = pinned_offsets(function, storages, self.alignment)
+        buffers = tuple(Buffer(s.nbytes, s.birth, s.death, pins.get(s.number)) for s in chosen)
+        try:
+            solution = pack(Problem(buffers, self.alignment), strategy)
+        except ValueError as error:
+            raise RefusedError(f"'{self.name}' {PINNED}: {error}", function) from None
         offsets = {storage.number: at for storage, at in zip(chosen, solution.offsets, strict=True)}
         return _Plan(pairs, storages, offsets, solution)
 
@@ -176,12 +190,28 @@ def _report(function: FuncOp, plan: _Plan) -> None:
         arena=solution.arena, lower_bound=solution.lower_bound, gap=round(solution.gap, 6),
         storages=len(plan.offsets), method=solution.method,
     )  # fmt: skip
+    step, names = _at_peak(plan)
+    if names:
+        remark(PlanMemoryPass.name, function, "peak", f"at step {step} there live {names}", step=step)
+
+
+def _at_peak(plan: _Plan) -> tuple[int, str]:
+    """The step at which most bytes live, and what lives there, largest first."""
     step, alive = _peak([s for s in plan.storages.storages if s.kind == "intermediate"])
     largest = sorted(alive, key=lambda storage: (-storage.nbytes, storage.number))
     names = ", ".join(f"{value_name(s.values[0])} ({s.nbytes} bytes)" for s in largest[:8])
-    more = f" and {len(largest) - 8} more" if len(largest) > 8 else ""
-    if alive:
-        remark(PlanMemoryPass.name, function, "peak", f"at step {step} there live {names}{more}", step=step)
+    return step, names + (f" and {len(largest) - 8} more" if len(largest) > 8 else "")
+
+
+def _over_limit(plan: _Plan, limit: int) -> str:
+    solution, (step, names) = plan.solution, _at_peak(plan)
+    if solution.lower_bound <= limit:
+        remedy = (
+            f"only {solution.lower_bound} bytes live at once, but no placement in less was found; try strategy=exact"
+        )
+    else:
+        remedy = f"at step {step} there live {names}; run order-for-memory, fuse less, or give up arguments with graph.donated"
+    return f"'{PlanMemoryPass.name}' peak-limit: the arena needs {solution.arena} bytes, the limit is {limit}: {remedy}"
 
 
 def _peak(storages: list[Storage]) -> tuple[int, list[Storage]]:

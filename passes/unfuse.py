@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
-from ..dialects.storage import ARENA, functions_of
+from ..dialects.storage import forget_plan, functions_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class UnfusePass(ModulePass):
             for kernel in chosen:
                 _inline(kernel)
             if chosen:
-                _forget_memory(function)
+                forget_plan(function)
 
     def _wanted(self, kernel: KernelOp) -> bool:
         if self.only and not any({op.name, op.name.partition(".")[2]} & {*self.only} for op in kernel.ops()):
@@ -59,11 +58,3 @@ def _inline(kernel: KernelOp) -> None:
         result.replace_all_uses_with(new)
     kernel.detach()
     kernel.erase(safe_erase=False)
-
-
-def _forget_memory(function: FuncOp) -> None:
-    """Drops the plan that knew the kernels that are gone."""
-    for op in function.body.block.ops:
-        if isinstance(op, KernelOp):
-            op.inplace = op.slots = op.segment = None
-    function.attributes.pop(ARENA, None)
