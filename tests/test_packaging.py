@@ -92,7 +92,8 @@ def test_face_lists_and_loads_its_names():
 
 
 def test_entry_points_load():
-    declared = {("xdsl.universe", "fuse-opt"), ("console_scripts", "fuse-opt"), ("console_scripts", "fuse-run")}
+    commands = ("fuse-opt", "fuse-pack", "fuse-run")
+    declared = {("xdsl.universe", "fuse-opt"), *(("console_scripts", name) for name in commands)}
     ours = distribution("fuse-opt").entry_points
     assert {(entry.group, entry.name) for entry in ours} == declared
     for entry in ours:
