@@ -122,10 +122,12 @@ def run_pipeline(
 
     Raises an OpVerifyError, which carries the op at fault as `.op`, or what a pass raises when it refuses its work.
     """
+    from fuse_opt.tools.packing_core import compiled_packing
+
     _verify(module, None, observer)
     for pass_ in passes:
         start = time.perf_counter()
-        with collection_paused():
+        with collection_paused(), compiled_packing():
             pass_.apply(ctx, module)
         if observer is not None:
             observer.applied(pass_, module, time.perf_counter() - start)
