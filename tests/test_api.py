@@ -10,6 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 import fuse_opt
+from fuse_opt.runtime.cuda_driver import CudaUnavailable
 from fuse_opt.tools import api
 from fuse_opt.tools.diagnostics import InputError
 from fuse_opt.tools.fuse_run_main import main as fuse_run
@@ -204,7 +205,11 @@ def test_fuse_run_refuses_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert fuse_run([str(tmp_path / "missing.mlir")]) == 1
 
 
-def test_cuda_gives_text_and_says_that_it_cannot_run() -> None:
+def test_cuda_gives_text_and_says_that_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise CudaUnavailable("no device")
+
+    monkeypatch.setattr("fuse_opt.runtime.cuda.open_device", refuse)
     program = fuse_opt.compile(PROGRAM, target="cuda")
     assert "__global__" in program.source and program.stats.kernels == 1
     with pytest.raises(RuntimeError, match="cannot run it"):

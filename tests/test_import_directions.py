@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "passes": ("fuse_opt.dialects", "fuse_opt.passes"),
     "lowering": ("fuse_opt.dialects", "fuse_opt.lowering"),
     "runtime": ("fuse_opt.lowering.program", "fuse_opt.lowering.narrow_floats", "fuse_opt.runtime"),
-    "frontends": ("fuse_opt.dialects", "fuse_opt.frontends"),
+    "frontends": ("fuse_opt.dialects", "fuse_opt.frontends", "fuse_opt.lowering.library", "fuse_opt.tools.api"),
     "tools": ("fuse_opt",),
     "fuse_opt": ("fuse_opt.tools.api",),
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fuse_opt.dialects.graph import GRAPH
+from fuse_opt.frontends.onnx import supported_operators
 
 TEXT = (Path(__file__).resolve().parent.parent / "docs" / "onnx.md").read_text()
 NAME = re.compile(r"`([^`]*)`")
@@ -32,6 +33,10 @@ def test_records_exist() -> None:
         named = NAME.findall(records)
         assert named or records.startswith("none"), f"{operator} names no record"
         assert {*named, *NAME.findall(differs)} <= known, f"{operator} names what is no record"
+
+
+def test_covered_operators_are_those_of_the_importer() -> None:
+    assert sorted(row[0] for row in table_rows("Covered")) == supported_operators()
 
 
 def test_no_operator_is_named_twice() -> None:

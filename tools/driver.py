@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from io import StringIO
@@ -52,6 +52,8 @@ class Options:
     """Decisions that all fusion passes may make together."""
     dump_decisions: str | None = None
     replay_decisions: str | None = None
+    extents: Mapping[str, int] | None = None
+    """What the names of a model's unknown extents stand for."""
 
 
 class UnreadableError(Exception):
@@ -236,7 +238,7 @@ def _process(
     """The output for one module. Raises InputError, whatever is wrong with it."""
     ctx = make_context(options.allow_unregistered)
     start = time.perf_counter()
-    module = parse_module(decode(chunk, name), name, ctx, first_line)
+    module = _read_module(chunk, name, first_line, ctx, options)
     report.add("parse", start)
     report.started(module)
     try:
@@ -249,6 +251,18 @@ def _process(
     except Exception as error:
         raise _refusal(error, module, name) from error
     return output.getvalue()
+
+
+def _read_module(chunk: bytes, name: str, first_line: int, ctx: Context, options: Options) -> ModuleOp:
+    """From text, or from a model of another tool, whose weights go beside the output."""
+    from fuse_opt.tools.models import is_model, read_model, write_weights
+
+    if not is_model(name):
+        return parse_module(decode(chunk, name), name, ctx, first_line)
+    model = read_model(name, options.extents)
+    if options.output not in (None, "-"):
+        write_weights(model, str(options.output))
+    return model.module
 
 
 def _refusal(error: Exception, module: ModuleOp, name: str) -> Exception:

@@ -56,6 +56,7 @@ def _main(arguments: list[str]) -> int:
         fuel=given.fuel,
         dump_decisions=given.dump_decisions,
         replay_decisions=given.replay_decisions,
+        extents=given.extents,
     )
     try:
         passes = [
@@ -106,7 +107,12 @@ def _make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("file", metavar="FILE", nargs="?", help="the input; - or nothing for standard input")
+    add(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="the input, MLIR text or an .onnx model; - or nothing for standard input",
+    )
     add(
         "-p", "--passes", "--pass-pipeline", metavar="PIPELINE", action=_AddPipeline, default=[], help="passes in order"
     )
@@ -128,6 +134,7 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="make the fusion decisions of a file, which may be edited, and no other",
     )
+    add("--extents", metavar="NAME=N,...", type=_extents, help="what unknown extents of an ONNX model are")
     add("--print-op-generic", action="store_true", help="print ops in the generic form")
     add("--print-debuginfo", action="store_true", help="print locations")
     add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
@@ -139,6 +146,15 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise argparse.ArgumentTypeError(f"expected a number of decisions, got '{text[:40]}'")
     return int(text)
+
+
+def _extents(text: str) -> dict[str, int]:
+    from fuse_opt.tools.models import parse_extents
+
+    try:
+        return parse_extents(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
 
 
 def _with_pass_flags(arguments: Sequence[str]) -> list[str]:

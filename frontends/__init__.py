@@ -1,0 +1,1 @@
+"""Importers: models of other tools as modules of graph ops."""

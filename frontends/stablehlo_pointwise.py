@@ -1,0 +1,250 @@
+"""StableHLO ops that work on each element, and those that move elements without arithmetic."""
+
+from __future__ import annotations
+
+from math import prod
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+
+from fuse_opt.dialects.dtypes import BF16, BOOL, F16, F32, I8
+from fuse_opt.dialects.graph_op import dtype
+from fuse_opt.frontends.emit import Emitter, Value, extents, rank
+from fuse_opt.frontends.stablehlo_op import RECORDS, HloOp, Record, Results, record
+
+SAME = {
+    "stablehlo.abs": "abs",
+    "stablehlo.atan2": "atan2",
+    "stablehlo.cbrt": "cbrt",
+    "stablehlo.ceil": "ceil",
+    "stablehlo.cosine": "cos",
+    "stablehlo.exponential": "exp",
+    "stablehlo.exponential_minus_one": "expm1",
+    "stablehlo.floor": "floor",
+    "stablehlo.log": "log",
+    "stablehlo.log_plus_one": "log1p",
+    "stablehlo.logistic": "sigmoid",
+    "stablehlo.negate": "negative",
+    "stablehlo.power": "pow",
+    "stablehlo.remainder": "fmod",
+    "stablehlo.round_nearest_even": "round",
+    "stablehlo.rsqrt": "rsqrt",
+    "stablehlo.shift_left": "bitwise_left_shift",
+    "stablehlo.shift_right_arithmetic": "bitwise_right_shift",
+    "stablehlo.sign": "sign",
+    "stablehlo.sine": "sin",
+    "stablehlo.sqrt": "sqrt",
+    "stablehlo.subtract": "subtract",
+    "stablehlo.tan": "tan",
+    "stablehlo.tanh": "tanh",
+    "chlo.acos": "acos",
+    "chlo.acosh": "acosh",
+    "chlo.asin": "asin",
+    "chlo.asinh": "asinh",
+    "chlo.atan": "atan",
+    "chlo.atanh": "atanh",
+    "chlo.cosh": "cosh",
+    "chlo.erf": "erf",
+    "chlo.erfc": "erfc",
+    "chlo.lgamma": "lgamma",
+    "chlo.sinh": "sinh",
+    "chlo.square": "square",
+    "chlo.tan": "tan",
+}
+"""Ops that are one record of the same operands."""
+
+OF_TRUTH = {
+    "stablehlo.add": ("add", "logical_or"),
+    "stablehlo.and": ("bitwise_and", "logical_and"),
+    "stablehlo.maximum": ("maximum", "logical_or"),
+    "stablehlo.minimum": ("minimum", "logical_and"),
+    "stablehlo.multiply": ("multiply", "logical_and"),
+    "stablehlo.not": ("bitwise_not", "logical_not"),
+    "stablehlo.or": ("bitwise_or", "logical_or"),
+    "stablehlo.xor": ("bitwise_xor", "logical_xor"),
+}
+"""Ops that are one record of numbers, and another one of truth values."""
+
+COMPARISONS = {
+    "EQ": "equal",
+    "GE": "greater_equal",
+    "GT": "greater",
+    "LE": "less_equal",
+    "LT": "less",
+    "NE": "not_equal",
+}
+
+
+def joined(g: Emitter, name: str, *operands: Value) -> Value:
+    """An op of the table OF_TRUTH on values."""
+    numbers, truth = OF_TRUTH[name]
+    return g.all(truth if dtype(operands[0]) is BOOL else numbers, *operands)[0]
+
+
+def _same(name: str) -> Record:
+    return lambda h, g: getattr(g, name)(*h.operands)
+
+
+def _joined(name: str) -> Record:
+    return lambda h, g: joined(g, name, *h.operands)
+
+
+RECORDS.update({name: _same(graph_name) for name, graph_name in SAME.items()})
+RECORDS.update({name: _joined(name) for name in OF_TRUTH})
+
+
+@record("stablehlo.divide")
+def divide(h: HloOp, g: Emitter) -> Results:
+    """Of integers truncated towards zero."""
+    x, y = h.operands
+    return g.divide(x, y) if dtype(x).is_float else g.floor_divide(g.subtract(x, g.fmod(x, y)), y)
+
+
+@record("stablehlo.compare")
+def compare(h: HloOp, g: Emitter) -> Results:
+    if "TOTALORDER" in h.words("compare_type"):
+        raise h.refuse("comparison by total order is supported in the body of a sort only")
+    x, y = ((g.cast(value, I8) if dtype(value) is BOOL else value) for value in h.operands)
+    return g.all(COMPARISONS[h.words("comparison_direction")], x, y)
+
+
+@record("stablehlo.select")
+def select(h: HloOp, g: Emitter) -> Results:
+    return g.where(*h.operands)
+
+
+@record("stablehlo.clamp")
+def clamp(h: HloOp, g: Emitter) -> Results:
+    low, x, high = h.operands
+    return g.clip(x, low, high)
+
+
+@record("stablehlo.convert")
+def convert(h: HloOp, g: Emitter) -> Results:
+    return g.cast(h.operand(), h.dtype())
+
+
+@record("stablehlo.reduce_precision")
+def reduce_precision(h: HloOp, g: Emitter) -> Results:
+    bits = h.integer("exponent_bits"), h.integer("mantissa_bits")
+    if bits not in ((8, 23), (8, 7), (5, 10)):
+        raise h.refuse(f"expected the precision of f32, bf16 or f16, got exponent and mantissa of {bits} bits")
+    narrow = {(8, 23): F32, (8, 7): BF16, (5, 10): F16}[bits]
+    return g.cast(g.cast(h.operand(), narrow), h.dtype())
+
+
+@record("stablehlo.is_finite")
+def is_finite(h: HloOp, g: Emitter) -> Results:
+    return g.logical_not(g.logical_or(g.isinf(h.operand()), g.isnan(h.operand())))
+
+
+@record("stablehlo.constant")
+def constant(h: HloOp, g: Emitter) -> Results:
+    value = h.attributes.get("value")
+    if not isinstance(value, DenseIntOrFPElementsAttr):
+        raise h.refuse("expected dense elements; print the program with large_elements_limit=None")
+    h.dtype()
+    return g.constant(value=value)
+
+
+@record("stablehlo.iota")
+def iota(h: HloOp, g: Emitter) -> Results:
+    return g.iota(shape=h.shape(), axis=h.integer("iota_dimension"), dtype=h.dtype())
+
+
+@record("stablehlo.optimization_barrier")
+def optimization_barrier(h: HloOp, g: Emitter) -> Results:
+    return list(h.operands)
+
+
+@record("stablehlo.custom_call")
+def custom_call(h: HloOp, g: Emitter) -> Results:
+    """Marks of sharding do nothing on one device; any other call is refused."""
+    target = h.text("call_target_name")
+    if target in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"):
+        return list(h.operands)
+    raise h.refuse(f"calls '{target}', which is not part of the program; expected none")
+
+
+@record("stablehlo.broadcast_in_dim")
+def broadcast_in_dim(h: HloOp, g: Emitter) -> Results:
+    x, shape = h.operand(), h.shape()
+    axes = h.integers("broadcast_dimensions")
+    order = sorted(range(len(axes)), key=axes.__getitem__)
+    if order != list(range(len(axes))):
+        x = g.permute_dims(x, axes=order)
+    inner = [1] * len(shape)
+    for axis, extent in zip(sorted(axes), extents(x), strict=True):
+        inner[axis] = extent
+    first = next((number for number, extent in enumerate(inner) if extent != 1), len(inner))
+    x = g.reshaped(x, inner[first:])
+    return x if extents(x) == shape else g.broadcast_to(x, shape=shape)
+
+
+@record("stablehlo.reshape")
+def reshape(h: HloOp, g: Emitter) -> Results:
+    return g.reshaped(h.operand(), h.shape())
+
+
+@record("stablehlo.transpose")
+def transpose(h: HloOp, g: Emitter) -> Results:
+    return g.permute_dims(h.operand(), axes=h.integers("permutation"))
+
+
+@record("stablehlo.slice")
+def slice_(h: HloOp, g: Emitter) -> Results:
+    starts, stops, steps = (h.integers(name) for name in ("start_indices", "limit_indices", "strides"))
+    return g.slice(h.operand(), starts=starts, stops=stops, steps=steps)
+
+
+@record("stablehlo.concatenate")
+def concatenate(h: HloOp, g: Emitter) -> Results:
+    return g.concat(*h.operands, axis=h.integer("dimension"))
+
+
+@record("stablehlo.reverse")
+def reverse(h: HloOp, g: Emitter) -> Results:
+    axes = h.integers("dimensions")
+    return g.flip(h.operand(), axes=axes) if axes else h.operand()
+
+
+@record("stablehlo.pad")
+def pad(h: HloOp, g: Emitter) -> Results:
+    low, high, interior = (
+        h.integers(f"{name}") for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
+    )
+    number = h.number(1)
+    if number is not None:
+        return padded(g, h.operand(), low, high, interior, number)
+    everything = g.number(1, BOOL, extents(h.operand()))
+    inside = padded(g, everything, low, high, interior, 0)
+    return g.where(inside, padded(g, h.operand(), low, high, interior, 0), h.operand(1))
+
+
+def padded(g: Emitter, x: Value, low: list[int], high: list[int], interior: list[int], number: float) -> Value:
+    """Padding before, behind and, for each axis, `interior` times between neighbours; negative at the edges crops."""
+    value = float(number) if dtype(x).is_float else int(number)
+    for axis, between in enumerate(interior):
+        if between and extents(x)[axis]:
+            shape = list(extents(x))
+            spread = g.pad(
+                g.expand_dims(x, axes=[axis + 1]), pads=_one_axis(rank(x) + 1, axis + 1, between), value=value
+            )
+            flat = g.reshape(spread, shape=[*shape[:axis], shape[axis] * (between + 1), *shape[axis + 1 :]])
+            stops = [*shape[:axis], shape[axis] * (between + 1) - between, *shape[axis + 1 :]]
+            x = g.slice(flat, starts=[0] * len(shape), stops=stops)
+    return g.pad(x, pads=[*low, *high], value=value) if any((*low, *high)) else x
+
+
+def _one_axis(count: int, axis: int, after: int) -> list[int]:
+    pads = [0] * 2 * count
+    pads[count + axis] = after
+    return pads
+
+
+def flattened(g: Emitter, x: Value, groups: tuple[int, ...]) -> Value:
+    """Neighbouring axes joined, as many in each group as it says."""
+    shape, first, sizes = extents(x), 0, list[int]()
+    for count in groups:
+        sizes.append(prod(shape[first : first + count]))
+        first += count
+    return g.reshaped(x, sizes)

@@ -1,0 +1,159 @@
+"""The torch.compile backend: forward and backward graphs of AOTAutograd as programs with calls of PyTorch's kernels."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fuse_opt.frontends.torch_api import is_tensor, torch
+from fuse_opt.frontends.torch_code import compile_call
+from fuse_opt.frontends.torch_decompositions import decompositions
+from fuse_opt.frontends.torch_graph import Counts
+from fuse_opt.frontends.torch_import import Importer
+from fuse_opt.frontends.torch_shapes import Specialized, metas_of
+from fuse_opt.tools import api
+
+_log = logging.getLogger("fuse_opt.torch")
+_OPTIONS = ("target", "pipeline", "dump", "decisions")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `torch.compile(..., options={...})` may say."""
+
+    target: str = "cpu"
+    pipeline: str | None = None
+    dump: str | None = None
+    """A directory for the programs as text, before and after the passes, with the generated C and calls."""
+    decisions: str | None = None
+    """A file of fusion decisions to make, and no other."""
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    """What became of one graph."""
+
+    kind: str
+    """"inference", "forward" or "backward"."""
+    counts: Counts
+    stats: Any
+    seconds: float
+    """What compiling took."""
+
+    def __str__(self) -> str:
+        external = sum(self.counts.external.values())
+        lines = [
+            f"{self.kind}: {self.counts.nodes} nodes, {self.counts.views} of them views, {external} calls of PyTorch, "
+            f"{self.stats.kernels} kernels, arena {self.stats.arena_bytes} bytes (bound {self.stats.lower_bound_bytes}), "
+            f"compiled in {self.seconds:.2f} s"
+        ]
+        for name, count in sorted(self.counts.external.items()):
+            lines.append(f"  remark: [torch] external: {count} x {name}: {self.counts.reasons[name]}")
+        lines += [f"  remark: [torch] copied: argument {name} is not dense in memory" for name in self.counts.copies]
+        return "\n".join(lines)
+
+
+@dataclass
+class Reports:
+    """The graphs compiled while it was collected."""
+
+    graphs: list[GraphReport] = field(default_factory=list[GraphReport])
+
+
+_COLLECTED: ContextVar[Reports | None] = ContextVar("fuse_opt_torch_reports", default=None)
+
+
+@contextmanager
+def collect_reports() -> Iterator[Reports]:
+    """Gathers a report for each graph that is compiled in its body; they are logged (`fuse_opt.torch`) in any case."""
+    reports = Reports()
+    token = _COLLECTED.set(reports)
+    try:
+        yield reports
+    finally:
+        _COLLECTED.reset(token)
+
+
+def fuse_opt(
+    graph_module: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
+) -> Callable[..., Any]:
+    """The backend: `torch.compile(model, backend="fuse_opt", options={"dump": "directory"})`."""
+    return _backend(_checked(options))(graph_module, example_inputs)
+
+
+def _checked(given: dict[str, Any] | None) -> Options:
+    options = dict(given or {})
+    unknown = sorted(options.keys() - set(_OPTIONS))
+    if unknown:
+        raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
+    if options.get("target", "cpu") != "cpu":
+        raise ValueError(f"option 'target': expected 'cpu', got {options['target']!r}; other targets cannot run yet")
+    return Options(**options)
+
+
+@cache
+def _backend(options: Options) -> Any:
+    backends = import_module("torch._dynamo.backends.common")
+    partition = import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
+    return backends.aot_autograd(
+        fw_compiler=partial(compile_graph, kind="forward", options=options),
+        bw_compiler=partial(compile_graph, kind="backward", options=options),
+        inference_compiler=partial(compile_graph, kind="inference", options=options),
+        decompositions=decompositions(),
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
+    )
+
+
+def compile_graph(
+    graph_module: Any, example_inputs: Sequence[Any], *, kind: str = "inference", options: Options = Options()
+) -> Callable[[list[Any]], Any]:
+    """The function that runs a graph; it takes a list of arguments, which it empties."""
+    compile_for = partial(_compile, graph_module, kind, options)
+    metas = metas_of(graph_module)
+    call = Specialized(graph_module, compile_for) if metas is None else compile_for(metas)
+    boxed: Any = call
+    boxed._boxed_call = True
+    return boxed
+
+
+def _compile(graph_module: Any, kind: str, options: Options, metas: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
+    started = time.perf_counter()
+    modes: Any = import_module("torch.utils._python_dispatch")
+    with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
+        imported = Importer(graph_module, metas).run()
+        program = api.compile(imported.module, target=options.target, pipeline=options.pipeline)
+        call, text = compile_call(imported, program.native)
+    report = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)
+    _log.info("%s", report)
+    if (collected := _COLLECTED.get()) is not None:
+        collected.graphs.append(report)
+    if options.dump is not None:
+        _dump(Path(options.dump), kind, imported.module, program, text, report)
+    return call
+
+
+def _dump(directory: Path, kind: str, module: Any, program: Any, text: str, report: GraphReport) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    number = len(list(directory.glob("*_report.txt")))
+    for suffix, content in (
+        (".mlir", module),
+        ("_optimized.mlir", program.module),
+        (".c", program.source),
+        ("_call.py", text),
+        ("_report.txt", report),
+    ):
+        (directory / f"{number:03}_{kind}{suffix}").write_text(f"{content}\n", encoding="utf-8")
+
+
+def describe(value: Any) -> str:
+    """A tensor in messages."""
+    return f"{value.dtype} {list(value.shape)}" if is_tensor(value) else type(value).__name__

@@ -1,0 +1,394 @@
+"""Writes the Python function that runs a compiled graph: segments of the program, calls of PyTorch's kernels, addresses.
+
+It is a straight line without decisions: what can be known before a run is in its text. Memory of intermediate values
+is in a frame that one run has to itself; results are new tensors in each run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, cast
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from fuse_opt.dialects.graph_op import dtype
+from fuse_opt.frontends.emit import Emitter
+from fuse_opt.frontends.torch_api import DTYPES, aten, torch
+from fuse_opt.frontends.torch_dialect import AtenOp
+from fuse_opt.tools import api
+from fuse_opt.frontends.torch_graph import AtenCall, Imported, Memory, Output, Returned, Variable, View
+
+_guards: Any = torch._C._dynamo.guards
+_MOST_IDLE = 8
+"""Frames that a compiled graph keeps while nobody calls it."""
+_FAST: dict[Any, Any] = {
+    aten.mm.out: torch.mm,
+    aten.addmm.out: torch.addmm,
+    aten.bmm.out: torch.bmm,
+    aten.baddbmm.out: torch.baddbmm,
+    aten.convolution.default: torch.convolution,
+    aten.embedding.default: torch.embedding,
+}
+"""Overloads whose functions in `torch` do the same at half the cost of a call."""
+
+
+@dataclass(frozen=True)
+class FrameView:
+    """A tensor over a frame's arena, or over a constant."""
+
+    buffer: int
+    offset: int
+    """In bytes, from the beginning of the buffer."""
+    view: View
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class Site:
+    """A step of the program that is a call of PyTorch's kernel."""
+
+    number: int
+    inputs: tuple[Any, ...]
+    """By operand of the op, where it is in the program, or a tensor that never changes."""
+    outputs: tuple[Any, ...]
+
+
+def call_site(step: Any) -> Site | None:
+    """The call that a step makes; None for other steps."""
+    if not hasattr(step, "operation"):
+        return None
+    if step.operation == AtenOp.name:
+        return Site(step.config["number"], tuple(step.inputs), tuple(step.outputs))
+    if "function" not in step.config:
+        return None
+    # Tensors made from nothing are in the kernel of what reads them, and a kernel of several ops is left to the reference.
+    block = step.run.args[0].body.block
+    call = next((op for op in block.ops if isinstance(op, AtenOp)), None)
+    if call is None:
+        return None
+    inputs = [step.inputs[v.index] if isinstance(v, BlockArgument) else _created(v) for v in call.operands]
+    return Site(call.number.value.data, tuple(inputs), tuple(step.outputs))
+
+
+def _created(value: SSAValue) -> Any:
+    """The tensor that an op without operands makes."""
+    op = value.owner
+    assert isinstance(op, Operation) and not op.operands
+    emit = Emitter()
+    copy = op.clone()
+    emit.block.add_op(copy)
+    array = api.evaluate(emit.finish([copy.results[0]]))
+    dtype_name = dtype(value).name
+    flat = torch.from_numpy(array.copy(order="C").reshape(-1).view("uint8"))
+    return flat.view(DTYPES[dtype_name]).reshape(array.shape)
+
+
+class CallWriter:
+    """Collects the text of the function and the objects that it names."""
+
+    def __init__(self, imported: Imported, native: Any) -> None:
+        self.imported = imported
+        self.program: Any = native.program
+        self.steps: Sequence[Any] = native.steps
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {"parallel_for": native.parallel_for, **imported.constants}
+        self.views: dict[FrameView, str] = {}
+        self.sites = [call_site(step) for step in self.program.steps]
+        self.by_number = {call.number: call for call in imported.calls}
+        self._known: dict[int, str] = {}
+        self._layouts: dict[str, View] = {}
+        """By variable: how its elements lie from the first one on."""
+        self._in_table = self._addressed()
+        self._last_use: dict[str, int] = {}
+
+    def write(self) -> str:
+        """The text; `names` and `views` are complete after it."""
+        self._find_last_uses()
+        self._write_arguments()
+        self._write_results()
+        for number, step in enumerate(self.steps):
+            if callable(step):
+                self.names[f"segment{number}"] = step
+                self.lines.append(f"segment{number}(address, parallel_for)")
+            elif (site := self.sites[number]) is not None:
+                self._write_call(site)
+            else:
+                self._write_library(number, step)
+            dropped = [name for name, last in self._last_use.items() if last == number]
+            if dropped:
+                self.lines.append(f"del {', '.join(dropped)}")
+        self._write_copies()
+        self.lines.append("idle.append(frame)")
+        self._write_return()
+        return self._text()
+
+    def _text(self) -> str:
+        head = ["def call(args):"]
+        if self.imported.placeholders:
+            head.append(f"    {', '.join(self.imported.placeholders)}, = args")
+        head += ["    args.clear()", "    try:", "        frame = idle.pop()", "    except IndexError:"]
+        head += ["        frame = new_frame()", "    table, address, views, binding = frame"]
+        if self.views:
+            head.append(f"    {', '.join(self.views.values())}, = views")
+        return "\n".join([*head, *(f"    {line}" for line in self.lines)]) + "\n"
+
+    def _addressed(self) -> set[int]:
+        """The buffers that functions of the program are given the addresses of."""
+        found: set[int] = set()
+        for step, site in zip(self.program.steps, self.sites, strict=True):
+            if hasattr(step, "launches"):
+                found.update(ref.buffer for launch in step.launches for ref in launch.buffers)
+            elif site is None:
+                found.update(ref.buffer for ref in (*step.inputs, *step.outputs))
+        return found
+
+    def _find_last_uses(self) -> None:
+        """By variable of an argument or a call, the last step that needs it, for those that are not needed at the end."""
+        holders: dict[int, str] = {}
+        for number, argument in enumerate(self.imported.arguments):
+            holders[number] = argument.name if argument.dense else f"c{argument.name}"
+        outputs = {o.buffer: o.variable for call in self.imported.calls for o in call.outputs if o.buffer is not None}
+        for number, variable in outputs.items():
+            holders[self.program.results[number].index] = variable
+        last: dict[str, int] = {}
+        for number, step in enumerate(self.program.steps):
+            if hasattr(step, "launches"):
+                refs = [ref for launch in step.launches for ref in launch.buffers]
+            else:
+                refs = [*step.inputs, *step.outputs]
+                if (site := self.sites[number]) is not None:
+                    call = self.by_number[site.number]
+                    last.update(dict.fromkeys(_variables((call.arguments, call.keywords)), number))
+                    last.update({o.variable: number for o in call.outputs if call.out is None})
+            last.update({holders[ref.buffer]: number for ref in refs if ref.buffer in holders})
+        kept = {r.variable.name for r in self._all_returned() if r.variable is not None}
+        kept |= {stored.argument for stored in self.imported.stored} | set(self.imported.constants)
+        kept |= {holders[r.index] for r in self.program.results if r.copied and r.index in holders}
+        for name in (*self.imported.placeholders, *holders.values()):
+            last.setdefault(name, -1)
+        self._last_use = {name: step for name, step in last.items() if name not in kept and step >= 0}
+
+    def _all_returned(self) -> list[Returned]:
+        return [*self.imported.returned, *(stored.source for stored in self.imported.stored)]
+
+    def _write_arguments(self) -> None:
+        for number, argument in enumerate(self.imported.arguments):
+            name = argument.name
+            if not argument.dense:
+                name = f"c{name}"
+                self.lines.append(f"{name} = {argument.name}.contiguous()")
+            self._known[number] = name
+            self._layouts[name] = argument.view
+            if number in self._in_table:
+                self.lines.append(f"table[{number}] = {name}.data_ptr()")
+
+    def _write_results(self) -> None:
+        """New tensors for the results that the program or calls write."""
+        for number, buffer in enumerate(self.imported.buffers):
+            result = self.program.results[number]
+            name = f"r{number}"
+            if buffer.foreign:
+                continue
+            if not result.copied and self.program.buffers[result.index].kind == "argument":
+                self.lines.append(f"{name} = {self._known[result.index]}")
+                continue
+            dtype = self._constant("dtype", buffer.dtype)
+            self.names["empty"] = _guards._empty_strided_cpu
+            self.lines.append(f"{name} = empty({buffer.view.shape}, {buffer.view.strides}, {dtype})")
+            self._layouts[name] = buffer.view
+            if not result.copied:
+                self._known[result.index] = name
+                if result.index in self._in_table:
+                    self.lines.append(f"table[{result.index}] = {name}.data_ptr()")
+
+    def _write_call(self, step: Site) -> None:
+        call = self.by_number[step.number]
+        arguments = [self._argument(item, step) for item in call.arguments]
+        arguments += [f"{key}={self._argument(item, step)}" for key, item in call.keywords.items()]
+        if call.out is not None:
+            function = self._constant(f"{call.target.overloadpacket.__name__}_", _FAST.get(call.out, call.out))
+            pairs = zip(call.out_names, call.outputs, step.outputs, strict=True)
+            arguments += [f"{name}={self._tensor(ref, output.view, output.dtype)}" for name, output, ref in pairs]
+            self.lines.append(f"{function}({', '.join(arguments)})")
+            return
+        stem = call.name.split(".")[-2] if call.name.count(".") > 1 else "function"
+        function = self._constant(f"{stem}_" if stem.isidentifier() else "function_", _FAST.get(call.target, call.target))
+        names = ", ".join(output.variable for output in call.outputs)
+        self.lines.append(f"{names}{',' if call.several else ''} = {function}({', '.join(arguments)})")
+        for output in call.outputs:
+            self._check_output(call, output)
+
+    def _check_output(self, call: AtenCall, output: Output) -> None:
+        if output.view is None:
+            return
+        name, view = output.variable, output.view
+        dtype = self._constant("dtype", output.dtype)
+        self.names["fitted"] = fitted
+        self.lines.append(f"if {name}.stride() != {view.strides} or {name}.dtype is not {dtype}:")
+        self.lines.append(f"    {name} = fitted({name}, {view.shape}, {view.strides}, {dtype}, {call.name!r})")
+        if output.buffer is not None:
+            index = self.program.results[output.buffer].index
+            self._known[index] = name
+            self._layouts[name] = view
+            if index in self._in_table:
+                self.lines.append(f"table[{index}] = {name}.data_ptr()")
+
+    def _write_library(self, number: int, step: Any) -> None:
+        self.names[f"library{number}"] = _library(step)
+        self.lines.append(f"library{number}(binding)")
+
+    def _write_copies(self) -> None:
+        """Results that lie in memory that is not theirs, and arguments that are overwritten."""
+        in_place: set[int] = set()
+        returned = {r.buffer for r in self.imported.returned if r.buffer is not None}
+        targets = {stored.argument: stored.source for stored in self.imported.stored}
+        for number, buffer in enumerate(self.imported.buffers):
+            result = self.program.results[number]
+            if buffer.foreign:
+                continue
+            shape, strides = self._flat(buffer.view)
+            if result.copied:
+                source = self._tensor_of(result.index, 0, View(shape, strides), buffer.dtype)
+                self.names["strided"] = _guards._reinterpret_tensor
+                self.lines.append(f"strided(r{number}, {shape}, {strides}, 0).copy_({source})")
+            elif self.program.buffers[result.index].kind == "argument":
+                source = targets.get(self._known[result.index])
+                own = source is not None and source.buffer == number and source.view is None
+                if own and number not in returned and len([s for s in targets.values() if s.buffer == number]) == 1:
+                    in_place.add(number)
+                else:
+                    self.lines.append(f"r{number} = {self._known[result.index]}.clone()")
+        for stored in self.imported.stored:
+            if stored.source.buffer in in_place and stored.source.buffer is not None:
+                continue
+            self.lines.append(f"{stored.argument}.copy_({self._returned(stored.source)})")
+
+    def _flat(self, view: View) -> tuple[tuple[int], tuple[int]]:
+        return (prod(view.shape),), (1,)
+
+    def _write_return(self) -> None:
+        items = [self._returned(returned) for returned in self.imported.returned]
+        self.lines.append(f"return ({', '.join(items)}{',' if len(items) == 1 else ''})")
+
+    def _returned(self, returned: Returned) -> str:
+        if returned.variable is not None:
+            return self._argument(returned.variable, None)
+        if returned.buffer is None:
+            return self._argument(returned.value, None)
+        return self._strided(f"r{returned.buffer}", returned.view)
+
+    def _argument(self, item: Any, step: Any) -> str:
+        """An argument of a call as Python text."""
+        match item:
+            case Variable(name, view):
+                return self._strided(name, view)
+            case Memory(position, view, dtype):
+                return self._tensor(step.inputs[position], view, dtype)
+            case tuple():
+                items = [self._argument(entry, step) for entry in cast(tuple[Any, ...], item)]
+                return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+            case list():
+                return f"[{', '.join(self._argument(entry, step) for entry in cast(list[Any], item))}]"
+            case None | bool() | int() | str():
+                return repr(item)
+            case _:
+                return self._constant("c", item)
+
+    def _tensor(self, ref: Any, view: View | None, dtype: Any) -> str:
+        assert view is not None
+        if not hasattr(ref, "buffer"):
+            return self._constant("t", torch.as_strided(ref, view.shape, view.strides, view.offset))
+        return self._tensor_of(ref.buffer, ref.offset, view, dtype)
+
+    def _tensor_of(self, buffer: int, offset: int, view: View, dtype: Any) -> str:
+        """A strided tensor in a buffer of the program."""
+        if self.program.buffers[buffer].kind in ("arena", "constant"):
+            found = FrameView(buffer, offset, view, dtype)
+            return self.views.setdefault(found, f"v{len(self.views)}")
+        inside = View(view.shape, view.strides, view.offset + offset // dtype.itemsize)
+        holder = self._known[buffer]
+        return self._strided(holder, None if self._layouts.get(holder) == inside else inside)
+
+    def _strided(self, name: str, view: View | None) -> str:
+        if view is None:
+            return name
+        self.names["strided"] = _guards._reinterpret_tensor
+        return f"strided({name}, {view.shape}, {view.strides}, {view.offset})"
+
+    def _constant(self, stem: str, value: Any) -> str:
+        """A name for an object."""
+        number = 0
+        while True:
+            name = f"{stem}{number}"
+            if name not in self.names or self.names[name] is value:
+                self.names[name] = value
+                return name
+            number += 1
+
+
+def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]], Any], str]:
+    """The function that runs a graph, for the list of its arguments, which it empties; and its text."""
+    writer = CallWriter(imported, native)
+    text = writer.write()
+    views = list(writer.views)
+
+    def new_frame() -> tuple[Any, int, tuple[Any, ...], Any]:
+        binding = native.bind()
+        tensors = tuple(_frame_tensor(binding, native.program, view) for view in views)
+        return binding.table, binding.address, tensors, binding
+
+    names = {**writer.names, "idle": deque[Any](maxlen=_MOST_IDLE), "new_frame": new_frame}
+    exec(compile(text, "<fuse_opt call>", "exec"), names)
+    return cast(Callable[[list[Any]], Any], names["call"]), text
+
+
+def _frame_tensor(binding: Any, program: Any, found: FrameView) -> Any:
+    """A tensor over an arena or a constant, which it keeps alive."""
+    size = found.dtype.itemsize
+    shape, strides, offset = found.view.shape, found.view.strides, found.view.offset
+    last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if prod(shape) else -1
+    if last < 0:
+        return torch.empty_strided(shape, strides, dtype=found.dtype)
+    if program.buffers[found.buffer].kind == "arena":
+        memory = torch.from_numpy(binding.arena.view(found.offset, ((last + 1) * size,), "uint8"))
+    else:
+        memory = torch.from_numpy(program.buffers[found.buffer].data.reshape(-1).view("uint8").copy())
+    flat = memory.view(found.dtype) if found.dtype is not torch.uint8 else memory
+    return torch.as_strided(flat, shape, strides, offset)
+
+
+def _library(step: Any) -> Callable[[Any], None]:
+    """A call of a routine on NumPy arrays over the memory of a frame."""
+
+    def run(binding: Any) -> None:
+        inputs = [binding.array(ref) for ref in step.inputs]
+        step.run(inputs, [binding.array(ref) for ref in step.outputs], step.config)
+
+    return run
+
+
+def fitted(value: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, name: str) -> Any:
+    """What a kernel of PyTorch returned, in the layout and element type that its description promises."""
+    if tuple(value.shape) != shape:
+        raise RuntimeError(f"{name} returned the shape {tuple(value.shape)}, expected {shape} as its description says")
+    if value.dtype is dtype and all(
+        a == b or n == 1 for a, b, n in zip(value.stride(), strides, shape, strict=True)
+    ):
+        return _guards._reinterpret_tensor(value, shape, strides, 0)
+    return torch.empty_strided(shape, strides, dtype=dtype, device=value.device).copy_(value)
+
+
+def _variables(item: Any) -> list[str]:
+    """The variables that arguments of a call name."""
+    match item:
+        case Variable(name, _):
+            return [name]
+        case list() | tuple():
+            return [name for entry in cast(Sequence[Any], item) for name in _variables(entry)]
+        case dict():
+            return [name for entry in cast(dict[str, Any], item).values() for name in _variables(entry)]
+        case _:
+            return []

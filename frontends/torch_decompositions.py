@@ -1,0 +1,50 @@
+"""Which operators are taken apart before a graph reaches the backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from fuse_opt.frontends.torch_api import aten, torch
+from fuse_opt.frontends.torch_table import TABLE
+
+_FURTHER = (
+    "_softmax",
+    "_log_softmax",
+    "native_layer_norm",
+    "native_group_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "native_batch_norm",
+    "native_dropout",
+    "linalg_vector_norm",
+)
+"""Operators that PyTorch's core set keeps whole."""
+_KEPT = ("scaled_dot_product", "aten.take.")
+"""Parts of names of those that stay whole: run by one kernel, or with a decomposition that fails on unknown extents."""
+
+
+@cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """By overload, its decomposition; what has a record of its own is not taken apart."""
+    core: dict[Any, Callable[..., Any]] = import_module("torch._decomp").core_aten_decompositions()
+    table: dict[Any, Callable[..., Any]] = dict(core)
+    inductor = import_module("torch._inductor.decomposition").select_decomp_table()
+    for name in _FURTHER:
+        packet = getattr(aten, name)
+        for overload in packet.overloads():
+            operator = getattr(packet, overload)
+            if operator in inductor:
+                table[operator] = inductor[operator]
+    return {
+        operator: function
+        for operator, function in table.items()
+        if not isinstance(operator, torch._ops.OpOverload) or not _is_kept(str(operator))
+    }
+
+
+def _is_kept(name: str) -> bool:
+    return name in TABLE or any(part in name for part in _KEPT)

@@ -1,0 +1,129 @@
+"""Records of calls that PyTorch's own kernels run in a compiled program; exported text holds graph ops for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.dtypes import I64
+from fuse_opt.dialects.graph_op import shape
+from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
+
+LIBRARY, record = records()
+
+
+@record("aten.mm.default", "aten.bmm.default", library=True)
+def _mm(call: Call) -> SSAValue:
+    return call.emit.matmul(call.tensor("self"), call.tensor("mat2"))
+
+
+@record("aten.mv.default", library=True)
+def _mv(call: Call) -> SSAValue:
+    return call.emit.matmul(call.tensor("self"), call.tensor("vec"))
+
+
+@record("aten.dot.default", library=True)
+def _dot(call: Call) -> SSAValue:
+    return call.emit.matmul(call.tensor("self"), call.tensor("tensor"))
+
+
+@record("aten.addmm.default", "aten.baddbmm.default", library=True)
+def _addmm(call: Call) -> SSAValue:
+    names = ("mat1", "mat2") if "mat1" in call.arguments else ("batch1", "batch2")
+    product, bias = call.emit.matmul(*(call.tensor(name) for name in names)), call.tensor("self")
+    if call["alpha"] != 1:
+        product = call.emit.multiply(product, call.number(call["alpha"], call.dtype))
+    if call["beta"] != 1:
+        bias = call.emit.multiply(bias, call.number(call["beta"], call.dtype))
+    return call.emit.add(product, bias)
+
+
+@record("aten.convolution.default", library=True)
+def _convolution(call: Call) -> SSAValue:
+    x, weight = call.tensor("input"), call.tensor("weight")
+    spatial = len(shape(x)) - 2
+    strides, padding, dilation = (list(call[n]) * spatial for n in ("stride", "padding", "dilation"))
+    if call["transposed"]:
+        raise NotCoveredError("is transposed")
+    pads = padding[:spatial] * 2
+    options = {"strides": strides[:spatial], "pads": pads, "dilations": dilation[:spatial], "groups": call["groups"]}
+    y = call.emit.conv(x, weight, **options)
+    if not call.has("bias"):
+        return y
+    bias = call.tensor("bias")
+    return call.emit.add(y, call.reshaped(bias, [shape(bias)[0], *[1] * spatial]))
+
+
+@record("aten.embedding.default", library=True)
+def _embedding(call: Call) -> SSAValue:
+    return call.emit.take(call.tensor("weight"), call.tensor("indices"), axis=0)
+
+
+@record("aten.index_select.default", library=True)
+def _index_select(call: Call) -> SSAValue:
+    return call.emit.take(call.tensor("self"), call.tensor("index"), axis=call["dim"])
+
+
+@record("aten.gather.default", library=True)
+def _gather(call: Call) -> SSAValue:
+    x, index = call.tensor("self"), call.tensor("index")
+    axis = call["dim"] % max(len(shape(x)), 1)
+    stops = [n if k == axis else m for k, (n, m) in enumerate(zip(shape(x), shape(index), strict=True))]
+    if tuple(stops) != shape(x):
+        x = call.emit.slice(x, starts=[0] * len(stops), stops=stops)
+    return call.emit.take_along_axis(x, index, axis=axis)
+
+
+@record("aten.index.Tensor", library=True)
+def _index(call: Call) -> SSAValue:
+    given = {axis: item for axis, item in enumerate(call["indices"]) if item is not None}
+    return call.emit.index(call.tensor("self"), *(call.value(item) for item in given.values()), axes=list(given))
+
+
+@record("aten.cumsum.default", library=True)
+def _cumsum(call: Call) -> SSAValue:
+    return call.emit.cumulative_sum(call.tensor("self", call.dtype), axis=call["dim"])
+
+
+@record(
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    library=True,
+)
+def _attention(call: Call) -> Sequence[SSAValue]:
+    q, k, v = (call.tensor(name) for name in ("query", "key", "value"))
+    if call["dropout_p"]:
+        raise NotCoveredError("drops out")
+    mask = [call.tensor("attn_mask")] if call.has("attn_mask") else []
+    scale = call["scale"]
+    options = {"is_causal": bool(call["is_causal"]), "scale": None if scale is None else float(scale)}
+    y = call.emit.scaled_dot_product_attention(q, k, v, *mask, **options)
+    return y, call.number(0, call.element(call.out[1].dtype), call.extents(call.out[1]))
+
+
+@record("aten.max_pool2d_with_indices.default", library=True)
+def _max_pool(call: Call) -> Sequence[SSAValue]:
+    size = list(call["kernel_size"])
+    strides = list(call["stride"]) or size
+    two = {"kernel_shape": size * (2 // len(size)), "strides": strides * (2 // len(strides))}
+    padding, dilation = list(call["padding"]), list(call["dilation"])
+    pads, dilations = (padding * (2 // len(padding))) * 2, dilation * (2 // len(dilation))
+    options = {"pads": pads, "dilations": dilations, "ceil_mode": bool(call["ceil_mode"])}
+    x = call.tensor("self")
+    batched = x if len(shape(x)) == 4 else call.reshaped(x, [1, *shape(x)])
+    y, indices = call.emit.all("max_pool_with_indices", batched, **two, **options)
+    return call.reshaped(y, call.extents(call.out[0])), call.reshaped(indices, call.extents(call.out[1]))
+
+
+@record("aten.index_put.default", library=True)
+def _index_put(call: Call) -> SSAValue:
+    given = {axis: item for axis, item in enumerate(call["indices"]) if item is not None}
+    indices = [call.value(item) for item in given.values()]
+    options = {"axes": list(given), "accumulate": bool(call["accumulate"])}
+    return call.emit.index_put(call.tensor("self"), call.tensor("values"), *indices, **options)
+
+
+@record("aten.scatter_add.default", library=True)
+def _scatter_add(call: Call) -> SSAValue:
+    index = call.tensor("index", I64)
+    return call.emit.scatter_add(call.tensor("self"), index, call.tensor("src"), axis=call["dim"])
