@@ -23,6 +23,10 @@ FEWEST_SHORT = 64
 """Rows from which on short ones are worth taking together."""
 LANES_OF_TASK = 1024
 """Rows side by side that make good use of each memory page a task touches."""
+LANES_OF_PART = 4096
+"""The same where a task goes through a few rows only: the wider, the fewer the places in memory where it starts anew."""
+SHORTEST_PART = 16
+"""Elements of what is reduced."""
 SMALLEST_TILE = 16
 
 
@@ -38,12 +42,6 @@ class LoopOrder:
 def choose_order(pulled: Pulled) -> LoopOrder:
     """The schedule kind that goes through memory in the best order."""
     return _row_order(pulled) if pulled.is_row else _element_order(pulled)
-
-
-def is_transposing(pulled: Pulled) -> bool:
-    """Whether a pass over elements reads neighbours of another dimension than those it stores."""
-    dims = _dims(pulled.rows)
-    return bool(dims) and any(steps_elsewhere(point.address, dims[-1]) for point in pulled.loads())
 
 
 def _element_order(pulled: Pulled) -> LoopOrder:
@@ -77,20 +75,21 @@ def _row_order(pulled: Pulled) -> LoopOrder:
 def _column_splits(pulled: Pulled, lanes: int, work: int) -> int:
     """Into how many parts what is reduced is cut: as many as keep threads busy, each worth one and longer than a few rows."""
     rows, columns = prod(pulled.row_extents), prod(pulled.column_extents)
-    tasks = rows // lanes * -(-lanes // LANES_OF_TASK)
-    if tasks >= ENOUGH_TASKS:
+    whole, tasks = (rows // lanes * -(-lanes // wide) for wide in (LANES_OF_TASK, LANES_OF_PART))
+    if whole >= ENOUGH_TASKS:
         return 1
     longest = max(pulled.column_extents)
-    return max(min(TASKS // tasks, rows * columns * work // WORK_PER_TASK // tasks, longest // 16), 1)
+    splits = min(TASKS // tasks, rows * columns * work // WORK_PER_TASK // tasks, longest // SHORTEST_PART)
+    return splits if splits * tasks > whole else 1
 
 
 def _by_lanes(pulled: Pulled) -> bool:
     """Whether more of what is read of every element lies side by side along the rows than along what is reduced."""
     rows, columns = frozenset(_dims(pulled.rows)), frozenset(_dims(pulled.columns))
     votes = 0
-    addresses = [(point.address, point) for point in pulled.loads()]
-    addresses += [(store.address, store.point) for store in pulled.stores if not store.per_row]
-    for address, _ in addresses:
+    addresses = [point.address for point in pulled.loads()]
+    addresses += [store.address for store in pulled.stores if not store.per_row]
+    for address in addresses:
         if address.dims().isdisjoint(columns):
             continue
         if (along := fastest_dim(address)) is not None:

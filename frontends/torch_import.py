@@ -96,6 +96,8 @@ class Importer:
         for node in nodes:
             if node.op == "placeholder":
                 self._placeholder(node)
+        if self.library:
+            self._read_arguments(nodes)
         returned: list[Returned] = []
         for node in nodes:
             if node.op == "get_attr":
@@ -130,6 +132,14 @@ class Importer:
         name = f"a{len(self.names)}"
         self.names[node] = name
         self._variable(node, self.metas(node), name, donated=any(node is target for target, _ in self.stored))
+
+    def _read_arguments(self, nodes: Sequence[Any]) -> None:
+        """Makes all arguments those of the program, in order."""
+        for node in nodes:
+            place = self.places.get(node)
+            if node.op == "placeholder" and node.users and place is not None and place.root.view is not None:
+                if _is_readable(self.metas(node), place.view):
+                    self._read_argument(place.root)
 
     def _attribute(self, node: Any) -> None:
         value: Any = self.gm

@@ -162,6 +162,8 @@ class CPrinter(ControlPrinter):
                 self.print_store(op)
             case memref.AllocaOp():
                 self._print_array(op.memref, op, self.language.local_array)
+            case memref.CastOp():
+                self.bind(op.dest, self.text(op.source))
             case scf.ForOp():
                 self.print_for(op)
             case scf.IfOp():

@@ -89,3 +89,30 @@ FO_FN unsigned char fo_f32_to_f8E5M2(float x) {
 FO_FN unsigned char fo_f64_to_f8E5M2(double x) {
   return fo_f32_to_f8E5M2(fo_odd_f64_to_f32(x));
 }
+
+/* fo_transpose_f32: the 8 floats from from[at] on, and those of the 7 lines after it that lie `step` apart, become columns
+   of 8 lines that lie `to_step` apart. */
+FO_FN void fo_transpose_f32(const float *from, long at, long step, float *to, long to_at, long to_step) {
+#if defined(__clang__) || __GNUC__ >= 12
+  typedef float line __attribute__((vector_size(32)));
+  line a[8], b[8];
+  for (int i = 0; i < 8; i++) __builtin_memcpy(&a[i], from + at + i * step, sizeof a[i]);
+  for (int i = 0; i < 4; i++) {
+    b[i] = __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    b[i + 4] = __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+  for (int i = 0; i < 8; i++) {
+    if (i & 2) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+    a[i + 2] = __builtin_shufflevector(b[i], b[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+  for (int i = 0; i < 8; i++) __builtin_memcpy(to + to_at + i * to_step, &b[i], sizeof b[i]);
+#else
+  for (int i = 0; i < 8; i++)
+    for (int j = 0; j < 8; j++) to[to_at + j * to_step + i] = from[at + i * step + j];
+#endif
+}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, NoneType
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -104,7 +104,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
     def _declare_helpers(self, loops: KernelLoops) -> None:
         for name, (inputs, result) in loops.helpers.items():
             if name not in self.symbols:
-                declaration = func.FuncOp.external(name, list(inputs), [result])
+                declaration = func.FuncOp.external(name, list(inputs), [] if isinstance(result, NoneType) else [result])
                 self.symbols[name] = declaration
                 put_first(self.block, declaration)
 

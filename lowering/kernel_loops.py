@@ -11,11 +11,12 @@ from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import dtype
-from ..dialects.index_expr import Dim
+from ..dialects.index_expr import Dim, constant
 from ..dialects.pull import Pulled
 from .kernel_buffers import KernelBuffers, Parameter
 from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
 from .loop_builder import INDEX, Scope
+from .loop_parts import Fixed, part_bounds, part_length, task_parts
 from .loop_space import extent
 from .row_stages import early_stores, plan_kept_rows, plan_stages
 from .scalar_ops import value_type
@@ -23,6 +24,12 @@ from .stage_loops import StageLoops
 
 WORK_PER_CHUNK = 12288 * 4
 """Simple operations that make it worth to hand a part of a loop to another thread; a light element has four."""
+FEWEST_TASKS = 32
+"""Tasks below which long rows of elements are cut."""
+SHORTEST_LOOP = 8
+"""Elements; a shorter innermost dimension is written out."""
+MOST_WRITTEN_OUT = 400
+"""Simple operations of an iteration that is written out."""
 CHUNK_MULTIPLE = 64
 """Elements; chunks of a pointwise loop begin at multiples, so that no two threads write one cache line."""
 
@@ -97,14 +104,51 @@ class PassLoops(StageLoops):
             self.build_stage(stage, self.root, {counted: (self.begin, self.end)})
             return work
         *outer, inner = dims
-        self.tasks = extent(outer)
-        task = Dim("row", self.tasks)
+        if inner.extent < SHORTEST_LOOP and inner.extent * work <= MOST_WRITTEN_OUT:
+            return self._build_written_out(outer, inner) * work
+        rows = extent(outer)
+        part = part_length(
+            inner.extent, min(-(-FEWEST_TASKS // max(rows, 1)), inner.extent * work // WORK_PER_CHUNK), 64
+        )
+        blocks = -(-inner.extent // part)
+        task = Dim("row", rows)
         points.flatten_rows(outer, task)
         points.finish()
+        self.tasks = rows * blocks
         scope = self._open_tasks(task)
-        self.build_stage(Stage((inner,), stores=list(pulled.stores)), scope)
+        digits = task_parts(scope, self.root, scope.indices[task], (rows, blocks))
+        scope.indices = {task: digits[0]}
+        bounds = {inner: part_bounds(scope, digits[1], part, inner.extent)}
+        self.build_stage(Stage((inner,), stores=list(pulled.stores)), scope, bounds)
         self._close_tasks(scope)
-        return work * inner.extent
+        return work * min(part, inner.extent)
+
+    def _build_written_out(self, outer: Sequence[Dim], inner: Dim) -> int:
+        """The elements of a short innermost dimension one by one, in a loop over the next; gives the elements of a task."""
+        points, stores = self.points, list(self.pulled.stores)
+        *rest, middle = outer
+        task = Dim("row", extent(rest))
+        if rest:
+            points.flatten_rows(rest, task)
+        points.finish()
+        scope = self._open_tasks(task) if rest else self.root
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = "i"
+        body = Scope(scope, block, {middle: block.args[0]})
+        copies = [Fixed(body, {inner: constant(value)}) for value in range(inner.extent)]
+        for copy in copies:
+            self.emitter.emit([store.point for store in stores], copy)
+        for copy in copies:
+            self.store(stores, copy)
+        block.add_op(scf.ReduceOp())
+        if not rest:
+            self.tasks, self.nested = middle.extent, False
+            self.root.block.add_op(self.parallel(block, self.begin, self.end))
+            return inner.extent
+        self.tasks = task.extent
+        scope.block.add_op(self.parallel(block, *self.bounds_of(middle, {})))
+        self._close_tasks(scope)
+        return inner.extent * middle.extent
 
     def _build_rows(self) -> int:
         """A task is one row: loops in order, then what is stored once for the row."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects.dtypes import DType
@@ -46,6 +46,11 @@ class Scope:
     def call(self, helper: str, arguments: Sequence[SSAValue], result: Attribute) -> SSAValue:
         self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), result))
         return self.add(func.CallOp(helper, list(arguments), [result]))
+
+    def call_for_effect(self, helper: str, arguments: Sequence[SSAValue]) -> None:
+        """A call of a helper that gives no value; its result type is `none`."""
+        self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), NoneType()))
+        self.block.add_op(func.CallOp(helper, list(arguments), []))
 
     def made(self, key: Hashable, build: Callable[[], Operation]) -> SSAValue:
         """The value known here by the key; built at the end of the block where there is none."""

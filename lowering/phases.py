@@ -26,6 +26,8 @@ from .row_stages import early_stores, plan_stages
 from .scalar_ops import value_type
 from .stage_loops import StageLoops
 
+MOST = 4096
+"""Parts of a row, or rows of a block; more would ask for much memory."""
 _ALIGNMENT = 64
 
 
@@ -56,9 +58,9 @@ class PhasedKernel:
         self._bytes = 0
 
     def entry(self, name: str) -> int | None:
-        """A number that the kernel's schedule gives."""
+        """A number that the kernel's schedule gives, as far as it is sensible."""
         found = None if self.kernel.schedule is None else self.kernel.schedule.data.get(name)
-        return found.value.data if isinstance(found, IntegerAttr) and found.value.data > 0 else None
+        return min(found.value.data, MOST) if isinstance(found, IntegerAttr) and found.value.data > 0 else None
 
     def stages(self, points: KernelPoints) -> list[Stage]:
         """The stages of a row, and of all rows."""
@@ -123,6 +125,9 @@ class Phase(StageLoops):
 
 def build_join(kernel: PhasedKernel, joined: Sequence[Point], stores: Sequence[Store]) -> None:
     """The launch that joins the partial results of each row, and stores what is once for a row."""
+    narrow = [point for point in joined if dtype(point.value).compute is not dtype(point.value)]
+    if not stores and not narrow and all(kernel.partials[point].splits < 2 for point in joined):
+        return
     points = KernelPoints(kernel.pulled)
     dims = points.loop(kernel.pulled.rows)
     row = Dim("row", extent(dims))
@@ -131,7 +136,6 @@ def build_join(kernel: PhasedKernel, joined: Sequence[Point], stores: Sequence[S
     phase = Phase(kernel, points)
     for point in joined:
         _add_up(phase, kernel.partials[point], row)
-    narrow = [point for point in joined if dtype(point.value).compute is not dtype(point.value)]
     if stores or narrow:
         _settle(phase, row, joined, stores)
     kernel.finish(phase, row.extent, sum(kernel.partials[point].splits for point in joined) + 4 * len(stores))

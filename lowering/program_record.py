@@ -257,6 +257,8 @@ class ProgramRecord:
             for op in kernel.walk():
                 if isinstance(op, memref.LoadOp | memref.StoreOp) and op.memref in parameters:
                     (loaded if isinstance(op, memref.LoadOp) else stored).add(parameters[op.memref])
+                elif isinstance(op, memref.CastOp) and op.source in parameters:
+                    loaded.add(parameters[op.source])  # for a helper, which only reads
             self._traffic[name] = frozenset(loaded), frozenset(stored)
         return self._traffic[name]
 

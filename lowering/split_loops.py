@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from xdsl.dialects import arith, memref, scf
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects import memref, scf
+from xdsl.ir import Block
 
 from ..dialects.fused import KernelOp
 from ..dialects.index_expr import Dim
@@ -13,6 +13,7 @@ from ..dialects.pull import Pulled
 from .kernel_loops import CHUNK_MULTIPLE, KernelLoops, build_kernel_loops
 from .kernel_points import KernelPoints, Stage
 from .loop_builder import INDEX, Scope
+from .loop_parts import part_bounds, part_length, task_parts
 from .loop_space import as_expr, extent
 from .phases import Phase, PhasedKernel, build_join
 
@@ -43,44 +44,6 @@ def build_split_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hasha
     if joined or once:
         build_join(phased, joined, once)
     return phased.phases
-
-
-def part_length(length: int, splits: int, multiple: int) -> int:
-    """The length of the parts of a loop, which are as many as asked for at most; all but the last are multiples."""
-    part = -(-length // min(max(splits, 1), max(length, 1)))
-    return max(-(-part // multiple) * multiple, 1)
-
-
-def task_parts(scope: Scope, root: Scope, task: SSAValue, extents: Sequence[int]) -> list[SSAValue]:
-    """The digits of a task's number in the mixed radix of the extents."""
-    digits: list[SSAValue] = []
-    for place in range(len(extents)):
-        below = 1
-        for size in extents[place + 1 :]:
-            below *= size
-        digit = task
-        if extents[place] <= 1:
-            digit = root.index_constant(0)
-        else:
-            if below > 1:
-                digit = scope.add(arith.DivSIOp(digit, root.index_constant(below)))
-            if any(size > 1 for size in extents[:place]):
-                digit = scope.add(arith.RemSIOp(digit, root.index_constant(extents[place])))
-        digits.append(digit)
-    return digits
-
-
-def part_bounds(scope: Scope, number: SSAValue, part: int, length: int) -> tuple[SSAValue, SSAValue]:
-    """Where part `number` of a loop begins and ends."""
-    constant = scope.root.index_constant
-    if part >= length:
-        return constant(0), constant(length)
-    first = scope.add(arith.MuliOp(number, constant(part)))
-    last = scope.add(arith.AddiOp(first, constant(part)))
-    if length % part:
-        last = scope.add(arith.MinSIOp(last, constant(length)))
-        last.name_hint = "last"
-    return first, last
 
 
 def _build_parts(phased: PhasedKernel, points: KernelPoints, stage: Stage, row: Dim, splits: int) -> None:

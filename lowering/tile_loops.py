@@ -7,13 +7,14 @@ touch few pages (Lam, Rothberg and Wolf 1991: the cache performance and optimiza
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType, f32
 from xdsl.ir import Block, SSAValue
 
+from ..dialects.dtypes import F32
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import dtype
 from ..dialects.index_expr import Dim, IndexExpr
@@ -23,15 +24,22 @@ from .kernel_buffers import KernelBuffers
 from .kernel_loops import WORK_PER_CHUNK, KernelLoops, build_kernel_loops, kernel_block
 from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
 from .loop_builder import INDEX, Scope
+from .loop_parts import part_bounds, part_length, task_parts
 from .loop_space import as_expr, extent
 from .scalar_ops import value_type
-from .split_loops import part_bounds, part_length, task_parts
 from .stage_loops import StageLoops
 
 BLOCK_BYTES = 256
 """Of a line of a block, where the schedule does not say how many elements it has."""
+GROUP = 8
+"""Elements along both sides of what vector registers turn at once."""
+LARGEST_BLOCK = 256
+"""Elements of a line, whatever the schedule says: blocks lie on the stack."""
 PADDING_BYTES = 64
 """Between the lines of a block, so that neighbours along the other dimension lie in different sets of the cache."""
+
+
+Range = tuple[SSAValue, SSAValue]
 
 
 def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> list[KernelLoops]:
@@ -47,8 +55,8 @@ def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashab
     tiles = _Tiles(points, memory, buffers, root, (begin, end), turned)
     size = max(dtype(point.value).compute.itemsize for point in turned.points)
     entry = None if kernel.schedule is None else kernel.schedule.data.get("block")
-    given = entry.value.data if isinstance(entry, IntegerAttr) else BLOCK_BYTES // size
-    tiles.build(given, PADDING_BYTES // size)
+    given = entry.value.data if isinstance(entry, IntegerAttr) and entry.value.data > 0 else BLOCK_BYTES // size
+    tiles.build(min(given, LARGEST_BLOCK), PADDING_BYTES // size)
     root.block.add_op(func.ReturnOp())
     parameters = tuple(memory.parameters)
     return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers)]
@@ -78,6 +86,16 @@ def _turned_loads(points: KernelPoints, dims: Sequence[Dim]) -> _Turned | None:
     return _Turned(along, [point for dim, point in found if dim == along])
 
 
+@dataclass(frozen=True)
+class _Tile:
+    """A block in memory: where its element at (tile_row, tile_column) is, its size, and where in the whole it begins."""
+
+    position: IndexExpr
+    line: int
+    height: int
+    begin: Mapping[str, SSAValue]
+
+
 class _Tiles(StageLoops):
     def __init__(
         self,
@@ -85,12 +103,14 @@ class _Tiles(StageLoops):
         memory: KernelBuffers,
         arguments: Sequence[SSAValue],
         root: Scope,
-        bounds: tuple[SSAValue, SSAValue],
+        bounds: Range,
         turned: _Turned,
     ) -> None:
         super().__init__(points, memory, arguments, root)
         self.begin, self.end = bounds
         self.turned = turned
+        self.along = turned.along
+        self.inner = points.loop(points.pulled.rows)[-1]
         self.tasks = self.work = 1
 
     @property
@@ -99,14 +119,13 @@ class _Tiles(StageLoops):
 
     def build(self, block: int, padding: int) -> None:
         """A task is a block of `along` and the innermost dimension."""
-        points, along = self.points, self.turned.along
+        points, along, inner = self.points, self.along, self.inner
         dims = points.loop(points.pulled.rows)
-        inner = dims[-1]
         rest = [dim for dim in dims if dim not in (along, inner)]
         outer = Dim("outer", extent(rest))
         points.flatten_rows(rest, outer)
         points.finish()
-        lengths = [part_length(dim.extent, -(-dim.extent // block), 8) for dim in (along, inner)]
+        lengths = [part_length(dim.extent, -(-dim.extent // block), GROUP) for dim in (along, inner)]
         blocks = [-(-dim.extent // length) for dim, length in zip((along, inner), lengths, strict=True)]
         task = Scope(self.root, Block(arg_types=[INDEX]))
         task.block.args[0].name_hint = "task"
@@ -116,48 +135,85 @@ class _Tiles(StageLoops):
         columns = part_bounds(task, digits[2], lengths[1], inner.extent)
         line = lengths[1] + padding
         position = as_expr(Dim("tile_row", lengths[0])) * line + as_expr(Dim("tile_column", lengths[1]))
+        tile = _Tile(position, line, lengths[0], {"tile_row": rows[0], "tile_column": columns[0]})
         stage = Stage((along, inner), stores=list(points.pulled.stores))
         for point in self.turned.points:
-            stage.taken[point] = self._turn(point, task, rows, columns, position, line * lengths[0])
-        self._build_block(stage, task, rows, columns)
+            stage.taken[point] = self._turn(point, task, rows, columns, tile)
+        self._build_block(stage, task, rows, columns, tile)
         task.block.add_op(scf.YieldOp())
         self.root.block.add_op(self.loop(task.block, self.begin, self.end))
         self.tasks = outer.extent * blocks[0] * blocks[1]
         cost = sum(body_cost(p.op) if p.op else 1 for p in points.pulled.points) + len(stage.stores)
         self.work = lengths[0] * lengths[1] * (cost + 2 * len(self.turned.points))
 
-    def _turn(
-        self,
-        point: Point,
-        task: Scope,
-        rows: tuple[SSAValue, SSAValue],
-        columns: tuple[SSAValue, SSAValue],
-        position: IndexExpr,
-        size: int,
-    ) -> RowBuffer:
+    def _turn(self, point: Point, task: Scope, rows: Range, columns: Range, tile: _Tile) -> RowBuffer:
         """Reads a block of a load line by line, and puts it down across."""
-        memory = self.root.add(memref.AllocaOp.get(value_type(dtype(point.value)), 64, [size]))
+        memory = self.root.add(memref.AllocaOp.get(value_type(dtype(point.value)), 64, [tile.line * tile.height]))
         memory.name_hint = f"{point.value.name_hint or 'value'}_tile"
-        tile = RowBuffer(memory, position)
-        along, inner = self.turned.along, self.points.loop(self.points.pulled.rows)[-1]
-        outer = self._open(task, inner, "tile_column", columns[0], position)
-        scope = self._open(outer, along, "tile_row", rows[0], position)
+        step = self._line_step(point)
+        if step is None:
+            self._turn_elements(point, task, rows, columns, tile, memory)
+            return RowBuffer(memory, tile.position)
+        middles = [
+            self._whole_groups(task, *bounds, dim.extent) for bounds, dim in ((rows, self.along), (columns, self.inner))
+        ]
+        self._turn_groups(point, task, (rows[0], middles[0]), (columns[0], middles[1]), tile, memory, step)
+        if middles[0] is not rows[1]:
+            self._turn_elements(point, task, (middles[0], rows[1]), columns, tile, memory)
+        if middles[1] is not columns[1]:
+            self._turn_elements(point, task, (rows[0], middles[0]), (middles[1], columns[1]), tile, memory)
+        return RowBuffer(memory, tile.position)
+
+    def _line_step(self, point: Point) -> int | None:
+        """The distance of the lines of a load that vectors can turn."""
+        factors = self.points.addresses[point].coefficients()
+        if dtype(point.value) is not F32 or factors is None or factors.get(self.along) != 1:
+            return None
+        return factors[self.inner]
+
+    def _whole_groups(self, task: Scope, first: SSAValue, last: SSAValue, length: int) -> SSAValue:
+        """The end of the whole groups of a range that begins at a multiple and ends at one, or at the length."""
+        if length % GROUP == 0:
+            return last
+        return task.add(arith.MinSIOp(last, self.root.index_constant(length // GROUP * GROUP)))
+
+    def _turn_groups(
+        self, point: Point, task: Scope, rows: Range, columns: Range, tile: _Tile, memory: SSAValue, step: int
+    ) -> None:
+        """Squares of GROUP by GROUP elements in vector registers."""
+        outer = self._open(task, self.inner, "tile_column", tile)
+        scope = self._open(outer, self.along, "tile_row", tile)
+        constant = self.root.index_constant
+        source, target = self._flat(self.emitter.buffers[point.value]), self._flat(memory)
+        address, place = scope.index(self.points.addresses[point]), scope.index(tile.position)
+        arguments = [source, address, constant(step), target, place, constant(tile.line)]
+        scope.call_for_effect("fo_transpose_f32", arguments)
+        for inside, bounds in ((scope, rows), (outer, columns)):
+            inside.block.add_op(scf.YieldOp())
+            assert inside.parent is not None
+            inside.parent.block.add_op(self.loop(inside.block, *bounds, step=GROUP))
+
+    def _flat(self, memory: SSAValue) -> SSAValue:
+        """The memory without its size, as helpers take it."""
+        return self.root.made(("flat", memory), lambda: memref.CastOp.get(memory, MemRefType(f32, [DYNAMIC_INDEX])))
+
+    def _turn_elements(
+        self, point: Point, task: Scope, rows: Range, columns: Range, tile: _Tile, memory: SSAValue
+    ) -> None:
+        outer = self._open(task, self.inner, "tile_column", tile)
+        scope = self._open(outer, self.along, "tile_row", tile)
         self.emitter.emit([point], scope)
         value = self.emitter.value(point, scope)
-        scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(position)]))
+        scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(tile.position)]))
         scope.block.add_op(scf.ReduceOp())
         outer.block.add_op(self.parallel(scope.block, *rows))
         outer.block.add_op(scf.YieldOp())
         task.block.add_op(self.loop(outer.block, *columns))
-        return tile
 
-    def _build_block(
-        self, stage: Stage, task: Scope, rows: tuple[SSAValue, SSAValue], columns: tuple[SSAValue, SSAValue]
-    ) -> None:
+    def _build_block(self, stage: Stage, task: Scope, rows: Range, columns: Range, tile: _Tile) -> None:
         """Computes and stores a block line by line."""
-        position = next(iter(stage.taken.values())).position
-        outer = self._open(task, self.turned.along, "tile_row", rows[0], position)
-        scope = self._open(outer, stage.dims[-1], "tile_column", columns[0], position)
+        outer = self._open(task, self.along, "tile_row", tile)
+        scope = self._open(outer, self.inner, "tile_column", tile)
         self.emitter.emit(stage.roots(), scope, stage)
         self.store(stage.stores, scope)
         scope.block.add_op(scf.ReduceOp())
@@ -165,11 +221,12 @@ class _Tiles(StageLoops):
         outer.block.add_op(scf.YieldOp())
         task.block.add_op(self.loop(outer.block, *rows))
 
-    def _open(self, parent: Scope, dim: Dim, local: str, first: SSAValue, position: IndexExpr) -> Scope:
+    def _open(self, parent: Scope, dim: Dim, local: str, tile: _Tile) -> Scope:
         """A loop over a dimension, which also knows where in the block it is."""
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = local.removeprefix("tile_")
         scope = Scope(parent, block, {dim: block.args[0]})
-        inside = next(found for found in position.dims() if found.name == local)
-        scope.indices[inside] = scope.add(arith.SubiOp(block.args[0], first))
+        begin = tile.begin[local]
+        inside = next(found for found in tile.position.dims() if found.name == local)
+        scope.indices[inside] = scope.add(arith.SubiOp(block.args[0], begin))
         return scope

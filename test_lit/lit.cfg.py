@@ -6,6 +6,9 @@ import sys
 
 import lit.formats
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import preloaded
+
 from fuse_opt.tools.bootstrap import find_c_compiler, find_nvcc
 
 config.name = "fuse-opt"
@@ -22,6 +25,9 @@ config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cach
 for variable in ("CC", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"):
     if variable in os.environ:
         config.environment[variable] = os.environ[variable]
+
+# Most tests start the tools by way of a server that has imported them already: see preloaded.py.
+config.environment["PATH"] = os.pathsep.join((preloaded.start(), config.environment["PATH"]))
 
 # Both printed forms must parse back.
 config.substitutions.append(

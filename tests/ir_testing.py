@@ -20,7 +20,6 @@ from xdsl.printer import Printer
 from fuse_opt.dialects.dtypes import BOOL
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.graph_op import GraphOp, OpaqueOp, dtype, shape
-from fuse_opt.dialects.plan_verifier import verify_plans
 from fuse_opt.lowering.numpy_scalar import NUMPY_DTYPES
 from fuse_opt.lowering.reference import entry_function, evaluate_function
 from fuse_opt.tools.parsing import parse_module
@@ -60,7 +59,6 @@ def apply(module: ModuleOp, passes: str | Sequence[str] | Sequence[ModulePass]) 
     for pass_ in chosen or make_passes(passes):  # pyright: ignore[reportArgumentType]
         pass_.apply(CONTEXT, module)
         verify(module)
-        verify_plans(module)
     return module
 
 

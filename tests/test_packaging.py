@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
@@ -97,7 +98,9 @@ def test_entry_points_load():
     ours = distribution("fuse-opt").entry_points
     assert {(entry.group, entry.name) for entry in ours} == declared
     for entry in ours:
-        assert entry.load() is not None
+        needed = optional.get((entry.group, entry.name))
+        if needed is None or find_spec(needed) is not None:
+            assert entry.load() is not None
 
 
 def test_version_is_stated_once():

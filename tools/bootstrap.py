@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -244,48 +245,60 @@ def run_ruff() -> Outcome:
 
 def run_pytest() -> Outcome:
     heading("pytest")
-    status, output = run_streamed([str(PYTHON), "-m", "pytest", "-q", "-rs", "-n", "auto"])
+    status, output = run_streamed([str(PYTHON), "-m", "pytest", "-q", "-rs", "-n", "auto", "--dist", "worksteal"])
     return Outcome("pytest", status == 0, last_line(output).strip("= "))
 
 
-def run_lit() -> Outcome:
-    heading("lit")
-    status, output = run_streamed([str(BIN / "lit"), "-sv", "test_lit"])
-    counts = re.findall(r"^ +([A-Z][A-Za-z ]*?) *: *(\d+)", output, re.MULTILINE)
-    return Outcome("lit", status == 0, ", ".join(f"{n} {kind.lower()}" for kind, n in counts) or last_line(output))
+class Background:
+    """Checks by name that run one after the other while pytest runs; each is shown in its turn when all have ended."""
 
-
-class BackgroundPyright:
-    """The type checker, run while the tests run; it is shown when they have ended."""
-
-    def __init__(self) -> None:
-        self.outcome = Outcome("pyright", False, "it was interrupted")
-        self.output = ""
+    def __init__(self, checks: dict[str, Callable[[], tuple[Outcome, str]]]) -> None:
+        self.checks = checks
+        self.ended: dict[str, tuple[Outcome, str]] = {}
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
-        pyright = str(BIN / "pyright")
-        try:
-            # This also fetches node where there is none, so it shows whether pyright can run at all.
-            start = subprocess.run([pyright, "--version"], capture_output=True, text=True, timeout=300)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            self.outcome = Outcome("pyright", None, f"it does not start here: {error}")
-            return
-        if start.returncode != 0:
-            reason = last_line(start.stdout + start.stderr)
-            self.outcome = Outcome("pyright", None, f"it does not start here; it needs node: {reason}")
-            return
-        command = [pyright, "--pythonpath", str(PYTHON)]
-        result = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.output = result.stdout
-        self.outcome = Outcome("pyright", result.returncode == 0, last_line(result.stdout))
+        for name, check in self.checks.items():
+            self.ended[name] = check()
 
-    def result(self) -> Outcome:
+    def results(self) -> list[Outcome]:
         self.thread.join()
-        heading("pyright")
-        print(self.output.strip() or self.outcome.detail)
-        return self.outcome
+        outcomes: list[Outcome] = []
+        for name in self.checks:
+            outcome, output = self.ended.get(name, (Outcome(name, False, "it was interrupted"), ""))
+            heading(name)
+            print(output.strip() or outcome.detail)
+            outcomes.append(outcome)
+        return outcomes
+
+
+def run_captured(command: list[str], **options: Any) -> tuple[int, str]:
+    """Runs a command in the background; returns the exit status and all it said, or why it does not start."""
+    try:
+        result = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **options
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, str(error)
+    return result.returncode, result.stdout
+
+
+def check_types() -> tuple[Outcome, str]:
+    pyright = str(BIN / "pyright")
+    # This also fetches node where there is none, so it shows whether pyright can run at all.
+    status, output = run_captured([pyright, "--version"], timeout=300)
+    if status != 0:
+        return Outcome("pyright", None, f"it does not start here; it needs node: {last_line(output)}"), ""
+    status, output = run_captured([pyright, "--pythonpath", str(PYTHON)])
+    return Outcome("pyright", status == 0, last_line(output)), output
+
+
+def check_lit() -> tuple[Outcome, str]:
+    status, output = run_captured([str(BIN / "lit"), "-sv", "test_lit"])
+    counts = re.findall(r"^ +([A-Z][A-Za-z ]*?) *: *(\d+)", output, re.MULTILINE)
+    detail = ", ".join(f"{n} {kind.lower()}" for kind, n in counts) or last_line(output)
+    return Outcome("lit", status == 0, detail), output
 
 
 def list_untested() -> list[str]:
@@ -307,8 +320,8 @@ def list_untested() -> list[str]:
 def test() -> int:
     """Runs every check, prints the summary, and returns the exit status."""
     ruff = run_ruff()
-    background = BackgroundPyright()
-    outcomes = [ruff, run_pytest(), run_lit(), background.result()]
+    background = Background({"pyright": check_types, "lit": check_lit})
+    outcomes = [ruff, run_pytest(), *background.results()]
     words = {True: "passed", False: "FAILED", None: "not run"}
     heading("summary")
     for outcome in outcomes:

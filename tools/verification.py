@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
-from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, Block, Operation, Region
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator, NoTerminator, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.dominance import DominanceError, verify_dominance
+from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.graph_op import GraphOp
 from fuse_opt.dialects.plan_verifier import PlanError, verify_plans
 
@@ -58,8 +60,8 @@ _REMEMBERED = 1 << 16
 
 def _verify_op(op: Operation) -> None:
     """
-    The op's own invariants. Those of a graph op follow from its types and properties alone, and passes leave most ops
-    as they were: what held once is not worked out again, which is most of the time of a pipeline over a large graph.
+    The op's own invariants. Those of most ops follow from little, and passes leave most ops as they were: what held
+    once is not worked out again, which is most of the time of a pipeline over a large graph.
     """
     signature = _signature(op)
     if signature is not None and signature in _VERIFIED:
@@ -72,10 +74,54 @@ def _verify_op(op: Operation) -> None:
 
 
 def _signature(op: Operation) -> _Signature | None:
-    if not isinstance(op, GraphOp) or op.traits.traits != GraphOp.traits.traits:
+    """Types and properties of an op whose invariants follow from these alone; None for any other op."""
+    class_ = type(op)
+    if op.successors or not (
+        _is_closed_kernel(op) if isinstance(op, KernelOp) else not op.regions and _follows_from_types(class_)
+    ):
+        return None
+    if class_ is YieldOp and not (isinstance(op.parent_op(), KernelOp) and op.next_op is None):
         return None
     operands, results = tuple(v.type for v in op.operands), tuple(v.type for v in op.results)
-    return type(op), operands, results, frozenset(op.properties.items())
+    if not operands and any(_is_large(value) for value in op.properties.values()):
+        return None  # not to keep the numbers of a program's constants for ever
+    return class_, operands, results, frozenset(op.properties.items())
+
+
+def _is_large(value: Attribute) -> bool:
+    return isinstance(value, DenseIntOrFPElementsAttr) and len(value.data.data) > 1024
+
+
+@cache
+def _follows_from_types(class_: type[Operation]) -> bool:
+    """Whether types and properties decide about ops of a class without regions; traits may ask for more."""
+    return class_ is YieldOp or (issubclass(class_, GraphOp) and class_.traits.traits == GraphOp.traits.traits)
+
+
+def _is_closed_kernel(kernel: KernelOp) -> bool:
+    """
+    Whether a kernel's body is one block of graph ops that use nothing from outside, with types that fit the kernel's.
+    What else must hold of a kernel follows from its types and properties.
+    """
+    body = kernel.body
+    block, last = body.first_block, body.last_block
+    if block is None or block is not last or not isinstance(end := block.last_op, YieldOp):
+        return False
+    if [v.type for v in block.args] != [v.type for v in kernel.operands]:
+        return False
+    if [v.type for v in end.operands] != [v.type for v in kernel.results]:
+        return False
+    inside: set[SSAValue] = set(block.args)
+    for op in block.ops:
+        if not inside.issuperset(op.operands) or not (op is end or (_is_graph_op(type(op)) and not op.regions)):
+            return False
+        inside.update(op.results)
+    return True
+
+
+@cache
+def _is_graph_op(class_: type[Operation]) -> bool:
+    return issubclass(class_, GraphOp)
 
 
 def _innermost_first(root: Operation) -> Iterator[Operation]:

@@ -70,3 +70,66 @@ func.func @kept(%x: tensor<8xf32>) -> tensor<8xf32> {
   %b = graph.exp %a : (tensor<8xf32>) -> tensor<8xf32>
   func.return %b : tensor<8xf32>
 }
+
+// -----
+
+// The order in memory decides: reductions over leading axes, few long rows, transposes, short rows side by side.
+// CHECK-LABEL: func.func @orders
+// CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "column"}} {
+// CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "column", splits = 10 : i64}} {
+// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "split", splits = 32 : i64}} {
+// CHECK:         %d = fused.kernel({{.*}} attributes {schedule = {kind = "tile"}} {
+// CHECK:         %e = fused.kernel({{.*}} attributes {schedule = {kind = "column"}} {
+func.func @orders(%x: tensor<64x8192xf32>, %y: tensor<8192x64xf32>, %z: tensor<16777216xf32>)
+    -> (tensor<8192xf32>, tensor<64xf32>, tensor<f32>, tensor<8192x64xf32>, tensor<8192x16xf32>) {
+  %a = fused.kernel(%0 = %x : tensor<64x8192xf32>) -> (tensor<8192xf32>) {
+    %1 = graph.sum %0 {axes = array<i64: 0>} : (tensor<64x8192xf32>) -> tensor<8192xf32>
+    fused.yield %1 : tensor<8192xf32>
+  }
+  %b = fused.kernel(%0 = %y : tensor<8192x64xf32>) -> (tensor<64xf32>) {
+    %1 = graph.sum %0 {axes = array<i64: 0>} : (tensor<8192x64xf32>) -> tensor<64xf32>
+    fused.yield %1 : tensor<64xf32>
+  }
+  %c = fused.kernel(%0 = %z : tensor<16777216xf32>) -> (tensor<f32>) {
+    %1 = graph.sum %0 {axes = array<i64: 0>} : (tensor<16777216xf32>) -> tensor<f32>
+    fused.yield %1 : tensor<f32>
+  }
+  %d = fused.kernel(%0 = %x : tensor<64x8192xf32>) -> (tensor<8192x64xf32>) {
+    %1 = graph.permute_dims %0 {axes = array<i64: 1, 0>} : (tensor<64x8192xf32>) -> tensor<8192x64xf32>
+    fused.yield %1 : tensor<8192x64xf32>
+  }
+  %e = fused.kernel(%0 = %y : tensor<8192x64xf32>) -> (tensor<8192x16xf32>) {
+    %1 = graph.reshape %0 {shape = array<i64: 8192, 16, 4>} : (tensor<8192x64xf32>) -> tensor<8192x16x4xf32>
+    %2 = graph.max %1 {axes = array<i64: 2>} : (tensor<8192x16x4xf32>) -> tensor<8192x16xf32>
+    fused.yield %2 : tensor<8192x16xf32>
+  }
+  func.return %a, %b, %c, %d, %e : tensor<8192xf32>, tensor<64xf32>, tensor<f32>, tensor<8192x64xf32>, tensor<8192x16xf32>
+}
+
+// -----
+
+// Must stay as they are: rows along memory, blocks that keep their lines, few and short ones; a kind given by hand.
+// CHECK-LABEL: func.func @plain
+// CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "row"}} {
+// CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "pointwise"}} {
+// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "row"}} {
+// CHECK:         %d = fused.kernel({{.*}} attributes {schedule = {kind = "column", splits = 3 : i64}} {
+func.func @plain(%x: tensor<64x32x48xf32>) -> (tensor<64x32xf32>, tensor<32x64x48xf32>, tensor<64xf32>, tensor<64x32xf32>) {
+  %a = fused.kernel(%0 = %x : tensor<64x32x48xf32>) -> (tensor<64x32xf32>) {
+    %1 = graph.sum %0 {axes = array<i64: 2>} : (tensor<64x32x48xf32>) -> tensor<64x32xf32>
+    fused.yield %1 : tensor<64x32xf32>
+  }
+  %b = fused.kernel(%0 = %x : tensor<64x32x48xf32>) -> (tensor<32x64x48xf32>) {
+    %1 = graph.permute_dims %0 {axes = array<i64: 1, 0, 2>} : (tensor<64x32x48xf32>) -> tensor<32x64x48xf32>
+    fused.yield %1 : tensor<32x64x48xf32>
+  }
+  %c = fused.kernel(%0 = %a : tensor<64x32xf32>) -> (tensor<64xf32>) {
+    %1 = graph.sum %0 {axes = array<i64: 1>} : (tensor<64x32xf32>) -> tensor<64xf32>
+    fused.yield %1 : tensor<64xf32>
+  }
+  %d = fused.kernel(%0 = %x : tensor<64x32x48xf32>) -> (tensor<64x32xf32>) attributes {schedule = {kind = "column", splits = 3 : i64}} {
+    %1 = graph.sum %0 {axes = array<i64: 2>} : (tensor<64x32x48xf32>) -> tensor<64x32xf32>
+    fused.yield %1 : tensor<64x32xf32>
+  }
+  func.return %a, %b, %c, %d : tensor<64x32xf32>, tensor<32x64x48xf32>, tensor<64xf32>, tensor<64x32xf32>
+}

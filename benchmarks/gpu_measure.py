@@ -1,0 +1,260 @@
+"""The benchmark of gpu_run.py: every workload beside the copy rate and torch, by medians of CUDA events.
+
+Buffers are rotated, so that inputs are not found in the cache: together they are more than twice its size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpu_workloads import Torch, Workload, array_bytes, workloads
+
+from fuse_opt.lowering.emit_cuda import build_cuda_program
+from fuse_opt.lowering.narrow_floats import NARROW, narrow
+from fuse_opt.runtime.cuda import CudaProgram
+from fuse_opt.runtime.cuda_driver import NON_BLOCKING, open_device
+from fuse_opt.tools.api import evaluate, optimize
+from fuse_opt.tools.measuring import difference
+
+_SMALL = 1 << 24
+"""Bytes below which a workload is bound by launches: many calls are timed together."""
+_DRY_SCALE = 4096
+_TOLERANCE = {"f32": 2e-4, "bf16": 3e-2}
+
+
+class Bench:
+    """A device with the means to measure on it: torch where it is there, else PyCUDA's arrays and events."""
+
+    def __init__(self, dry: bool) -> None:
+        self.dry = dry
+        self.torch: Any = None
+        with suppress(ImportError):
+            self.torch = import_module("torch")
+            self.torch.cuda.init()
+        self.device = open_device()
+        self.gpuarray: Any = import_module("pycuda.gpuarray")
+        attribute = self.device.driver.device_attribute.L2_CACHE_SIZE
+        self.cache = self.device.driver.Device(self.device.number).get_attribute(attribute)
+
+    def array(self, values: Any, dtype: str) -> Any:
+        """On the device."""
+        if self.torch is None:
+            return self.gpuarray.to_gpu(values if dtype != "bf16" else narrow(values, "bf16"))
+        tensor = self.torch.as_tensor(values, device="cuda")
+        return tensor.to(self.torch.bfloat16) if dtype == "bf16" else tensor
+
+    def on_host(self, array: Any) -> Any:
+        if isinstance(array, np.ndarray):
+            return array
+        return array.float().cpu().numpy() if self.torch is not None and hasattr(array, "cpu") else array.get()
+
+    def event(self) -> Any:
+        return self.device.driver.Event() if self.torch is None else self.torch.cuda.Event(enable_timing=True)
+
+    def synchronize(self) -> None:
+        self.device.driver.Context.synchronize()
+
+    def milliseconds(self, calls: list[Callable[[], Any]], together: int = 1) -> float:
+        """The median of a call, each of the given ones in turns, `together` of them between two events."""
+        turns = 2 if self.dry else 30
+        for call in calls * (2 if self.dry else 3):
+            call()
+        self.synchronize()
+        pairs: list[tuple[Any, Any]] = []
+        for turn in range(turns):
+            begin, end = self.event(), self.event()
+            begin.record()
+            for k in range(together):
+                calls[(turn * together + k) % len(calls)]()
+            end.record()
+            pairs.append((begin, end))
+        self.synchronize()
+        times = [b.time_till(e) if self.torch is None else b.elapsed_time(e) for b, e in pairs]
+        return statistics.median(times) / together
+
+    def copy_rate(self) -> float:
+        """Bytes read and written a second, in GB/s, by a copy on the device."""
+        size = 1 << 20 if self.dry else 1 << 29
+        source, target = self.device.driver.mem_alloc(size), self.device.driver.mem_alloc(size)
+        driver = self.device.driver
+        return 2 * size / self.milliseconds([lambda: driver.memcpy_dtod_async(target, source, size, None)]) / 1e6
+
+
+def program_calls(program: CudaProgram, sets: Sequence[list[Any]]) -> list[Callable[[], Any]]:
+    """A call for each set of arrays, bound to it and to results of its own."""
+    return [program.bind(*arrays) for arrays in sets]
+
+
+def peers(bench: Bench, workload: Workload, sets: Sequence[list[Any]], small: bool) -> dict[str, Callable[[Any], Any]]:
+    """Torch's ways of running the workload."""
+    if bench.torch is None:
+        return {}
+    functions = Torch(bench.torch)
+
+    def eager(arrays: Any) -> Any:
+        return workload.body(functions, *arrays)
+
+    ways = {"eager": eager, "compile": bench.torch.compile(eager, dynamic=False)}
+    if small:
+        ways["graphs"] = bench.torch.compile(eager, dynamic=False, mode="reduce-overhead")
+    return ways
+
+
+def largest_error(bench: Bench, workload: Workload, program: CudaProgram, inputs: list[Any]) -> float:
+    """Of the program's results, against torch where it is there, else against the reference."""
+    arrays = [bench.array(value, workload.dtype(k)) for k, value in enumerate(inputs)]
+    if bench.torch is not None:
+        expected = workload.body(Torch(bench.torch), *arrays)
+    else:
+        given = [narrow(v, "bf16") if workload.dtype(k) == "bf16" else v for k, v in enumerate(inputs)]
+        expected = evaluate(workload.text(), *given)
+    expected = [*expected] if isinstance(expected, tuple) else [expected]
+    wanted = [bench.on_host(value).copy() for value in expected]
+    found = program(*arrays)
+    found = [*found] if isinstance(found, tuple) else [found]
+    return max(difference(_as_narrow(bench.on_host(a), b), b) for a, b in zip(found, wanted, strict=True))
+
+
+def _as_narrow(array: Any, like: Any) -> Any:
+    return array.view(like.dtype) if like.dtype in NARROW.values() else array
+
+
+def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) -> dict[str, Any]:
+    """A row of the table; torch is left out where no time is left for it."""
+    ends = time.monotonic() + seconds
+    moved = sum(array_bytes(shape, workload.dtype(k)) for k, shape in enumerate(workload.shapes))
+    program = CudaProgram(build_cuda_program(optimize(workload.text())))
+    stats = program.stats
+    moved += sum(array_bytes(r.shape, r.dtype) for r in program.program.results)
+    small = moved < _SMALL
+    error = largest_error(bench, workload, program, workload.inputs(0))
+    count = 1 if small else max(2, math.ceil(2 * bench.cache / moved) + 1)
+    sets = [
+        [bench.array(v, workload.dtype(k)) for k, v in enumerate(workload.inputs(seed))]
+        for seed in range(min(count, 3))
+    ]
+    together = 1 if not small or bench.dry else 100
+    ours = bench.milliseconds(program_calls(program, sets), together)
+    rate = moved / ours / 1e6
+    row: dict[str, Any] = {
+        "name": workload.name, "about": workload.about, "bytes": moved, "ms": round(ours, 4), "gb_s": round(rate),
+        "of_copy": None if small else round(rate / copy_rate, 3), "target": workload.target, "launches": stats.launches,
+        "error": f"{error:.1e}", "error_ok": error <= _TOLERANCE.get(workload.dtype(0), 2e-4),
+        "registers": max((r.registers for r in program.resources.values()), default=0),
+        "spills": sum(r.spill_stores + r.spill_loads for r in program.resources.values()),
+    }  # fmt: skip
+    if small:
+        plain = bench.milliseconds([lambda arrays=arrays: program(*arrays) for arrays in sets], together)
+        row["unbound_ms"] = round(plain, 4)
+    for name, call in peers(bench, workload, sets, small).items():
+        if time.monotonic() > ends:
+            row["left_out"] = True
+            break
+        try:
+            calls = [lambda arrays=arrays, call=call: call(arrays) for arrays in sets]
+            row[f"{name}_ms"] = round(bench.milliseconds(calls, together), 4)
+        except Exception as failure:  # a peer that fails is a peer less
+            row[f"{name}_failed"] = str(failure).partition("\n")[0][:200]
+    if row.get("compile_ms"):
+        row["speedup"] = round(row["compile_ms"] / ours, 2)
+    return row
+
+
+EMPTY = 'extern "C" __global__ void empty(float *x) {\n  if (threadIdx.x > 1024) {\n    x[0] = 0;\n  }\n}\n'
+
+
+def launch_costs(bench: Bench) -> dict[str, float]:
+    """Host microseconds of a launch of an empty kernel, in each of the ways there are."""
+    from fuse_opt.runtime.cuda_compiler import compile_cuda, find_cuda_compiler
+    from fuse_opt.runtime.cuda_graphs import GraphCache, RunCounts
+    from fuse_opt.runtime.disk_cache import DiskCache
+
+    compiler, driver = find_cuda_compiler(), bench.device.driver
+    assert compiler is not None
+    module = driver.module_from_buffer(compile_cuda(compiler, EMPTY, bench.device.arch, DiskCache()).data)
+    function, stream = module.get_function("empty"), driver.Stream()
+    memory = driver.mem_alloc(4)
+    packed = ctypes.string_at(ctypes.addressof(ctypes.c_uint64(int(memory))), 8)
+    function.prepare("P")
+    grid, block = (1, 1, 1), (32, 1, 1)
+    graphs = GraphCache(bench.device, driver.Stream(NON_BLOCKING), RunCounts())
+
+    def enqueue(stream: Any) -> None:
+        function._launch_kernel(grid, block, packed, 0, stream)
+
+    graphs.find(b"", enqueue)
+    graph = graphs.find(b"", enqueue)
+    ways: dict[str, Callable[[], Any]] = {
+        "call": lambda: function(memory, grid=grid, block=block, stream=stream),
+        "prepared": lambda: function.prepared_async_call(grid, block, stream, memory),
+        "packed": lambda: enqueue(stream),
+    }
+    if graph is not None:
+        ways["graph"] = lambda: graphs.launch(graph, stream.handle)
+    costs: dict[str, float] = {}
+    for name, call in ways.items():
+        rounds: list[float] = []
+        for _ in range(5):
+            bench.synchronize()
+            started = time.perf_counter()
+            for _ in range(200):
+                call()
+            rounds.append((time.perf_counter() - started) / 200)
+        costs[name] = round(1e6 * min(rounds), 2)
+    bench.synchronize()
+    return costs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seconds", type=int, default=480)
+    parser.add_argument("--dry-run", action="store_true")
+    options = parser.parse_args()
+    ends = time.monotonic() + options.seconds
+    bench = Bench(options.dry_run)
+    with bench.device.active():
+        run(bench, options.only, ends, options.out)
+
+
+def run(bench: Bench, only: str, ends: float, out: Path) -> None:
+    """Writes what there is after each workload."""
+    copy_rate = bench.copy_rate()
+    found: dict[str, Any] = {
+        "device": bench.device.name,
+        "arch": bench.device.arch,
+        "driver": bench.device.driver.get_driver_version(),
+        "torch": getattr(bench.torch, "__version__", None),
+        "copy_gb_s": round(copy_rate),
+        "launch_us": launch_costs(bench),
+        "workloads": [],
+        "left_out": [],
+    }
+    chosen = [w for w in workloads(_DRY_SCALE if bench.dry else 1) if not only or w.name in only.split(",")]
+    if bench.dry and not only:
+        chosen = [w for w in chosen if w.name != "W14"]  # it has one size
+    for number, workload in enumerate(chosen):
+        left = ends - time.monotonic()
+        if left < 10:
+            found["left_out"] = [w.name for w in chosen[number:]]
+            break
+        found["workloads"].append(measure(bench, workload, copy_rate, left / (len(chosen) - number)))
+        ratios = [row["speedup"] for row in found["workloads"] if "speedup" in row]
+        found["geomean_over_compile"] = round(math.prod(ratios) ** (1 / len(ratios)), 3) if ratios else None
+        out.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

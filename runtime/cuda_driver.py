@@ -1,0 +1,197 @@
+"""The CUDA device of this process: PyCUDA and, for what PyCUDA lacks, the same driver library through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+DEFAULT_STREAM = 0
+"""The handle of the stream that waits for all others, and they for it, but for those made not to."""
+LEGACY_STREAMS = (DEFAULT_STREAM, 1)
+"""All its handles."""
+NON_BLOCKING = 1
+"""The flag of a stream that is not ordered with the default one."""
+
+
+class CudaError(RuntimeError):
+    """A program could not be compiled for the device or run on it; the text is one line."""
+
+
+class CudaUnavailable(CudaError):
+    """This machine lacks what it takes to run on a device: PyCUDA, a driver, a device, or a compiler."""
+
+
+class CudaMemoryError(CudaError, MemoryError):
+    """The device has not as much free memory as was asked for."""
+
+
+class DriverError(CudaError):
+    """A function of the driver library failed."""
+
+
+_DISABLE_TIMING = 2
+_P, _I, _U = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
+_OUT = ctypes.POINTER(ctypes.c_void_p)
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cuCtxGetCurrent": (_OUT,),
+    "cuCtxGetDevice": (ctypes.POINTER(_I),),
+    "cuEventCreate": (_OUT, _U),
+    "cuEventDestroy_v2": (_P,),
+    "cuEventRecord": (_P, _P),
+    "cuStreamWaitEvent": (_P, _P, _U),
+    "cuStreamBeginCapture_v2": (_P, _I),
+    "cuStreamEndCapture": (_P, _OUT),
+    "cuGraphInstantiateWithFlags": (_OUT, _P, ctypes.c_ulonglong),
+    "cuGraphExecUpdate_v2": (_P, _P, _P),
+    "cuGraphLaunch": (_P, _P),
+    "cuGraphDestroy": (_P,),
+    "cuGraphExecDestroy": (_P,),
+}
+
+
+class DriverLibrary:
+    """Functions of libcuda.so.1, those of graphs above all, which PyCUDA does not offer."""
+
+    def __init__(self) -> None:
+        """Takes the library that PyCUDA has loaded. Raises OSError."""
+        self._library = ctypes.CDLL("libcuda.so.1")
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(self._library, name)
+            function.argtypes, function.restype = arguments, _I
+            setattr(self, name, function)
+        self._describe = self._library.cuGetErrorString
+        self._describe.argtypes = (_I, ctypes.POINTER(ctypes.c_char_p))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the driver library has no function '{name}' here")
+
+    def check(self, name: str, *arguments: Any) -> None:
+        """Calls a function. Raises DriverError where it fails."""
+        if status := getattr(self, name)(*arguments):
+            raise DriverError(f"{name}: {self.message(status)}")
+
+    def message(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        self._describe(status, ctypes.byref(text))
+        return (text.value or b"unknown error").decode("utf-8", "replace")
+
+    def new_event(self, owner: object) -> int:
+        """The handle of an event without a time, which is destroyed with its owner. Raises DriverError."""
+        event = ctypes.c_void_p()
+        self.check("cuEventCreate", ctypes.byref(event), _DISABLE_TIMING)
+        assert event.value is not None
+        weakref.finalize(owner, self._library.cuEventDestroy_v2, event.value).atexit = False
+        return event.value
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A device with the context that all programs of the process share."""
+
+    driver: Any
+    """The module `pycuda.driver`."""
+    library: DriverLibrary
+    context: Any
+    number: int
+    name: str
+    arch: str
+    """What compilers call it, such as "sm_90"."""
+
+    thread: int = field(default_factory=threading.get_ident)
+    """The one that PyCUDA takes for the context's: objects that are dropped in another one it does not free."""
+    dropped: deque[Any] = field(default_factory=deque[Any])
+    """What was dropped elsewhere and waits for that thread."""
+
+    def drop(self, owned: Any) -> None:
+        """Drops objects of PyCUDA's, here or where they can be freed."""
+        if threading.get_ident() != self.thread:
+            self.dropped.append(owned)
+
+    @contextmanager
+    def active(self) -> Generator[None]:
+        """Its context is the current one of this thread."""
+        self.context.push()
+        if self.dropped and threading.get_ident() == self.thread:
+            self.dropped.clear()
+        try:
+            yield
+        finally:
+            self.driver.Context.pop()
+
+    @contextmanager
+    def errors(self, what: str) -> Generator[None]:
+        """PyCUDA's errors as one line that begins with `what`."""
+        try:
+            yield
+        except self.driver.MemoryError as error:
+            raise CudaMemoryError(f"{what}: {_line(error)}") from error
+        except self.driver.Error as error:
+            raise CudaError(f"{what}: {_line(error)}") from error
+
+    def allocate(self, nbytes: int, what: str) -> Any:
+        """
+        A block of at least one byte on the device, at a multiple of 256 bytes. Raises CudaMemoryError saying what it
+        was to be for.
+        """
+        try:
+            return self.driver.mem_alloc(max(nbytes, 1))
+        except self.driver.MemoryError as error:
+            free, total = self.driver.mem_get_info()
+            raise CudaMemoryError(
+                f"{what}: expected {nbytes} bytes of device memory, got {free} free of {total}; "
+                "use smaller shapes, or free what other programs hold"
+            ) from error
+
+
+def open_device() -> Device:
+    """
+    The device that PyCUDA's current context is of, else that of the thread's current context (torch's), else the first
+    one, with its primary context, which torch and cupy use, too. The same for the whole process. Raises CudaUnavailable.
+    """
+    return _opened(os.getpid())
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(_: int) -> Device:
+    try:
+        import_module("pycuda")
+    except ImportError as error:
+        raise CudaUnavailable("PyCUDA is not installed (pip install 'fuse-opt[cuda]')") from error
+    try:
+        driver: Any = import_module("pycuda.driver")
+        library = DriverLibrary()
+    except (ImportError, OSError, AttributeError) as error:
+        raise CudaUnavailable(f"there is no usable CUDA driver ({_line(error)})") from error
+    try:
+        driver.init()
+        if driver.Device.count() == 0:
+            raise CudaUnavailable("there is no CUDA device: the driver counts 0")
+        number = _current_number(library)
+        device = driver.Device(number)
+        context = driver.Context.get_current() or device.retain_primary_context()
+        major, minor = device.compute_capability()
+        return Device(driver, library, context, number, device.name(), f"sm_{major}{minor}")
+    except driver.Error as error:
+        raise CudaUnavailable(f"there is no usable CUDA device ({_line(error)})") from error
+
+
+def _current_number(library: DriverLibrary) -> int:
+    """Of the device whose context is current in this thread, else 0."""
+    current, number = ctypes.c_void_p(), ctypes.c_int()
+    library.check("cuCtxGetCurrent", ctypes.byref(current))
+    if current.value:
+        library.check("cuCtxGetDevice", ctypes.byref(number))
+    return number.value
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).partition("\n")[0]

@@ -1,0 +1,120 @@
+"""Starts the tools of the tests without importing them anew: a server forks a process for each call.
+
+    python preloaded.py serve DESCRIPTOR                 # of a listening socket, until the standard input ends
+    python -IS preloaded.py call SOCKET TOOL [ARG...]
+
+A call has a process, arguments, files, a directory and an environment of its own, and its exit status is the tool's;
+only what importing leaves behind is there already. The tests of `driver` run the installed commands.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+
+MODULES = {"fuse-opt": "fuse_opt.tools.fuse_opt_main", "filecheck": "filecheck.main"}
+USED = ("fuse_opt.tools.driver", "fuse_opt.dialects.graph", "fuse_opt.dialects.fused", "fuse_opt.dialects.gpu")
+LENGTH = struct.Struct("I")
+
+
+def start() -> str:
+    """A folder of commands that call a new server, which ends, and removes the folder, after this process and its forks."""
+    import shlex
+    import subprocess
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="fuse-opt-lit-")
+    path = os.path.join(folder, "socket")
+    for tool in MODULES:
+        command = shlex.join([sys.executable, "-IS", os.path.abspath(__file__), "call", path, tool])
+        with open(os.path.join(folder, tool), "w", opener=lambda name, flags: os.open(name, flags, 0o755)) as file:
+            file.write(f'#!/bin/sh\nexec {command} "$@"\n')
+    lasting, _ = os.pipe()  # the end to write to stays open as long as this process and its forks
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        command = [sys.executable, os.path.abspath(__file__), "serve", str(listener.fileno())]
+        subprocess.Popen(command, stdin=lasting, pass_fds=[listener.fileno()])
+    os.close(lasting)
+    return folder
+
+
+def call(path: str, words: list[str]) -> int:
+    """Has the server run a tool on this process's files; returns its exit status."""
+    variables = [f"{name}={value}" for name, value in os.environ.items()]
+    data = "\0".join([str(len(words)), *words, os.getcwd(), *variables]).encode("utf-8", "surrogateescape")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        socket.send_fds(server, [LENGTH.pack(len(data))], [0, 1, 2])
+        server.sendall(data)
+        answer = server.recv(1)
+    return answer[0] if answer else 139  # it died
+
+
+def serve(descriptor: int) -> None:
+    """Answers calls until the standard input ends, which is when nobody holds its other end any more."""
+    import select
+    import shutil
+    import signal
+    from importlib import import_module
+
+    for name in (*USED, *MODULES.values()):
+        import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # calls that have ended leave nothing behind
+    with socket.socket(fileno=descriptor) as listener:
+        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os._exit(answer(connection))
+            connection.close()
+        shutil.rmtree(os.path.dirname(listener.getsockname()))
+
+
+def answer(connection: socket.socket) -> int:
+    """In a process of its own: takes over files, directory and environment of the caller, and runs the tool."""
+    header, files, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
+    (length,) = LENGTH.unpack(header)
+    data = b""
+    while len(data) < length:
+        data += connection.recv(length - len(data))
+    count, *words = data.decode("utf-8", "surrogateescape").split("\0")
+    arguments, (folder, *variables) = words[: int(count)], words[int(count) :]
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variable.split("=", 1) for variable in variables)
+    status = run(arguments)
+    connection.sendall(bytes([status & 255]))
+    return status
+
+
+def run(arguments: list[str]) -> int:
+    """The tool's `main`, as the installed command calls it."""
+    sys.argv = arguments
+    try:
+        sys.exit(sys.modules[MODULES[arguments[0]]].main())
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    return status
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        serve(int(sys.argv[2]))
+    else:
+        sys.exit(call(sys.argv[2], sys.argv[3:]))

@@ -1,0 +1,116 @@
+"""What goes wrong on a device, and how it is said: faults that the stand-in driver of `fake_cuda` makes on request.
+
+python tests/cuda_fault_scenarios.py   # in the environment of stand_in_driver.py
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+from cuda_running import SCALED, chain, chain_value, compiled, counters, normal, raises
+from cuda_scenarios import changing_pointers
+
+from fuse_opt.tools.fuse_run_main import main as fuse_run
+
+FFN = str(Path(__file__).parent.parent / "examples" / "ffn.mlir")
+
+
+@contextmanager
+def environment(**changed: str) -> Generator[None]:
+    """The driver reads its environment at each call."""
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def refused_captures() -> str:
+    """Programs are launched kernel by kernel, and the driver is not asked again."""
+    x, launches = normal(64, 33), 0
+    for what in ("begin", "end", "instantiate"):
+        with environment(FAKE_CUDA_REFUSE=what):
+            program = compiled(chain(4), "unfused")
+            for _ in range(4):
+                np.testing.assert_allclose(program(x), chain_value(x, 4), 1e-5, 1e-6)
+        stats = program.stats
+        assert (stats.captures_refused, stats.graph_launches, stats.kernel_launches) == (1, 0, 16), stats
+        launches += stats.kernel_launches
+    with environment(FAKE_CUDA_REFUSE="update"):
+        changing_pointers()
+    return f"{launches} launches"
+
+
+def out_of_memory() -> str:
+    """The arena, an argument or a result that does not fit is an error, and other programs go on."""
+    with environment(FAKE_CUDA_MEMORY=str(2_000_000 + used_bytes())):
+        raises(MemoryError, "the arena of 'main': expected .* bytes of device memory, got .* free of",
+               lambda: compiled(chain(3, "1024x1024xf32"), "unfused"))  # fmt: skip
+        program = compiled(chain(1, "1024x512xf32"))
+        raises(MemoryError, "'(x|v0)': expected 2097152 bytes", lambda: program(normal(1024, 512)))
+        small = compiled(chain(1, "8xf32"))
+        np.testing.assert_allclose(small(normal(8)), np.tanh(normal(8)), 1e-5)
+    return "2 errors"
+
+
+def used_bytes() -> int:
+    from fuse_opt.runtime.cuda_driver import open_device
+
+    device = open_device()
+    with device.active():
+        free, total = device.driver.mem_get_info()
+    return total - free
+
+
+MESSAGES = [
+    ({"FAKE_CUDA_NO_DEVICE": "1"}, "cannot run it here: there is no usable CUDA device .cuInit failed: no CUDA"),
+    ({"FUSE_OPT_NVCC": "/no/nvcc"}, "'/no/nvcc' could not be run: No such file"),
+    ({"FUSE_OPT_NVCC": "false"}, "'false' failed: "),
+    ({"FUSE_OPT_CUBLAS": "/no/cublas"}, "FUSE_OPT_CUBLAS='/no/cublas': expected cuBLAS's library, or 'off'"),
+    ({"FAKE_CUDA_MEMORY": "1000"}, "cuBLAS: expected 33554432 bytes of device memory, got .* free of 1000"),
+    ({"FUSE_OPT_CUBLAS": "off"}, None),
+]
+
+
+def messages() -> str:
+    """Each error is one line of the command. To be run first: a device that was found is kept."""
+    for changed, wanted in MESSAGES:
+        said = StringIO()
+        with environment(**changed), redirect_stderr(said), redirect_stdout(StringIO()):
+            status = fuse_run([FFN, "--target", "cuda", "--check"])
+        text = said.getvalue()
+        if wanted is None:
+            assert status == 0 and not text, text
+        else:
+            assert status == 1 and text.count("\n") == 1 and re.search(wanted, text), (changed, text)
+    return f"{len(MESSAGES)} cases"
+
+
+def failing_kernel() -> str:
+    """It is said where the host waits for it. To be run last: a context is unusable after that."""
+    program = compiled(SCALED)
+    with environment(FAKE_CUDA_FAULT="kernel_add_tanh"):
+        raises(RuntimeError, "running 'main': cuStreamSynchronize failed: unspecified launch failure",
+               lambda: program(normal(8, 33), normal(33)))  # fmt: skip
+    raises(RuntimeError, "unspecified launch failure", lambda: program(normal(8, 33), normal(33)))
+    return "2 errors"
+
+
+FAULTS: tuple[Callable[[], str], ...] = (messages, out_of_memory, refused_captures, failing_kernel)
+
+if __name__ == "__main__":
+    assert counters() is not None, "this is a real driver"
+    for fault in FAULTS:
+        print(f"{fault.__name__}: {fault()}", flush=True)
+    assert counters().fake_cuda_broken_guards() == 0

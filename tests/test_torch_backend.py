@@ -1,0 +1,320 @@
+"""The torch.compile backend against eager PyTorch: results, gradients, views, mutation, layouts; nothing falls back whole."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="the torch backend needs PyTorch, which is not installed here")
+
+from fuse_opt.frontends.torch import collect_reports, export, fuse_opt  # noqa: E402
+from fuse_opt.frontends.torch_models import MODELS  # noqa: E402
+from fuse_opt.frontends.torch_table import TABLE, claims  # noqa: E402
+from fuse_opt.tools import api  # noqa: E402
+
+functional: Any = torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+
+
+def compiled(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend=fuse_opt, fullgraph=True, **{"dynamic": False, **options})
+
+
+def check(function: Callable[..., Any], *arguments: Any, tolerance: float = 1e-5) -> list[Any]:
+    """Compares two calls with eager, and looks at the first results again after the second call; gives the reports."""
+    fast = compiled(function)
+    with collect_reports() as reports:
+        first = fast(*arguments)
+    kept = [value.clone() for value in leaves(first)]
+    wanted = leaves(function(*arguments))
+    second = leaves(fast(*arguments))
+    assert reports.graphs, "the backend compiled nothing"
+    for values in (leaves(first), second):
+        for value, expected, before in zip(values, wanted, kept, strict=True):
+            assert value.dtype == expected.dtype and value.shape == expected.shape
+            assert value.stride() == expected.stride() or 1 in value.shape or value.numel() == 0
+            torch.testing.assert_close(value, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+            torch.testing.assert_close(value, before, rtol=0, atol=0, equal_nan=True)
+    return reports.graphs
+
+
+def leaves(value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [item for part in value for item in leaves(part)]
+
+
+def external(reports: list[Any]) -> dict[str, int]:
+    return {name: count for report in reports for name, count in report.counts.external.items()}
+
+
+def test_backend_is_found_by_name():
+    assert "fuse_opt" in torch.compiler.list_backends()
+
+
+def test_pointwise_reductions_and_views_need_no_call_of_pytorch():
+    def function(x: Any, y: Any) -> Any:
+        a = torch.softmax(x * 2 - y[:, :1], -1).transpose(0, 1)
+        b = functional.layer_norm(functional.gelu(x), (8,)) + torch.where(y > 0, x, y).unsqueeze(0)
+        return a, b[..., ::2].reshape(-1, 2), torch.cat([x, y], 1).flip(0), x.var(0), (x > y).any(1), x.argmax(1)
+
+    assert external(check(function, torch.randn(6, 8), torch.randn(6, 8))) == {}
+
+
+def test_products_are_calls_and_their_neighbours_are_not():
+    def function(x: Any, w: Any, b: Any) -> Any:
+        return torch.relu(functional.linear(x, w, b)) @ w + 1
+
+    reports = check(function, torch.randn(4, 16), torch.randn(16, 16), torch.randn(16), tolerance=1e-4)
+    assert external(reports) == {"aten.addmm.default": 1, "aten.mm.default": 1}
+    assert reports[0].stats.kernels == 2
+    assert "PyTorch's own kernel" in str(reports[0])
+
+
+def test_unknown_operators_stay_calls_inside_the_program():
+    def function(x: Any) -> Any:
+        values, order = torch.sort(x + 1, dim=1)
+        return torch.special.bessel_j0(values * 2).sum(), torch.linalg.inv(values @ values.T + torch.eye(4)), order
+
+    found = external(check(function, torch.rand(4, 6), tolerance=1e-3))
+    assert {"aten.sort.default", "aten.special_bessel_j0.default"} <= found.keys()
+
+
+def test_shapes_that_depend_on_data():
+    def function(x: Any) -> Any:
+        return (x * 2)[x > 0] + 1
+
+    torch._dynamo.config.capture_dynamic_output_shape_ops = True
+    try:
+        check(function, torch.randn(20))
+    finally:
+        torch._dynamo.config.capture_dynamic_output_shape_ops = False
+
+
+def test_complex_numbers_are_left_to_pytorch():
+    def function(x: Any) -> Any:
+        z = torch.view_as_complex(x.reshape(-1, 4, 2) * 2)
+        return torch.view_as_real(z * z.conj()) + 1, torch.fft.fft(x + 1)
+
+    check(function, torch.randn(3, 8), tolerance=1e-4)
+
+
+def test_results_that_are_views():
+    def function(x: Any, y: Any) -> Any:
+        z = x * y
+        return x[1:], z.T, z[:, 1:3], z.expand(2, *z.shape), x, z.reshape(-1)
+
+    first = compiled(function)(x := torch.randn(4, 5), torch.randn(4, 5))
+    assert first[0].data_ptr() == x[1:].data_ptr() and first[4] is x
+    check(function, torch.randn(4, 5), torch.randn(4, 5))
+
+
+def test_mutation_of_arguments():
+    def function(x: Any, y: Any) -> Any:
+        x.mul_(2).add_(y)
+        y[1:].fill_(3)
+        return x + y
+
+    x, y = torch.randn(5, 4), torch.randn(5, 4)
+    a, b = x.clone(), y.clone()
+    fast = compiled(function)
+    for _ in range(3):
+        torch.testing.assert_close(fast(x, y), function(a, b))
+        torch.testing.assert_close(x, a)
+        torch.testing.assert_close(y, b)
+
+
+def test_a_result_that_is_stored_does_not_alias_the_argument():
+    def function(x: Any) -> Any:
+        x.add_(1)
+        return x * 2, x.clone()
+
+    x = torch.zeros(8)
+    double, copy = compiled(function)(x)
+    x.fill_(9)
+    assert double.tolist() == [2.0] * 8 and copy.tolist() == [1.0] * 8
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x[:, 1:5],
+        lambda x: x.T,
+        lambda x: x[::2, ::3],
+        lambda x: x[:1].expand(6, 8),
+        lambda x: x[:, 0],
+        lambda x: x.unfold(1, 4, 2),
+        lambda x: x.as_strided((3, 2), (2, 1), 5),
+        lambda x: x[:0],
+    ],
+)  # fmt: skip
+def test_arguments_of_any_strides(change: Callable[[Any], Any]):
+    x = change(torch.randn(6, 8))
+    check(lambda x: (torch.exp(x) + 1, x.sum(-1)), x)
+
+
+def test_unusual_views_inside():
+    def function(x: Any) -> Any:
+        y = x + 1
+        return y.unfold(1, 4, 2) * 2, torch.as_strided(y, (3, 2), (2, 1), 5) + 1, y.diagonal() * 2
+
+    check(function, torch.randn(6, 8))
+
+
+def test_channels_last_is_kept():
+    model = torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()).eval()
+    model = model.to(memory_format=torch.channels_last)
+    x = torch.randn(2, 4, 6, 6).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        y = compiled(model)(x)
+        assert y.is_contiguous(memory_format=torch.channels_last)
+        torch.testing.assert_close(y, model(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float64", "int64", "bool", "uint8"])
+def test_element_types(name: str):
+    dtype = getattr(torch, name)
+
+    def function(x: Any, y: Any) -> Any:
+        return torch.where(x > y, x, y), (x * 2 + 1).sum(0), x.to(torch.float32) * 0.1, x == 1
+
+    if dtype.is_floating_point:
+        x, y = torch.randn(6, 8).to(dtype), torch.randn(6, 8).to(dtype)
+    else:
+        x, y = torch.randint(0, 2, (6, 8)).to(dtype), torch.randint(0, 2, (6, 8)).to(dtype)
+    check(function, x, y, tolerance=1e-2 if dtype.itemsize == 2 else 1e-5)
+
+
+def test_numbers_and_promotion():
+    def function(x: Any, i: Any, s: Any) -> Any:
+        return x * i, i / 2, i + 0.5, x + s, x.half() * s, i * True, 2**x, x // 0.3, i % 3, -x
+
+    check(function, torch.randn(5), torch.arange(5), torch.tensor(2.5), tolerance=1e-3)
+
+
+def test_unknown_batch_sizes():
+    fast = compiled(lambda x: torch.softmax(x * x.shape[0], -1), dynamic=True)
+    for batch in (3, 5, 8, 3):
+        x = torch.randn(batch, 7)
+        torch.testing.assert_close(fast(x), torch.softmax(x * batch, -1))
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.out = torch.nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        y = functional.max_pool2d(functional.silu(self.norm(self.conv(x))), 2)
+        return functional.log_softmax(self.out(y.mean((2, 3))), -1)
+
+
+def test_training_steps():
+    """Three steps: parameters, gradients and running statistics follow eager's."""
+    torch.manual_seed(1)
+    models = [Net(), Net()]
+    models[1].load_state_dict(models[0].state_dict())
+    calls = [models[0], compiled(models[1])]
+    x, labels = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 2, 3])
+    steps = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in models]
+    with collect_reports() as reports:
+        for _ in range(3):
+            losses = [functional.nll_loss(call(x), labels) for call in calls]
+            for loss, step in zip(losses, steps, strict=True):
+                step.zero_grad()
+                loss.backward()
+                step.step()
+            torch.testing.assert_close(losses[1], losses[0], rtol=1e-4, atol=1e-5)
+    assert [report.kind for report in reports.graphs] == ["forward", "backward"]
+    for a, b in zip(models[0].state_dict().values(), models[1].state_dict().values(), strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-4)
+
+
+def test_two_forwards_before_one_backward():
+    w = torch.randn(6, 6, requires_grad=True)
+    fast = compiled(lambda x: torch.tanh(x @ w).exp())
+    x, y = torch.randn(3, 6), torch.randn(3, 6)
+    (fast(x).sum() * fast(y).sum()).backward()
+    found, w.grad = w.grad, None
+    (torch.tanh(x @ w).exp().sum() * torch.tanh(y @ w).exp().sum()).backward()
+    torch.testing.assert_close(found, w.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_optimiser_step():
+    def run(compile_step: bool) -> list[Any]:
+        torch.manual_seed(3)
+        parameters = [torch.randn(5, 4, requires_grad=True), torch.randn(7, requires_grad=True)]
+        adam = torch.optim.Adam(parameters, lr=0.1)
+        for p in parameters:
+            p.grad = torch.randn_like(p)
+        adam.step()
+        step = torch.compile(adam.step, backend=fuse_opt) if compile_step else adam.step
+        step()
+        step()
+        return [p.detach() for p in parameters]
+
+    for a, b in zip(run(True), run(False), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["mlp", "mobilenet", "lstm"])
+def test_models(name: str):
+    sample = MODELS[name](2)
+    with torch.no_grad():
+        check(sample.model, *sample.arguments, tolerance=1e-4)
+
+
+def test_threads_may_call_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def function(x: Any) -> Any:
+        return torch.relu(x @ x) * 2
+
+    fast = compiled(function)
+    inputs = [torch.randn(32, 32) for _ in range(16)]
+    fast(inputs[0])
+    with ThreadPoolExecutor(4) as pool:
+        for x, y in zip(inputs, pool.map(fast, inputs), strict=True):
+            torch.testing.assert_close(y, function(x), rtol=1e-4, atol=1e-4)
+
+
+def test_options(tmp_path: Any):
+    fast = compiled(torch.exp, options={"dump": str(tmp_path), "pipeline": "unfused"})
+    fast(torch.randn(4))
+    names = {path.name.partition("_")[2] for path in tmp_path.iterdir()}
+    assert {"inference.mlir", "inference.c", "inference_call.py", "inference_report.txt"} <= names
+    with pytest.raises(Exception, match="option 'size': expected one of target"):
+        compiled(torch.exp, options={"size": 3})(torch.randn(4))
+
+
+def test_graphs_are_logged(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, "fuse_opt.torch"):
+        compiled(lambda x: torch.linalg.inv(x) + 1)(torch.eye(3))
+    assert "external: 1 x aten.linalg_inv_ex.default: is in no record" in caplog.text
+
+
+def test_export_is_a_program():
+    sample = MODELS["mlp"](2)
+    (text,) = export(sample.model, sample.arguments)
+    assert "graph.matmul" in text and "torch.aten" not in text
+    parameters = {name: p.detach().numpy() for name, p in sample.model.named_parameters()}
+    x = sample.arguments[0].numpy()
+    first, *others = parameters.values()
+    y = api.compile(text)(first, others[0], x, *others[1:])
+    torch.testing.assert_close(torch.from_numpy(y), sample.model(sample.arguments[0]).detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_claims_are_the_records():
+    assert set(claims()) == {name for name, record in TABLE.items() if not record.library}
+    for name in TABLE:
+        namespace, packet, overload = name.split(".")
+        assert getattr(getattr(getattr(torch.ops, namespace), packet), overload) is not None
