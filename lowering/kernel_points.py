@@ -172,6 +172,11 @@ class PointEmitter:
     def _take(self, point: Point, row: RowBuffer, scope: Scope) -> None:
         value = scope.add(memref.LoadOp.get(row.memory, [scope.index(row.position)]))
         value.name_hint = point.value.name_hint
+        element = dtype(point.value)
+        if element.compute is not element and value.type == element.attribute:
+            scope.values["narrow", point] = value
+            value = scope.add(arith.ExtFOp(value, element.compute.attribute))
+            value.name_hint = point.value.name_hint
         scope.values[point] = value
 
     def _emit_point(self, point: Point, scope: Scope) -> None:

@@ -148,7 +148,10 @@ class _Tiles(StageLoops):
 
     def _turn(self, point: Point, task: Scope, rows: Range, columns: Range, tile: _Tile) -> RowBuffer:
         """Reads a block of a load line by line, and puts it down across."""
-        memory = self.root.add(memref.AllocaOp.get(value_type(dtype(point.value)), 64, [tile.line * tile.height]))
+        element = dtype(point.value)
+        # Narrow floats as they are: a NaN keeps its payload where values are only moved.
+        kept = value_type(element) if element.compute is element else element.attribute
+        memory = self.root.add(memref.AllocaOp.get(kept, 64, [tile.line * tile.height]))
         memory.name_hint = f"{point.value.name_hint or 'value'}_tile"
         step = self._line_step(point)
         if step is None:
@@ -203,7 +206,8 @@ class _Tiles(StageLoops):
         outer = self._open(task, self.inner, "tile_column", tile)
         scope = self._open(outer, self.along, "tile_row", tile)
         self.emitter.emit([point], scope)
-        value = self.emitter.value(point, scope)
+        narrow = scope.find(("narrow", point))
+        value = self.emitter.value(point, scope) if narrow is None else narrow[0]
         scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(tile.position)]))
         scope.block.add_op(scf.ReduceOp())
         outer.block.add_op(self.parallel(scope.block, *rows))

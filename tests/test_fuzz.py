@@ -198,7 +198,7 @@ def test_fuzzing_finds_broken_passes(broken_passes: None) -> None:
     subject = Subject.of(long_program(), 1)
     assert pass_fault(subject, ["cse", "swap-operands"]) == "'swap-operands' is not idempotent"
     assert pass_fault(subject, ["cse", "drop-subtraction"]) == "values differ"
-    kind = grouping_fault(subject.text, ["cse", "fuse-around-middle"], range(4))
+    kind = grouping_fault(subject.text, ["cse", "dce", "fuse-around-middle"], range(40))
     assert kind == "kernels depend on the order of ops"
     report = Mismatch(1, "grouping", kind, subject.text, ("cse", "fuse-around-middle", "fuse-row")).report()
     assert report.startswith(
