@@ -19,7 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its pool would compete with what is measured
 
@@ -57,7 +57,7 @@ class Row:
 def without_dropout(model: Any) -> Any:
     """The model, in training mode, with no element dropped: all compilers draw other random numbers."""
     for module in model.train().modules():
-        for name, value in list(vars(module).items()):
+        for name, value in list(cast(dict[str, object], vars(module)).items()):
             if "drop" in name and isinstance(value, float):
                 setattr(module, name, 0.0)
         if isinstance(module, torch.nn.Dropout):
@@ -100,7 +100,9 @@ def error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
     """The largest difference; elements below a thousandth of the largest of all count as that."""
     assert len(found) == len(wanted)
     scale = max(float(b.abs().max()) for b in wanted) * 1e-3
-    return max(float((a - b).abs().max()) / max(float(b.abs().max()), scale) for a, b in zip(found, wanted, strict=True))
+    return max(
+        float((a - b).abs().max()) / max(float(b.abs().max()), scale) for a, b in zip(found, wanted, strict=True)
+    )
 
 
 def measure(name: str, mode: str, batch: int, rounds: int, inductor: bool) -> Row:
@@ -172,7 +174,8 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     thread_pool.set_num_threads(given.threads)
     rows: list[Row] = []
-    print(f"{'model':10} {'mode':9} nodes ext. kern.    arena    bound   error eager_ms  ours_ms  ind_ms  vs_ind vs_eager first_s (ind)")
+    print(f"{'model':10} {'mode':9} nodes ext. kern.    arena    bound   error", end=" ")
+    print("eager_ms  ours_ms  ind_ms  vs_ind vs_eager first_s (ind)")
     for name in given.models.split(","):
         for mode in given.modes.split(","):
             row = measure(name, mode, given.batch, given.rounds, not given.no_inductor)

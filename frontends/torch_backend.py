@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fuse_opt.frontends.torch_api import is_tensor, torch
+from fuse_opt.frontends.torch_api import torch
 from fuse_opt.frontends.torch_code import compile_call
 from fuse_opt.frontends.torch_decompositions import decompositions
 from fuse_opt.frontends.torch_graph import Counts
@@ -72,7 +72,7 @@ _COLLECTED: ContextVar[Reports | None] = ContextVar("fuse_opt_torch_reports", de
 
 
 @contextmanager
-def collect_reports() -> Iterator[Reports]:
+def collect_reports() -> Generator[Reports]:
     """Gathers a report for each graph that is compiled in its body; they are logged (`fuse_opt.torch`) in any case."""
     reports = Reports()
     token = _COLLECTED.set(reports)
@@ -129,31 +129,29 @@ def _compile(graph_module: Any, kind: str, options: Options, metas: Callable[[An
     started = time.perf_counter()
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
-        imported = Importer(graph_module, metas).run()
-        program = api.compile(imported.module, target=options.target, pipeline=options.pipeline)
+        imported = Importer(graph_module, metas, relayout=kind == "inference").run()
+        with api.steered(options.decisions) as decisions:
+            program = api.compile(imported.module, target=options.target, pipeline=options.pipeline)
         call, text = compile_call(imported, program.native)
     report = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)
     _log.info("%s", report)
     if (collected := _COLLECTED.get()) is not None:
         collected.graphs.append(report)
     if options.dump is not None:
-        _dump(Path(options.dump), kind, imported.module, program, text, report)
+        texts = {
+            ".mlir": imported.module,
+            "_optimized.mlir": program.module,
+            ".c": program.source,
+            "_call.py": text,
+            "_decisions.txt": decisions(),
+            "_report.txt": report,
+        }
+        _dump(Path(options.dump), kind, texts)
     return call
 
 
-def _dump(directory: Path, kind: str, module: Any, program: Any, text: str, report: GraphReport) -> None:
+def _dump(directory: Path, kind: str, texts: Mapping[str, object]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     number = len(list(directory.glob("*_report.txt")))
-    for suffix, content in (
-        (".mlir", module),
-        ("_optimized.mlir", program.module),
-        (".c", program.source),
-        ("_call.py", text),
-        ("_report.txt", report),
-    ):
-        (directory / f"{number:03}_{kind}{suffix}").write_text(f"{content}\n", encoding="utf-8")
-
-
-def describe(value: Any) -> str:
-    """A tensor in messages."""
-    return f"{value.dtype} {list(value.shape)}" if is_tensor(value) else type(value).__name__
+    for suffix, text in texts.items():
+        (directory / f"{number:03}_{kind}{suffix}").write_text(f"{text}\n", encoding="utf-8")

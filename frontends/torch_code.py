@@ -8,18 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
-
-from fuse_opt.dialects.graph_op import dtype
-from fuse_opt.frontends.emit import Emitter
-from fuse_opt.frontends.torch_api import DTYPES, aten, torch
-from fuse_opt.frontends.torch_dialect import AtenOp
-from fuse_opt.tools import api
+from fuse_opt.frontends.torch_api import aten, torch
 from fuse_opt.frontends.torch_graph import AtenCall, Imported, Memory, Output, Returned, Variable, View
+from fuse_opt.frontends.torch_steps import FrameView, Site, call_site, fitted, frame_tensor, library_step
 
 _guards: Any = torch._C._dynamo.guards
 _MOST_IDLE = 8
@@ -33,57 +27,6 @@ _FAST: dict[Any, Any] = {
     aten.embedding.default: torch.embedding,
 }
 """Overloads whose functions in `torch` do the same at half the cost of a call."""
-
-
-@dataclass(frozen=True)
-class FrameView:
-    """A tensor over a frame's arena, or over a constant."""
-
-    buffer: int
-    offset: int
-    """In bytes, from the beginning of the buffer."""
-    view: View
-    dtype: Any
-
-
-@dataclass(frozen=True)
-class Site:
-    """A step of the program that is a call of PyTorch's kernel."""
-
-    number: int
-    inputs: tuple[Any, ...]
-    """By operand of the op, where it is in the program, or a tensor that never changes."""
-    outputs: tuple[Any, ...]
-
-
-def call_site(step: Any) -> Site | None:
-    """The call that a step makes; None for other steps."""
-    if not hasattr(step, "operation"):
-        return None
-    if step.operation == AtenOp.name:
-        return Site(step.config["number"], tuple(step.inputs), tuple(step.outputs))
-    if "function" not in step.config:
-        return None
-    # Tensors made from nothing are in the kernel of what reads them, and a kernel of several ops is left to the reference.
-    block = step.run.args[0].body.block
-    call = next((op for op in block.ops if isinstance(op, AtenOp)), None)
-    if call is None:
-        return None
-    inputs = [step.inputs[v.index] if isinstance(v, BlockArgument) else _created(v) for v in call.operands]
-    return Site(call.number.value.data, tuple(inputs), tuple(step.outputs))
-
-
-def _created(value: SSAValue) -> Any:
-    """The tensor that an op without operands makes."""
-    op = value.owner
-    assert isinstance(op, Operation) and not op.operands
-    emit = Emitter()
-    copy = op.clone()
-    emit.block.add_op(copy)
-    array = api.evaluate(emit.finish([copy.results[0]]))
-    dtype_name = dtype(value).name
-    flat = torch.from_numpy(array.copy(order="C").reshape(-1).view("uint8"))
-    return flat.view(DTYPES[dtype_name]).reshape(array.shape)
 
 
 class CallWriter:
@@ -215,7 +158,9 @@ class CallWriter:
             self.lines.append(f"{function}({', '.join(arguments)})")
             return
         stem = call.name.split(".")[-2] if call.name.count(".") > 1 else "function"
-        function = self._constant(f"{stem}_" if stem.isidentifier() else "function_", _FAST.get(call.target, call.target))
+        function = self._constant(
+            f"{stem}_" if stem.isidentifier() else "function_", _FAST.get(call.target, call.target)
+        )
         names = ", ".join(output.variable for output in call.outputs)
         self.lines.append(f"{names}{',' if call.several else ''} = {function}({', '.join(arguments)})")
         for output in call.outputs:
@@ -237,7 +182,7 @@ class CallWriter:
                 self.lines.append(f"table[{index}] = {name}.data_ptr()")
 
     def _write_library(self, number: int, step: Any) -> None:
-        self.names[f"library{number}"] = _library(step)
+        self.names[f"library{number}"] = library_step(step)
         self.lines.append(f"library{number}(binding)")
 
     def _write_copies(self) -> None:
@@ -262,7 +207,7 @@ class CallWriter:
                 else:
                     self.lines.append(f"r{number} = {self._known[result.index]}.clone()")
         for stored in self.imported.stored:
-            if stored.source.buffer in in_place and stored.source.buffer is not None:
+            if stored.source.buffer in in_place:
                 continue
             self.lines.append(f"{stored.argument}.copy_({self._returned(stored.source)})")
 
@@ -337,48 +282,12 @@ def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]],
 
     def new_frame() -> tuple[Any, int, tuple[Any, ...], Any]:
         binding = native.bind()
-        tensors = tuple(_frame_tensor(binding, native.program, view) for view in views)
+        tensors = tuple(frame_tensor(binding, native.program, view) for view in views)
         return binding.table, binding.address, tensors, binding
 
     names = {**writer.names, "idle": deque[Any](maxlen=_MOST_IDLE), "new_frame": new_frame}
     exec(compile(text, "<fuse_opt call>", "exec"), names)
     return cast(Callable[[list[Any]], Any], names["call"]), text
-
-
-def _frame_tensor(binding: Any, program: Any, found: FrameView) -> Any:
-    """A tensor over an arena or a constant, which it keeps alive."""
-    size = found.dtype.itemsize
-    shape, strides, offset = found.view.shape, found.view.strides, found.view.offset
-    last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if prod(shape) else -1
-    if last < 0:
-        return torch.empty_strided(shape, strides, dtype=found.dtype)
-    if program.buffers[found.buffer].kind == "arena":
-        memory = torch.from_numpy(binding.arena.view(found.offset, ((last + 1) * size,), "uint8"))
-    else:
-        memory = torch.from_numpy(program.buffers[found.buffer].data.reshape(-1).view("uint8").copy())
-    flat = memory.view(found.dtype) if found.dtype is not torch.uint8 else memory
-    return torch.as_strided(flat, shape, strides, offset)
-
-
-def _library(step: Any) -> Callable[[Any], None]:
-    """A call of a routine on NumPy arrays over the memory of a frame."""
-
-    def run(binding: Any) -> None:
-        inputs = [binding.array(ref) for ref in step.inputs]
-        step.run(inputs, [binding.array(ref) for ref in step.outputs], step.config)
-
-    return run
-
-
-def fitted(value: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, name: str) -> Any:
-    """What a kernel of PyTorch returned, in the layout and element type that its description promises."""
-    if tuple(value.shape) != shape:
-        raise RuntimeError(f"{name} returned the shape {tuple(value.shape)}, expected {shape} as its description says")
-    if value.dtype is dtype and all(
-        a == b or n == 1 for a, b, n in zip(value.stride(), strides, shape, strict=True)
-    ):
-        return _guards._reinterpret_tensor(value, shape, strides, 0)
-    return torch.empty_strided(shape, strides, dtype=dtype, device=value.device).copy_(value)
 
 
 def _variables(item: Any) -> list[str]:

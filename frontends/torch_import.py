@@ -8,9 +8,8 @@ strides. So does the layout: a root is a tensor in the order of its elements in 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
@@ -19,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.dtypes import I8
 from fuse_opt.dialects.scalar import ScalarTypeError
 from fuse_opt.frontends.emit import Emitter, UnknownExtentError
-from fuse_opt.frontends.torch_api import ELEMENTS, aten, dense_order, fx, is_tensor, storage_view, torch
+from fuse_opt.frontends.torch_api import ELEMENTS, as_list, aten, fx, is_tensor, torch
 from fuse_opt.frontends.torch_dialect import aten_call
 from fuse_opt.frontends.torch_graph import (
     Argument,
@@ -34,50 +33,44 @@ from fuse_opt.frontends.torch_graph import (
     Variable,
     View,
 )
+from fuse_opt.frontends.torch_layout import channels_last, dense_order, layout_of, storage_view
 from fuse_opt.frontends.torch_out import out_overload
-from fuse_opt.frontends.torch_records import Call, NotCoveredError, bound_arguments, check_type
+from fuse_opt.frontends.torch_places import (
+    Place,
+    Root,
+    has_effect,
+    is_readable,
+    is_view,
+    own_view,
+    shown,
+    target_name,
+    tensors_of,
+)
+from fuse_opt.frontends.torch_records import Built, Call, NotCoveredError, bound_arguments, check_type
 from fuse_opt.frontends.torch_table import TABLE
 
+_CONVOLUTIONS = ("aten.convolution.default",)
+_FOLLOWERS = ("aten.max_pool2d_with_indices.default", "aten.avg_pool2d.default", "aten._adaptive_avg_pool2d.default")
+"""Calls whose results are laid out like their argument."""
 _TOKEN = TensorType(I8.attribute, [])
 _REFUSALS = (NotCoveredError, VerifyException, ScalarTypeError, UnknownExtentError, TypeError, ValueError)
-
-
-@dataclass(eq=False)
-class Root:
-    """Memory that values lie in."""
-
-    view: View | None
-    """Its own layout; None for what is no strided tensor of known shape."""
-    dtype: Any
-    variable: str | None = None
-    """What holds it when the program runs, if it is not memory that the program plans."""
-    memory: SSAValue | None = None
-    """Its elements in the order of memory; for others, what says that they are there."""
-    computed: Any = None
-    """The node whose value is to be written there."""
-    buffer: int | None = None
-    donated: bool = False
-
-
-@dataclass(eq=False)
-class Place:
-    """Where a node's value lies."""
-
-    root: Root
-    view: View | None
-    """In the root, in elements from its first."""
 
 
 class Importer:
     """Imports one graph. With `library`, calls that records stand for only in exported text become graph ops, too."""
 
-    def __init__(self, graph_module: Any, metas: Callable[[Any], Any], *, library: bool = False) -> None:
+    def __init__(
+        self, graph_module: Any, metas: Callable[[Any], Any], *, library: bool = False, relayout: bool = False
+    ) -> None:
         self.emit = Emitter()
         self.gm = graph_module
         self.metas = metas
         self.library = library
+        self.relayout = relayout and not library
         self.values: dict[Any, SSAValue] = {}
         self.places: dict[Any, Place] = {}
+        self.relaid: dict[Any, Place] = {}
+        """By node, a copy of it in another layout, which calls take instead of it."""
         self.parts: dict[Any, Sequence[Any]] = {}
         """By node of several results: for each a value, or a place."""
         self.calls: list[AtenCall] = []
@@ -103,16 +96,22 @@ class Importer:
             if node.op == "get_attr":
                 self._attribute(node)
             elif node.op == "output":
-                given = node.args[0]
-                listed: Iterable[Any] = given if isinstance(given, (list, tuple)) else [given]
-                returned = [self._returned(item) for item in listed]
+                returned = [self._returned(item) for item in as_list(node.args[0])]
             elif node.op != "placeholder":
                 self._node(node)
         stored = [Stored(self.names[target], self._returned(source)) for target, source in self.stored]
         module = self._finish()
         placeholders = [self.names[node] for node in nodes if node.op == "placeholder"]
         return Imported(
-            module, placeholders, self.constants, self.arguments, self.buffers, self.calls, returned, stored, self.counts
+            module,
+            placeholders,
+            self.constants,
+            self.arguments,
+            self.buffers,
+            self.calls,
+            returned,
+            stored,
+            self.counts,
         )
 
     def _finish(self) -> Any:
@@ -137,9 +136,10 @@ class Importer:
         """Makes all arguments those of the program, in order."""
         for node in nodes:
             place = self.places.get(node)
-            if node.op == "placeholder" and node.users and place is not None and place.root.view is not None:
-                if _is_readable(self.metas(node), place.view):
-                    self._read_argument(place.root)
+            if node.op != "placeholder" or not node.users or place is None or place.root.view is None:
+                continue
+            if is_readable(self.metas(node), place.view):
+                self._read_argument(place.root)
 
     def _attribute(self, node: Any) -> None:
         value: Any = self.gm
@@ -155,8 +155,9 @@ class Importer:
         if not is_tensor(meta):
             self.places[node] = Place(Root(None, None, name), None)
             return
-        view = _own_view(meta)
-        root = Root(view, meta.dtype, name, donated=donated and _is_readable(meta, view))
+        view = own_view(meta)
+        fills = view is not None and dense_order(view.shape, view.strides) is not None
+        root = Root(view, meta.dtype, name, donated=donated and fills and is_readable(meta, view))
         self.places[node] = Place(root, view)
         if root.donated:
             self._read_argument(root)
@@ -165,11 +166,11 @@ class Importer:
         """The root as an argument of the program, in the order of memory where it fills it."""
         if root.memory is None:
             assert root.view is not None and root.variable is not None
-            order = dense_order(root.view.shape, root.view.strides)
-            extents = [root.view.shape[axis] for axis in order or range(len(root.view.shape))]
+            layout = layout_of(root.view.shape, root.view.strides)
+            extents = root.view.shape if layout is None else layout.extents
             root.memory = self.emit.argument(root.variable, ELEMENTS[root.dtype], extents)
-            self.arguments.append(Argument(root.variable, root.view, order is not None, root.donated))
-            if order is None:
+            self.arguments.append(Argument(root.variable, root.view, layout is not None, root.donated))
+            if layout is None:
                 self.counts.copies.append(root.variable)
         return root.memory
 
@@ -178,12 +179,13 @@ class Importer:
         if node.op == "call_function" and node.target is aten.copy_.default and node.args[0].op == "placeholder":
             return
         self.counts.nodes += 1
-        if isinstance(meta, (int, float, bool, str)) or meta is None and node.target is operator.getitem:
+        if isinstance(meta, (int, float, bool, str)) or (meta is None and node.target is operator.getitem):
             self.counts.nodes -= 1
             return  # a number that is known
         if node.target is operator.getitem and node.args[0] in self.parts:
             self.counts.nodes -= 1
-            self._take_part(node, self.parts[node.args[0]][node.args[1]])
+            parts = self.parts[node.args[0]]
+            self._take_part(node, parts[node.args[1]])
             return
         reason = self._try_record(node, meta)
         if reason is not None:
@@ -199,7 +201,7 @@ class Importer:
 
     def _computed(self, node: Any) -> Place:
         meta = self.metas(node)
-        view = _own_view(meta)
+        view = own_view(meta)
         if view is not None and dense_order(view.shape, view.strides) is None:
             raise NotCoveredError("has gaps in memory")
         return Place(Root(view, meta.dtype, computed=node), view)
@@ -217,16 +219,18 @@ class Importer:
                 return None
             return "is run by PyTorch's own kernel" if record else "is in no record"
         try:
-            if not all(value.device.type == "cpu" for value in _tensors(meta)):
+            if not all(value.device.type == "cpu" for value in tensors_of(meta)):
                 raise NotCoveredError("is on another device than the processor")
             call = Call(self.emit, node, self.metas, self.value)
             built = record.build(call)
             self._enter(node, meta, built, viewed)
         except _REFUSALS as error:
             return str(error).partition("\n")[0]
+        except Exception as error:  # of a record at fault: PyTorch's kernel is right in any case
+            return f"its record fails with {type(error).__name__}: {error}".partition("\n")[0]
         return None
 
-    def _enter(self, node: Any, meta: Any, built: Any, viewed: Any) -> None:
+    def _enter(self, node: Any, meta: Any, built: Built, viewed: Any) -> None:
         if isinstance(built, SSAValue):
             check_type(built, meta)
             self.places[node] = viewed or self._computed(node)
@@ -241,16 +245,17 @@ class Importer:
 
     def _viewed(self, node: Any, meta: Any) -> Any:
         """Where the results of a view lie: in the root of its operand; None for what is no view in known memory."""
-        if not _is_view(node.target):
+        if not is_view(node.target):
             return None
         source = next(iter(bound_arguments(node).values()))
         place = self.places.get(source) if isinstance(source, fx.Node) else None
-        if place is None or place.root.view is None:
+        if place is None or place.root.view is None or place.root.relaid:
             return None
+        place.root.viewed = True
         start = storage_view(self.metas(source))
         assert place.view is not None
         found: list[Place] = []
-        for part in meta if isinstance(meta, (list, tuple)) else [meta]:
+        for part in as_list(meta):
             view = storage_view(part)
             if view is None or start is None or part.dtype != place.root.dtype or part.is_complex():
                 return None
@@ -269,22 +274,17 @@ class Importer:
 
     def _read(self, node: Any, place: Place) -> SSAValue:
         meta, root = self.metas(node), place.root
-        if not is_tensor(meta) or not _is_readable(meta, place.view):
+        if not is_tensor(meta) or not is_readable(meta, place.view):
             raise NotCoveredError("takes what the program has no element type or shape for")
         if root.view is None or place.view != root.view or (root.memory is None and root.variable is None):
             return self._load(node, meta)
+        layout = layout_of(root.view.shape, root.view.strides)
         if root.variable is not None and root.memory is None:
-            self._read_argument(root)
-        assert root.memory is not None
-        order = dense_order(root.view.shape, root.view.strides)
-        return self._in_axes(root.memory, order)
-
-    def _in_axes(self, memory: SSAValue, order: tuple[int, ...] | None) -> SSAValue:
-        """A tensor in the order of memory as one in the order of its axes."""
-        if order is None or order == tuple(range(len(order))):
-            return memory
-        inverse = sorted(range(len(order)), key=order.__getitem__)
-        return self.emit.permute_dims(memory, axes=inverse)
+            memory = self._read_argument(root)
+        else:
+            assert root.memory is not None
+            memory = root.memory
+        return memory if layout is None else layout.read(self.emit, memory, root.view.shape)
 
     def _load(self, node: Any, meta: Any) -> SSAValue:
         """A copy in C order, by PyTorch, of what lies in memory with gaps or in another order."""
@@ -298,7 +298,7 @@ class Importer:
 
     def _call(self, node: Any, meta: Any, reason: str) -> None:
         """Makes the node a call of PyTorch's."""
-        name = str(node.target) if isinstance(node.target, torch._ops.OpOverload) else _target_name(node)
+        name = str(node.target) if isinstance(node.target, torch._ops.OpOverload) else target_name(node)
         if node.op == "call_method":
             raise NotImplementedError(f"call of the method {node.target}: expected a functional graph of operators")
         several = isinstance(meta, (list, tuple))
@@ -310,9 +310,7 @@ class Importer:
         else:
             self.places[node] = places[0]
 
-    def _emit_call(
-        self, target: Any, args: Any, kwargs: Any, meta: Any, reason: str
-    ) -> list[Place]:
+    def _emit_call(self, target: Any, args: Any, kwargs: Any, meta: Any, reason: str) -> list[Place]:
         operands: list[SSAValue] = []
         positions: dict[SSAValue, int] = {}
 
@@ -328,16 +326,17 @@ class Importer:
                 return known
             return self._argument(item, operand)
 
+        relaid = self.relayout and self._relay_images(target, args)
         arguments = fx.map_arg(tuple(args), plain)
         keywords = fx.map_arg(dict(kwargs), plain)
         several = isinstance(meta, (list, tuple))
-        metas = list(cast(Iterable[Any], meta)) if several else [meta]
+        metas = as_list(meta)
         number = len(self.calls)
         name = str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
         call = AtenCall(number, target, name, arguments, keywords, reason, several=several)
         call.out, call.out_names = out_overload(target, metas)
-        places, types = self._call_results(call, metas)
-        text = ", ".join([*map(_shown, arguments), *(f"{key}={_shown(item)}" for key, item in keywords.items())])
+        places, types = self._call_results(call, metas, relaid)
+        text = ", ".join([*map(shown, arguments), *(f"{key}={shown(item)}" for key, item in keywords.items())])
         op = aten_call(name, number, text, operands, types)
         self.emit.block.add_op(op)
         for place, value in zip(places, op.results, strict=True):
@@ -346,16 +345,43 @@ class Importer:
         self.calls.append(call)
         return places
 
-    def _call_results(self, call: AtenCall, metas: Sequence[Any]) -> tuple[list[Place], list[Attribute]]:
+    def _relay_images(self, target: Any, args: Sequence[Any]) -> bool:
+        """Has a convolution read images with channels last, which its kernels are fastest for; whether results are such, too."""
+        name = str(target)
+        if name not in (*_CONVOLUTIONS, *_FOLLOWERS) or self.metas(args[0]).dim() != 4:
+            return False
+        node, meta, place = args[0], self.metas(args[0]), self.places.get(args[0])
+        if place is None or place.root.view is None:
+            return False
+        if name in _FOLLOWERS or place.root.relaid:
+            return place.root.relaid
+        if meta.dtype != torch.float32 or 0 in meta.shape:
+            return False
+        if meta.is_contiguous(memory_format=torch.channels_last):
+            return False
+        view = View(tuple(meta.shape), channels_last(tuple(meta.shape)))
+        free = place.root.computed is node and place.root.memory is None and not place.root.viewed
+        if not free:
+            place = Place(Root(view, meta.dtype, computed=node), view)
+            self.relaid[node] = place
+        place.root.view = place.view = view
+        place.root.relaid = True
+        return True
+
+    def _call_results(
+        self, call: AtenCall, metas: Sequence[Any], relaid: bool = False
+    ) -> tuple[list[Place], list[Attribute]]:
         places: list[Place] = []
         types: list[Attribute] = []
         for position, meta in enumerate(metas):
-            view = _own_view(meta) if is_tensor(meta) else None
+            view = own_view(meta) if is_tensor(meta) else None
+            if relaid and view is not None and len(view.shape) == 4:
+                view = View(view.shape, channels_last(view.shape))
             variable = f"f{call.number}_{position}"
             call.outputs.append(Output(variable, view, meta.dtype if view is not None else None))
             planned = call.out is not None
             dense = view is not None and dense_order(view.shape, view.strides) is not None
-            if view is not None and dense and _is_readable(meta, view) and (planned or 0 not in view.shape):
+            if view is not None and dense and is_readable(meta, view) and (planned or 0 not in view.shape):
                 order = dense_order(view.shape, view.strides)
                 types.append(TensorType(ELEMENTS[meta.dtype].attribute, [view.shape[axis] for axis in order or ()]))
                 root = Root(view, meta.dtype, None if planned else variable)
@@ -363,6 +389,7 @@ class Importer:
                 types.append(_TOKEN)
                 root = Root(view, None if view is None else meta.dtype, variable)
                 view = root.view
+            root.relaid = relaid
             places.append(Place(root, view))
         return places, types
 
@@ -374,7 +401,7 @@ class Importer:
                     output.buffer = self._new_buffer(place.root, foreign=True)
         if not op.results:
             return
-        if any(value.type == _TOKEN for value in op.results) and _has_effect(call.target):
+        if any(value.type == _TOKEN for value in op.results) and has_effect(call.target):
             self.effects.append(next(value for value in op.results if value.type == _TOKEN))
 
     def _new_buffer(self, root: Root, foreign: bool = False) -> int:
@@ -385,10 +412,12 @@ class Importer:
 
     def _argument(self, node: Any, operand: Callable[[SSAValue], int]) -> Any:
         """A node as the argument of a call."""
-        place = self.places.get(node)
+        place = self.relaid.get(node) or self.places.get(node)
         if place is None:
             if node in self.parts:
-                return [self._located(part if isinstance(part, Place) else part[1], operand) for part in self.parts[node]]
+                return [
+                    self._located(part if isinstance(part, Place) else part[1], operand) for part in self.parts[node]
+                ]
             raise NotImplementedError(f"'{node}' is nowhere")
         return self._located(place, operand)
 
@@ -425,6 +454,10 @@ class Importer:
             return Returned(value=meta)
         if (place := self.places.get(item)) is None:
             return Returned(value=None)
+        if place.root.relaid and place.view is not None:
+            promised = own_view(meta)
+            if promised is not None and promised != place.view:
+                place = Place(Root(promised, meta.dtype, computed=item), promised)
         root = place.root
         view = None if place.view == root.view else place.view
         if root.variable is not None:
@@ -435,52 +468,3 @@ class Importer:
         if root.buffer is None:
             root.buffer = self._new_buffer(root)
         return Returned(buffer=root.buffer, view=view)
-
-
-def _own_view(meta: Any) -> View | None:
-    """The layout of a tensor in memory that begins with its first element."""
-    found = storage_view(meta)
-    return None if found is None else View(found[0], found[1])
-
-
-def _is_readable(meta: Any, view: View | None) -> bool:
-    """Whether kernels can read the tensor: of an element type and shape that the dialect has, as it is in memory."""
-    if view is None or meta.dtype not in ELEMENTS or meta.device.type != "cpu":
-        return False
-    return not (meta.is_neg() or meta.is_conj())
-
-
-def _is_view(target: Any) -> bool:
-    """Whether the results share the memory of the first argument, which is not written to."""
-    if target is aten._unsafe_view.default:
-        return True
-    returns = target._schema.returns
-    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
-
-
-def _has_effect(target: Any) -> bool:
-    schema = getattr(target, "_schema", None)
-    return schema is None or schema.is_mutable or not schema.returns
-
-
-def _tensors(meta: Any) -> list[Any]:
-    items: Iterable[Any] = cast(Iterable[Any], meta) if isinstance(meta, (list, tuple)) else [meta]
-    return [item for item in items if is_tensor(item)]
-
-
-def _target_name(node: Any) -> str:
-    return getattr(node.target, "__name__", str(node.target))
-
-
-def _shown(argument: Any) -> str:
-    """An argument as the text of the program shows it."""
-    match argument:
-        case Memory(position, view):
-            extents = "x".join(map(str, view.shape))
-            return f"#{position}[{extents}]"
-        case Variable(name, _):
-            return name
-        case list() | tuple():
-            return "[" + ", ".join(_shown(item) for item in cast(Sequence[Any], argument)) + "]"
-        case _:
-            return str(argument)

@@ -26,7 +26,14 @@ Make = Callable[[int], Sample]
 
 def mlp(batch: int) -> Sample:
     """Two hidden layers with normalisation."""
-    layers = [nn.Linear(256, 1024), nn.GELU(), nn.LayerNorm(1024), nn.Linear(1024, 1024), nn.SiLU(), nn.Linear(1024, 256)]
+    layers = [
+        nn.Linear(256, 1024),
+        nn.GELU(),
+        nn.LayerNorm(1024),
+        nn.Linear(1024, 1024),
+        nn.SiLU(),
+        nn.Linear(1024, 256),
+    ]
     return Sample(nn.Sequential(*layers).eval(), (torch.randn(batch, 256),))
 
 
@@ -38,7 +45,7 @@ class _First(nn.Module):
     """The first result of a model of transformers, without caches."""
 
     def __init__(self, model: Any, **options: Any) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.model = model
         self.options = options
 
@@ -91,7 +98,7 @@ class _SelectiveScan(nn.Module):
     """A block like Mamba's (Gu and Dao 2023): gated convolution along time and a diagonal recurrence, step by step."""
 
     def __init__(self, width: int, inner: int, state: int) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.norm = nn.RMSNorm(width)
         self.into = nn.Linear(width, 2 * inner, bias=False)
         self.conv = nn.Conv1d(inner, inner, 4, padding=3, groups=inner)
@@ -128,8 +135,10 @@ class _Residual(nn.Module):
     """A basic block (He et al. 2015)."""
 
     def __init__(self, channels: int, given: int, stride: int = 1) -> None:
-        super().__init__()
-        self.first = nn.Sequential(nn.Conv2d(channels, given, 3, stride, 1, bias=False), nn.BatchNorm2d(given), nn.ReLU())
+        nn.Module.__init__(self)
+        self.first = nn.Sequential(
+            nn.Conv2d(channels, given, 3, stride, 1, bias=False), nn.BatchNorm2d(given), nn.ReLU()
+        )
         self.second = nn.Sequential(nn.Conv2d(given, given, 3, 1, 1, bias=False), nn.BatchNorm2d(given))
         same = channels == given and stride == 1
         self.short = nn.Identity() if same else nn.Conv2d(channels, given, 1, stride, bias=False)
@@ -150,7 +159,7 @@ class _Inverted(nn.Module):
     """An inverted residual block with squeeze and excitation (Howard et al. 2019)."""
 
     def __init__(self, channels: int, inner: int, given: int, stride: int) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.expand = nn.Sequential(nn.Conv2d(channels, inner, 1, bias=False), nn.BatchNorm2d(inner), nn.Hardswish())
         depthwise = nn.Conv2d(inner, inner, 3, stride, 1, groups=inner, bias=False)
         self.depth = nn.Sequential(depthwise, nn.BatchNorm2d(inner), nn.Hardswish())
@@ -184,7 +193,7 @@ class _UNet(nn.Module):
     """Three levels down and up (Ronneberger et al. 2015), with group normalisation."""
 
     def __init__(self, width: int) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.down = nn.ModuleList([_double(3, width), _double(width, 2 * width), _double(2 * width, 4 * width)])
         self.up = nn.ModuleList([_double(6 * width, 2 * width), _double(3 * width, width)])
         self.last = nn.Conv2d(width, 3, 1)
@@ -210,7 +219,7 @@ class _Lstm(nn.Module):
     """A long short-term memory (Hochreiter and Schmidhuber 1997) as a loop over its cell."""
 
     def __init__(self, width: int) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.gates = nn.Linear(2 * width, 4 * width)
 
     def forward(self, x: Any) -> Any:

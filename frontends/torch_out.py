@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from fuse_opt.frontends.torch_api import ELEMENTS, dense_order, is_tensor, storage_view, torch
+from fuse_opt.frontends.torch_api import ELEMENTS, is_tensor, torch
+from fuse_opt.frontends.torch_layout import dense_order, storage_view
 
 
 def out_overload(target: Any, metas: Sequence[Any]) -> tuple[Any, tuple[str, ...]]:

@@ -70,6 +70,8 @@ def _binary(name: str) -> None:
         element = call.compute()
         if element is BOOL and name in _OF_TRUTH:
             return _named(call, _OF_TRUTH[name])(call.operand("self", element), call.operand("other", element))
+        if name in ("remainder", "fmod"):
+            _refuse_whole_division(call, element)
         return call.result(_named(call, name)(call.operand("self", element), call.operand("other", element)))
 
     record(*(f"aten.{torch_name}" for torch_name in _BINARY[name]))(build)
@@ -77,6 +79,11 @@ def _binary(name: str) -> None:
 
 for _name in _BINARY:
     _binary(_name)
+
+
+def _refuse_whole_division(call: Call, element: DType) -> None:
+    if not element.is_float and not (isinstance(call["other"], int) and call["other"]):
+        raise NotCoveredError("raises where an integer is divided by zero")
 
 
 _COMPARISONS = {
@@ -157,8 +164,7 @@ def _divide_to_whole(call: Call) -> SSAValue:
     a, b = call.operand("self", element), call.operand("other", element)
     if mode is None:
         return call.result(call.emit.divide(a, b))
-    if not element.is_float and not (isinstance(call["other"], int) and call["other"]):
-        raise NotCoveredError("raises where an integer is divided by zero")
+    _refuse_whole_division(call, element)
     if mode == "floor":
         return call.result(call.emit.floor_divide(a, b))
     if element.is_float:

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.dtypes import BOOL, F32, I64, DType
 from fuse_opt.dialects.graph_op import dtype, shape
 from fuse_opt.frontends.emit import Emitter
-from fuse_opt.frontends.torch_api import ELEMENTS, fx, static_shape, torch
+from fuse_opt.frontends.torch_api import ELEMENTS, as_list, fx, static_shape, torch
 
 Built = SSAValue | Sequence[SSAValue]
 
@@ -166,10 +166,8 @@ class Call:
     def axes(self, name: str, rank: int) -> list[int]:
         """Axes as non-negative numbers; all where none are named."""
         given = self[name]
-        if given is None or (isinstance(given, (list, tuple)) and not given):
-            return list(range(rank))
-        listed: Sequence[int] = given if isinstance(given, (list, tuple)) else [given]
-        return [axis % max(rank, 1) for axis in listed]
+        listed: list[int] = [] if given is None else as_list(given)
+        return [axis % max(rank, 1) for axis in listed] or list(range(rank))
 
 
 def bound_arguments(node: Any) -> dict[str, Any]:

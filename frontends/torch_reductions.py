@@ -60,7 +60,7 @@ def _any(call: Call) -> SSAValue:
 @record("aten.all.default", "aten.all.dim", "aten.all.dims")
 def _all(call: Call) -> SSAValue:
     x = call.tensor("self", BOOL)
-    return call.result(call.emit.all(x, axes=_axes(call, x), keepdims=_keepdims(call)) if shape(x) else x)
+    return call.result(call.emit.all("all", x, axes=_axes(call, x), keepdims=_keepdims(call))[0] if shape(x) else x)
 
 
 @record("aten.max.dim")

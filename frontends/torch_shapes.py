@@ -71,8 +71,8 @@ class Specialized:
 
         class Noting(fx.Interpreter):
             def run_node(self, n: Any) -> Any:
-                found[n] = value = super().run_node(n)
-                return value
+                found[n] = fx.Interpreter.run_node(self, n)
+                return found[n]
 
         with mode, torch.no_grad():
             fake = [mode.from_tensor(a, static_shapes=True) if is_tensor(a) else a for a in args]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
@@ -53,7 +54,7 @@ def _t(call: Call) -> SSAValue:
 def _sliced(call: Call, x: SSAValue, axis: int, positions: range) -> SSAValue:
     extents = shape(x)
     starts, stops, steps = [0] * len(extents), list(extents), [1] * len(extents)
-    if len(positions):
+    if positions:
         starts[axis], stops[axis], steps[axis] = positions.start, positions[-1] + 1, positions.step
     else:
         stops[axis] = 0
@@ -62,14 +63,17 @@ def _sliced(call: Call, x: SSAValue, axis: int, positions: range) -> SSAValue:
 
 def _positions(call: Call, extent: int) -> range:
     """What `start`, `end` and `step` select of an axis."""
-    start, end = call["start"], call["end"]
-    return range(extent)[slice(0 if start is None else start, end, call["step"])]
+    start: Any
+    end: Any
+    step: Any
+    start, end, step = (call[name] for name in ("start", "end", "step"))
+    return range(extent)[slice(start, end, step)]
 
 
 @record("aten.slice.Tensor")
 def _slice(call: Call) -> SSAValue:
     x = call.tensor("self")
-    axis = call["dim"] % len(shape(x))
+    axis: int = call["dim"] % len(shape(x))
     return _sliced(call, x, axis, _positions(call, shape(x)[axis]))
 
 
@@ -81,7 +85,7 @@ def _select(call: Call) -> SSAValue:
 @record("aten.split_with_sizes.default", "aten.split.Tensor")
 def _split(call: Call) -> Sequence[SSAValue]:
     x = call.tensor("self")
-    axis = call["dim"] % len(shape(x))
+    axis: int = call["dim"] % len(shape(x))
     parts: list[SSAValue] = []
     start = 0
     for meta in call.out:
@@ -107,7 +111,7 @@ def _diagonal(call: Call) -> SSAValue:
 def _slice_scatter(call: Call) -> SSAValue:
     x = call.tensor("self")
     extents = shape(x)
-    axis = call["dim"] % len(extents)
+    axis: int = call["dim"] % len(extents)
     positions = _positions(call, extents[axis])
     if not len(positions):
         return x

@@ -86,7 +86,7 @@ class Binding:
             return np.empty(ref.shape, dtype)
         address = (self.table[ref.buffer] or 0) + ref.offset
         memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-        return np.frombuffer(memory, dtype, count).reshape(ref.shape)
+        return np.frombuffer(memoryview(memory), dtype, count).reshape(ref.shape)
 
 
 class CpuProgram:

@@ -26,7 +26,18 @@ from fuse_opt.frontends.torch_decompositions import decompositions
 from fuse_opt.frontends.torch_table import claims
 
 _TOLERANCES = {"torch.float32": (2e-5, 2e-5), "torch.bfloat16": (2e-2, 2e-2), "torch.float64": (1e-9, 1e-9)}
-_RANDOM = ("rand", "bernoulli", "dropout", "multinomial", "normal", "cauchy", "exponential", "geometric", "uniform")
+_RANDOM = (
+    "rand",
+    "bernoulli",
+    "dropout",
+    "multinomial",
+    "normal",
+    "cauchy",
+    "exponential",
+    "geometric",
+    "uniform",
+    "rrelu",
+)
 _UNDEFINED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted", "resize")
 """Operators whose results are random or not defined: nothing to compare."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -19,7 +20,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from fuse_opt.lowering.reference import EvaluationError, entry_function, evaluate_function
-from fuse_opt.tools.diagnostics import located_error
+from fuse_opt.tools.diagnostics import InputError, located_error
 from fuse_opt.tools.parsing import decode, parse_module
 from fuse_opt.tools.pipeline import UNFUSED_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.registry import get_dialects, register
@@ -155,6 +156,25 @@ def compile(
     except DiagnosticException as error:
         raise _refused(error, source, module) from error
     return _program(source, module, function, target, poison)
+
+
+@contextmanager
+def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
+    """
+    Programs compiled in its body are fused by the decisions in the file `replay`, and no other, where one is given. Gives a
+    function for the text of the decisions made. Raises InputError for a file that cannot be read or applied.
+    """
+    texts = import_module("fuse_opt.passes.decision_text")
+    decisions = import_module("fuse_opt.passes.decisions")
+    try:
+        with ExitStack() as stack:
+            made = stack.enter_context(decisions.record_decisions())
+            if replay is not None:
+                text = decode(Path(replay).read_bytes(), str(replay))
+                stack.enter_context(decisions.replay_decisions(texts.parse_decisions(text, str(replay))))
+            yield lambda: texts.format_decisions(made)
+    except texts.DecisionError as error:
+        raise InputError(error.file, error.line, error.col, error.message) from error
 
 
 def _completion(passes: Sequence[ModulePass]) -> list[ModulePass]:
