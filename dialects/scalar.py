@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from math import ceil as round_up
 
 from .dtypes import BOOL, DType, Kind
@@ -341,6 +342,7 @@ def word_reading(root: Scalar, operands: set[int], combine: str = "") -> str | N
     return combine if combine and id(root) in kept else None
 
 
+@cache
 def cost(root: Scalar) -> int:
     """Approximate cost of one evaluation, in simple operations."""
     return sum(VOCABULARY[node.function].cost for node in topological(root) if node.args)

@@ -57,6 +57,8 @@ class AccessPaths:
 
     def of(self, ops: Sequence[Operation], results: Iterable[SSAValue]) -> Access:
         """The access of ops, bare ones and kernels, in a topological order."""
+        if len(ops) == 1 and isinstance(op := ops[0], StructuredOp) and op.fusion_kind() <= FusionKind.BROADCAST:
+            return Access(dict.fromkeys(op.operands, HERE), {prod(shape(op.results[0])): 1}, 1)
         found: dict[SSAValue, Paths] = dict.fromkeys(results, HERE)
         sizes: Counter[int] = Counter()
         places = 0

@@ -75,7 +75,7 @@ class DuplicateProducersPass(ModulePass):
             if self._is_candidate(graph, group)
             and all(_members(graph, rules, group.first, reader.first) is None for reader in group.consumers)
         ]
-        return _duplicate(graph, chosen, steering)
+        return bool(chosen) and _duplicate(graph, chosen, steering)
 
     def _is_candidate(self, graph: GroupGraph, group: Group) -> bool:
         op, readers = group.first, list(group.consumers)

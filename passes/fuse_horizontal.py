@@ -115,6 +115,11 @@ class HorizontalRule:
                     offered.append(group)
                 else:
                     left[group] = refusal
+        if len(offered) > 1:  # else there is nothing to pack it with, and nothing to analyse
+            for group in offered:
+                if (refusal := _refuse_scheme(group)) is not None:
+                    left[group] = refusal
+            offered = [group for group in offered if group not in left]
         for together in _packed(graph, offered):
             if len(together) > 1:
                 self.chosen.update(dict.fromkeys(together, together))
@@ -122,7 +127,7 @@ class HorizontalRule:
             self.refused.update((group, (offered[0], refusal)) for group, refusal in left.items())
 
     def _refuse(self, group: Group) -> Refusal | None:
-        """Why a group of generated code is not to be packed."""
+        """Why a group of generated code is not to be packed, as far as that is plain to see."""
         if group.no_fuse:
             return Refusal("no-fuse", f"'{group.first.name}' carries the directive no_fuse", flip="remove no_fuse")
         if group.fuse_group is not None:
@@ -137,7 +142,7 @@ class HorizontalRule:
             message = f"{elements} elements are work enough for a launch; at most {self.max_elements} are packed"
             numbers: dict[str, float] = {"elements": elements, "limit": self.max_elements}
             return Refusal("large", message, numbers, f"max-elements={elements}")
-        return _refuse_scheme(group)
+        return None
 
 
 def _needed(graph: GroupGraph) -> set[Group]:

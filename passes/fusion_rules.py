@@ -12,11 +12,10 @@ def is_internal(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
     """Whether nobody but the consumer reads the values that it takes from the producer."""
     if len(producer.consumers) == 1:
         return True
-    for op in producer.ops:
-        for value in op.results:
-            readers = {graph.group_of.get(graph.top(use.operation)) for use in value.uses} - {producer}
-            if consumer in readers and len(readers) > 1:
-                return False
+    for value in producer.outputs:
+        readers = {graph.group_of.get(graph.top(use.operation)) for use in value.uses} - {producer}
+        if consumer in readers and len(readers) > 1:
+            return False
     return True
 
 

@@ -46,7 +46,11 @@ class InferShapesPass(ModulePass):
             if isinstance(value, OpResult) and _is_dynamic(value):
                 numbers = {"result": value.index, "shape": shapes.text(value) or "?"}
                 remark(
-                    self.name, value.op, "symbolic-shape", "has a shape that follows from the arguments':", numbers=numbers
+                    self.name,
+                    value.op,
+                    "symbolic-shape",
+                    "has a shape that follows from the arguments':",
+                    numbers=numbers,
                 )
 
 
