@@ -86,6 +86,10 @@ def answer(connection: socket.socket) -> int:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    # Streams of its own: those of the server remember whether its files could be sought in.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variable.split("=", 1) for variable in variables)
