@@ -122,7 +122,8 @@ def _duplicate(before: GroupGraph, chosen: Sequence[Group], steering: Steering |
         unfit = [op for op in pairs if any(_members(graph, rules, *pair) is None for pair in pairs[op])]
         for op in unfit:
             _take_back(op, pairs.pop(op))
-        graph = GroupGraph(block, Limits(), before.device)
+        if unfit and pairs:
+            graph = GroupGraph(block, Limits(), before.device)
     for op in list(pairs):
         if steering is not None and steering.exhausted() is not None:
             _take_back(op, pairs.pop(op))

@@ -42,9 +42,10 @@ def single(op: Operation, position: int, alive: bool) -> Group:
     read = [result for result in op.results if result.uses]
     fusable = bool(ops) and alive and isinstance(op, GraphOp | KernelOp)
     kind = max((kind_of(inner) for inner in ops), default=FusionKind.OPAQUE) if fusable else FusionKind.OPAQUE
-    names = [inner.attributes.get("fuse_group") for inner in (op, *ops)]
+    directed = [inner.attributes for inner in (op, *ops) if inner.attributes]
+    names = [attributes.get("fuse_group") for attributes in directed]
     name = next((value.data for value in names if isinstance(value, StringAttr)), None)
-    no_fuse = any("no_fuse" in inner.attributes for inner in (op, *ops))
+    no_fuse = any("no_fuse" in attributes for attributes in directed)
     inputs = dict.fromkeys(value for value in op.operands if not is_creation(value.owner))
     return Group([op], position, kind, max(len(ops), 1), name, no_fuse, inputs, read or list(op.results), _stops(op))
 
