@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-gc.set_threshold(50_000)
-"""IR is many long-lived objects in cycles: at Python's own 700 a fifth of the tests' time goes into looking at them."""
+gc.set_threshold(200_000, 20, 100)
+"""IR is many long-lived objects in cycles: at Python's own 700 a quarter of the tests' time goes into looking at them."""
 
 COUNTED = "graph ops"
 """The property of a report in which a test says (op, backend, cases, elements compared)."""

@@ -92,9 +92,9 @@ def test_optimized_c(row: Row, record_property: Record) -> None:
 
 
 def share(cases: list[Case]) -> list[Case]:
-    """The first case of each combination of element types, and every fifth one."""
+    """The first case of each combination of element types, and every tenth one."""
     types = [tuple(NAMES[array.dtype] for array in (*case.inputs, *case.wanted)) for case in cases]
-    return [case for k, case in enumerate(cases) if k % 5 == 0 or types.index(types[k]) == k]
+    return [case for k, case in enumerate(cases) if k % 10 == 0 or types.index(types[k]) == k]
 
 
 def compiled(module: ModuleOp, arguments: list[Array]) -> Sequence[Array]:
