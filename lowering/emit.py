@@ -5,8 +5,9 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 
 from .c_language import C
-from .c_printer import print_function, print_translation_unit
+from .c_printer import FunctionText, print_function, print_translation_unit
 from .c_program import segments_text
+from .c_units import translation_units
 from .convert_fused_to_loops import ConvertFusedToLoopsPass
 from .emit_cuda import build_cuda_program, emit_cuda
 from .program import Program, Segment
@@ -22,17 +23,21 @@ def build_program(module: ModuleOp, function: str | None = None) -> Program:
     or what convert-fused-to-loops made of them; it is not changed. Raises LoweringError, EvaluationError, CPrintError.
     """
     record = lowered_record(module, function, ConvertFusedToLoopsPass())
-    return program_of(record, _c_text(record))
+    kernels, launcher = _parts(record)
+    return program_of(record, _whole(kernels, launcher), translation_units(kernels, launcher))
 
 
 def emit_c(module: ModuleOp, function: str | None = None) -> str:
     """The C text of a program; raises as `build_program` does."""
-    return _c_text(lowered_record(module, function, ConvertFusedToLoopsPass()))
+    return _whole(*_parts(lowered_record(module, function, ConvertFusedToLoopsPass())))
 
 
-def _c_text(record: ProgramRecord) -> str:
+def _parts(record: ProgramRecord) -> tuple[list[FunctionText], str]:
+    """The kernels, and the text that launches them."""
     kernels = [print_function(kernel, C) for kernel in record.kernels.values()]
-    if not kernels:
-        return ""
     segments = [step for step in record.steps if isinstance(step, Segment)]
-    return print_translation_unit(kernels, C, segments_text(segments))
+    return kernels, segments_text(segments)
+
+
+def _whole(kernels: list[FunctionText], launcher: str) -> str:
+    return print_translation_unit(kernels, C, launcher) if kernels else ""

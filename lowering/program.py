@@ -138,6 +138,13 @@ class ProgramStats:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """A part of a program's text that compiles on its own, to be linked with the others."""
+
+    source: str
+
+
+@dataclass(frozen=True)
 class Program:
     """A program ready to be compiled and run: text, buffers, and steps to be taken in order."""
 
@@ -151,6 +158,8 @@ class Program:
     arena_bytes: int
     arena_alignment: int
     stats: ProgramStats
+    units: tuple[Unit, ...] = ()
+    """`source` in parts that are worth compiling side by side; () where it is to be compiled as a whole."""
 
     @property
     def arguments(self) -> tuple[Buffer, ...]:

@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
-from .program import Program
+from .program import Program, Unit
 from .program_conversion import is_program
 from .program_record import ProgramRecord, program_function
 
@@ -23,7 +23,7 @@ def lowered_record(module: ModuleOp, function: str | None, conversion: ModulePas
     return ProgramRecord(module, program_function(module, function))
 
 
-def program_of(record: ProgramRecord, text: str) -> Program:
+def program_of(record: ProgramRecord, text: str, units: tuple[Unit, ...] = ()) -> Program:
     """All that a runtime reads."""
     return Program(
         record.function.sym_name.data,
@@ -34,4 +34,5 @@ def program_of(record: ProgramRecord, text: str) -> Program:
         record.arena_bytes,
         record.arena_alignment,
         record.stats(),
+        units,
     )

@@ -31,7 +31,7 @@ class UnfusePass(ModulePass):
             kernels = [inner for inner in function.body.block.ops if isinstance(inner, KernelOp)]
             chosen = [kernel for kernel in kernels if self._wanted(kernel)]
             for kernel in chosen:
-                _inline(kernel)
+                inline_kernel(kernel)
             if chosen:
                 forget_plan(function)
 
@@ -42,7 +42,8 @@ class UnfusePass(ModulePass):
         return not self.group or any(isinstance(name, StringAttr) and name.data == self.group for name in names)
 
 
-def _inline(kernel: KernelOp) -> None:
+def inline_kernel(kernel: KernelOp) -> None:
+    """Puts the kernel's ops in its place; what was planned for the function's memory no longer holds then."""
     parent = kernel.parent
     assert parent is not None
     inside: dict[SSAValue, SSAValue] = dict(zip(kernel.block.args, kernel.operands, strict=True))

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,8 @@ _WIDE_VECTORS = ("-mprefer-vector-width=512",)
 # are not observable in it, so the compiler may if-convert and vectorise.
 _MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 _OPTIONAL = ("-fopenmp-simd",)
-_SHARED = ("-fPIC", "-shared")
+_LINKED = "-shared"
+_SHARED = ("-fPIC", _LINKED)
 
 _PROBE_SECONDS = 60.0
 _MESSAGE_LINES = 20
@@ -55,13 +57,48 @@ class CCompiler:
         The shared object of the C text `source`, from `cache` where it is there; `extra` are arguments more, such as
         "-pthread". The mathematical library is linked. Raises `CompileError`, and `OSError` from the cache.
         """
-        key = ("c", source, self.path, self.version, self.target, *self.flags, *extra)
+        key = ("c", source, *self._identity(extra))
 
         def build(path: Path) -> None:
             arguments = [*self.flags, *extra, "-x", "c", "-", "-o", str(path), "-lm"]
             _run(self.path, arguments, source)
 
         return cache.get_or_build(key, ".so", build)
+
+    def compile_units(self, sources: Sequence[str], cache: DiskCache, extra: Sequence[str] = ()) -> Path:
+        """
+        The shared object of C texts that are compiled apart, as many at a time as this process may use processors, and
+        linked; otherwise as `compile_shared`. A text that `cache` knows from another program is not compiled again.
+        """
+        key = ("c units", *sources, *self._identity(extra))
+
+        def compiled(source: str) -> Path:
+            return self._object(source, cache, extra)
+
+        def build(path: Path) -> None:
+            with ThreadPoolExecutor(min(len(sources), usable_processors())) as pool:
+                objects = list(pool.map(compiled, sources))
+            _run(self.path, [*self.flags, *extra, *map(str, objects), "-o", str(path), "-lm"], "")
+
+        return cache.get_or_build(key, ".so", build)
+
+    def _object(self, source: str, cache: DiskCache, extra: Sequence[str]) -> Path:
+        def build(path: Path) -> None:
+            flags = [flag for flag in self.flags if flag != _LINKED]
+            _run(self.path, [*flags, *extra, "-c", "-x", "c", "-", "-o", str(path)], source)
+
+        return cache.get_or_build(("c object", source, *self._identity(extra)), ".o", build)
+
+    def _identity(self, extra: Sequence[str]) -> tuple[str, ...]:
+        """What an object depends on besides its source."""
+        return (self.path, self.version, self.target, *self.flags, *extra)
+
+
+def usable_processors() -> int:
+    """How many processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def find_c_compiler(cache: DiskCache | None = None) -> CCompiler | None:

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +17,7 @@ from fuse_opt.lowering.narrow_floats import recognized, type_name
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, LibraryCall, Program, ProgramStats, Segment
 from fuse_opt.runtime.buffers import AlignedArena, RecyclingPool
 from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
-from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.runtime.disk_cache import CacheStats, DiskCache
 from fuse_opt.runtime.libraries import Attempt, resolve, resolve_then
 from fuse_opt.runtime.thread_pool import load_pool
 
@@ -46,6 +45,10 @@ class CpuStats(ProgramStats):
     """The program's counts, with what compiling it took."""
 
     compile_s: float = 0.0
+    compiled: int = 0
+    """Objects that the compiler made for it."""
+    cached: int = 0
+    """Objects that were on disk already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +99,9 @@ class CpuProgram:
         """Compiles the program, or takes it from the disk cache. Raises `CompileError` where there is no compiler."""
         self.program = program
         started = time.perf_counter()
-        self._library = _load(program, cache) if program.source else None
-        self.stats = CpuStats(**vars(program.stats), compile_s=time.perf_counter() - started)
+        self._library, counts = _load(program, cache) if program.source else (None, CacheStats())
+        seconds = time.perf_counter() - started
+        self.stats = CpuStats(**vars(program.stats), compile_s=seconds, compiled=counts.misses, cached=counts.hits)
         self._parallel_for = load_pool()
         self._segments = tuple(self._bound(step) for step in program.steps)
         self._steps = tuple(
@@ -330,12 +334,19 @@ class CpuProgram:
         return _Frame(arena, table, ctypes.addressof(table), calls)
 
 
-def _load(program: Program, cache: DiskCache | None) -> ctypes.CDLL:
+def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, CacheStats]:
+    """The compiled program, and what compiling it asked of the cache."""
     compiler = find_c_compiler(cache)
     if compiler is None:
         raise CompileError("there is no working C compiler; install one, or name it in FUSE_OPT_CC")
-    path: Path = compiler.compile_shared(program.source, cache or DiskCache(), _KERNELS_STAY_FUNCTIONS)
-    return ctypes.CDLL(str(path))
+    cache = cache or DiskCache()
+    before = cache.stats
+    if program.units:
+        path = compiler.compile_units([unit.source for unit in program.units], cache, _KERNELS_STAY_FUNCTIONS)
+    else:
+        path = compiler.compile_shared(program.source, cache, _KERNELS_STAY_FUNCTIONS)
+    hits, misses = cache.stats.hits - before.hits, cache.stats.misses - before.misses
+    return ctypes.CDLL(str(path)), CacheStats(hits, misses)
 
 
 def _nbytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:

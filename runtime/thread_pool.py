@@ -7,7 +7,7 @@ import functools
 import os
 from pathlib import Path
 
-from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
+from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler, usable_processors
 from fuse_opt.runtime.disk_cache import DiskCache
 
 _SERIAL_SOURCE = """\
@@ -56,16 +56,10 @@ def num_threads() -> int:
 def _initial_count() -> int:
     text = os.environ.get("FUSE_OPT_NUM_THREADS")
     if not text:
-        return _usable_processors()
+        return usable_processors()
     if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError(f"FUSE_OPT_NUM_THREADS={text!r}: expected a positive integer")
     return int(text)
-
-
-def _usable_processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from fuse_opt.tools.specialization import Shapes, SpecializedPrograms, is_dynami
 __all__ = ["CompiledProgram", "compile", "evaluate", "load", "optimize", "register"]
 
 TARGETS = ("cpu", "cuda", "reference")
+_LAUNCH_BY_LAUNCH = "bulk-launches{max-launches=1}"
 
 
 class Backend(Protocol):
@@ -74,7 +75,10 @@ class CompiledProgram:
 
     @property
     def stats(self) -> Any:
-        """Kernels, launches, library_calls, arena_bytes, lower_bound_bytes, bytes_read, bytes_written, compile_s, segments."""
+        """
+        Kernels, launches, library_calls, segments, arena_bytes, lower_bound_bytes, bytes_read, bytes_written, compile_s; for
+        "cpu" also how many objects were `compiled` and `cached`.
+        """
         return self._backend.stats
 
     @property
@@ -143,7 +147,7 @@ def compile(
     if pipeline is not None:
         passes += _completion(passes)
     if poison:
-        passes += make_passes("bulk-launches{max-launches=1}")
+        passes += make_passes(_LAUNCH_BY_LAUNCH)
     lowered = target != "reference" or pipeline is not None
     if target == "cpu" and not _has_c_compiler():
         target = "reference"
@@ -217,13 +221,21 @@ def _specialized(
 
 
 def _backend(module: ModuleOp, function: str | None, target: str, poison: bool) -> Backend:
+    """The program on its runtime; the ops of kernels that its compiler refuses come apart in the module."""
     emit = import_module("fuse_opt.lowering.emit")
     if target == "cuda":
         return _cuda_backend(emit.build_cuda_program(module, function))
-    program = emit.build_program(module, function)
-    if poison:
-        return import_module("fuse_opt.runtime.poison").PoisonedProgram(program)
-    return import_module("fuse_opt.runtime.cpu").CpuProgram(program)
+    runtime = import_module("fuse_opt.runtime.poison" if poison else "fuse_opt.runtime.cpu")
+    make = runtime.PoisonedProgram if poison else runtime.CpuProgram
+    refusal = import_module("fuse_opt.runtime.c_compiler").CompileError
+
+    def build(module: ModuleOp, function: str | None = None) -> Backend:
+        return make(emit.build_program(module, function))
+
+    def complete(module: ModuleOp) -> None:
+        run_pipeline(module, make_passes((*UNFUSED_PIPELINE, *([_LAUNCH_BY_LAUNCH] if poison else []))), _context())
+
+    return import_module("fuse_opt.tools.fallback").build_unfusing(module, function, build, refusal, complete)
 
 
 @dataclass(frozen=True)
