@@ -6,6 +6,7 @@ A body chooses by position. Where an operand is not chosen, it is read all the s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
@@ -70,8 +71,8 @@ class ConcatOp(MovingOp):
         return axis_of(self.axis, len(shape(self._operands[0])))
 
     def _offsets(self) -> list[int]:
-        extents = [shape(value)[self._axis()] for value in self._operands]
-        return [sum(extents[:k]) for k in range(len(extents))]
+        axis = self._axis()
+        return [0, *accumulate(shape(value)[axis] for value in self._operands[:-1])]
 
     def infer_types(self) -> Sequence[AnyTensor]:
         if not self._operands:
@@ -91,8 +92,10 @@ class ConcatOp(MovingOp):
         return self.simplified(ConcatOp, *filled, axis=int_value(axis))
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
-        axis, extent = self._axis(), shape(self._operands[operand])[self._axis()]
-        inside = (index[axis] - self._offsets()[operand]).clamp(0, max(extent - 1, 0))
+        axis = self._axis()
+        before = sum(shape(value)[axis] for value in self._operands[:operand])
+        extent = shape(self._operands[operand])[axis]
+        inside = (index[axis] - before).clamp(0, max(extent - 1, 0))
         return (*index[:axis], inside, *index[axis + 1 :])
 
     def scalar(self, *operands: Scalar) -> Scalar:
