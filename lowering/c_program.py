@@ -1,11 +1,11 @@
-"""C text around kernels: for each a task for the thread pool, for each segment of launches one exported function."""
+"""C text around kernels: the loops of a program, which threads share, and a function for each segment of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .c_names import global_identifier
-from .program import BufferRef, Launch, Segment
+from .program import BufferRef, Launch, Loop, Segment
 
 _HEAD = """\
 typedef void (*fuse_parallel_for_t)(void (*task)(void *, long, long), void *arg, long count, long grain);
@@ -14,44 +14,55 @@ _WIDTH = 110
 
 
 def segments_text(segments: Iterable[Segment]) -> str:
-    """The functions that a runtime calls: `void name(char *const *buffers, fuse_parallel_for_t parallel_for)`."""
-    tasks: dict[str, str] = {}
-    functions: list[str] = []
+    """
+    For each segment its loops, `void FUNCTION_loop_NUMBER(void *buffers, long begin, long end)`, counted over its phases,
+    and the function `void FUNCTION(char *const *buffers, fuse_parallel_for_t parallel_for)` that runs them in order.
+    """
+    parts: list[str] = []
     for segment in segments:
-        for launch in segment.launches:
-            if _is_shared(launch) and launch.kernel not in tasks:
-                tasks[launch.kernel] = _task(launch)
-        functions.append(_function(segment))
-    return "\n".join([_HEAD, *tasks.values(), *functions]) if functions else ""
+        loops = [loop for phase in segment.phases for loop in phase]
+        parts += [_loop(f"{segment.function}_loop_{number}", loop) for number, loop in enumerate(loops)]
+        parts.append(_function(segment.function, segment.phases))
+    return "\n".join([_HEAD, *parts]) if parts else ""
 
 
-def _is_shared(launch: Launch) -> bool:
-    """Whether there is enough to do for several threads."""
-    return launch.tasks > launch.grain
+def _loop(name: str, loop: Loop) -> str:
+    lines = [f"void {name}(void *arg, long begin, long end) {{\n", "  char *const *buffers = arg;\n"]
+    if not loop.whole:
+        lines += [_call("  ", launch, "begin", "end") for launch in loop.bundles[0]]
+    elif len(loop.bundles) == 1:
+        lines.append("  (void)begin, (void)end;\n")
+        lines += [_call("  ", launch, "0", str(launch.tasks)) for launch in loop.bundles[0]]
+    else:
+        lines.append("  for (; begin < end; begin++) switch (begin) {\n")
+        for number, bundle in enumerate(loop.bundles):
+            lines.append(f"    case {number}:\n")
+            lines += [_call("      ", launch, "0", str(launch.tasks)) for launch in bundle]
+            lines.append("      break;\n")
+        lines.append("  }\n")
+    return "".join([*lines, "}\n"])
 
 
-def _task(launch: Launch) -> str:
-    """The kernel as a task of the pool, whose argument is the addresses of the kernel's buffers."""
-    name = global_identifier(launch.kernel)
-    pointers = [f"b[{position}]" for position in range(len(launch.buffers))]
-    call = _wrapped("  ", f"{name}(", [*pointers, "begin", "end"], ");")
-    return f"static void task_{name}(void *arg, long begin, long end) {{\n  void *const *b = arg;\n{call}}}\n"
+def _call(indent: str, launch: Launch, begin: str, end: str) -> str:
+    pointers = [f"(void *)({_address(ref)})" for ref in launch.buffers]
+    return _wrapped(indent, f"{global_identifier(launch.kernel)}(", [*pointers, begin, end], ");")
 
 
-def _function(segment: Segment) -> str:
-    lines = [f"void {segment.function}(char *const *buffers, fuse_parallel_for_t parallel_for) {{\n"]
-    if not any(map(_is_shared, segment.launches)):
+def _function(name: str, phases: Sequence[Sequence[Loop]]) -> str:
+    lines = [f"void {name}(char *const *buffers, fuse_parallel_for_t parallel_for) {{\n"]
+    if not any(loop.tasks > loop.grain for phase in phases for loop in phase):
         lines.append("  (void)parallel_for;\n")
-    for launch in segment.launches:
-        name = global_identifier(launch.kernel)
-        pointers = [_address(ref) for ref in launch.buffers]
-        if _is_shared(launch):
-            lines.append("  {\n")
-            lines.append(_wrapped("    ", "void *arg[] = {", pointers, "};"))
-            lines.append(f"    parallel_for(task_{name}, arg, {launch.tasks}, {launch.grain});\n  }}\n")
-        else:
-            arguments = [*(f"(void *)({pointer})" for pointer in pointers), "0", str(launch.tasks)]
-            lines.append(_wrapped("  ", f"{name}(", arguments, ");"))
+    number = 0
+    for phase in phases:
+        if number:
+            lines.append("  // Barrier.\n")
+        for loop in phase:
+            task = f"{name}_loop_{number}"
+            if loop.tasks > loop.grain:
+                lines.append(f"  parallel_for({task}, (void *)buffers, {loop.tasks}, {loop.grain});\n")
+            else:
+                lines.append(f"  {task}((void *)buffers, 0, {loop.tasks});\n")
+            number += 1
     return "".join([*lines, "}\n"])
 
 

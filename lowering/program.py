@@ -82,6 +82,20 @@ class GridLaunch(Launch):
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     """Threads along x, y and z."""
+    shared: int = 0
+    """Bytes of shared memory to ask for."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that threads share."""
+
+    bundles: tuple[tuple[Launch, ...], ...]
+    """Launches that run one after the other."""
+    tasks: int
+    grain: int
+    whole: bool = False
+    """Each bundle is a task. Else there is one bundle, and each launch of it runs its own task of the number."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,10 @@ class Segment:
 
     function: str
     launches: tuple[Launch, ...]
+    phases: tuple[tuple[Loop, ...], ...] = ()
+    """The same launches for threads that share them: loops that may run at a time, phase by phase; of GPUs none."""
+    region: int | None = None
+    """Neighbours of two regions are synchronised; None belongs to any."""
 
 
 @dataclass(frozen=True)

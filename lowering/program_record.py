@@ -8,7 +8,7 @@ from functools import partial
 from math import prod
 
 import numpy as np
-from xdsl.dialects import arith, func, memref
+from xdsl.dialects import arith, func, memref, vector
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseIntOrFPElementsAttr,
@@ -25,8 +25,10 @@ from xdsl.utils.hints import isa
 from ..dialects import gpu
 from ..dialects.dtypes import dtype_of
 from ..dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
+from ..dialects.gpu_kernels import DYNAMIC_SHARED
 from ..dialects.storage import ARENA, DONATED, argument_attributes
 from .epilogues import EPILOGUE
+from .launch_phases import plan_phases
 from .library import find_implementation, plain_value
 from .narrow_floats import Array
 from .program import (
@@ -43,6 +45,7 @@ from .program import (
 )
 from .program_memory import RESULTS, LoweringError
 from .reference import EvaluationError, dense_array, evaluate_function
+from .task_slices import task_slices
 
 REFERENCE = "reference"
 
@@ -71,6 +74,7 @@ class ProgramRecord:
         self._refs: dict[SSAValue, BufferRef] = {}
         self._globals: dict[str, int] = {}
         self._traffic: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
+        self._slices: dict[str, tuple[int | None, ...]] = {}
         self._read_arguments()
         self._results = [entry.data for entry in _dictionaries(self.function.attributes.get(RESULTS))]
         for entry in self._results:
@@ -78,6 +82,8 @@ class ProgramRecord:
                 self._constant(symbol.data)
         self._launches: list[Launch] = []
         self._bulk = self._segments = 0
+        self._with_calls: set[int] = set()
+        """Bulks that hold a call: nobody asked for these to be apart."""
         self._followed: LibraryCall | None = None
         """The call just before, when what follows it may run by parts."""
         for op in self.function.body.block.ops:
@@ -121,6 +127,7 @@ class ProgramRecord:
                         self._launch(self._grid_launch(inner), self.bulks)
             case LibraryCallOp():
                 self._end_segment()
+                self._with_calls.add(self.bulks)
                 call = self._library_call(op)
                 self.steps.append(call)
                 self._followed = call if EPILOGUE in op.attributes else None
@@ -163,7 +170,9 @@ class ProgramRecord:
         grid = [_constant_index(size) for size in (op.gridSizeX, op.gridSizeY, op.gridSizeZ)]
         block = [_constant_index(size) for size in (op.blockSizeX, op.blockSizeY, op.blockSizeZ)]
         buffers = tuple(self._refs[argument] for argument in op.kernelOperands)
-        return GridLaunch(name, buffers, prod(grid), 1, (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]))
+        shared = _integer(kernel.attributes.get(DYNAMIC_SHARED), 0)
+        sizes = (grid[0], grid[1], grid[2]), (block[0], block[1], block[2])
+        return GridLaunch(name, buffers, prod(grid), 1, *sizes, shared)
 
     def _launch(self, launch: Launch, bulk: int) -> None:
         """Launches of one bulk are one segment, as far as no library call comes between."""
@@ -179,9 +188,19 @@ class ProgramRecord:
 
     def _end_segment(self) -> None:
         if self._launches:
-            self.steps.append(Segment(f"fuse_segment_{self._segments}", tuple(self._launches)))
+            launches, generated = tuple(self._launches), not isinstance(self._launches[0], GridLaunch)
+            phases = plan_phases(launches, self._slices_of) if generated else ()
+            region = None if self._bulk in self._with_calls else self._bulk
+            self.steps.append(Segment(f"fuse_segment_{self._segments}", launches, phases, region))
             self._segments += 1
             self._launches.clear()
+
+    def _slices_of(self, name: str) -> tuple[int | None, ...]:
+        if name not in self._slices:
+            kernel = self.kernels[name]
+            assert isinstance(kernel, func.FuncOp), name
+            self._slices[name] = task_slices(kernel)
+        return self._slices[name]
 
     def _library_call(self, op: LibraryCallOp) -> LibraryCall:
         config = {name: plain_value(name, value) for name, value in op.config.data.items()}
@@ -257,6 +276,8 @@ class ProgramRecord:
             for op in kernel.walk():
                 if isinstance(op, memref.LoadOp | memref.StoreOp) and op.memref in parameters:
                     (loaded if isinstance(op, memref.LoadOp) else stored).add(parameters[op.memref])
+                elif isinstance(op, vector.LoadOp | vector.StoreOp) and op.base in parameters:
+                    (loaded if isinstance(op, vector.LoadOp) else stored).add(parameters[op.base])
                 elif isinstance(op, memref.CastOp) and op.source in parameters:
                     loaded.add(parameters[op.source])  # for a helper, which only reads
             self._traffic[name] = frozenset(loaded), frozenset(stored)

@@ -11,6 +11,7 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,8 @@ TASK_WORK = 2_000_000
 """Operations that are worth a task of their own: some 50 microseconds."""
 _PLAIN = 0x401
 """NumPy's flags of an array in C order that can be written to."""
-_READY = 0x501
-"""The same, and aligned."""
 _pointed: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
+_Shape = tuple[int, ...]
 _CALL_WORK = 4_000
 """What a call of gemm costs besides its operations, in operations."""
 _BLOCK_MULTIPLE = 32
@@ -77,8 +77,6 @@ def load_tasks() -> Tasks | None:
     library.fuse_blas_bind.argtypes, library.fuse_blas_bind.restype = [*pointers, ctypes.c_int], None
     library.fuse_products.argtypes, library.fuse_products.restype = pointers[:4], None
     library.fuse_convolve.argtypes, library.fuse_convolve.restype = pointers[:4], ctypes.c_int
-    then = [*pointers[:4], *[ctypes.c_int64] * 4, *pointers[:2]]
-    library.fuse_products_then.argtypes, library.fuse_products_then.restype = then, ctypes.c_int
     library.fuse_blas_bind(pool, *routines.products, routines.set_threads, routines.get_threads, routines.wide)
     tasks = Tasks(library, routines.wide)
     return tasks if all(_multiplies(tasks, dtype) for dtype in FLOAT_TYPES) else None
@@ -191,49 +189,29 @@ def multiply(tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Follower:
-    """A function of a program that overwrites a product's elements in order, by a loop of `count` tasks of the pool."""
-
-    function: int
-    """Its address."""
-    buffers: int
-    """What it is called with: the address of the table of buffers."""
-    count: int
-    grain: int
-    """How many tasks are worth a thread."""
-
-
-def try_matmul_then(
-    follower: Follower, inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]
-) -> bool:
+def product_table(
+    tasks: Tasks, threads: int, item: int, a: _Shape, b: _Shape, c: _Shape, config: Mapping[str, ConfigValue]
+) -> ctypes.Array[ctypes.c_int64] | None:
     """
-    As `try_matmul`, and then the follower, each of its tasks soon after the rows of the product that it overwrites. False
-    where the product cannot be made so: it is not there then, and the follower is still to run.
+    The record `products` of blas_tasks.c for arrays in C order, operands transposed as `config` says; None where there is
+    nothing to multiply, or it cannot be done without copies.
     """
-    a, b = _oriented(inputs, config)
-    (out,) = outputs
-    tasks = load_tasks()
-    if tasks is None or a.dtype != b.dtype or a.dtype != out.dtype or a.dtype not in FLOAT_TYPES:
-        return False
-    if out.flags.num & _READY != _READY or not a.flags.aligned or not b.flags.aligned or not out.size or not a.size:
-        return False
-    if np.may_share_memory(a, out) or np.may_share_memory(b, out):
-        return False
-    workers = num_threads()
-    plan = _plan(tasks.wide, workers, a.itemsize, a.shape, a.strides, b.shape, b.strides, out.shape, out.strides)
-    if plan is None or plan.table is None:
-        return False
-    columns, rows, grain = plan.table[2], plan.table[9], plan.table[12]
-    per_row, rest = divmod(columns * follower.count, out.size)
-    if rest or not per_row or grain > 1:
-        return False
-    pieces = max(1, min(2 * workers, rows * per_row // follower.grain))
-    addresses = address_of(a), address_of(b), address_of(out)
-    run = tasks.library.fuse_products_then
-    return bool(
-        run(plan.table, *addresses, follower.count, per_row, pieces, workers, follower.function, follower.buffers)
-    )
+    a, a_steps = _transposed(a, item, bool(config.get("transpose_lhs")))
+    b, b_steps = _transposed(b, item, bool(config.get("transpose_rhs")))
+    plan = _plan(tasks.wide, threads, item, a, a_steps, b, b_steps, c, _packed_steps(c, item))
+    return None if plan is None or plan.copies != (False, False, False) else plan.table
+
+
+def _packed_steps(shape: _Shape, item: int) -> _Shape:
+    return tuple(item * prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _transposed(shape: _Shape, item: int, swap: bool) -> tuple[_Shape, _Shape]:
+    """The extents and steps of an array in C order, or of the view with its last axes swapped."""
+    steps = _packed_steps(shape, item)
+    if not swap or len(shape) < 2:
+        return shape, steps
+    return (*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2])
 
 
 def address_of(array: Array) -> int:
@@ -267,9 +245,6 @@ class _Axis:
     a: int
     b: int
     c: int
-
-
-_Shape = tuple[int, ...]
 
 
 @functools.lru_cache(maxsize=1024)

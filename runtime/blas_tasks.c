@@ -23,13 +23,13 @@ static struct {
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static int calls, threads_before;
 
-static void enter_single_threaded(void) {
+void fuse_enter_blas(void) {
   pthread_mutex_lock(&guard);
   if (calls++ == 0 && (threads_before = blas.get_threads()) != 1) blas.set_threads(1);
   pthread_mutex_unlock(&guard);
 }
 
-static void leave_single_threaded(void) {
+void fuse_leave_blas(void) {
   pthread_mutex_lock(&guard);
   /* Any other count than one was set by somebody else meanwhile, who is to have it. */
   if (--calls == 0 && threads_before != 1 && blas.get_threads() == 1) blas.set_threads(threads_before);
@@ -114,23 +114,30 @@ struct products {
   } axis[];
 };
 
-struct products_call {
-  const struct products *p;
-  const char *a, *b;
-  char *c;
+/* Where an array is in a run of a program: `offset` bytes into a buffer whose address is in a table. */
+struct place {
+  char *const *buffer;
+  int64_t offset;
 };
+
+/* The products as a loop of a program; runtime/native_calls.py fills it, as it does all records with places. */
+struct fuse_product {
+  const struct products *p;
+  struct place a, b, c;
+};
+
+static char *address(struct place place) { return *place.buffer + place.offset; }
 
 static int64_t row_blocks(const struct products *p) { return (p->m - 1) / p->row_block + 1; }
 static int64_t column_blocks(const struct products *p) { return (p->n - 1) / p->column_block + 1; }
 
-static void run_product(const struct products_call *call, int64_t task) {
-  const struct products *p = call->p;
+static void run_product(const struct products *p, const char *a, const char *b, char *c, int64_t task) {
   int64_t down = row_blocks(p), across = column_blocks(p);
   int64_t row = task / across % down * p->row_block, column = task % across * p->column_block;
   int64_t entry = task / (down * across);
-  const char *a = call->a + p->item * row * (p->a_transposed ? 1 : p->lda);
-  const char *b = call->b + p->item * column * (p->b_transposed ? p->ldb : 1);
-  char *c = call->c + p->item * (row * p->ldc + column);
+  a += p->item * row * (p->a_transposed ? 1 : p->lda);
+  b += p->item * column * (p->b_transposed ? p->ldb : 1);
+  c += p->item * (row * p->ldc + column);
   for (int64_t k = p->axes - 1; k >= 0; k--) {
     int64_t index = entry % p->axis[k].extent;
     entry /= p->axis[k].extent;
@@ -144,39 +151,48 @@ static void run_product(const struct products_call *call, int64_t task) {
        (struct matrix){b, p->b_transposed != 0, p->ldb}, 0.0, c, p->ldc);
 }
 
-static void run_products(void *arg, long begin, long end) {
-  for (long task = begin; task < end; task++) run_product(arg, task);
+/* Products as a task of a program's loop. */
+void fuse_run_product(void *arg, long begin, long end) {
+  const struct fuse_product *f = arg;
+  const char *a = address(f->a), *b = address(f->b);
+  char *c = address(f->c);
+  for (long task = begin; task < end; task++) run_product(f->p, a, b, c, task);
 }
 
 /* No extent may be zero. */
-void fuse_products(const struct products *p, const char *a, const char *b, char *c) {
-  struct products_call call = {p, a, b, c};
-  enter_single_threaded();
-  blas.parallel_for(run_products, &call, p->tasks, p->grain);
-  leave_single_threaded();
+void fuse_products(const struct products *p, char *a, char *b, char *c) {
+  struct fuse_product f = {p, {&a, 0}, {&b, 0}, {&c, 0}};
+  fuse_enter_blas();
+  blas.parallel_for(fuse_run_product, &f, p->tasks, p->grain);
+  fuse_leave_blas();
 }
 
 /* What follows a product, piece by piece: a loop over `count` tasks, `per_row` of which overwrite a row of a contiguous c
  * and read nothing else of it. A panel is a block of rows of one entry, cut into `pieces`; blocks are those of
  * fuse_products, so the bits are. Items are taken in order: the blocks of a panel, then the pieces of the panel before,
  * which are done by then or left for a second loop, with those of the last panel. Nobody waits. */
-typedef void (*fuse_task)(void *arg, long begin, long end);
-
-struct followed {
-  struct products_call call;
-  int64_t count, per_row, pieces, workers;
+struct fuse_followed {
+  struct fuse_product product;
+  int64_t per_row, pieces, workers;
   int64_t panels, blocks; /* blocks in a panel */
-  fuse_task task;
+  void (*task)(void *arg, long begin, long end);
   void *arg;
-  _Atomic int64_t next;
-  _Atomic int *missing; /* by panel, blocks that are not done */
-  int64_t *left;        /* pieces for the second loop */
-  _Atomic int64_t left_count;
-  int ran;
+  _Atomic int64_t *missing; /* by panel, blocks that are not done */
+  int64_t *left;            /* pieces for the second loop */
+  _Atomic int64_t next, left_count;
 };
 
-static void run_piece(const struct followed *f, int64_t piece) {
-  const struct products *p = f->call.p;
+/* The count of the first loop: as many as there are threads, each of which takes items until there are none. */
+long fuse_begin_followed(void *arg) {
+  struct fuse_followed *f = arg;
+  for (int64_t panel = 0; panel < f->panels; panel++) atomic_init(&f->missing[panel], f->blocks);
+  atomic_init(&f->next, 0);
+  atomic_init(&f->left_count, 0);
+  return (long)f->workers;
+}
+
+static void run_piece(const struct fuse_followed *f, int64_t piece) {
+  const struct products *p = f->product.p;
   int64_t down = row_blocks(p), panel = piece / f->pieces, part = piece % f->pieces;
   int64_t row = panel % down * p->row_block;
   int64_t rows = p->m - row < p->row_block ? p->m - row : p->row_block;
@@ -184,15 +200,15 @@ static void run_piece(const struct followed *f, int64_t piece) {
   f->task(f->arg, first + tasks * part / f->pieces, first + tasks * (part + 1) / f->pieces);
 }
 
-static void run_items(void *arg, long begin, long end) {
-  struct followed *f = arg;
+void fuse_run_followed(void *arg, long begin, long end) {
+  struct fuse_followed *f = arg;
   int64_t round = f->blocks + f->pieces, items = f->blocks + (f->panels - 1) * round;
   (void)begin, (void)end;
   for (int64_t item; (item = atomic_fetch_add(&f->next, 1)) < items;) {
     int64_t panel = item < f->blocks ? 0 : (item - f->blocks) / round + 1;
     int64_t at = item < f->blocks ? item : (item - f->blocks) % round;
     if (at < f->blocks) {
-      run_product(&f->call, panel * f->blocks + at);
+      fuse_run_product(&f->product, panel * f->blocks + at, panel * f->blocks + at + 1);
       atomic_fetch_sub_explicit(&f->missing[panel], 1, memory_order_release);
       continue;
     }
@@ -202,46 +218,14 @@ static void run_items(void *arg, long begin, long end) {
   }
 }
 
-static void run_left(void *arg, long begin, long end) {
-  const struct followed *f = arg;
-  for (long k = begin; k < end; k++) run_piece(f, f->left[k]);
-}
-
-static _Thread_local struct followed *pending;
-
-/* Stands in for the pool's loop: makes the product that `pending` is about, and the loop behind it. */
-static void follow(fuse_task task, void *arg, long count, long grain) {
-  struct followed *f = pending;
-  pending = 0;
-  if (!f || count != f->count) {
-    blas.parallel_for(task, arg, count, grain);
-    return;
-  }
-  f->task = task;
-  f->arg = arg;
-  enter_single_threaded();
-  blas.parallel_for(run_items, f, f->workers, 1);
-  leave_single_threaded();
+/* The count of the second loop. */
+long fuse_begin_left(void *arg) {
+  struct fuse_followed *f = arg;
   for (int64_t part = 0; part < f->pieces; part++) f->left[f->left_count++] = (f->panels - 1) * f->pieces + part;
-  blas.parallel_for(run_left, f, f->left_count, 1);
-  f->ran = 1;
+  return (long)f->left_count;
 }
 
-/* The products, and `segment`, a function of a program whose only loop has `count` tasks. 0 where nothing of c is right. */
-int fuse_products_then(const struct products *p, const char *a, const char *b, char *c, int64_t count, int64_t per_row,
-                       int64_t pieces, int64_t workers, void *segment, void *buffers) {
-  struct followed f = {.call = {p, a, b, c}, .count = count, .per_row = per_row, .pieces = pieces, .workers = workers};
-  f.blocks = column_blocks(p);
-  f.panels = p->tasks / f.blocks;
-  f.missing = malloc((size_t)f.panels * sizeof *f.missing);
-  f.left = malloc((size_t)(f.panels * pieces) * sizeof *f.left);
-  if (f.missing && f.left) {
-    for (int64_t panel = 0; panel < f.panels; panel++) atomic_init(&f.missing[panel], (int)f.blocks);
-    pending = &f;
-    ((void (*)(void *, void *))segment)(buffers, (void *)follow);
-    pending = 0;
-  }
-  free(f.missing);
-  free(f.left);
-  return f.ran;
+void fuse_run_left(void *arg, long begin, long end) {
+  const struct fuse_followed *f = arg;
+  for (long k = begin; k < end; k++) run_piece(f, f->left[k]);
 }

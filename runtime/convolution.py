@@ -57,21 +57,26 @@ def floats_of_one_type(x: Array, weight: Array, out: Array) -> bool:
     return x.dtype == weight.dtype == out.dtype in (np.dtype(np.float16), *FLOAT_TYPES) and out.flags.writeable
 
 
+def convolution_table(
+    tasks: Tasks, threads: int, item: int, x: _Shape, weight: _Shape, out: _Shape, config: Mapping[str, ConfigValue]
+) -> ctypes.Array[ctypes.c_int64] | None:
+    """The record `convolution` of convolution_tasks.c; None where shapes do not fit together, are empty or too large."""
+    plan = _planned(tasks, threads, item, x, weight, out, config)
+    return plan if plan is not None and len(plan) else None
+
+
+def _planned(
+    tasks: Tasks, threads: int, item: int, x: _Shape, weight: _Shape, out: _Shape, config: Mapping[str, ConfigValue]
+) -> ctypes.Array[ctypes.c_int64] | None:
+    spatial = len(x) - 2
+    strides, dilations = (integers(config, name, (1,) * spatial) for name in ("strides", "dilations"))
+    pads, groups = integers(config, "pads", (0,) * 2 * spatial), integers(config, "groups", (1,))
+    return _plan(tasks.wide, threads, item, x, weight, out, strides, pads, dilations, groups)
+
+
 def convolve(tasks: Tasks, x: Array, weight: Array, out: Array, config: Mapping[str, ConfigValue]) -> bool:
     """As `try_conv`, of floats of 32 or 64 bits."""
-    spatial = x.ndim - 2
-    plan = _plan(
-        tasks.wide,
-        num_threads(),
-        x.itemsize,
-        x.shape,
-        weight.shape,
-        out.shape,
-        integers(config, "strides", (1,) * spatial),
-        integers(config, "pads", (0,) * 2 * spatial),
-        integers(config, "dilations", (1,) * spatial),
-        integers(config, "groups", (1,)),
-    )
+    plan = _planned(tasks, num_threads(), x.itemsize, x.shape, weight.shape, out.shape, config)
     if plan is None:
         return False
     if out.size == 0:

@@ -15,11 +15,11 @@ struct convolution {
   int64_t tasks, grain;
 };
 
-struct convolution_call {
+/* The convolution as a loop of a program. */
+struct fuse_convolution {
   const struct convolution *v;
-  const char *x, *weight;
-  char *out;
-  _Atomic int failed;
+  struct place x, weight, out;
+  _Atomic int64_t failed; /* whether there was no memory for it */
 };
 
 /* Memory that a thread keeps for its next task. */
@@ -100,8 +100,8 @@ static void unfold(const struct convolution *v, const char *x, int64_t first, in
   }
 }
 
-static void run_convolution(void *arg, long begin, long end) {
-  struct convolution_call *call = arg;
+void fuse_run_convolution(void *arg, long begin, long end) {
+  struct fuse_convolution *call = arg;
   const struct convolution *v = call->v;
   int64_t positions = v->result[0] * v->result[1] * v->result[2];
   int64_t plane = v->extent[0] * v->extent[1] * v->extent[2];
@@ -117,9 +117,9 @@ static void run_convolution(void *arg, long begin, long end) {
     int64_t position = task / filter_blocks % position_blocks * v->position_block;
     int64_t count = smaller(v->position_block, positions - position);
     int64_t part = task / (filter_blocks * position_blocks), group = part % v->groups; /* a sample's group */
-    const char *x = call->x + part * v->channels * plane * v->item;
-    const char *weight = call->weight + (group * v->filters + filter) * window * v->item;
-    char *out = call->out + ((part * v->filters + filter) * positions + position) * v->item;
+    const char *x = address(call->x) + part * v->channels * plane * v->item;
+    const char *weight = address(call->weight) + (group * v->filters + filter) * window * v->item;
+    char *out = address(call->out) + ((part * v->filters + filter) * positions + position) * v->item;
     if (v->pointwise) {
       struct matrix there = {x + position * v->item, 0, positions};
       gemm(v->item, filters, count, window, (struct matrix){weight, 0, window}, there, 0.0, out, positions);
@@ -135,10 +135,10 @@ static void run_convolution(void *arg, long begin, long end) {
 }
 
 /* No extent may be zero. Returns whether there was memory for it. */
-int fuse_convolve(const struct convolution *v, const char *x, const char *weight, char *out) {
-  struct convolution_call call = {v, x, weight, out, 0};
-  enter_single_threaded();
-  blas.parallel_for(run_convolution, &call, v->tasks, v->grain);
-  leave_single_threaded();
+int fuse_convolve(const struct convolution *v, char *x, char *weight, char *out) {
+  struct fuse_convolution call = {v, {&x, 0}, {&weight, 0}, {&out, 0}, 0};
+  fuse_enter_blas();
+  blas.parallel_for(fuse_run_convolution, &call, v->tasks, v->grain);
+  fuse_leave_blas();
   return !atomic_load(&call.failed);
 }

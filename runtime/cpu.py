@@ -1,4 +1,4 @@
-"""Programs on the CPU: compiled once, bound once, then one foreign call for each segment of a run."""
+"""Programs on the CPU: compiled once, bound once, then one foreign call for all between calls of libraries from Python."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.narrow_floats import recognized, type_name
-from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, LibraryCall, Program, ProgramStats, Segment
+from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment
+from fuse_opt.runtime import thread_pool
 from fuse_opt.runtime.buffers import AlignedArena, RecyclingPool
 from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
+from fuse_opt.runtime.cpu_arguments import Arguments, contiguous_view, copied_out
+from fuse_opt.runtime.cpu_frames import BoundFrame, FrameMaker, PythonCall, constant_data
 from fuse_opt.runtime.disk_cache import CacheStats, DiskCache
-from fuse_opt.runtime.libraries import Attempt, resolve, resolve_then
-from fuse_opt.runtime.thread_pool import load_pool
+from fuse_opt.runtime.libraries import resolve
+from fuse_opt.runtime.program_call import Caller, Interpreter, load_caller
 
 Array = NDArray[Any]
 
-_READY = 0x101
-"""NumPy's flags of an array in C order at natural alignment."""
-_WRITEABLE = 0x400
 _RECYCLED = 64 << 10
 """Bytes from which on a result's memory is taken from the pool of dropped ones."""
 _KERNELS_STAY_FUNCTIONS = ("-fno-inline",)
@@ -42,34 +41,19 @@ _address_of = ctypes.addressof
 
 @dataclass(frozen=True)
 class CpuStats(ProgramStats):
-    """The program's counts, with what compiling it took."""
+    """The program's counts, with how it is bound on this machine and what compiling it took."""
 
+    foreign_calls: int = 0
+    """How often a run calls compiled code of the program; between two of them Python calls a library."""
+    parallel_regions: int = 0
+    """How often a run calls threads together."""
+    barriers: int = 0
+    """How often threads wait for each other inside of these regions."""
     compile_s: float = 0.0
     compiled: int = 0
     """Objects that the compiler made for it."""
     cached: int = 0
     """Objects that were on disk already."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A library call with the views that stay as long as an arena does; the others are None and made for each run."""
-
-    step: LibraryCall
-    inputs: tuple[Array | None, ...]
-    outputs: tuple[Array | None, ...]
-    then: Attempt | None
-    """Runs the next step, too, or answers False."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """What one run needs to itself: an arena, the table of addresses, and library calls bound to the arena."""
-
-    arena: AlignedArena
-    table: ctypes.Array[ctypes.c_void_p]
-    address: int
-    calls: tuple[_Call | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,58 +85,79 @@ class CpuProgram:
         started = time.perf_counter()
         self._library, counts = _load(program, cache) if program.source else (None, CacheStats())
         seconds = time.perf_counter() - started
-        self.stats = CpuStats(**vars(program.stats), compile_s=seconds, compiled=counts.misses, cached=counts.hits)
-        self._parallel_for = load_pool()
-        self._segments = tuple(self._bound(step) for step in program.steps)
         self._steps = tuple(
             replace(step, run=resolve(step.implementation, step.run)) if isinstance(step, LibraryCall) else step
             for step in program.steps
         )
-        self._arguments = tuple(
-            (buffer.shape, np.dtype(NUMPY_NAMES[buffer.dtype]), _READY | _WRITEABLE if buffer.donated else _READY)
-            for buffer in program.arguments
+        self._caller: Caller | None = load_caller() if thread_pool.pool_library() is not None else None
+        interpreter = Interpreter(0, 0) if self._caller is None else self._caller.interpreter
+        self._frames = FrameMaker(program, self._steps, self._library, interpreter)
+        bound = vars(self._frames.counters())
+        self.stats = CpuStats(
+            **vars(program.stats), **bound, compile_s=seconds, compiled=counts.misses, cached=counts.hits
         )
+        self._arguments = Arguments(program)
         self._own = [
-            (
-                number,
-                buffer.shape,
-                dtype := np.dtype(NUMPY_NAMES[buffer.dtype]),
-                _nbytes(buffer.shape, dtype) >= _RECYCLED,
-            )
+            (number, buffer.shape, dtype := np.dtype(NUMPY_NAMES[buffer.dtype]), _recycled(buffer.shape, dtype))
             for number, buffer in enumerate(program.buffers)
             if buffer.kind == "result"
         ]
-        self._fixed = len(self._arguments) + len(self._own)
-        self._donated = [number for number, buffer in enumerate(program.arguments) if buffer.donated]
-        self._plain = [(r.index, r.shape, r.copied) for r in program.results] == [
-            (number, shape, False) for number, shape, *_ in self._own
-        ]
+        self._fixed = len(program.arguments) + len(self._own)
+        self._given = self._results_in_place()
+        self._plain = self._given == tuple(number for number, *_ in self._own)
         # Its appends and pops are atomic: no lock that a fork could leave held in the child.
-        self._idle: deque[_Frame] = deque(maxlen=_MOST_IDLE)
+        self._idle: deque[BoundFrame] = deque(maxlen=_MOST_IDLE)
+        self._exclusive = bool(self._arguments.donated)
+        self._call = None
+        if self._caller is not None and self._given is not None and self._frames.is_whole():
+            self._call = self._caller.call
+        thread_pool.observe(self)
 
     @property
     def source(self) -> str:
         """The C text."""
         return self.program.source
 
-    def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> Any:
+    def __call__(self, *arrays: Any, out: Sequence[Array] | Array | None = None) -> Any:
         """
         Runs the program: one array for one result, else a tuple. `out` gives an array for each result, which may be
-        arguments, too. Raises `TypeError` and `ValueError` where arrays do not fit.
+        arguments, too; for one result it may be the array. Raises `TypeError` and `ValueError` where arrays do not fit.
         """
-        memory = self._checked_arguments(arrays)
-        if self._donated:
-            self._check_donated(memory)
-        targets = None if out is None else self._checked_out(out)
+        if (call := self._call) is not None and (out is None or self._plain):
+            if out is None:
+                results = self._new_results()
+            else:
+                results = (out,) if type(out) is np.ndarray else tuple(out) if isinstance(out, (list, tuple)) else ()
+            try:
+                frame = self._idle.pop()
+            except IndexError:
+                frame = self._new_frame()
+            try:
+                done = call(frame.whole, arrays, results, out is not None or self._exclusive)
+            finally:
+                self._idle.append(frame)
+            if done:
+                if frame.failed:
+                    _check_memory(frame)
+                if not self._plain:
+                    memory = (*arrays, *results)
+                    results = tuple([memory[number] for number in self._given or ()])
+                return results[0] if len(results) == 1 else results
+        return self._checked_call(arrays, out)
+
+    def _checked_call(self, arrays: Sequence[Any], out: Sequence[Array] | Array | None) -> Any:
+        """As a call; takes all that can be taken, and says what is wrong with the rest."""
+        memory = self._arguments.checked(arrays)
+        targets = None if out is None else self._arguments.checked_out(out)
         for number, shape, dtype, recycled in self._own:
-            target = None if targets is None else self._direct_target(number, targets, memory)
+            target = None if targets is None else self._arguments.direct_target(number, targets, memory)
             if target is None:
                 target = _pool.empty(shape, dtype) if recycled else np.empty(shape, dtype)
             memory.append(target)
         self._run(memory)
-        results = memory[len(self._arguments) :] if self._plain else self._results(memory)
+        results = self._results(memory)
         if targets is not None:
-            results = _copied_out(results, targets)
+            results = copied_out(results, targets)
         return results[0] if len(results) == 1 else tuple(results)
 
     @property
@@ -161,21 +166,32 @@ class CpuProgram:
         For callers that bind memory themselves: what a run does, in order. A function takes a table's address and
         `parallel_for`; calls of libraries are the caller's to make.
         """
-        both = zip(self._segments, self._steps, strict=True)
-        return tuple(
-            step if isinstance(step, LibraryCall) else cast(Callable[[int, int], None], segment)
-            for segment, step in both
-        )
+        return tuple(self._segment(step) if isinstance(step, Segment) else step for step in self._steps)
 
     @property
     def parallel_for(self) -> int:
         """The address of the pool's loop, which the functions of `steps` take."""
-        return self._parallel_for
+        return thread_pool.load_pool()
 
     def bind(self) -> Binding:
         """What one run needs to itself; the caller writes the addresses of arguments and results to the table."""
-        frame = self._new_frame()
+        frame = self._frames.make(native=False)
         return Binding(frame.arena, frame.table, frame.address)
+
+    def threads_changed(self) -> None:
+        """Frames are planned for a number of threads: those that nobody uses are made anew."""
+        self._idle.clear()
+
+    def _new_frame(self) -> BoundFrame:
+        return self._frames.make()
+
+    def _new_results(self) -> tuple[Array, ...]:
+        return tuple(
+            [
+                _pool.empty(shape, dtype) if recycled else np.empty(shape, dtype)
+                for _, shape, dtype, recycled in self._own
+            ]
+        )
 
     def _run(self, memory: list[Array]) -> None:
         try:
@@ -183,155 +199,69 @@ class CpuProgram:
         except IndexError:
             frame = self._new_frame()
         try:
-            table = frame.table
-            for number, array in enumerate(memory):
-                try:
-                    table[number] = _address_of(_pointed(array))
-                except (TypeError, ValueError):  # read-only, or empty
-                    table[number] = array.ctypes.data
+            fill_table(frame, memory)
             self._take_steps(frame, memory)
         finally:
             self._idle.append(frame)
 
-    def _take_steps(self, frame: _Frame, memory: list[Array]) -> None:
-        address, parallel_for = frame.address, self._parallel_for
-        done = False
-        for segment, call in zip(self._segments, frame.calls, strict=True):
-            if done:
-                done = False
-            elif segment is not None:
-                segment(address, parallel_for)
-            elif call is not None:
-                done = self._call_library(call, memory)
+    def _take_steps(self, frame: BoundFrame, memory: list[Array]) -> None:
+        for piece in frame.pieces:
+            if isinstance(piece, PythonCall):
+                call_library(piece, memory)
+            elif self._caller is not None:
+                self._caller.run(piece)
+        if frame.failed:
+            _check_memory(frame)
 
-    def _call_library(self, call: _Call, memory: list[Array]) -> bool:
-        """Whether the next step ran with it."""
-        step = call.step
-        inputs = [
-            v if v is not None else _view(memory[r.buffer], r) for v, r in zip(call.inputs, step.inputs, strict=True)
-        ]
-        outputs = [
-            v if v is not None else _view(memory[r.buffer], r) for v, r in zip(call.outputs, step.outputs, strict=True)
-        ]
-        if call.then is not None and call.then(inputs, outputs, step.config):
-            return True
-        step.run(inputs, outputs, step.config)
-        return False
-
-    def _checked_arguments(self, arrays: Sequence[Any]) -> list[Array]:
-        if len(arrays) != len(self._arguments):
-            raise TypeError(f"'{self.program.name}' takes {len(self._arguments)} arguments, got {len(arrays)}")
-        memory: list[Array] = []
-        for array, (shape, dtype, flags) in zip(arrays, self._arguments, strict=True):
-            if type(array) is not np.ndarray:
-                array = _as_array(array)
-            if array.dtype != dtype:
-                array = recognized(array, dtype)
-            if array.dtype != dtype or array.shape != shape:
-                raise self._misfit(len(memory), array)
-            if array.flags.num & flags != flags:
-                array = self._usable(len(memory), array, flags)
-            memory.append(array)
-        return memory
-
-    def _misfit(self, number: int, array: Array) -> Exception:
-        shape, dtype, _ = self._arguments[number]
-        name = self.program.buffers[number].name
-        kind = TypeError if array.dtype != dtype else ValueError
-        wanted, got = f"{type_name(dtype)} {list(shape)}", f"{type_name(array.dtype)} {list(array.shape)}"
-        return kind(f"argument {number} ('{name}'): expected {wanted}, got {got}")
-
-    def _usable(self, number: int, array: Array, flags: int) -> Array:
-        """The array in C order: a copy, unless the program is to write to it."""
-        if flags & _WRITEABLE:
-            name = self.program.buffers[number].name
-            raise ValueError(
-                f"argument {number} ('{name}') is donated: expected a writeable array in C order, which can be reused"
-            )
-        return np.array(array, order="C")
-
-    def _check_donated(self, memory: Sequence[Array]) -> None:
-        for number in self._donated:
-            for other, array in enumerate(memory):
-                if other != number and np.may_share_memory(memory[number], array):
-                    raise ValueError(f"arguments {number} and {other} share memory, and argument {number} is donated")
-
-    def _checked_out(self, out: Sequence[Array]) -> list[Array]:
-        results = self.program.results
-        if len(out) != len(results):
-            raise ValueError(f"out: expected {len(results)} arrays, got {len(out)}")
-        targets: list[Array] = []
-        for number, (array, result) in enumerate(zip(out, results, strict=True)):
-            dtype = np.dtype(NUMPY_NAMES[result.dtype])
-            if isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
-                array = recognized(array, dtype)
-            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != result.shape:  # pyright: ignore[reportUnnecessaryIsInstance]
-                given = f"{type_name(array.dtype)} {list(array.shape)}" if hasattr(array, "dtype") else None
-                wanted = f"{type_name(dtype)} {list(result.shape)}"
-                raise ValueError(f"out[{number}]: expected {wanted}, got {given or type(array).__name__}")
-            if not array.flags.writeable:
-                raise ValueError(f"out[{number}] cannot be written to")
-            targets.append(array)
-        return targets
-
-    def _direct_target(self, buffer: int, targets: Sequence[Array], memory: Sequence[Array]) -> Array | None:
-        """The caller's array for a result buffer, where the program may write to it while it runs."""
-        position = next((k for k, r in enumerate(self.program.results) if r.index == buffer and not r.copied), None)
-        if position is None:
-            return None
-        target = targets[position]
-        others = [*memory, *(t for t in targets if t is not target)]
-        flags = _READY | _WRITEABLE
-        if target.flags.num & flags != flags or any(np.may_share_memory(target, other) for other in others):
-            return None
-        return target
+    def _results_in_place(self) -> tuple[int, ...] | None:
+        """By result the argument or result buffer that is handed to the caller as it is; None where one is not so."""
+        for result in self.program.results:
+            buffer = self.program.buffers[result.index]
+            if result.copied or result.index >= self._fixed:
+                return None
+            if (buffer.shape, buffer.dtype) != (result.shape, result.dtype):
+                return None
+        return tuple(result.index for result in self.program.results)
 
     def _results(self, memory: Sequence[Array]) -> list[Array]:
         found: list[Array] = []
         for result in self.program.results:
             buffer = self.program.buffers[result.index]
-            array = memory[result.index] if result.index < self._fixed else _constant(buffer)
-            array = _view(array, BufferRef(result.index, 0, result.shape, result.dtype))
+            array = memory[result.index] if result.index < self._fixed else constant_data(buffer)
+            array = contiguous_view(array, BufferRef(result.index, 0, result.shape, result.dtype))
             found.append(array.copy() if result.copied else array)
         return found
 
-    def _bound(self, step: Segment | LibraryCall) -> Callable[[int, int], None] | None:
-        if not isinstance(step, Segment):
-            return None
+    def _segment(self, segment: Segment) -> Callable[[int, int], None]:
         assert self._library is not None
-        function = getattr(self._library, step.function)
+        function = getattr(self._library, segment.function)
         function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], None
-        return function
+        return cast(Callable[[int, int], None], function)
 
-    def _new_frame(self) -> _Frame:
-        arena = AlignedArena(self.program.arena_bytes, self.program.arena_alignment)
-        buffers = self.program.buffers
-        table = (ctypes.c_void_p * max(len(buffers), 1))()
-        fixed: dict[int, Array] = {}
-        for number, buffer in enumerate(buffers):
-            if buffer.kind == "constant":
-                fixed[number] = _constant(buffer)
-                table[number] = fixed[number].ctypes.data
-            elif buffer.kind == "arena":
-                table[number] = arena.address
 
-        def bound(ref: BufferRef) -> Array | None:
-            if buffers[ref.buffer].kind == "arena":
-                return arena.view(ref.offset, ref.shape, NUMPY_NAMES[ref.dtype])
-            return _view(fixed[ref.buffer], ref) if ref.buffer in fixed else None
+def fill_table(frame: BoundFrame, memory: Sequence[Array]) -> None:
+    """Writes the addresses of arguments and results."""
+    table = frame.table
+    for number, array in enumerate(memory):
+        try:
+            table[number] = _address_of(_pointed(array))
+        except (TypeError, ValueError):  # read-only, or empty
+            table[number] = array.ctypes.data
 
-        calls = tuple(
-            _Call(
-                step,
-                tuple(map(bound, step.inputs)),
-                tuple(map(bound, step.outputs)),
-                resolve_then(step, self._segments[number + 1 : number + 2], ctypes.addressof(table)),
-            )
-            if isinstance(step, LibraryCall)
-            else None
-            for number, step in enumerate(self._steps)
-        )
-        return _Frame(arena, table, ctypes.addressof(table), calls)
+
+def call_library(call: PythonCall, memory: Sequence[Array]) -> None:
+    """Calls the routine on views of the run's memory."""
+    step = call.step
+    bound = zip((*call.inputs, *call.outputs), (*step.inputs, *step.outputs), strict=True)
+    views = [view if view is not None else contiguous_view(memory[ref.buffer], ref) for view, ref in bound]
+    step.run(views[: len(step.inputs)], views[len(step.inputs) :], step.config)
+
+
+def _check_memory(frame: BoundFrame) -> None:
+    if any(record[len(record) - 1] for record in frame.failed):
+        for record in frame.failed:
+            record[len(record) - 1] = 0
+        raise MemoryError("a convolution has no memory to unfold its windows: expected some 256 KiB for each thread")
 
 
 def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, CacheStats]:
@@ -349,33 +279,5 @@ def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, Cache
     return ctypes.CDLL(str(path)), CacheStats(hits, misses)
 
 
-def _nbytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
-    return prod(shape) * dtype.itemsize
-
-
-def _constant(buffer: Buffer) -> Array:
-    assert buffer.data is not None
-    return buffer.data
-
-
-def _view(array: Array, ref: BufferRef) -> Array:
-    """A contiguous array as the reference describes it: the same bytes."""
-    dtype = np.dtype(NUMPY_NAMES[ref.dtype])
-    if array.shape == ref.shape and array.dtype == dtype:
-        return array
-    if array.dtype != dtype:
-        array = array.reshape(-1).view(dtype)
-    return array.reshape(ref.shape)
-
-
-def _as_array(value: Any) -> Array:
-    """What another library, or Python, calls an array."""
-    foreign = hasattr(value, "__dlpack__") and not issubclass(type(value), (np.ndarray, np.generic))
-    return np.from_dlpack(value) if foreign else np.asarray(value)
-
-
-def _copied_out(results: Sequence[Array], targets: Sequence[Array]) -> list[Array]:
-    for result, target in zip(results, targets, strict=True):
-        if result is not target:
-            np.copyto(target, result)
-    return list(targets)
+def _recycled(shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
+    return prod(shape) * dtype.itemsize >= _RECYCLED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import warnings
@@ -12,8 +11,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.narrow_floats import by_values
-from fuse_opt.lowering.program import ConfigValue, LibraryCall, Run
-from fuse_opt.runtime.blas import Follower, load_tasks, try_matmul, try_matmul_then
+from fuse_opt.lowering.program import ConfigValue, Run
+from fuse_opt.runtime.blas import load_tasks, try_matmul
 from fuse_opt.runtime.convolution import try_conv
 from fuse_opt.runtime.convolution_backward import try_conv_backward_weight, try_conv_transpose
 
@@ -28,29 +27,6 @@ _ON_POOL: Mapping[str, Attempt] = {
     "numpy.conv_backward_weight": try_conv_backward_weight,
 }
 """By implementation: what does the same on the shared pool, or answers False."""
-
-
-_Then = Callable[[Follower, Sequence[NDArray[Any]], Sequence[NDArray[Any]], Mapping[str, ConfigValue]], bool]
-
-FOLLOWED: Mapping[str, _Then] = {"numpy.matmul": try_matmul_then, "numpy.matmul_epilogue": try_matmul_then}
-"""By implementation: what does the same with a launch behind it, part by part, or answers False."""
-
-
-def resolve_then(
-    step: LibraryCall, following: Sequence[Callable[[int, int], None] | None], table: int
-) -> Attempt | None:
-    """
-    What runs a call and, part by part, the step `following` it, on the buffers of `table`; None where they are to be run
-    one after the other: that is right, too.
-    """
-    launch = step.epilogue
-    if launch is None or launch.tasks <= launch.grain or os.environ.get("FUSE_OPT_BLAS") == "numpy":
-        return None
-    if step.implementation not in FOLLOWED or load_tasks() is None or (segment := following[0]) is None:
-        return None
-    function = ctypes.cast(segment, ctypes.c_void_p).value or 0  # pyright: ignore[reportArgumentType]
-    follower = Follower(function, table, launch.tasks, launch.grain)
-    return functools.partial(FOLLOWED[step.implementation], follower)
 
 
 def resolve(implementation: str, default: Run) -> Run:

@@ -1,9 +1,11 @@
-/* A pool of threads that shares one loop at a time; runtime/thread_pool.py compiles and loads it.
+/* A pool of threads that shares one region at a time; runtime/thread_pool.py compiles and loads it.
  *
- * A loop over [0, count) is cut into chunks. `unclaimed` counts the chunks that nobody has taken, `unfinished` those that
- * are not done. A thread takes a chunk by lowering `unclaimed` from a value above zero, and the loop cannot end before
- * that chunk is done, so the fields of `loop` are read only while a chunk is held. A worker that wakes up late finds
- * zero, or takes a valid chunk of a later loop: nobody ever waits for a thread that has not started. */
+ * A region is a sequence of phases, a phase one loop or several that do not depend on each other. Loops are cut into
+ * chunks. `unclaimed` counts the chunks of the phase that nobody has taken, `unfinished` those that are not done. A thread
+ * takes a chunk by lowering `unclaimed` from a value above zero, and the phase cannot end before that chunk is done, so
+ * `region` is read only while a chunk is held. Who finishes the last chunk begins the next phase, and runs those of one
+ * chunk itself: no thread waits for one that has not started, and between phases nobody has to come back to work. A worker
+ * that wakes up late finds zero, or takes a valid chunk of a later phase. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <pthread.h>
@@ -27,16 +29,28 @@
 
 typedef void (*fuse_task)(void *arg, long begin, long end);
 
-static struct {
+/* A loop over [0, count), each call of `task` on a range of it. The last two fields are the pool's own. */
+struct fuse_loop {
   fuse_task task;
   void *arg;
-  long count, chunk;
+  long count, grain;
+  long (*prepare)(void *arg); /* 0, or gives the count when the loop's phase begins */
+  long first;                 /* 0: of the phase of the loop before; PHASE or REGION: the first one of it */
+  long chunk, chunks;
+};
+#define PHASE 1
+#define REGION 2
+
+static struct {
+  struct fuse_loop *phase, *next, *end; /* loops of this phase, and of those that come */
   int chunks;
-} loop;
-static OWN_LINE _Atomic int busy;       /* held by the caller whose loop it is; guards `loop` and `workers` */
-static OWN_LINE _Atomic int unclaimed;  /* chunks */
-static OWN_LINE _Atomic int unfinished; /* chunks; the caller sleeps on it */
-static OWN_LINE _Atomic int loops;      /* changes when there is news for workers; they sleep on it */
+} region;
+static OWN_LINE _Atomic int busy;       /* held by the caller whose region it is; guards `region` and `workers` */
+static OWN_LINE _Atomic int unclaimed;  /* chunks of the phase */
+static OWN_LINE _Atomic int unfinished; /* chunks of the phase */
+static OWN_LINE _Atomic int phases;     /* changes when there is news for workers; they sleep on it */
+static OWN_LINE _Atomic int finished;   /* whether the region is done */
+static _Atomic int calls_to_caller;     /* changes when there is news for a caller that sleeps on it */
 static _Atomic int sleeping_workers, sleeping_callers;
 static _Atomic int generation; /* workers of an older one end */
 static _Atomic int threads = 1;
@@ -108,15 +122,6 @@ static int claim(void) {
   return 0;
 }
 
-static void work(void) {
-  for (int left; (left = claim()) > 0;) {
-    long begin = (loop.chunks - left) * loop.chunk;
-    long end = loop.count - begin < loop.chunk ? loop.count : begin + loop.chunk;
-    loop.task(loop.arg, begin, end);
-    if (atomic_fetch_sub(&unfinished, 1) == 1 && atomic_load(&sleeping_callers)) wake(&unfinished, 1);
-  }
-}
-
 /* Wakes as many workers as there are chunks left for, `most` at a time: those that wake up go on waking. */
 static void wake_workers(int available, int most) {
   int wanted = atomic_load_explicit(&unclaimed, memory_order_relaxed) - 1;
@@ -124,10 +129,10 @@ static void wake_workers(int available, int most) {
   int count = wanted - (available - asleep);
   if (count > asleep) count = asleep;
   if (count > most) count = most;
-  if (count > 0) wake(&loops, count);
+  if (count > 0) wake(&phases, count);
 }
 
-/* A worker that wakes up must not push aside the caller, or another job of a busy machine: it would run the whole loop
+/* A worker that wakes up must not push aside the caller, or another job of a busy machine: it would run the whole phase
  * on the caller's processor while the caller waits to have it back. */
 static void give_way(void) {
 #ifdef SCHED_BATCH
@@ -136,17 +141,7 @@ static void give_way(void) {
 #endif
 }
 
-static void *worker(void *argument) {
-  int own = (int)(intptr_t)argument;
-  give_way();
-  for (;;) {
-    int seen = atomic_load(&loops);
-    if (atomic_load(&generation) != own) return 0;
-    wake_workers(atomic_load_explicit(&threads, memory_order_relaxed) - 1, WAKES_BY_WORKER);
-    work();
-    await_change(&loops, seen, &sleeping_workers);
-  }
-}
+static void *worker(void *argument);
 
 /* Needs `busy`. Signals meant for the process go to the program's own threads; faults stay where they happen. */
 static void start_workers(void) {
@@ -174,54 +169,161 @@ static void start_anew_in_child(void) {
   atomic_store(&sleeping_callers, 0);
   atomic_store(&unclaimed, 0);
   atomic_store(&unfinished, 0);
+  atomic_store(&finished, 0);
   atomic_store(&busy, 0);
 }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(0, 0, start_anew_in_child); }
 
-/* Needs `busy`. Chunks are multiples of `grain`, so each begins at one. */
-static void publish(fuse_task task, void *arg, long count, long grain) {
-  long chunk = (count - 1) / (atomic_load(&threads) * CHUNKS_PER_THREAD) + 1;
-  chunk = chunk <= grain ? grain : ((chunk - 1) / grain + 1) * grain;
-  loop.task = task;
-  loop.arg = arg;
-  loop.count = count;
-  loop.chunk = chunk;
-  loop.chunks = (int)((count - 1) / chunk + 1);
-  atomic_store_explicit(&unfinished, loop.chunks, memory_order_relaxed);
-  atomic_store_explicit(&unclaimed, loop.chunks, memory_order_release);
-  atomic_fetch_add(&loops, 1);
+/* Cuts a loop into chunks, which are multiples of its grain, so that each begins at one; returns how many there are. */
+static long cut(struct fuse_loop *loop) {
+  if (loop->prepare) loop->count = loop->prepare(loop->arg);
+  long count = loop->count, grain = loop->grain < 1 ? 1 : loop->grain;
+  if (count <= grain) {
+    loop->chunk = count;
+    return loop->chunks = count > 0;
+  }
+  long chunk = (count - 1) / (atomic_load_explicit(&threads, memory_order_relaxed) * CHUNKS_PER_THREAD) + 1;
+  loop->chunk = chunk <= grain ? grain : ((chunk - 1) / grain + 1) * grain;
+  return loop->chunks = (count - 1) / loop->chunk + 1;
 }
 
-/* Calls task(arg, begin, end) so that the ranges cover [0, count) once, each beginning at a multiple of `grain` and, but
- * for the last, of at least `grain`; returns when all are done. The caller alone runs a loop of one grain, a loop inside a
- * loop, and a loop that comes while another thread has one. */
-void fuse_parallel_for(fuse_task task, void *arg, long count, long grain) {
-  if (count <= 0) return;
-  if (grain < 1) grain = 1;
-  if (count <= grain || atomic_load_explicit(&threads, memory_order_relaxed) < 2 ||
-      atomic_exchange_explicit(&busy, 1, memory_order_acquire)) {
-    task(arg, 0, count);
-    return;
+/* Needs `busy`, and that no chunk is left. Begins the next phase that has work for several threads, after those before it;
+ * returns whether there is one. */
+static int begin_phase(void) {
+  while (region.next < region.end) {
+    struct fuse_loop *loop = region.phase = region.next;
+    long chunks = 0;
+    do chunks += cut(loop++);
+    while (loop < region.end && !loop->first);
+    region.next = loop;
+    if (chunks > 1) {
+      if (workers < atomic_load(&threads) - 1) start_workers();
+      region.chunks = (int)chunks;
+      atomic_store_explicit(&unfinished, (int)chunks, memory_order_relaxed);
+      atomic_store(&unclaimed, (int)chunks);
+      atomic_fetch_add(&phases, 1);
+      return 1;
+    }
+    for (loop = region.phase; loop < region.next; loop++)
+      if (loop->chunks) loop->task(loop->arg, 0, loop->count);
   }
-  if (workers < atomic_load(&threads) - 1) start_workers();
-  publish(task, arg, count, grain);
-  wake_workers(workers, WAKES_BY_CALLER);
-  work();
-  for (int left; (left = atomic_load_explicit(&unfinished, memory_order_acquire)) > 0;)
-    await_change(&unfinished, left, &sleeping_callers);
+  return 0;
+}
+
+static void call_caller(void) {
+  if (!atomic_load(&sleeping_callers)) return;
+  atomic_fetch_add(&calls_to_caller, 1);
+  wake(&calls_to_caller, 1);
+}
+
+static void run_chunk(long number) {
+  struct fuse_loop *loop = region.phase;
+  for (; number >= loop->chunks; loop++) number -= loop->chunks;
+  long begin = number * loop->chunk;
+  loop->task(loop->arg, begin, loop->count - begin < loop->chunk ? loop->count : begin + loop->chunk);
+}
+
+/* Until no chunk is to be had. */
+static void work(void) {
+  for (int left; (left = claim()) > 0;) {
+    run_chunk(region.chunks - left);
+    if (atomic_fetch_sub(&unfinished, 1) > 1) continue;
+    if (begin_phase()) wake_workers(atomic_load_explicit(&threads, memory_order_relaxed) - 1, WAKES_BY_WORKER);
+    else atomic_store(&finished, 1);
+    call_caller();
+  }
+}
+
+static void *worker(void *argument) {
+  int own = (int)(intptr_t)argument;
+  give_way();
+  for (;;) {
+    int seen = atomic_load(&phases);
+    if (atomic_load(&generation) != own) return 0;
+    wake_workers(atomic_load_explicit(&threads, memory_order_relaxed) - 1, WAKES_BY_WORKER);
+    work();
+    await_change(&phases, seen, &sleeping_workers);
+  }
+}
+
+static int has_news(void) {
+  return atomic_load(&unclaimed) > 0 || atomic_load(&finished);
+}
+
+/* Returns when there is a chunk, or the region is done, or without cause. */
+static void await_news(void) {
+  long long limit = nanoseconds() + SPIN_NANOSECONDS;
+  do {
+    for (int i = 0; i < 16; i++) {
+      if (has_news()) return;
+      relax();
+    }
+  } while (nanoseconds() < limit);
+  int seen = atomic_load(&calls_to_caller);
+  atomic_store(&sleeping_callers, 1);
+  if (!has_news()) sleep_while_equal(&calls_to_caller, seen);
+  atomic_store(&sleeping_callers, 0);
+}
+
+/* Needs `busy`, and gives it back. */
+static void run_shared(struct fuse_loop *begin, struct fuse_loop *end) {
+  region.next = begin;
+  region.end = end;
+  atomic_store_explicit(&finished, 0, memory_order_relaxed);
+  if (begin_phase()) {
+    wake_workers(workers, WAKES_BY_CALLER);
+    for (work(); !atomic_load(&finished); work()) await_news();
+  }
   atomic_store_explicit(&busy, 0, memory_order_release);
 }
 
-/* From the next loop on, `count` threads share it, the caller included. Must not be called from a task. */
+/* With the pool from the first phase on that is worth it and finds it free. */
+static void run_region(struct fuse_loop *loop, struct fuse_loop *end) {
+  int alone = atomic_load_explicit(&threads, memory_order_relaxed) < 2;
+  while (loop < end) {
+    struct fuse_loop *begin = loop;
+    int worthwhile = 0;
+    do worthwhile |= loop->prepare || loop->count > loop->grain || loop != begin;
+    while (++loop < end && !loop->first);
+    if (worthwhile && !alone && !atomic_exchange_explicit(&busy, 1, memory_order_acquire)) {
+      run_shared(begin, end);
+      return;
+    }
+    for (; begin < loop; begin++) {
+      if (begin->prepare) begin->count = begin->prepare(begin->arg);
+      if (begin->count > 0) begin->task(begin->arg, 0, begin->count);
+    }
+  }
+}
+
+/* Runs the loops in order, those of a phase side by side. The caller alone runs what is of one grain, a loop inside a loop,
+ * and what comes while another thread has the pool. */
+void fuse_run_loops(struct fuse_loop *loop, long count) {
+  struct fuse_loop *end = loop + count;
+  while (loop < end) {
+    struct fuse_loop *begin = loop++;
+    while (loop < end && loop->first != REGION) loop++;
+    run_region(begin, loop);
+  }
+}
+
+/* Calls task(arg, begin, end) so that the ranges cover [0, count) once, each beginning at a multiple of `grain` and, but
+ * for the last, of at least `grain`; returns when all are done. */
+void fuse_parallel_for(fuse_task task, void *arg, long count, long grain) {
+  struct fuse_loop loop = {task, arg, count, grain, 0, REGION, 0, 0};
+  run_region(&loop, &loop + 1);
+}
+
+/* From the next region on, `count` threads share it, the caller included. Must not be called from a task. */
 void fuse_set_num_threads(int count) {
   struct timespec pause = {0, 50000};
   while (atomic_exchange_explicit(&busy, 1, memory_order_acquire)) nanosleep(&pause, 0);
   atomic_store(&threads, count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : count);
   workers = 0;
   atomic_fetch_add(&generation, 1);
-  atomic_fetch_add(&loops, 1);
-  wake(&loops, INT_MAX);
+  atomic_fetch_add(&phases, 1);
+  wake(&phases, INT_MAX);
   atomic_store_explicit(&busy, 0, memory_order_release);
 }
 

@@ -8,13 +8,14 @@ Which bytes are still to be read follows from the launches and calls, not from t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from fuse_opt.lowering.program import BufferRef, Launch, LibraryCall, Program, Segment
-from fuse_opt.runtime.cpu import Array, CpuProgram, _Frame  # pyright: ignore[reportPrivateUsage]
+from fuse_opt.runtime.cpu import Array
+from fuse_opt.runtime.cpu_frames import BoundFrame
 from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.runtime.stepwise import StepwiseProgram
 
 POISON = 0xFF
 """The byte that memory is filled with: NaN in every float type, -1 in integers."""
@@ -23,26 +24,22 @@ Range = tuple[int, int]
 """Bytes of the arena, from the first up to the second."""
 
 
-class PoisonedProgram(CpuProgram):
+class PoisonedProgram(StepwiseProgram):
     """A program that runs step by step, with the rest of the arena and all result buffers poisoned before."""
 
     def __init__(self, program: Program, cache: DiskCache | None = None) -> None:
         """Compiles the program as it is: for the finest steps its segments have one launch each."""
-        alone = (replace(step, epilogue=None) if isinstance(step, LibraryCall) else step for step in program.steps)
-        super().__init__(replace(program, steps=tuple(alone)), cache)
+        super().__init__(program, cache)
         self._dead = [complement(live, program.arena_bytes) for live in live_after_steps(program)]
 
-    def _take_steps(self, frame: _Frame, memory: list[Array]) -> None:
+    def _take_steps(self, frame: BoundFrame, memory: list[Array]) -> None:
         arena = frame.arena.view(0, (self.program.arena_bytes,), np.uint8)
         arena[:] = POISON
         for number, *_ in self._own:
             if memory[number].size:
                 memory[number].reshape(-1).view(np.uint8)[:] = POISON
-        for segment, call, dead in zip(self._segments, frame.calls, self._dead, strict=True):
-            if segment is not None:
-                segment(frame.address, self._parallel_for)
-            elif call is not None:
-                self._call_library(call, memory)
+        for number, dead in enumerate(self._dead):
+            self._take_step(number, frame, memory)
             for start, end in dead:
                 arena[start:end] = POISON
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import weakref
 from pathlib import Path
+from typing import Protocol
 
 from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler, usable_processors
 from fuse_opt.runtime.disk_cache import DiskCache
 
 _SERIAL_SOURCE = """\
+struct fuse_loop {
+  void (*task)(void *, long, long);
+  void *arg;
+  long count, grain;
+  long (*prepare)(void *);
+  long first, chunk, chunks;
+};
+void fuse_run_loops(struct fuse_loop *loop, long count) {
+  for (struct fuse_loop *end = loop + count; loop < end; loop++) {
+    if (loop->prepare) loop->count = loop->prepare(loop->arg);
+    if (loop->count > 0) loop->task(loop->arg, 0, loop->count);
+  }
+}
 void fuse_parallel_for(void (*task)(void *, long, long), void *arg, long count, long grain) {
   (void)grain;
   if (count > 0) task(arg, 0, count);
@@ -29,7 +44,7 @@ def load_pool() -> int:
     them. Where the system has no POSIX threads the function runs each loop on its caller; where there is no C compiler
     the answer is 0. Raises `ValueError` if `$FUSE_OPT_NUM_THREADS` is not a positive integer.
     """
-    library = _library()
+    library = pool_library()
     if library is None:
         return 0
     return ctypes.cast(library.fuse_parallel_for, ctypes.c_void_p).value or 0
@@ -43,14 +58,30 @@ def set_num_threads(count: int) -> None:
     """
     if count < 1:
         raise ValueError(f"number of threads: expected 1 or more, got {count}")
-    if (library := _library()) is not None:
+    if (library := pool_library()) is not None:
         library.fuse_set_num_threads(min(count, 2**31 - 1))
+        for changed in list(_observers):
+            changed.threads_changed()
 
 
 def num_threads() -> int:
     """How many threads may share a loop, the caller included; 1 where there is no pool."""
-    library = _library()
+    library = pool_library()
     return 1 if library is None else int(library.fuse_num_threads())
+
+
+class Observer(Protocol):
+    """Whoever made plans for a number of threads."""
+
+    def threads_changed(self) -> None: ...
+
+
+_observers: weakref.WeakSet[Observer] = weakref.WeakSet()
+
+
+def observe(observer: Observer) -> None:
+    """Tells the observer, as long as it lives, when the number of threads was changed."""
+    _observers.add(observer)
 
 
 def _initial_count() -> int:
@@ -62,18 +93,24 @@ def _initial_count() -> int:
     return int(text)
 
 
+def _text(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
 @functools.cache
-def _library() -> ctypes.CDLL | None:
-    """The pool, loaded for the rest of the process: its threads run code of it, so it is never unloaded."""
+def pool_library() -> ctypes.CDLL | None:
+    """
+    The pool with what runs programs on it (program_call.c), or None where there is no C compiler. Loaded for the rest of
+    the process: its threads run code of it, so it is never unloaded.
+    """
     count = _initial_count()
     if (compiler := find_c_compiler()) is None:
         return None
     cache = DiskCache()
     try:
-        source = Path(__file__).with_name("parallel_for.c").read_text(encoding="utf-8")
-        path = compiler.compile_shared(source, cache, ["-pthread"])
+        path = compiler.compile_shared(_text("parallel_for.c") + _text("program_call.c"), cache, ["-pthread"])
     except CompileError:
-        path = compiler.compile_shared(_SERIAL_SOURCE, cache)
+        path = compiler.compile_shared(_SERIAL_SOURCE + _text("program_call.c"), cache)
     library = ctypes.CDLL(str(path))
     library.fuse_set_num_threads.argtypes, library.fuse_set_num_threads.restype = [ctypes.c_int], None
     library.fuse_num_threads.argtypes, library.fuse_num_threads.restype = [], ctypes.c_int

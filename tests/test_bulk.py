@@ -4,6 +4,7 @@ import pytest
 from planned_programs import apply, kernels_of, parse
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 
+import fuse_opt
 from fuse_opt.passes.bulk_launches import BulkLaunchesPass
 from fuse_opt.passes.remarks import RefusedError, Remark, collect, remark
 from fuse_opt.passes.schedule_kernels import ScheduleKernelsPass
@@ -49,6 +50,29 @@ def test_segments_are_no_longer_than_asked(limit: int, expected: list[int | None
     assert segments(apply(wrapped(), BulkLaunchesPass(max_launches=limit))) == expected
 
 
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (0, [0, 0, None, 1, 1, 1]),
+        (1, [0, 1, None, 2, 3, 4]),
+        (256, [0, 0, None, 1, 1, 2]),
+        (255, [0, 1, None, 2, 2, 3]),
+    ],
+)
+def test_segments_move_no_more_bytes_than_asked(limit: int, expected: list[int | None]) -> None:
+    """%a and %b move 128 bytes each, %d 80, %e and %f 144; a launch of more than the limit is a segment of its own."""
+    assert segments(apply(wrapped(), BulkLaunchesPass(max_bytes=limit))) == expected
+
+
+def test_remark_of_a_segment() -> None:
+    with collect() as remarks:
+        apply(wrapped(), BulkLaunchesPass())
+    assert [dict(r.numbers) for r in remarks if r.code == "segment"] == [
+        {"segment": 0, "launches": 2, "bytes": 256, "depth": 2},
+        {"segment": 1, "launches": 3, "bytes": 368, "depth": 3},
+    ]
+
+
 def test_segments_are_made_anew() -> None:
     module = apply(wrapped(), BulkLaunchesPass(max_launches=1))
     kernels_of(module)[2].segment = IntegerAttr(0, i64)
@@ -60,6 +84,8 @@ def test_segments_are_made_anew() -> None:
 def test_negative_limit_is_an_error() -> None:
     with pytest.raises(RefusedError, match="max-launches: expected 0 or more, got -1"):
         apply(wrapped(), BulkLaunchesPass(max_launches=-1))
+    with pytest.raises(RefusedError, match="max-bytes: expected 0 or more, got -8"):
+        apply(wrapped(), BulkLaunchesPass(max_bytes=-8))
 
 
 def test_op_outside_of_kernels_and_kernel_run_op_by_op_end_segments() -> None:
@@ -145,3 +171,16 @@ def test_remarks_are_collected_by_the_innermost_and_only_there() -> None:
     assert outer[0] == Remark("some-pass", "builtin.module", "-", "code", "one", (("count", 1),))
     assert str(outer[1]) == "-: remark: [some-pass] code: 'builtin.module' three ratio=0.5"
     assert [r.message for r in inner] == ["two"]
+
+
+def test_options_of_a_pipeline_hold_when_it_is_completed() -> None:
+    text = """func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<2xf32>) {
+      %a = graph.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+      %b = graph.slice %a {starts = array<i64: 1>, stops = array<i64: 3>} : (tensor<4xf32>) -> tensor<2xf32>
+      %c = graph.sin %b : (tensor<2xf32>) -> tensor<2xf32>
+      func.return %a, %c : tensor<4xf32>, tensor<2xf32>
+    }"""
+    unfused = "decompose,wrap-kernels,schedule-kernels,plan-memory"
+    assert fuse_opt.compile(text, pipeline=unfused).stats.segments == 1
+    limited = fuse_opt.compile(text, pipeline=f"{unfused},bulk-launches{{max-launches=1}}")
+    assert limited.stats.segments == limited.stats.launches == 3

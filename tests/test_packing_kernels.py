@@ -25,6 +25,7 @@ from fuse_opt.passes.fuse_horizontal import FuseHorizontalPass
 from fuse_opt.passes.remarks import collect
 from fuse_opt.runtime.c_compiler import find_c_compiler
 from fuse_opt.runtime.cpu import CpuProgram
+from fuse_opt.runtime.stepwise import StepwiseProgram
 
 FUSED = "decompose,cse,fuse-injective,fuse-elementwise,fuse-row,fuse-horizontal"
 SCHEDULED = "wrap-kernels,schedule-kernels,infer-inplace,plan-memory,bulk-launches"
@@ -152,7 +153,6 @@ def test_pack_in_c(name: str) -> None:
 def test_every_split_of_a_packs_tasks_gives_the_same() -> None:
     lengths = [70000, 900, 20000, 1100, 64]
     text = chains(lengths)
-    compiled = CpuProgram(build_program(optimized(text, f"{FUSED}{{max-elements=100000}},{SCHEDULED}")))
     task_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_long, ctypes.c_long)
     rng = random.Random(1)
     counts: list[int] = []
@@ -167,7 +167,8 @@ def test_every_split_of_a_packs_tasks_gives_the_same() -> None:
             task(argument, begin, end)
 
     callback = ctypes.CFUNCTYPE(None, task_type, ctypes.c_void_p, ctypes.c_long, ctypes.c_long)(in_pieces)
-    setattr(compiled, "_parallel_for", ctypes.cast(callback, ctypes.c_void_p))  # noqa: B010
+    program = build_program(optimized(text, f"{FUSED}{{max-elements=100000}},{SCHEDULED}"))
+    compiled = StepwiseProgram(program, parallel_for=ctypes.cast(callback, ctypes.c_void_p).value)
     arguments = random_arguments(parse(text), 1)
     expected = evaluate(parse(text), arguments)
     for _ in range(5):

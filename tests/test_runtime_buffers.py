@@ -4,8 +4,10 @@ import ctypes
 import gc
 import os
 import random
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -231,3 +233,25 @@ def test_child_has_memory_of_its_own() -> None:
             os._exit(0 if good and pool.idle_bytes > 0 else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert (ours == 1).all() and (output == 1).all()
+
+
+def flags_of_mapping(address: int) -> list[str]:
+    """What the kernel says of the mapping that holds an address."""
+    here = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", words[0]):
+            start, end = (int(word, 16) for word in words[0].split("-"))
+            here = start <= address < end
+        elif here and words[0] == "VmFlags:":
+            return words[1:]
+    return []
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").is_dir(), reason="no transparent huge pages")
+def test_huge_pages_are_asked_for_from_their_size_on() -> None:
+    small, large = AlignedArena((2 << 20) - 1), AlignedArena(2 << 20)
+    result = RecyclingPool().empty((3 << 20,), np.uint8)
+    assert "hg" not in flags_of_mapping(small.address)
+    assert "hg" in flags_of_mapping(large.address) and large.address % (2 << 20) == 0
+    assert "hg" in flags_of_mapping(result.ctypes.data)

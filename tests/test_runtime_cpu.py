@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +17,15 @@ import numpy.typing as npt
 import pytest
 from ir_testing import apply, evaluate, parse, random_arguments, text_of
 from lowered_programs import assert_close, check, needs_compiler, softmax_program
+from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.lowering.emit import build_program, emit_c
 from fuse_opt.lowering.program import Segment
 from fuse_opt.lowering.program_memory import LoweringError
+from fuse_opt.runtime import cpu
+from fuse_opt.runtime.blas import load_tasks
 from fuse_opt.runtime.cpu import CpuProgram
+from fuse_opt.runtime.program_call import load_caller
 
 Array = npt.NDArray[Any]
 
@@ -314,3 +323,195 @@ def test_program_says_what_it_moves():
     assert program.stats.bytes_read == 2 * elements + 1600 + 2 * elements
     assert program.stats.bytes_written == 2 * elements + 1200
     assert program.stats.arena_bytes == elements
+
+
+def many_small_ops(count: int, elements: int) -> str:
+    kind = f"tensor<{elements}xf32>"
+    ops = "".join(
+        f"%v{n + 1} = graph.{('tanh', 'sin', 'sigmoid', 'cos')[n % 4]} %v{n} : ({kind}) -> {kind}\n"
+        for n in range(count)
+    )
+    return f"func.func @main(%v0: {kind}) -> {kind} {{\n{ops}func.return %v{count} : {kind}\n}}"
+
+
+def optimized(text: str, passes: str) -> ModuleOp:
+    return apply(parse(text), passes.split(","))
+
+
+@needs_compiler
+def test_limits_of_segments_are_regions_of_the_run():
+    """The same launches and bits whatever the limit; neighbours of one partition need no barrier."""
+    module = optimized(many_small_ops(1000, 8192), "wrap-kernels,schedule-kernels,plan-memory")
+    x = np.linspace(-3, 3, 8192, dtype=np.float32)
+    found: dict[int, tuple[int, ...]] = {}
+    values: list[Array] = []
+    for limit in (0, 1, 5, 15):
+        program = CpuProgram(build_program(apply(module, [f"bulk-launches{{max-launches={limit}}}"])))
+        stats = program.stats
+        assert (stats.kernels, stats.launches, stats.foreign_calls) == (4, 1000, 1)
+        found[limit] = stats.segments, stats.parallel_regions, stats.barriers
+        values.append(program(x))
+    assert found == {0: (1, 1, 0), 1: (1000, 1000, 0), 5: (200, 200, 0), 15: (67, 67, 0)}
+    assert len({value.tobytes() for value in values}) == 1
+
+
+@needs_compiler
+def test_work_that_is_worth_no_thread_meets_none():
+    program = CpuProgram(build_program(optimized(many_small_ops(3, 64), "wrap-kernels,bulk-launches")))
+    assert (program.stats.foreign_calls, program.stats.parallel_regions, program.stats.barriers) == (1, 0, 0)
+
+
+def phases_of(text: str) -> list[list[tuple[int, int, bool]]]:
+    """By phase, the bundles, launches and kind of each loop; of all segments."""
+    segments = [step for step in build_program(parse(text)).steps if isinstance(step, Segment)]
+    phases = [phase for segment in segments for phase in segment.phases]
+    return [[(len(loop.bundles), sum(map(len, loop.bundles)), loop.whole) for loop in phase] for phase in phases]
+
+
+def two_launches(first: str, second: str, middle: str, result: str) -> str:
+    return f"""func.func @main(%x: tensor<512x256xf32>, %y: tensor<512x256xf32>) -> ({middle}, {result}) {{
+      %a = fused.kernel(%p = %x : tensor<512x256xf32>) -> ({middle}) attributes {{segment = 0 : i64}} {{
+        {first}
+        fused.yield %r : {middle}
+      }}
+      %b = fused.kernel(%p = %a : {middle}, %q = %y : tensor<512x256xf32>) -> ({result}) attributes {{segment = 0 : i64}} {{
+        {second}
+        fused.yield %r : {result}
+      }}
+      func.return %a, %b : {middle}, {result}
+    }}"""
+
+
+M, R, H = "tensor<512x256xf32>", "tensor<512x1xf32>", "tensor<1x256xf32>"
+SUM_ROWS = f"%r = graph.sum %p {{axes = array<i64: 1>, keepdims = true}} : ({M}) -> {R}"
+SUM_COLUMNS = f"%r = graph.sum %p {{axes = array<i64: 0>, keepdims = true}} : ({M}) -> {H}"
+EXP = f"%r = graph.exp %p : ({M}) -> {M}"
+FLIPPED = f"%r = graph.flip %p {{axes = array<i64: 0>}} : ({M}) -> {M}"
+TRANSPOSED = f"""%t = graph.permute_dims %p {{axes = array<i64: 1, 0>}} : ({M}) -> tensor<256x512xf32>
+        %r = graph.reshape %t {{shape = array<i64: 512, 256>}} : (tensor<256x512xf32>) -> {M}"""
+
+
+ONE_LOOP = [[(1, 2, False)]]
+TWO_PHASES = [[(1, 1, False)], [(1, 1, False)]]
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("first", "second", "middle", "result", "expected"),
+    [
+        (EXP, f"%r = graph.tanh %p : ({M}) -> {M}", M, M, ONE_LOOP),
+        (SUM_ROWS, f"%r = graph.subtract %q, %p : ({M}, {R}) -> {M}", R, M, ONE_LOOP),
+        (SUM_ROWS, f"%r = graph.exp %p : ({R}) -> {R}", R, R, [[(1, 1, False)], [(1, 1, True)]]),
+        (SUM_COLUMNS, f"%r = graph.subtract %q, %p : ({M}, {H}) -> {M}", H, M, TWO_PHASES),
+        (EXP, TRANSPOSED, M, M, TWO_PHASES),
+        (EXP, FLIPPED, M, M, TWO_PHASES),
+        (EXP, f"%r = graph.tanh %q : ({M}) -> {M}", M, M, [[(1, 1, False)] * 2]),
+    ],
+    ids=["elements", "rows", "fewer tasks", "all rows", "transposed", "flipped", "independent"],
+)
+def test_barriers_are_where_a_task_needs_another(
+    first: str, second: str, middle: str, result: str, expected: list[list[tuple[int, int, bool]]]
+):
+    """A loop of two launches has no barrier between them, and two loops of a phase have none either."""
+    text = two_launches(first, second, middle, result)
+    assert phases_of(text) == expected
+    program = check(text)
+    assert CpuProgram(program).stats.barriers == len(expected) - 1
+
+
+@needs_compiler
+def test_result_may_be_given_as_it_is_and_layout_of_objects_is_known():
+    """The compiled way into a program takes what fits; everything else comes the checked way, with the same result."""
+    program = CpuProgram(build_program(optimized(many_small_ops(2, 40), "wrap-kernels,bulk-launches")))
+    x = np.linspace(-1, 1, 40, dtype=np.float32)
+    expected = np.sin(np.tanh(x))
+    out = np.zeros_like(x)
+    caller = load_caller()
+    assert caller.call is not None, "CPython's and NumPy's objects are as program_call.c declares them"
+    for given in (out, [out], (out,)):
+        out[:] = 0
+        assert program(x, out=given) is out
+        np.testing.assert_allclose(out, expected, rtol=1e-6)
+    strided = np.zeros(80, np.float32)[::2]
+    for argument in (x, x[::-1][::-1], np.repeat(x, 2)[::2], x.tolist(), x.view(type("Sub", (np.ndarray,), {}))):
+        array = np.asarray(argument, np.float32) if isinstance(argument, list) else argument
+        np.testing.assert_allclose(program(array), expected, rtol=1e-6)
+        np.testing.assert_allclose(program(array, out=strided), expected, rtol=1e-6)
+    assert program(x, out=x) is x
+    np.testing.assert_allclose(x, expected, rtol=1e-6)
+    wrongs: list[Any] = [np.zeros(41, np.float32), np.zeros(40), [np.zeros(40, np.float32)] * 2, 7]
+    for wrong in wrongs:
+        with pytest.raises((ValueError, TypeError)):
+            program(x, out=wrong)
+
+
+@needs_compiler
+def test_without_knowing_the_layout_of_objects(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cpu, "load_caller", lambda: replace(load_caller(), call=None))
+    module = parse(BIG)
+    program = CpuProgram(build_program(module))
+    arguments = random_arguments(module, 1)
+    assert_close(program(*arguments), evaluate(module, arguments))
+    out = [np.empty((300, 400), np.float32), np.empty(300, np.float32)]
+    assert program(*arguments, out=out)[1] is out[1]
+
+
+FORKED = """
+import os, sys
+import numpy as np
+from fuse_opt.runtime import thread_pool
+import fuse_opt
+text = open(sys.argv[1]).read()
+program = fuse_opt.compile(text)
+rng = np.random.default_rng(0)
+x, w = rng.random((256, 128), np.float32), rng.random((128, 256), np.float32)
+expected = program(x, w)
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        same = all((program(x, w) == expected).all() for _ in range(3))
+        os._exit(0 if same and len(os.listdir("/proc/self/task")) == 4 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (program(x, w) == expected).all()
+print(program.stats.foreign_calls, program.stats.parallel_regions)
+"""
+PRODUCT = """func.func @main(%x: tensor<256x128xf32>, %w: tensor<128x256xf32>) -> tensor<256x256xf32> {
+  %0 = graph.tanh %x : (tensor<256x128xf32>) -> tensor<256x128xf32>
+  %1 = graph.matmul %0, %w : (tensor<256x128xf32>, tensor<128x256xf32>) -> tensor<256x256xf32>
+  %2 = graph.exp %1 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  func.return %2 : tensor<256x256xf32>
+}"""
+
+
+@needs_compiler
+@pytest.mark.skipif(load_tasks() is None, reason="no BLAS that the pool can call")
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+def test_a_program_with_a_product_is_one_call_and_runs_in_children_of_fork(tmp_path: Path):
+    file = tmp_path / "product.mlir"
+    file.write_text(PRODUCT)
+    environment = {**os.environ, "FUSE_OPT_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", FORKED, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert done.stdout == "1 1\n", done.stderr
+
+
+@needs_compiler
+def test_library_calls_are_loops_of_the_region(monkeypatch: pytest.MonkeyPatch):
+    """Independent products share a phase, a product waits for what it reads; without a BLAS there is Python between."""
+    kind = "tensor<96x96xf64>"
+    text = f"""func.func @main(%x: {kind}, %y: {kind}) -> {kind} {{
+      %0 = graph.matmul %x, %y : ({kind}, {kind}) -> {kind}
+      %1 = graph.matmul %y, %x {{transpose_rhs = true}} : ({kind}, {kind}) -> {kind}
+      %2 = graph.matmul %0, %1 : ({kind}, {kind}) -> {kind}
+      func.return %2 : {kind}
+    }}"""
+    module = optimized(text, "wrap-kernels,schedule-kernels,plan-memory,bulk-launches")
+    arguments = random_arguments(module, 1)
+    if load_tasks() is not None:
+        program = CpuProgram(build_program(module))
+        assert (program.stats.foreign_calls, program.stats.barriers) == (1, 1)
+        assert_close([program(*arguments)], evaluate(module, arguments))
+    monkeypatch.setenv("FUSE_OPT_BLAS", "numpy")
+    program = CpuProgram(build_program(module))
+    assert (program.stats.foreign_calls, program.stats.parallel_regions) == (0, 0)
+    assert_close([program(*arguments)], evaluate(module, arguments))

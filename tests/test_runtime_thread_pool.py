@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fuse_opt.runtime import thread_pool
 from fuse_opt.runtime.c_compiler import find_c_compiler
 from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.runtime.program_call import REGION, LoopRow, loop_table
 
 HARNESS = """
 typedef void (*parallel_for)(void (*)(void *, long, long), void *, long, long);
@@ -117,6 +118,47 @@ def test_several_callers_and_changes_of_the_count(harness: ctypes.CDLL) -> None:
 
     with ThreadPoolExecutor(6) as callers:
         assert list(callers.map(call, range(6))) == [{20}] * 6
+
+
+PHASES = """
+static long a[3000], b[3000], c[3000];
+static void first(void *round, long begin, long end) {
+  for (long i = begin; i < end; i++) a[i] = i + *(long *)round;
+}
+static void turned(void *round, long begin, long end) {
+  (void)round;
+  for (long i = begin; i < end; i++) b[i] = 2 * a[2999 - i];
+}
+static void beside(void *round, long begin, long end) {
+  (void)round;
+  for (long i = begin; i < end; i++) c[i] = a[i] + a[2999 - i];
+}
+static void check(void *round, long begin, long end) {
+  (void)begin, (void)end;
+  for (long i = 0; i < 3000; i++)
+    if (b[i] != 2 * (2999 - i + *(long *)round) || c[i] != 2999 + 2 * *(long *)round) ++*((long *)round + 1);
+}
+void (*const tasks[])(void *, long, long) = {first, turned, beside, check};
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 9])
+def test_phases_wait_for_each_other(harness: ctypes.CDLL, threads: int) -> None:
+    """Elements are read in another task than the one that wrote them; a phase of one task is run by whoever comes to it."""
+    compiler, caller = find_c_compiler(), thread_pool.pool_library()
+    assert compiler is not None and caller is not None
+    library = ctypes.CDLL(str(compiler.compile_shared(PHASES, DiskCache())))
+    first, turned, beside, check = (ctypes.c_void_p * 4).in_dll(library, "tasks")
+    state = (ctypes.c_long * 2)()
+    at = ctypes.addressof(state)
+    rows = [LoopRow(first or 0, at, 3000, 7, 0, REGION), LoopRow(turned or 0, at, 3000, 50)]
+    rows += [LoopRow(beside or 0, at, 3000, 9, 0, 0), LoopRow(check or 0, at, 1, 1), LoopRow(first or 0, at, 3000, 3)]
+    table = loop_table(rows)
+    thread_pool.set_num_threads(threads)
+    for number in range(1000):
+        state[0] = number
+        caller.fuse_run_loops(ctypes.c_void_p(table.ctypes.data), ctypes.c_long(len(rows)))
+    assert state[1] == 0
 
 
 def test_python_tasks() -> None:

@@ -43,9 +43,9 @@ def _run(path: Path, repeat: int) -> int:
     inputs = example_inputs(path, seed=0)
     error = check_against_reference(path, fused, inputs)
     if fused.source:
-        print(
-            f"  foreign calls  {fused.stats.segments} generated segments; C compiled in {fused.stats.compile_s:.2f} s"
-        )
+        stats = fused.stats
+        shared = f"{stats.parallel_regions} parallel regions with {stats.barriers} barriers"
+        print(f"  foreign calls  {stats.foreign_calls} a run, {shared}; C compiled in {stats.compile_s:.2f} s")
         times = interleave({"fused": fused, "unfused": unfused}, inputs, repeat)
         for name, row in times.items():
             figures = " ".join(f"{seconds * 1e3:8.2f}" for seconds in (row.minimum, row.median, row.maximum))

@@ -1,6 +1,7 @@
 // RUN: fuse-opt %s --wrap-kernels --bulk-launches | filecheck %s
 // RUN: fuse-opt %s --wrap-kernels --bulk-launches --bulk-launches | filecheck %s
 // RUN: fuse-opt %s --wrap-kernels --bulk-launches=max-launches=1 | filecheck %s --check-prefix=ONE
+// RUN: fuse-opt %s --wrap-kernels --bulk-launches=max-bytes=128 | filecheck %s --check-prefix=ONE
 // RUN: fuse-opt %s --bulk-launches | filecheck %s --check-prefix=BARE
 
 // A view between launches ends no segment, a library call does and is in none.
