@@ -83,6 +83,8 @@ class KernelOp(IRDLOperation):
 
     traits = traits_def(IsolatedFromAbove(), Pure())
 
+    __hash__ = GraphOp.__hash__
+
     def __init__(
         self,
         inputs: Sequence[SSAValue],

@@ -67,6 +67,8 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.str_enum import StrEnum
 
+from .dtypes import dtype_of
+
 
 def refusal(op: Operation, expected: str, got: str, remedy: str) -> VerifyException:
     return VerifyException(f"'{op.name}' op expected {expected}, got {got}; {remedy}")
@@ -78,6 +80,24 @@ def _sizes(values: Sequence[int] | None) -> DenseArrayBase | None:
 
 def type_list(types: Sequence[Attribute]) -> str:
     return f"({', '.join(map(str, types))})"
+
+
+DEVICE = "fused.device"
+"""Attribute of a module: what the kernels of the GPU that it is made for may use."""
+DYNAMIC_SHARED = "fused.dynamic_shared"
+"""Attribute of a kernel: bytes of workgroup buffers that a launch must ask for, as a kernel may not declare so many."""
+_SHARED_ALIGNMENT = 16
+
+
+def shared_bytes(types: Sequence[Attribute]) -> int:
+    """Bytes of workgroup buffers of these types, one behind the other."""
+    total = 0
+    for kind in types:
+        assert isa(kind, MemRefType)
+        element = dtype_of(kind.element_type)
+        assert element is not None
+        total += -(-kind.element_count() * element.itemsize // _SHARED_ALIGNMENT) * _SHARED_ALIGNMENT
+    return total
 
 
 class AddressSpaceEnum(StrEnum):

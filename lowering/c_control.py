@@ -11,6 +11,9 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from .c_expressions import ExpressionPrinter, row_key, row_type, type_name
 from .c_rows import Level
 
+UNROLL = "fused.unroll"
+"""Attribute of a loop that is to be unrolled whole: its buffers can be registers then."""
+
 
 class ControlPrinter(ExpressionPrinter):
     """Adds the `scf` dialect to expressions."""
@@ -79,6 +82,8 @@ class ControlPrinter(ExpressionPrinter):
         start = self.text(lower)
         end = self.text(upper, Level.ADD)
         by = self.text(step)
+        if UNROLL in op.attributes:
+            self.emit("#pragma unroll")
         name = self.fresh_name(induction, "i")
         self.bind(induction, name)
         advance = f"++{name}" if by == "1" else f"{name} += {by}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from xdsl.dialects import arith, func, memref
+from xdsl.dialects import arith, func, memref, vector
 from xdsl.dialects import gpu as upstream_gpu
 from xdsl.dialects.builtin import (
     FloatAttr,
@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefType,
     UnrealizedConversionCastOp,
+    VectorType,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
@@ -264,6 +265,28 @@ class ExpressionPrinter:
 
     def print_store(self, op: memref.StoreOp) -> None:
         self.emit(f"{self.address(op.memref, op.indices, op)} = {self.text(op.value)};")
+
+    def print_vector_load(self, op: vector.LoadOp) -> None:
+        kind, address = self._vector_type(op.result.type, op), self._vector_address(op.base, op.indices, op)
+        name = self.fresh_name(op.result, "vector")
+        self.emit(f"{kind} {name} = *(const {kind} *)({address});")
+        self.bind(op.result, name)
+
+    def print_vector_store(self, op: vector.StoreOp) -> None:
+        kind, address = self._vector_type(op.vector.type, op), self._vector_address(op.base, op.indices, op)
+        self.emit(f"*({kind} *)({address}) = {self.text(op.vector)};")
+
+    def _vector_type(self, kind: Attribute, op: Operation) -> str:
+        if self.language.vector is None or not isa(kind, VectorType) or kind.get_num_dims() != 1:
+            raise self.refuse(op, f"no row for {kind}; vectors have one dimension")
+        self.helpers.add("fo_vector")
+        return self.language.vector.format(self.c_type(kind.element_type, op, stored=True), kind.get_shape()[0])
+
+    def _vector_address(self, buffer: SSAValue, indices: Sequence[SSAValue], op: Operation) -> str:
+        """`buffer + index`."""
+        element = self.address(buffer, indices, op)
+        index = self.text(indices[0], Level.MUL) if indices else "0"
+        return self.text(buffer) if index == "0" else f"{element.partition('[')[0]} + {index}"
 
     def print_call(self, op: func.CallOp, callee: str) -> None:
         arguments = ", ".join(self.text(argument) for argument in op.arguments)

@@ -43,7 +43,11 @@ class CLanguage:
     restrict: str = "restrict"
     local_array: str = "{} {}[{}]"
     shared_array: str | None = None
+    dynamic_shared: str = ""
+    """Declares {} as the shared memory that a launch asks for, in bytes."""
     barrier: str | None = None
+    vector: str | None = None
+    """The type of a vector of elements {0} of which there are {1}, aligned to its size; None where there is none."""
     simd: str = ""
     """Before a loop whose iterations are independent."""
     reduction: str = ""
@@ -268,7 +272,9 @@ CUDA = CLanguage(
     restrict="__restrict__",
     local_array="__align__(16) {} {}[{}]",
     shared_array="__shared__ __align__(16) {} {}[{}]",
+    dynamic_shared="extern __shared__ __align__(16) unsigned char {}[]",
     barrier="__syncthreads()",
+    vector="fo_vector<{}, {}>",
     includes={"f16": "<cuda_fp16.h>", "bf16": "<cuda_bf16.h>"},
     wide_index="long long",
     index_bits=32,

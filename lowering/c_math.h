@@ -135,26 +135,26 @@ FO_FN double fo_round_f64(double x) {
 
 /* fo_max_f32: the greater; NaN if either is NaN; of two zeros the first. */
 FO_FN float fo_max_f32(float a, float b) {
-  float r = a >= b ? a : b; /* apart: gcc does not vectorise nests of one choice by `||` */
-  return a != a ? a : r;
+  float r = b > a ? b : a; /* one instruction of x86; apart: gcc does not vectorise nests of one choice by `||` */
+  return b != b ? b : r;
 }
 
 /* fo_max_f64: the greater; NaN if either is NaN; of two zeros the first. */
 FO_FN double fo_max_f64(double a, double b) {
-  double r = a >= b ? a : b; /* apart: gcc does not vectorise nests of one choice by `||` */
-  return a != a ? a : r;
+  double r = b > a ? b : a; /* one instruction of x86; apart: gcc does not vectorise nests of one choice by `||` */
+  return b != b ? b : r;
 }
 
 /* fo_min_f32: the lesser; NaN if either is NaN; of two zeros the first. */
 FO_FN float fo_min_f32(float a, float b) {
-  float r = a <= b ? a : b; /* apart: gcc does not vectorise nests of one choice by `||` */
-  return a != a ? a : r;
+  float r = b < a ? b : a; /* one instruction of x86; apart: gcc does not vectorise nests of one choice by `||` */
+  return b != b ? b : r;
 }
 
 /* fo_min_f64: the lesser; NaN if either is NaN; of two zeros the first. */
 FO_FN double fo_min_f64(double a, double b) {
-  double r = a <= b ? a : b; /* apart: gcc does not vectorise nests of one choice by `||` */
-  return a != a ? a : r;
+  double r = b < a ? b : a; /* one instruction of x86; apart: gcc does not vectorise nests of one choice by `||` */
+  return b != b ? b : r;
 }
 
 /* fo_rem_f32: remainder of the floored quotient, sign of b (numpy.remainder); b == 0 or infinite a is NaN.

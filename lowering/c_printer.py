@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects import arith, func, memref, scf, vector
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, MemRefType, StringAttr
 from xdsl.dialects.gpu import BarrierOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialects import gpu
+from ..dialects.gpu_kernels import DYNAMIC_SHARED, shared_bytes
 from .c_control import ControlPrinter
 from .c_expressions import CPrintError, Facts
 from .c_language import CLanguage
@@ -90,9 +91,14 @@ def _collect_facts(function: Function) -> Facts:
         match op:
             case memref.StoreOp():
                 facts.written.add(op.memref)
+            case vector.StoreOp():
+                facts.written.add(op.base)
             case func.CallOp():
-                facts.callees.append(op.callee.string_value())
-                facts.written.update(op.arguments)
+                callee = op.callee.string_value()
+                facts.callees.append(callee)
+                facts.written.update(op.arguments[3:4] if callee.startswith("fo_transpose_") else op.arguments)
+            case memref.CastOp() if op.dest in facts.written:
+                facts.written.add(op.source)
             case scf.ParallelOp():
                 _mark_outer_parallels(op, facts)
             case _:
@@ -162,6 +168,14 @@ class CPrinter(ControlPrinter):
                 self.print_store(op)
             case memref.AllocaOp():
                 self._print_array(op.memref, op, self.language.local_array)
+            case vector.LoadOp() if self.language.vector:
+                self.print_vector_load(op)
+            case vector.StoreOp() if self.language.vector:
+                self.print_vector_store(op)
+            case memref.ExtractAlignedPointerAsIndexOp() if self.language.vector:
+                self.bind(
+                    op.aligned_pointer, f"({self.c_type(op.aligned_pointer.type, op)})(size_t){self.text(op.source)}"
+                )
             case memref.CastOp():
                 self.bind(op.dest, self.text(op.source))
             case scf.ForOp():
@@ -220,8 +234,11 @@ class CPrinter(ControlPrinter):
         attributes = self._argument_attributes(len(parameters))
         texts = [self._parameter(argument, names) for argument, names in zip(parameters, attributes, strict=True)]
         if isinstance(function, gpu.FuncOp):
-            for buffer in function.workgroup_buffers:
-                self._print_array(buffer, function, self.language.shared_array)
+            if DYNAMIC_SHARED in function.attributes:
+                self._print_dynamic_buffers(function)
+            else:
+                for buffer in function.workgroup_buffers:
+                    self._print_array(buffer, function, self.language.shared_array)
             for buffer in function.private_buffers:
                 self._print_array(buffer, function, self.language.local_array)
         return _wrap(start, texts or ["void"])
@@ -272,6 +289,16 @@ class CPrinter(ControlPrinter):
         size = max(kind.element_count(), 1)  # C has no empty arrays
         self.emit(f"{declaration.format(self.element_type(buffer, op), name, size)};")
         self.bind(buffer, name)
+
+    def _print_dynamic_buffers(self, function: gpu.FuncOp) -> None:
+        """The workgroup buffers one behind the other in memory that the launch asks for."""
+        memory, place = self.scope.fresh("shared_memory"), 0
+        self.emit(f"{self.language.dynamic_shared.format(memory)};")
+        for buffer in function.workgroup_buffers:
+            name, kind = self.fresh_name(buffer, "buffer"), self.element_type(buffer, function)
+            self.emit(f"{kind} *const {name} = ({kind} *)({memory} + {place});")
+            self.bind(buffer, name)
+            place += shared_bytes([buffer.type])
 
     def _print_return(self, op: Operation | None) -> None:
         if isinstance(op, func.ReturnOp | gpu.ReturnOp):

@@ -1,10 +1,21 @@
 /* fo_f16_to_f32: exact, denormals included. */
 FO_FN float fo_f16_to_f32(unsigned short h) {
-  fo_u32 w = (h & 0x7fffu) << 13, e = w & 0x0f800000u;
-  w += 0x38000000u;
-  w = e == 0x0f800000u ? w + 0x38000000u : w;
-  w = e == 0u ? fo_bits_f32(fo_from_bits_f32(w + 0x00800000u) - 0x1p-14f) : w;
-  return fo_from_bits_f32(w | (h & 0x8000u) << 16);
+  fo_u32 w = (h & 0x7fffu) << 13, u = fo_bits_f32(fo_from_bits_f32(w) * 0x1p112f);
+  u |= w >= 0x0f800000u ? 0x7f800000u : 0u;
+  return fo_from_bits_f32(u | (h & 0x8000u) << 16);
+}
+
+/* fo_round_f16: the nearest number that f16 has, halves to even; NaN stays NaN. A sum with 2**13 times the number's power
+   of two loses the digits that f16 has not. */
+FO_FN float fo_round_f16(float x) {
+  float a = __builtin_fabsf(x);
+  a = a > 0x1p16f ? 0x1p16f : a;
+  fo_u32 e = fo_bits_f32(a) & 0x7f800000u;
+  e = e < 0x38800000u ? 0x38800000u : e;
+  float c = fo_from_bits_f32(e + 0x06800000u);
+  float y = (a + c) - c;
+  y = y > 65504.0f ? __builtin_inff() : y;
+  return __builtin_copysignf(y, x);
 }
 
 /* fo_f32_to_f16: to nearest, halves to even; NaN stays NaN. */
@@ -38,6 +49,13 @@ FO_FN float fo_bf16_to_f32(unsigned short h) {
 FO_FN unsigned short fo_f32_to_bf16(float x) {
   fo_u32 u = fo_bits_f32(x);
   return (unsigned short)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+/* fo_round_bf16: the nearest number that bf16 has, halves to even; NaN stays NaN. */
+FO_FN float fo_round_bf16(float x) {
+  fo_u32 u = fo_bits_f32(x);
+  u = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+  return x != x ? x : fo_from_bits_f32(u);
 }
 
 /* fo_f64_to_bf16: to nearest, halves to even, rounded once. */
@@ -90,13 +108,120 @@ FO_FN unsigned char fo_f64_to_f8E5M2(double x) {
   return fo_f32_to_f8E5M2(fo_odd_f64_to_f32(x));
 }
 
-/* fo_transpose_f32: the 8 floats from from[at] on, and those of the 7 lines after it that lie `step` apart, become columns
-   of 8 lines that lie `to_step` apart. */
-FO_FN void fo_transpose_f32(const float *from, long at, long step, float *to, long to_at, long to_step) {
+/* fo_turn_u8: the first 16 elements of 16 lines `step` apart become the columns of 16 lines `to_step` apart. */
+FO_FN void fo_turn_u8(const void *from, long step, void *to, long to_step) {
+  typedef unsigned char element;
+  const element *source = from;
+  element *target = to;
 #if defined(__clang__) || __GNUC__ >= 12
-  typedef float line __attribute__((vector_size(32)));
+  typedef element line __attribute__((vector_size(16)));
+  line a[16], b[16];
+  for (int i = 0; i < 16; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
+  for (int i = 0; i < 8; i++) {
+    b[i] = __builtin_shufflevector(a[i], a[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+    b[i + 8] = __builtin_shufflevector(a[i], a[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 4) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+    a[i + 4] = __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 2) continue;
+    b[i] = __builtin_shufflevector(a[i], a[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+    b[i + 2] = __builtin_shufflevector(a[i], a[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 1) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
+    a[i + 1] = __builtin_shufflevector(b[i], b[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+  }
+  for (int i = 0; i < 16; i++) __builtin_memcpy(target + i * to_step, &a[i], sizeof a[i]);
+#else
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) target[j * to_step + i] = source[i * step + j];
+#endif
+}
+
+/* fo_turn_u16: the first 16 elements of 16 lines `step` apart become the columns of 16 lines `to_step` apart. */
+FO_FN void fo_turn_u16(const void *from, long step, void *to, long to_step) {
+  typedef unsigned short element;
+  const element *source = from;
+  element *target = to;
+#if defined(__clang__) || __GNUC__ >= 12
+  typedef element line __attribute__((vector_size(32)));
+  line a[16], b[16];
+  for (int i = 0; i < 16; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
+  for (int i = 0; i < 8; i++) {
+    b[i] = __builtin_shufflevector(a[i], a[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+    b[i + 8] = __builtin_shufflevector(a[i], a[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 4) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+    a[i + 4] = __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 2) continue;
+    b[i] = __builtin_shufflevector(a[i], a[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+    b[i + 2] = __builtin_shufflevector(a[i], a[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 1) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
+    a[i + 1] = __builtin_shufflevector(b[i], b[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+  }
+  for (int i = 0; i < 16; i++) __builtin_memcpy(target + i * to_step, &a[i], sizeof a[i]);
+#else
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) target[j * to_step + i] = source[i * step + j];
+#endif
+}
+
+/* fo_turn_u32: the first 16 elements of 16 lines `step` apart become the columns of 16 lines `to_step` apart. */
+FO_FN void fo_turn_u32(const void *from, long step, void *to, long to_step) {
+  typedef fo_u32 element;
+  const element *source = from;
+  element *target = to;
+#if defined(__clang__) || __GNUC__ >= 12
+  typedef element line __attribute__((vector_size(64)));
+  line a[16], b[16];
+  for (int i = 0; i < 16; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
+  for (int i = 0; i < 8; i++) {
+    b[i] = __builtin_shufflevector(a[i], a[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+    b[i + 8] = __builtin_shufflevector(a[i], a[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 4) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+    a[i + 4] = __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 2) continue;
+    b[i] = __builtin_shufflevector(a[i], a[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+    b[i + 2] = __builtin_shufflevector(a[i], a[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 1) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
+    a[i + 1] = __builtin_shufflevector(b[i], b[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+  }
+  for (int i = 0; i < 16; i++) __builtin_memcpy(target + i * to_step, &a[i], sizeof a[i]);
+#else
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) target[j * to_step + i] = source[i * step + j];
+#endif
+}
+
+/* fo_turn_u64: the first 8 elements of 8 lines `step` apart become the columns of 8 lines `to_step` apart. */
+FO_FN void fo_turn_u64(const void *from, long step, void *to, long to_step) {
+  typedef fo_u64 element;
+  const element *source = from;
+  element *target = to;
+#if defined(__clang__) || __GNUC__ >= 12
+  typedef element line __attribute__((vector_size(64)));
   line a[8], b[8];
-  for (int i = 0; i < 8; i++) __builtin_memcpy(&a[i], from + at + i * step, sizeof a[i]);
+  for (int i = 0; i < 8; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
   for (int i = 0; i < 4; i++) {
     b[i] = __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
     b[i + 4] = __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
@@ -106,13 +231,14 @@ FO_FN void fo_transpose_f32(const float *from, long at, long step, float *to, lo
     a[i] = __builtin_shufflevector(b[i], b[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
     a[i + 2] = __builtin_shufflevector(b[i], b[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
   }
-  for (int i = 0; i < 8; i += 2) {
+  for (int i = 0; i < 8; i++) {
+    if (i & 1) continue;
     b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
     b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
   }
-  for (int i = 0; i < 8; i++) __builtin_memcpy(to + to_at + i * to_step, &b[i], sizeof b[i]);
+  for (int i = 0; i < 8; i++) __builtin_memcpy(target + i * to_step, &b[i], sizeof b[i]);
 #else
   for (int i = 0; i < 8; i++)
-    for (int j = 0; j < 8; j++) to[to_at + j * to_step + i] = from[at + i * step + j];
+    for (int j = 0; j < 8; j++) target[j * to_step + i] = source[i * step + j];
 #endif
 }

@@ -1,4 +1,5 @@
-"""The text of the `fo_*` functions that printed programs call: math from `c_math.h`, narrow floats from `c_support.h`."""
+"""The text of the `fo_*` functions that printed programs call: math from `c_math.h` and `c_fast_math.h`, the rest from
+`c_support.h`."""
 
 from __future__ import annotations
 
@@ -24,12 +25,39 @@ typedef unsigned int fo_u32;
 typedef unsigned long long fo_u64;
 
 """
+_VECTOR = """// Elements that one load or store moves.
+template <class T, int N> struct __align__(sizeof(T) * N) fo_vector { T v[N]; };
+"""
+
+
+_FILES = ("c_support.h", "c_fast_math.h")
+_TRANSPOSED = {
+    **dict.fromkeys(("i1", "ui8", "f8E4M3FN", "f8E5M2"), ("unsigned char", 8)),
+    "i8": ("signed char", 8),
+    "i16": ("short", 16),
+    **dict.fromkeys(("f16", "bf16"), ("unsigned short", 16)),
+    "i32": ("int", 32),
+    "f32": ("float", 32),
+    "i64": ("long", 64),
+    "f64": ("double", 64),
+}
+"""By element type: the C type of a buffer's element, and its bits."""
+_TRANSPOSE = """\
+/* fo_transpose_{name}: the square from from[at] on, whose lines lie `step` apart, with its lines as columns of lines
+   `to_step` apart from to[to_at] on. */
+FO_FN void fo_transpose_{name}(const {c} *from, long at, long step, {c} *to, long to_at, long to_step) {{
+  fo_turn_u{bits}(from + at, step, to + to_at, to_step);
+}}
+"""
 
 
 @cache
 def _own_functions() -> dict[str, str]:
-    text = (Path(__file__).parent / "c_support.h").read_text(encoding="utf-8")
-    return {match[1]: match[0] for match in _FUNCTION.finditer(text)}
+    text = "".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in _FILES)
+    found = {match[1]: match[0] for match in _FUNCTION.finditer(text)}
+    for name, (kind, bits) in _TRANSPOSED.items():
+        found[f"fo_transpose_{name}"] = _TRANSPOSE.format(name=name, c=kind, bits=bits)
+    return found
 
 
 @cache
@@ -59,7 +87,9 @@ def c_helpers(names: Iterable[str]) -> str:
 
 def cuda_helpers(names: Iterable[str]) -> str:
     """The same for CUDA: these are scalar C without state, so a preamble and CUDA's own names for builtins suffice."""
-    text = c_helpers(names)
+    names = set(names)
+    vectors = _VECTOR if "fo_vector" in names else ""
+    text = c_helpers(names - {"fo_vector"})
     if not text:
-        return ""
-    return _CUDA_PREAMBLE + _BUILTIN.sub(r"\1", text.removeprefix(_PREAMBLE))
+        return vectors
+    return (f"{vectors}\n" if vectors else "") + _CUDA_PREAMBLE + _BUILTIN.sub(r"\1", text.removeprefix(_PREAMBLE))

@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 from ..dialects import gpu
 from ..dialects.fused import KernelOp
 from ..dialects.pull import Pulled
-from .gpu_kernel import GpuKernel, build_gpu_kernel
+from .gpu_kernel import GpuKernel, build_gpu_kernels
 from .kernel_buffers import Parameter
 from .kernel_text import kernel_comment, kernel_name
 from .program_conversion import ModuleConverter, convert_programs
@@ -44,8 +44,10 @@ class ConvertFusedToGpuPass(ModulePass):
       func.return
     }
     ```
-    Pointwise kernels have a thread for each element (each 4 elements in large ones), row kernels a block or a warp for
-    each row; the parts of a pack have ranges of blocks. Results, library calls and missing decisions are as in
+    In pointwise kernels a thread takes an element, or a vector of them where there are many; in row kernels a warp or a
+    block takes a row, several blocks where rows are few, a block several rows where neighbours belong to different ones;
+    tiles are turned in shared memory; the parts of a pack have ranges of blocks. `fused.schedule` of a `gpu.func` says
+    what was chosen, the entry `gpu` of a kernel's schedule changes it. Results, library calls and missing decisions are as in
     `convert-fused-to-loops`; the arena and what has no slot in it lie at multiples of 256 bytes.
 
     Requires: static shapes; every graph op but stored constants and views that move nothing is in a kernel.
@@ -58,7 +60,7 @@ class ConvertFusedToGpuPass(ModulePass):
         convert_programs(op, _GpuConverter)
 
 
-class _GpuConverter(ModuleConverter[GpuKernel]):
+class _GpuConverter(ModuleConverter[list[GpuKernel]]):
     """Kernels as functions of one `gpu.module`, which is made with the first of them."""
 
     ALIGNMENT: ClassVar[int] = 256
@@ -70,28 +72,48 @@ class _GpuConverter(ModuleConverter[GpuKernel]):
 
     def generate(
         self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int], before: func.FuncOp
-    ) -> GpuKernel:
-        name = self.unique(kernel_name(kernel))
-        generated = build_gpu_kernel(name, kernel, passes, memory, kernel_comment(kernel))
-        generated.function.location = kernel.location
-        self.symbols[name] = generated.function
+    ) -> list[GpuKernel]:
         container = self._kernels(before)
-        container.body.block.add_op(generated.function)
-        for helper, (inputs, result) in generated.helpers.items():
-            if helper not in self._helpers:
-                self._helpers.add(helper)
-                put_first(container.body.block, func.FuncOp.external(helper, list(inputs), [result]))
+
+        def name() -> str:
+            found = self.unique(kernel_name(kernel))
+            self.symbols[found] = container
+            return found
+
+        generated = build_gpu_kernels(kernel, passes, memory, name, kernel_comment(kernel))
+        for each in generated:
+            each.function.location = kernel.location
+            self.symbols[each.function.sym_name.data] = each.function
+            container.body.block.add_op(each.function)
+            for helper, (inputs, result) in each.helpers.items():
+                if helper not in self._helpers:
+                    self._helpers.add(helper)
+                    put_first(container.body.block, func.FuncOp.external(helper, list(inputs), [result]))
         return generated
 
-    def parameters(self, generated: GpuKernel) -> Sequence[Parameter]:
-        return generated.parameters
+    def parameters(self, generated: list[GpuKernel]) -> Sequence[Parameter]:
+        return generated[0].parameters
 
-    def launch(self, generated: GpuKernel, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]) -> Operation:
+    def launch(
+        self, generated: list[GpuKernel], buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]
+    ) -> Operation:
+        return self._launch_of(generated[0], buffers, number)
+
+    def launches(
+        self,
+        generated: list[GpuKernel],
+        buffer: Callable[[Parameter], SSAValue],
+        number: Callable[[int], SSAValue],
+    ) -> Sequence[Operation]:
+        return [self._launch_of(each, [buffer(p) for p in each.parameters], number) for each in generated]
+
+    def _launch_of(
+        self, generated: GpuKernel, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]
+    ) -> Operation:
         assert self._container is not None
         grid = generated.grid
-        kernel = SymbolRefAttr(self._container.sym_name.data, [generated.function.sym_name.data])
         return gpu.LaunchFuncOp(
-            kernel,
+            SymbolRefAttr(self._container.sym_name.data, [generated.function.sym_name.data]),
             [number(grid.blocks), number(1), number(1)],
             [*(number(size) for size in grid.block), number(1)],
             kernelOperands=list(buffers),

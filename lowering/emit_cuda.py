@@ -74,7 +74,8 @@ def _launch(launch: Launch, buffers: list[Buffer]) -> str:
     assert isinstance(launch, GridLaunch)
     grid, block = (", ".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
     arguments = ", ".join(_ref(ref, buffers) for ref in launch.buffers)
-    return f"  {global_identifier(launch.kernel)}<<<({grid}), ({block})>>>({arguments})"
+    shared = f", {launch.shared} bytes" if launch.shared else ""
+    return f"  {global_identifier(launch.kernel)}<<<({grid}), ({block}){shared}>>>({arguments})"
 
 
 def _library_call(call: LibraryCall, buffers: list[Buffer]) -> str:

@@ -1,22 +1,31 @@
-"""A kernel as a `gpu.func`: its body by the schemes that fit, and the grid to launch it with."""
+"""A kernel as `gpu.func`s: its passes by the scheme that fits the device, and the grids to launch them with."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAttr
-from xdsl.ir import Attribute, Region
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, UnitAttr, i64
+from xdsl.ir import Attribute, Block, Region
 
 from ..dialects import gpu
 from ..dialects.fused import KernelOp
+from ..dialects.gpu_kernels import DYNAMIC_SHARED, shared_bytes
+from ..dialects.kernel_access import COLUMN, TILE
 from ..dialects.pull import Pulled
+from .gpu_columns import THREADS, build_columns, column_shape, is_short
 from .gpu_parts import GpuParts, Grid
 from .gpu_pointwise import build_pointwise
-from .gpu_rows import build_rows, plan_rows
+from .gpu_rows import RowPlan, build_rows, plan_rows
+from .gpu_schedule import GpuLimits, GpuSchedule, gpu_limits, gpu_schedule
 from .gpu_scope import KernelScope
+from .gpu_split import Phase, SplitKernel, can_split, row_team_threads, split_count
+from .gpu_tiles import build_tiles
 from .kernel_buffers import KernelBuffers, Parameter
 from .kernel_points import KernelPoints
+from .loop_builder import INDEX
 from .pack_blocks import build_pack_blocks
 from .program_memory import LoweringError
 
@@ -34,44 +43,143 @@ class GpuKernel:
     helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]
 
 
-def build_gpu_kernel(
-    name: str, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[Hashable], comment: str
-) -> GpuKernel:
+class _TooMuchShared(LoweringError):
+    """A block would need more shared memory than the device has."""
+
+
+def build_gpu_kernels(
+    kernel: KernelOp,
+    passes: Sequence[Pulled],
+    memory: Sequence[Hashable],
+    name: Callable[[], str],
+    comment: str,
+) -> list[GpuKernel]:
     """
-    The kernel's passes as a function; `memory` names the storage of each operand and result, so that equal ones are one
-    buffer. Raises LoweringError for more blocks than a grid has.
+    The kernel's launches in order, most often one; `memory` names the storage of each operand and result, so that equal
+    ones are one buffer, and `name` gives a new name. What does not fit the device runs without shared memory, with a
+    warning. Raises LoweringError for what the schedule says and cannot be.
     """
     buffers = KernelBuffers(kernel, passes, memory)
-    scope = KernelScope(buffers.types)
-    for argument, hint in zip(scope.parameters, buffers.hints, strict=True):
-        argument.name_hint = hint
-    grid = _build_passes([GpuParts(KernelPoints(pulled), buffers, scope) for pulled in passes])
+    schedule = gpu_schedule(kernel, gpu_limits(kernel))
+    try:
+        return _build(kernel, passes, buffers, schedule, name, comment)
+    except _TooMuchShared as problem:
+        warnings.warn(f"{problem.args[0]}; it runs with a warp for each row", stacklevel=2)
+        simplest = GpuSchedule(schedule.limits, variant="warp", splits=1)
+        return _build(kernel, passes, buffers, simplest, name, comment)
+
+
+def _build(
+    kernel: KernelOp,
+    passes: Sequence[Pulled],
+    buffers: KernelBuffers,
+    schedule: GpuSchedule,
+    name: Callable[[], str],
+    comment: str,
+) -> list[GpuKernel]:
+    phases, scratch = _build_phases(kernel, passes, buffers, schedule)
+    for phase in phases:
+        if (size := shared_bytes(phase.scope.workgroup_types)) > (most := schedule.limits.shared_memory):
+            raise _TooMuchShared(f"'fused.kernel' needs {size} bytes of shared memory, a block has {most}", kernel)
+    every = [*buffers.parameters, *scratch]
+    hints = [*buffers.hints, *(f"{p.scratch.name or 'value'}_parts" for p in scratch if p.scratch is not None)]
+    kernels: list[GpuKernel] = []
+    for phase in phases:
+        for argument, hint in zip(phase.scope.parameters, hints, strict=True):
+            argument.name_hint = hint
+        found = _finished(name(), phase, every, buffers.shared, schedule.limits)
+        found.function.attributes["fused.comment"] = StringAttr(comment)
+        kernels.append(found)
+    return kernels
+
+
+def _build_phases(
+    kernel: KernelOp, passes: Sequence[Pulled], buffers: KernelBuffers, schedule: GpuSchedule
+) -> tuple[list[Phase], list[Parameter]]:
+    """The launches of a kernel, and the scratch memory between them."""
+    scope, notes = KernelScope(buffers.types), list[str]()
+    parts = [GpuParts(KernelPoints(pulled), buffers, scope, schedule, notes) for pulled in passes]
+    first, kind = parts[0], kernel.schedule_kind()
+    grid: Grid | None = None
+    if len(parts) > 1:
+        grid = build_pack_blocks(parts)
+    elif first.points.pulled.is_row:
+        plan = plan_rows(first)
+        split = _split(plan, kind == COLUMN)
+        if split is not None:
+            phases = split.build()
+            return phases, [Parameter(None, None, each) for each in split.scratch]
+        grid = _build_whole(plan, kind == COLUMN)
+    elif kind == TILE:
+        grid = build_tiles(first)
+    grid = grid or build_pointwise(first)
+    return [Phase(scope, grid, "; ".join(dict.fromkeys(notes)))], []
+
+
+def _split(plan: RowPlan, columns: bool) -> SplitKernel | None:
+    """The kernel with rows that several blocks share, where this is worth it."""
+    shape = column_shape(plan) if columns else (1, row_team_threads(plan))
+    if not can_split(plan) or plan.columns * plan.row.extent == 0:
+        return None
+    splits = split_count(plan, shape, -(-plan.row.extent // shape[0]))
+    return SplitKernel(plan.parts, plan, shape, splits, columns) if splits > 1 else None
+
+
+def _build_whole(plan: RowPlan, columns: bool) -> Grid:
+    variant = plan.parts.schedule.variant
+    if variant == "thread" or (variant is None and is_short(plan)):
+        return build_columns(plan.parts, plan, (plan.parts.schedule.threads or THREADS, 1))
+    if columns and variant is None:
+        return build_columns(plan.parts, plan, column_shape(plan))
+    return build_rows(plan.parts, plan, plan.shape())
+
+
+def _finished(
+    name: str, phase: Phase, parameters: Sequence[Parameter], shared: frozenset[int], limits: GpuLimits
+) -> GpuKernel:
+    """The function of a launch, without the buffers that it does not use."""
+    scope, grid = phase.scope, phase.grid
     if grid.blocks > MOST_BLOCKS:
-        message = f"'fused.kernel' needs a grid of {grid.blocks} blocks, which has {MOST_BLOCKS} at most"
-        raise LoweringError(message, kernel)
+        grid = _repeat_blocks(scope, grid)
     scope.block.add_op(gpu.ReturnOp())
+    kept = [number for number, argument in enumerate(scope.parameters) if argument.first_use is not None]
+    for argument in scope.parameters:
+        if argument.first_use is None:
+            scope.block.erase_arg(argument)
     function = gpu.FuncOp(
         name,
-        (buffers.types, []),
+        ([argument.type for argument in scope.block.args[: len(kept)]], []),
         Region(scope.block),
         kernel=True,
         known_block_size=(*grid.block, 1),
         workgroup_buffers=scope.workgroup_types,
         private_buffers=scope.private_types,
     )
-    if buffers.shared:
+    if any(number in shared for number in kept):
         alias = DictionaryAttr({"fused.alias": UnitAttr()})
-        function.arg_attrs = ArrayAttr(
-            alias if k in buffers.shared else DictionaryAttr({}) for k in range(len(buffers.types))
-        )
-    function.attributes["fused.comment"] = StringAttr(comment)
-    return GpuKernel(function, tuple(buffers.parameters), grid, scope.helpers)
+        function.arg_attrs = ArrayAttr(alias if k in shared else DictionaryAttr({}) for k in kept)
+    function.attributes["fused.schedule"] = StringAttr(phase.note)
+    if (size := shared_bytes(scope.workgroup_types)) > limits.static_shared:
+        function.attributes[DYNAMIC_SHARED] = IntegerAttr(size, i64)
+        grid = Grid(grid.blocks, grid.block, size)
+    return GpuKernel(function, tuple(parameters[number] for number in kept), grid, scope.helpers)
 
 
-def _build_passes(parts: Sequence[GpuParts]) -> Grid:
-    if len(parts) > 1:
-        return build_pack_blocks(parts)
-    if not parts[0].points.pulled.is_row:
-        return build_pointwise(parts[0])
-    plan = plan_rows(parts[0])
-    return build_rows(parts[0], plan, plan.shape())
+def _repeat_blocks(scope: KernelScope, grid: Grid) -> Grid:
+    """Lets each block of the largest grid do the work of several, one after another."""
+    old = scope.block_number()
+    number = gpu.BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))
+    constants = [arith.ConstantOp(IntegerAttr(value, INDEX)) for value in (grid.blocks, MOST_BLOCKS)]
+    inner = Block(arg_types=[INDEX])
+    inner.args[0].name_hint = "block"
+    old.replace_all_uses_with(inner.args[0])
+    for op in list(scope.block.ops):
+        op.detach()
+        if op is old.owner:
+            op.erase()
+        else:
+            inner.add_op(op)
+    inner.add_ops([gpu.BarrierOp(), scf.YieldOp()])
+    loop = scf.ForOp(number, constants[0], constants[1], [], Region(inner))
+    scope.block.add_ops([number, *constants, loop])
+    return Grid(MOST_BLOCKS, grid.block)

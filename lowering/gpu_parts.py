@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..dialects.pull import Store
+from .gpu_schedule import GpuSchedule
 from .gpu_scope import KernelScope
 from .kernel_buffers import KernelBuffers
 from .kernel_points import KernelPoints, PointEmitter
@@ -18,6 +19,8 @@ class Grid:
 
     blocks: int
     block: tuple[int, int]
+    shared: int = 0
+    """Bytes of shared memory that a launch must ask for."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,12 @@ class GpuParts:
     points: KernelPoints
     buffers: KernelBuffers
     kernel: KernelScope
+    schedule: GpuSchedule = field(default_factory=GpuSchedule)
+    notes: list[str] = field(default_factory=list[str])
+    """How the pass runs, for people; one entry of each part of a pack."""
+
+    packed: bool = False
+    """Whether other parts have blocks of the kernel, too, so that their size is given."""
 
     @property
     def in_place(self) -> bool:

@@ -1,31 +1,29 @@
-"""A row kernel on a GPU: a block of threads for each row, or a warp where rows are short and many.
+"""A row kernel on a GPU: a warp for each row where rows are short and many, else a block of threads.
 
-The stages of the row follow each other as loops in which the threads stride over the columns; a stage that reduces ends
-with the totals known to every thread. What is stored for every element is stored in the last loop, what is stored once
-for a row by one thread after it.
+What several stages of a row need is kept by the threads in registers (`warp`, `block`); in shared memory where it is too
+much for these (`shared`); and where it is too much for that, too, each stage reads memory again (`stream`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from ..dialects import gpu
-from ..dialects.graph_op import dtype
 from ..dialects.index_expr import Dim
-from ..dialects.pull import Point, Store
+from ..dialects.pull import Store
 from .gpu_parts import GpuParts, Grid
 from .gpu_reduce import RowReducer
-from .gpu_scope import WARP, Body, Values, combined_index, less, loop, when
-from .kernel_points import KernelPoints, PointEmitter, RowBuffer, Stage
+from .gpu_scope import WARP, Body, KernelScope, Values, combined_index, less, named, when
+from .gpu_stages import RowStages, Team
+from .gpu_vectors import aligned, widest_vector
+from .kernel_points import Stage
 from .loop_builder import Scope
-from .loop_space import as_expr, extent
-from .row_stages import KeepRules, early_stores, plan_kept_rows, plan_stages
-from .scalar_ops import emit_combine, value_type
+from .loop_space import extent
+from .row_stages import KeepRules, KeptRow, plan_kept_rows, plan_stages
 
 LONGEST_IN_WARP = 512
 """Columns of a row that one warp takes on."""
@@ -33,74 +31,141 @@ ENOUGH_ROWS = 1024
 """Rows from which on a warp for each is enough to fill the device; fewer rows get a block each."""
 WARPS = 8
 """Rows of a block where a warp takes one."""
-FEW_ROWS = 264
-"""Rows below which blocks are larger: two for each multiprocessor of a large device."""
+FEWEST_LANES = 4
+"""Threads of a row where a warp takes several."""
+FEWEST_VECTORS = 4
+"""Vectors of a row; shorter rows have smaller ones."""
 DEAR = 4
 """Simple operations from which on a thread keeps a scalar; a load counts as many."""
 MOST_KEPT = 32
 """Elements of a row that a thread keeps between loops, of one value; of all values twice as many."""
-
-
-def row_shape(rows: int, columns: int, exclusive: bool) -> tuple[int, int]:
-    """Threads of a row, rows of a block; `exclusive` asks that no thread of a block is without a row."""
-    if columns <= 2 * WARP or (columns <= LONGEST_IN_WARP and rows >= ENOUGH_ROWS):
-        together = WARPS
-        while together > 1 and (together // 2 >= rows or (exclusive and rows % together)):
-            together //= 2
-        return WARP, together
-    threads = 128 if columns <= 1024 else 256 if columns <= 4096 else 512
-    while rows < FEW_ROWS and threads < 1024 and columns >= 8 * threads:
-        threads *= 2
-    while threads > 64 and columns % threads and columns % (threads // 2) == 0 and columns <= threads * MOST_KEPT // 2:
-        threads //= 2
-    return threads, 1
+SLOT_BYTES = 4096
+"""Of shared memory that are left for partial results."""
 
 
 @dataclass(frozen=True)
 class RowPlan:
     """What a row kernel is to do, before it is said with which threads."""
 
+    parts: GpuParts
     row: Dim
-    stages: Sequence[Stage]
-    once: Sequence[Store]
+    whole: list[Store]
+    once: list[Store]
     columns: int
-    settle: bool
-    """Whether all threads must have read before what belongs to the row is stored."""
+
+    @property
+    def settle(self) -> bool:
+        """Whether all threads must have read before what belongs to the row is stored."""
+        return self.parts.in_place and bool(self.once)
+
+    def stages(self) -> list[Stage]:
+        """The stages of a row, new ones each time: what they keep is said in them."""
+        points = self.parts.points
+        return plan_stages(points, self.whole, points.loop(points.pulled.columns), self.parts.in_place)
+
+    def width(self) -> int:
+        """Elements of a vector of a row."""
+        pulled, given = self.parts.points.pulled, self.parts.schedule.vector
+        dims = [stage.dims for stage in self.stages() if stage.dims]
+        loads = [p for p in pulled.loads() if any(self.parts.points.varies(p, each) for each in dims)]
+        width = widest_vector(loads, self.whole)
+        width = width if given is None else min(given, width)
+        while width > 1 and (self.columns % width or (given is None and self.columns < FEWEST_VECTORS * width)):
+            width //= 2
+        return width
 
     def shape(self) -> tuple[int, int]:
         """Threads of a row, rows of a block."""
-        return row_shape(self.row.extent, self.columns, self.settle)
+        schedule, rows = self.parts.schedule, self.row.extent
+        threads, together = row_shape(rows, self.columns, self.settle, 2 * schedule.limits.processors)
+        if schedule.threads is not None:
+            threads = min(schedule.threads, schedule.limits.max_threads)
+        if schedule.variant == "warp":
+            threads = WARP
+        elif schedule.variant is not None and threads <= WARP:
+            threads = 2 * WARP
+        if threads > WARP:
+            return threads, 1
+        return (WARP, together) if together > 1 else (WARP, _rows_together(rows, self.settle))
+
+    def lanes(self) -> int:
+        """Threads of a warp that are enough for a row, so that it can take several."""
+        lanes = FEWEST_LANES
+        while lanes < WARP and lanes * self.width() < self.columns:
+            lanes *= 2
+        return lanes
+
+    def kept_in_registers(self, threads: int) -> tuple[Sequence[KeptRow], list[Stage]]:
+        """What threads keep for later stages, and the stages that do."""
+        unit, stages = 4 * threads, self.stages()
+        if self.parts.schedule.variant in ("shared", "stream"):
+            return [], stages
+        rules = KeepRules(DEAR, DEAR, MOST_KEPT * unit, 2 * MOST_KEPT * unit)
+        return plan_kept_rows(self.parts.points, stages, rules), stages
+
+    def kept(self, threads: int) -> tuple[Sequence[KeptRow], bool, list[Stage]]:
+        """What is kept for later stages, whether in shared memory, and the stages that do."""
+        kept, stages = self.kept_in_registers(threads)
+        schedule = self.parts.schedule
+        if threads <= WARP or schedule.variant in ("warp", "block", "stream"):
+            return kept, False, stages
+        room, others = schedule.limits.shared_memory - SLOT_BYTES, self.stages()
+        shared = plan_kept_rows(self.parts.points, others, KeepRules(DEAR, DEAR, room, room))
+        return (shared, True, others) if len(shared) > len(kept) else (kept, False, stages)
+
+
+def row_shape(rows: int, columns: int, exclusive: bool, few_rows: int = 264) -> tuple[int, int]:
+    """Threads of a row, rows of a block; `exclusive` asks that no thread of a block is without a row."""
+    if columns <= 2 * WARP or (columns <= LONGEST_IN_WARP and rows >= ENOUGH_ROWS):
+        return WARP, _rows_together(rows, exclusive)
+    threads = 128 if columns <= 1024 else 256 if columns <= 4096 else 512
+    while rows < few_rows and threads < 1024 and columns >= 8 * threads:
+        threads *= 2
+    while threads < 1024 and columns > threads * MOST_KEPT:
+        threads *= 2
+    while threads > 64 and columns % threads and columns % (threads // 2) == 0 and columns <= threads * MOST_KEPT // 2:
+        threads //= 2
+    return threads, 1
+
+
+def _rows_together(rows: int, exclusive: bool) -> int:
+    together = WARPS
+    while together > 1 and (together // 2 >= rows or (exclusive and rows % together)):
+        together //= 2
+    return together
 
 
 def plan_rows(parts: GpuParts) -> RowPlan:
-    """The stages of a row; nothing is emitted yet."""
+    """What is to be done for a row; nothing is emitted yet."""
     points, pulled = parts.points, parts.points.pulled
     row_dims = points.loop(pulled.rows)
-    rows = extent(row_dims)
-    row = Dim("row", rows)
+    row = Dim("row", extent(row_dims))
     points.flatten_rows(row_dims, row)
     points.finish()
     whole = [store for store in pulled.stores if not store.per_row]
     once = [store for store in pulled.stores if store.per_row]
-    stages = plan_stages(points, whole, points.loop(pulled.columns), parts.in_place)
-    columns = max((extent(stage.dims) for stage in stages), default=1)
-    return RowPlan(row, stages, once, columns, parts.in_place and bool(once))
+    plan = RowPlan(parts, row, whole, once, 1)
+    columns = max((extent(stage.dims) for stage in plan.stages()), default=1)
+    return RowPlan(parts, row, whole, once, columns)
 
 
 def build_rows(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Grid:
     """Emits the pass with so many threads of a row and rows of a block; gives its grid."""
     kernel, row, rows = parts.kernel, plan.row, plan.row.extent
     threads, together = shape
+    if threads == WARP and not parts.packed and (lanes := plan.lanes()) < WARP:
+        return _build_in_warps(parts, plan, lanes)
+    builder = _RowBuilder(parts, plan, Team(RowReducer(kernel, threads), kernel.thread()))
+    parts.notes.append(builder.note(together))
     blocks = -(-rows // together)
-    builder = _Rows(parts, threads, plan.settle)
     if together == 1:
         kernel.indices[row] = kernel.block_number()
-        builder.build(kernel, plan.stages, plan.once)
+        builder.build(kernel)
         return Grid(blocks, (threads, 1))
     number = combined_index(kernel, kernel.block_number(), together, kernel.thread(gpu.DimensionEnum.Y), "row")
 
     def body(scope: Scope, _: Values) -> Values:
-        builder.build(scope, plan.stages, plan.once)
+        builder.build(scope)
         return ()
 
     if rows % together:
@@ -111,134 +176,70 @@ def build_rows(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Grid:
     return Grid(blocks, (threads, together))
 
 
-@dataclass
-class _Rows:
-    parts: GpuParts
-    threads: int
-    settle: bool
-    """Whether all threads must have read before what belongs to the row is stored."""
-    _emitters: dict[tuple[Dim, ...], tuple[PointEmitter, Dim]] = field(
-        default_factory=dict[tuple[Dim, ...], tuple[PointEmitter, Dim]]
-    )
+def _build_in_warps(parts: GpuParts, plan: RowPlan, lanes: int) -> Grid:
+    """Several rows a warp; threads behind the last row compute it again and store nothing, as warps shuffle whole."""
+    kernel, rows, together = parts.kernel, plan.row.extent, WARP * WARPS // lanes
+    row, inside = clamped_row(kernel, plan, kernel.block_number(), together, kernel.thread(gpu.DimensionEnum.Y))
+    kernel.indices[plan.row] = row
+    builder = _RowBuilder(parts, plan, Team(RowReducer(kernel, lanes), kernel.thread(), inside))
+    parts.notes.append(builder.note(together))
+    builder.build(kernel)
+    return Grid(-(-rows // together), (lanes, together))
 
-    def __post_init__(self) -> None:
-        self.points = self.parts.points
-        self.emitter = self.parts.emitter(self.points)
-        self.reducer = RowReducer(self.parts.kernel, self.threads)
-        self.column = self.parts.kernel.thread()
 
-    def build(self, scope: Scope, stages: Sequence[Stage], once: Sequence[Store]) -> None:
-        self._keep_rows(stages)
-        for stage in stages:
-            if stage is stages[-1]:
-                self.emitter.emit(early_stores(self.points, once, stage), scope)
-            partials = self._build_stage(stage, scope)
-            for point, value in zip(stage.reductions, partials, strict=True):
-                self.emitter.define(point, value, scope)
-        if not once:
+def clamped_row(
+    kernel: KernelScope, plan: RowPlan, block: SSAValue, together: int, number: SSAValue
+) -> tuple[SSAValue, SSAValue | None]:
+    """The row of a thread, the last one for those behind it; and whether the thread is before, where not all are."""
+    rows = plan.row.extent
+    row = combined_index(kernel, block, together, number, "row")
+    if rows % together == 0:
+        return row, None
+    inside = less(kernel, row, rows)
+    return named(kernel.add(arith.MinSIOp(row, kernel.index_constant(rows - 1))), "row"), inside
+
+
+class _RowBuilder:
+    """A row by vectors where its buffers are aligned, else by elements."""
+
+    def __init__(self, parts: GpuParts, plan: RowPlan, team: Team) -> None:
+        self.parts, self.plan, self.team = parts, plan, team
+        self.width = width = plan.width()
+        self.memories: list[SSAValue] = []
+        if width > 1:
+            self.memories = self._stages(width).memories(plan.stages())
+        if not self.memories:
+            self.width = 1
+        self.kept = plan.kept(team.threads)
+
+    def note(self, together: int) -> str:
+        kept, shared, stages = self.kept
+        reading = sum(extent(stage.dims) > 1 for stage in stages)
+        variant = "stream" if not kept and reading > 1 else "warp" if self.team.threads <= WARP else "block"
+        vectors = f", vectors of {self.width} elements" if self.width > 1 else ""
+        said = f"{self.team.threads} threads a row, {together} a block{vectors}"
+        return f"row, {'shared' if shared else variant}: {said}"
+
+    def build(self, scope: Scope) -> None:
+        if self.width == 1:
+            self._build(scope, 1)
             return
-        self.emitter.emit([store.point for store in once], scope)
-        if self.settle:
-            scope.block.add_op(gpu.BarrierOp())
-        first = scope.add(arith.CmpiOp(self.column, scope.index_constant(0), "eq"))
+        branches = [self._branch(self.width), self._branch(1)]
+        when(scope, aligned(scope, self.memories), (), branches[0], otherwise=branches[1])
 
-        def store(inner: Scope, _: Values) -> Values:
-            self.parts.store(once, self.emitter, inner)
+    def _branch(self, width: int) -> Body:
+        def branch(scope: Scope, _: Values) -> Values:
+            self._build(scope, width)
             return ()
 
-        when(scope, first, (), store)
+        return branch
 
-    def _keep_rows(self, stages: Sequence[Stage]) -> None:
-        """Lets each thread keep what later stages need of its elements, as far as registers go."""
-        unit = 4 * self.threads
-        rules = KeepRules(DEAR, DEAR, MOST_KEPT * unit, 2 * MOST_KEPT * unit)
-        for kept in plan_kept_rows(self.points, list(stages), rules):
-            element = value_type(dtype(kept.point.value))
-            turns = self._turns(kept.dims)
-            memory = self.parts.kernel.registers(element, turns.extent, f"{kept.point.value.name_hint or 'kept'}_row")
-            place = RowBuffer(memory, as_expr(turns))
-            kept.source.left[kept.point] = place
-            for reader in kept.readers:
-                reader.taken[kept.point] = place
+    def _build(self, scope: Scope, width: int) -> None:
+        rows = self._stages(width)
+        kept, shared, stages = self.plan.kept(self.team.threads)
+        self.team.reducer.restart()
+        rows.keep(kept, shared)
+        rows.build(scope, stages, self.plan.once)
 
-    def _turns(self, dims: Sequence[Dim]) -> Dim:
-        return Dim("turn", -(-extent(dims) // self.threads))
-
-    def _build_stage(self, stage: Stage, scope: Scope) -> Values:
-        """The loop of a stage; gives the totals of its reductions."""
-        starts = [self._initial(point) for point in stage.reductions]
-        if not stage.dims:
-            return self._build_once(stage, scope, starts)
-        emitter, flat = self._flattened(stage.dims)
-        hints = [point.value.name_hint for point in stage.reductions]
-
-        def body(inner: Scope, values: Values) -> Values:
-            emitter.emit(stage.roots(), inner, stage)
-            joined = [
-                self._joined(point, value, emitter.reduced_element(point, inner), inner)
-                for point, value in zip(stage.reductions, values, strict=True)
-            ]
-            self.parts.store(stage.stores, emitter, inner)
-            return joined
-
-        if stage.taken or stage.left:
-            partials = self._turn_loop(scope, flat, starts, body, hints)
-        else:
-            bounds = (self.column, scope.index_constant(flat.extent), scope.index_constant(self.threads))
-            partials = loop(scope, bounds, starts, body, (flat, "column"), hints)
-        return self.reducer.total(scope, stage.reductions, partials)
-
-    def _turn_loop(self, scope: Scope, flat: Dim, starts: Values, body: Body, hints: Sequence[str | None]) -> Values:
-        """A loop that counts the elements of a thread from 0, so that it can be unrolled and they be registers."""
-        turns = self._turns((flat,))
-
-        def turn(inner: Scope, values: Values) -> Values:
-            column = combined_index(inner, inner.dim_value(turns), self.threads, self.column, "column")
-            if flat.extent % self.threads == 0:
-                inner.indices[flat] = column
-                return body(inner, values)
-            return when(inner, less(inner, column, flat.extent), values, body, {flat: column})
-
-        bounds = (scope.index_constant(0), scope.index_constant(turns.extent), scope.index_constant(1))
-        return loop(scope, bounds, starts, turn, (turns, "turn"), hints)
-
-    def _build_once(self, stage: Stage, scope: Scope, starts: Values) -> Values:
-        """A row of one element: every thread computes it, one stores it."""
-        self.emitter.emit(stage.roots(), scope, stage)
-        totals = [
-            self._joined(point, start, self.emitter.reduced_element(point, scope), scope)
-            for point, start in zip(stage.reductions, starts, strict=True)
-        ]
-        if stage.stores:
-            first = scope.add(arith.CmpiOp(self.column, scope.index_constant(0), "eq"))
-
-            def store(inner: Scope, _: Values) -> Values:
-                self.parts.store(stage.stores, self.emitter, inner)
-                return ()
-
-            when(scope, first, (), store)
-        return totals
-
-    def _flattened(self, dims: tuple[Dim, ...]) -> tuple[PointEmitter, Dim]:
-        """The points in terms of one dimension that counts through all of a stage's."""
-        if (found := self._emitters.get(dims)) is None:
-            if len(dims) == 1:
-                found = self.emitter, dims[0]
-            else:
-                flat = Dim("column", extent(dims))
-                points: KernelPoints = copy(self.points)
-                points.flatten_rows(dims, flat)
-                points.finish()
-                found = self.parts.emitter(points), flat
-            self._emitters[dims] = found
-        return found
-
-    def _initial(self, point: Point) -> SSAValue:
-        assert point.op is not None
-        return self.parts.kernel.constant(point.op.initial(), point.op.body().dtype)
-
-    def _joined(self, point: Point, value: SSAValue, element: SSAValue, scope: Scope) -> SSAValue:
-        assert point.op is not None
-        joined = emit_combine(scope, point.op.COMBINE, point.op.body().dtype, value, element)
-        joined.name_hint = point.value.name_hint
-        return joined
+    def _stages(self, width: int) -> RowStages:
+        return RowStages(self.parts, self.team, self.plan.settle, width)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import MemRefType, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from ..dialects import gpu
 from ..dialects.index_expr import Dim
+from .c_control import UNROLL
 from .loop_builder import INDEX, Scope
 
 WARP = 32
@@ -31,7 +32,7 @@ class KernelScope(Scope):
 
     def thread(self, axis: gpu.DimensionEnum = gpu.DimensionEnum.X) -> SSAValue:
         value = self.made(("thread", axis), lambda: gpu.ThreadIdOp(gpu.DimensionAttr(axis)))
-        value.name_hint = "thread" if axis is gpu.DimensionEnum.X else "lane_row"
+        value.name_hint = "thread" if axis is gpu.DimensionEnum.X else "thread_y"
         return value
 
     def block_number(self) -> SSAValue:
@@ -42,6 +43,12 @@ class KernelScope(Scope):
     def shared(self, element: Attribute, count: int, name: str) -> SSAValue:
         """A buffer that the threads of a block share."""
         return self._buffer(self.workgroup, len(self.parameters), gpu.AddressSpaceEnum.Workgroup, element, count, name)
+
+    def shared_once(self, key: Hashable, element: Attribute, count: int, name: str) -> SSAValue:
+        """The shared buffer known by the key, new where there is none."""
+        if (found := self.values.get(("shared", key))) is None:
+            found = self.values["shared", key] = self.shared(element, count, name)
+        return found
 
     def registers(self, element: Attribute, count: int, name: str) -> SSAValue:
         """A buffer of a thread's own; in registers when all loops over it are unrolled."""
@@ -80,6 +87,8 @@ def named(value: SSAValue, name: str) -> SSAValue:
 
 def combined_index(scope: Scope, outer: SSAValue, factor: int, inner: SSAValue, name: str) -> SSAValue:
     """`outer * factor + inner`."""
+    if isinstance(outer.owner, arith.ConstantOp) and outer is scope.index_constant(0):
+        return inner
     if factor != 1:
         outer = scope.add(arith.MuliOp(outer, scope.index_constant(factor)))
     return named(scope.add(arith.AddiOp(outer, inner)), name)
@@ -133,6 +142,21 @@ def loop(
     outer.block.add_op(made)
     _copy_hints(block.args[1:], made.results)
     return made.results
+
+
+def unrolled(
+    scope: Scope, dim: Dim, accumulators: Values, body: Body, name: str, hints: Sequence[str | None] = ()
+) -> Values:
+    """A loop over all of a dimension that is written out by the compiler."""
+    if dim.extent == 1:
+        scope.indices[dim] = scope.index_constant(0)
+        return body(scope, accumulators)
+    bounds = (scope.index_constant(0), scope.index_constant(dim.extent), scope.index_constant(1))
+    results = loop(scope, bounds, accumulators, body, (dim, name), hints)
+    made = scope.block.last_op
+    assert made is not None
+    made.attributes[UNROLL] = UnitAttr()
+    return results
 
 
 def store_at(scope: Scope, value: SSAValue, memory: SSAValue, index: SSAValue) -> None:

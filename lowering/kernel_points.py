@@ -67,6 +67,10 @@ class KernelPoints:
         """Lets one dimension count through all of `dims`."""
         self.space = self.space.flatten(dims, over)
 
+    def split_dim(self, dim: Dim, outer: Dim, inner: Dim) -> None:
+        """Lets two dimensions count through one, the inner one through neighbours."""
+        self.space = self.space.split(dim, outer, inner)
+
     def finish(self) -> None:
         """Fixes the loops: from now on points have addresses and dimensions in them."""
         space = self.space
@@ -176,6 +180,9 @@ class PointEmitter:
         if element.compute is not element and value.type == element.attribute:
             scope.values["narrow", point] = value
             value = scope.add(arith.ExtFOp(value, element.compute.attribute))
+            value.name_hint = point.value.name_hint
+        elif element.kind is Kind.UINT and value.type == element.attribute:
+            value = scope.add(_reinterpreted(value, value_type(element)))
             value.name_hint = point.value.name_hint
         scope.values[point] = value
 

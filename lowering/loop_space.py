@@ -53,6 +53,14 @@ class LoopSpace:
         groups = tuple((over,) if set(dims) == set(group) else dims for dims in self.groups)
         return LoopSpace(_composed(self.values, inner), groups)
 
+    def split(self, dim: Dim, outer: Dim, inner: Dim) -> LoopSpace:
+        """The space with `inner.extent * outer + inner` in the place of a dimension."""
+        value = as_expr(outer) * inner.extent + as_expr(inner)
+        groups = tuple(
+            tuple(new for old in group for new in ((outer, inner) if old == dim else (old,))) for group in self.groups
+        )
+        return LoopSpace(_composed(self.values, {dim: value}), groups)
+
 
 def simplify_space(groups: Sequence[tuple[Dim, ...]], expressions: Iterable[IndexExpr]) -> LoopSpace:
     """Splits and merges the dimensions of the groups by the addresses; groups may share dimensions."""

@@ -35,7 +35,7 @@ def build_pack_blocks(parts: Sequence[GpuParts]) -> Grid:
     for part, plan in planned:
         shape = None if plan is None else _row_shape(plan, threads)
         scope = _PartScope(pool, first, shape is not None and shape[0] != threads)
-        packed = replace(part, kernel=scope)
+        packed = replace(part, kernel=scope, packed=True)
         grid = build_pointwise(packed, threads) if plan is None else build_rows(packed, plan, shape or (threads, 1))
         leaves.append((first, scope.block))
         first += grid.blocks

@@ -10,6 +10,11 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent
 _PREFIX = "device_"
 
+GPU_ENTRIES = (
+    "processors", "max_threads", "processor_threads", "static_shared", "shared_memory", "bytes_in_flight",
+)  # fmt: skip
+"""What a file says in its table `gpu`, or nothing of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -38,6 +43,8 @@ class Device:
     """Scalars of an element alive at once."""
     parameter_bytes: int
     """Bytes of a kernel's arguments; each operand and each result is an address of 8."""
+    gpu: tuple[tuple[str, int], ...] = ()
+    """What kernels of a GPU may use, by the names of GPU_ENTRIES; nothing for other devices."""
 
     def move_seconds(self, nbytes: float) -> float:
         """Seconds to read or write so many bytes, which come from the caches when they are few."""
@@ -84,7 +91,8 @@ def _read_device(name: str) -> Device:
 
 
 def _described(entries: dict[str, object], path: Path) -> Device:
-    names = [field.name for field in fields(Device)]
+    names = [field.name for field in fields(Device) if field.name != "gpu"]
+    table = entries.pop("gpu", {})
     for name in (*names, *entries):
         if name not in entries or name not in names:
             problem = "has no entry" if name in names else "has the unknown entry"
@@ -92,7 +100,17 @@ def _described(entries: dict[str, object], path: Path) -> Device:
     for name, value in entries.items():
         if (wanted := _misfit(name, value)) is not None:
             raise ValueError(f"option 'device': {path}: {name}: expected {wanted}, got {value!r}")
-    return Device(**entries)  # pyright: ignore[reportArgumentType]
+    return Device(**entries, gpu=_described_gpu(table, path))  # pyright: ignore[reportArgumentType]
+
+
+def _described_gpu(table: object, path: Path) -> tuple[tuple[str, int], ...]:
+    found: dict[str, object] = {} if not isinstance(table, dict) else table  # pyright: ignore[reportUnknownVariableType]
+    if table != {} and sorted(found) != sorted(GPU_ENTRIES):
+        raise ValueError(f"option 'device': {path}: table 'gpu': expected {', '.join(GPU_ENTRIES)}, got {table}")
+    for name, value in found.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"option 'device': {path}: gpu.{name}: expected a positive integer, got {value!r}")
+    return tuple((name, value) for name, value in found.items() if isinstance(value, int))
 
 
 def _misfit(name: str, value: object) -> str | None:

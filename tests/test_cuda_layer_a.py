@@ -11,9 +11,11 @@ import pytest
 from cuda_on_cpu import NVCC, kernels_text, needs_nvcc
 from cuda_running import EXAMPLES
 from ir_testing import apply, function, kernels, parse
+from sass import memory_instructions
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
+from fuse_opt.dialects import gpu
 from fuse_opt.lowering.emit_cuda import build_cuda_program, emit_cuda
 from fuse_opt.lowering.program import GridLaunch, Segment
 from fuse_opt.runtime.cuda_compiler import (
@@ -29,7 +31,7 @@ from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
 
 ARCHITECTURES = ("sm_80", "sm_90")
 REGISTERS_OF_AN_SM = 1 << 16
-BLOCKS = {"pointwise": 4, "row": 2, "column": 2, "split": 2, "tile": 4, "pack": 2}
+BLOCKS = {"pointwise": 6, "row": 4, "column": 4, "split": 4, "tile": 6, "pack": 4}
 """By schedule: blocks of 256 threads that an SM is to hold, so that there are enough loads under way."""
 
 
@@ -90,18 +92,28 @@ SMALL = """func.func @f(%x: tensor<40xf32>, %y: tensor<7x9xf16>) -> (tensor<40xf
   func.return %a, %b, %c : tensor<40xf32>, tensor<7x9xf16>, tensor<7xf16>
 }"""
 
+FLOATS = ("f32", "f16", "bf16", "f64")
+DTYPES = (*FLOATS, "i8", "i32", "i64")
+
 TEXTS: dict[str, str] = {
-    **{f"pointwise_{kind}": pointwise(1 << 20, kind) for kind in ("f32", "f16", "bf16", "f64", "i32", "i8", "i64")},
+    **{f"pointwise_{kind}": pointwise(1 << 20, kind) for kind in DTYPES},
     "pointwise_odd": pointwise(1001, "f32"),
+    "pointwise_tail": pointwise((1 << 20) + 77, "f32"),
     "broadcast": broadcast(4096, 1023),
-    **{f"warp_{kind}": softmax(8192, 128, kind) for kind in ("f32", "f16", "bf16", "f64")},
-    **{f"block_{columns}": softmax(512, columns, "f32") for columns in (1024, 8192, 60000)},
+    "broadcast_aligned": broadcast(4096, 1024),
+    **{f"warp_{kind}": softmax(8192, 128, kind) for kind in FLOATS},
+    "thread": softmax(1 << 18, 20, "f32"),
+    **{f"block_{columns}": softmax(512, columns, "f32") for columns in (1024, 8192, 50000, 100000)},
     "block_half": softmax(512, 4096, "f16"),
-    **{f"norm_{kind}": layer_norm(2048, 1024, kind) for kind in ("f32", "bf16")},
+    "block_double": softmax(512, 2048, "f64"),
+    **{f"norm_{kind}": layer_norm(2048, 1024, kind) for kind in FLOATS},
+    "norm_wide": layer_norm(2048, 8192, "bf16"),
     "norm_in_place": layer_norm(2048, 768, "f32", " {graph.donated}"),
-    **{f"column_{kind}": reduction("sum", 4096, 1000, 0, kind) for kind in ("f32", "f16", "i64")},
+    **{f"column_{kind}": reduction("sum", 256, 20000, 0, kind) for kind in ("f32", "f16", "f64", "i8", "i64")},
+    **{f"column_parts_{kind}": reduction("sum", 4096, 1000, 0, kind) for kind in ("f32", "bf16", "i64")},
     **{f"split_{op}": reduction(op, 2, 1 << 22, 1, "f32") for op in ("sum", "max")},
-    **{f"transpose_{kind}": transpose(2048, 1000, kind) for kind in ("f32", "f16")},
+    **{f"split_sum_{kind}": reduction("sum", 2, 1 << 22, 1, kind) for kind in ("bf16", "f64", "i8", "i32")},
+    **{f"transpose_{kind}": transpose(2048, 1000, kind) for kind in DTYPES},
     "small": SMALL,
 }  # fmt: skip
 
@@ -140,12 +152,18 @@ def schedules() -> dict[str, tuple[str, int]]:
     return found
 
 
-def compiled(text: str, arch: str) -> dict[str, KernelResources]:
+@cache
+def built(text: str, arch: str) -> tuple[dict[str, KernelResources], dict[str, Counter[str]]]:
+    """By kernel: what ptxas says of it, and its memory instructions."""
     compiler = find_cuda_compiler()
     assert compiler is not None
-    log = compile_cuda(compiler, text, arch, DiskCache()).log
-    assert "warning" not in log, log
-    return kernel_resources(log)
+    made = compile_cuda(compiler, text, arch, DiskCache())
+    assert "warning" not in made.log, made.log
+    return kernel_resources(made.log), memory_instructions(made.data)
+
+
+def compiled(text: str, arch: str) -> dict[str, KernelResources]:
+    return built(text, arch)[0]
 
 
 @needs_nvcc
@@ -169,7 +187,49 @@ def test_every_schedule(arch: str, record_property: Any) -> None:
 
 
 def test_the_texts_have_every_schedule() -> None:
-    assert {kind for kind, _ in schedules().values()} >= {"pointwise", "row", "column", "split", "pack"}
+    assert {kind for kind, _ in schedules().values()} >= {"pointwise", "row", "column", "split", "tile", "pack"}
+    said = [str(op.attributes["fused.schedule"]) for op in module()[0].walk() if isinstance(op, gpu.FuncOp)]
+    for variant in (
+        "row, warp",
+        "row, block",
+        "row, shared",
+        "row, stream",
+        "column: 32",
+        "row, thread",
+        "split, launch",
+        "tile, 64",
+    ):
+        assert any(variant in text for text in said), variant
+
+
+def kernel_names(function: str) -> list[str]:
+    """The kernels of a function in the order of their launches."""
+    steps = build_cuda_program(module()[0], function).steps
+    return [launch.kernel for step in steps if isinstance(step, Segment) for launch in step.launches]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_aligned_kernels_move_16_bytes_at_a_time(arch: str) -> None:
+    """One 128-bit load for each operand and one store, and two floats converted at once."""
+    _, instructions = built(kernels_text(module()[0]), arch)
+    for kind in DTYPES:
+        (name,) = kernel_names(f"pointwise_{kind}")
+        found = instructions[name]
+        assert (found["LDG.128"], found["STG.128"]) == (2, 1), (kind, found)
+        assert (found["F2FP"] > 0) == (kind in ("f16", "bf16")), (kind, found)
+    for program in ("warp_f32", "block_1024", "block_half", "norm_f32", "norm_bf16", "norm_in_place", "block_50000"):
+        (name,) = kernel_names(program)
+        assert instructions[name]["LDG.128"] and instructions[name]["STG.128"], (program, instructions[name])
+    assert instructions[kernel_names("split_sum")[0]]["LDG.128"]
+
+
+@needs_nvcc
+def test_no_kernel_has_memory_of_its_own_threads() -> None:
+    """Buffers of a thread are registers: no local loads and stores in the machine code."""
+    for arch in ARCHITECTURES:
+        for name, found in built(kernels_text(module()[0]), arch)[1].items():
+            assert not any(mnemonic.startswith(("LDL", "STL")) for mnemonic in found), (arch, name, found)
 
 
 @needs_nvcc

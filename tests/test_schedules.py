@@ -16,13 +16,14 @@ from ir_testing import apply, evaluate, parse, random_arguments
 from ir_testing import kernels as kernels_of
 from lowered_programs import Array, as_list, needs_compiler
 from narrow_floats import decode, name_of
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import FuncOp
 
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.program import Segment
 from fuse_opt.passes.remarks import RefusedError
 from fuse_opt.runtime.cpu import CpuProgram
+from fuse_opt.runtime.stepwise import StepwiseProgram
 from fuse_opt.runtime.thread_pool import num_threads, set_num_threads
 
 SIZES = (1, 3, 7, 8, 9, 513)
@@ -162,6 +163,40 @@ def tiles(schedule: str) -> Kernels:
     return kernels
 
 
+def moves(schedule: str) -> Kernels:
+    """What is only moved: squares in registers, and what is left over at both ends; every size of element."""
+    kernels = Kernels()
+    for element in ("f32", "f64", "i64", "i32", "i16", "f16", "bf16", "i8", "ui8", "i1"):
+        for extents, axes in (((33, 50), (1, 0)), ((3, 16, 40), (0, 2, 1)), ((17, 2, 35), (2, 1, 0))):
+            source, target = typed(extents, element), typed([extents[axis] for axis in axes], element)
+            listed = f"{{axes = array<i64: {', '.join(map(str, axes))}>}}"
+            line = f"%r = graph.permute_dims %a {listed} : (tensor<{source}>) -> tensor<{target}>"
+            kernels.add(schedule, [source], [line], [target])
+    return kernels
+
+
+def lanes(schedule: str) -> Kernels:
+    """Rows so long that reductions have several accumulators, with a last part of any length."""
+    kernels = Kernels()
+    for columns in (128, 191, 512, 1000):
+        for op in ("max", "min", "sum"):
+            reduce(kernels, schedule, op, (5, columns), (1,))
+    for element, op in (
+        ("f16", "max"),
+        ("bf16", "sum"),
+        ("f64", "min"),
+        ("i8", "max"),
+        ("ui8", "min"),
+        ("i64", "prod"),
+    ):
+        reduce(kernels, schedule, op, (3, 777), (1,), element)
+    reduce(kernels, schedule, "any", (3, 777), (1,), "i1")
+    reduce(kernels, schedule, "sum", (3, 4, 5, 130), (1, 3))
+    normalize(kernels, schedule, (3, 700), 1)
+    normalize(kernels, schedule, (3, 700), 1, "f16")
+    return kernels
+
+
 def elements(schedule: str) -> Kernels:
     """Short innermost dimensions, few long rows, and every way to broadcast."""
     kernels = Kernels()
@@ -193,6 +228,9 @@ CASES: dict[str, Callable[[], Kernels]] = {
     "column stages in parts": lambda: stages(f"{COLUMN}, splits = 3 : i64"),
     "split stages": lambda: stages(f"{SPLIT}, splits = 3 : i64"),
     "tile": lambda: tiles(TILE),
+    "moves": lambda: moves(TILE),
+    "lanes of rows": lambda: lanes('kind = "row"'),
+    "lanes of parts": lambda: lanes(f"{SPLIT}, splits = 2 : i64"),
     "small tile": lambda: tiles(f"{TILE}, block = 8 : i64"),
     "pointwise": lambda: elements('kind = "pointwise"'),
 }
@@ -252,9 +290,10 @@ def test_every_extent_and_every_way_to_hand_out_tasks(name: str) -> None:
         set_num_threads(before)
     rng = random.Random(1)
     loop = in_pieces(rng)
-    setattr(compiled, "_parallel_for", ctypes.cast(loop, ctypes.c_void_p))  # noqa: B010
+    address = ctypes.cast(loop, ctypes.c_void_p).value
+    stepwise = StepwiseProgram(build_program(lowered(module, 1)), parallel_for=address)
     for _ in range(3):
-        for a, b in zip(as_list(compiled(*arguments)), first, strict=True):
+        for a, b in zip(as_list(stepwise(*arguments)), first, strict=True):
             np.testing.assert_array_equal(a, b, err_msg="in pieces")
 
 
@@ -341,7 +380,7 @@ def test_in_place(schedule: str, shape: str, kept: str, axis: int) -> None:
 
 @needs_cxx
 @pytest.mark.parametrize("name", ["column stages in parts", "split kinds", "small tile"])
-def test_on_a_gpu_the_kinds_run_as_rows_and_elements(name: str, tmp_path: Path) -> None:
+def test_the_kinds_on_a_gpu(name: str, tmp_path: Path) -> None:
     module = parse(CASES[name]().text())
     arguments = random_arguments(module, 3)
     with np.errstate(all="ignore"):
@@ -372,3 +411,55 @@ def test_a_number_that_counts_nothing_is_refused(entry: str) -> None:
     reduce(kernels, f"{COLUMN}, {entry}", "sum", (64, 64), (0,))
     with pytest.raises(RefusedError, match=r"expected a positive integer, got .*; remove the schedule"):
         apply(parse(kernels.text()), ["schedule-kernels"])
+
+
+@needs_compiler
+@pytest.mark.parametrize("schedule", ['kind = "row"', f"{SPLIT}, splits = 2 : i64"])
+def test_an_extremum_keeps_nan_wherever_it_is(schedule: str) -> None:
+    kernels = Kernels()
+    for op in ("max", "min"):
+        reduce(kernels, schedule, op, (300, 200), (1,))
+    module = parse(kernels.text())
+    x = np.random.default_rng(1).standard_normal((300, 200), np.float32)
+    x[np.arange(200), np.arange(200)] = np.nan
+    program = CpuProgram(build_program(apply(module, ["convert-fused-to-loops"])))
+    for result, expected in zip(program(x, x), (np.max(x, 1), np.min(x, 1)), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_equal_reductions_are_made_once() -> None:
+    """A mean with the axis and one without, and a variance."""
+    full = "64x4096xf32"
+    both = f"(tensor<{full}>) -> tensor<64x1xf32>", f"(tensor<{full}>) -> tensor<64xf32>"
+    kernels = Kernels()
+    body = [
+        f"%s = graph.sum %a {{axes = array<i64: 1>, keepdims = true}} : {both[0]}",
+        f"%r = graph.sum %a {{axes = array<i64: 1>}} : {both[1]}",
+    ]
+    kernels.add('kind = "row"', [full], body, ["64xf32", "64x1xf32"])
+    source = build_program(apply(parse(kernels.text()), ["convert-fused-to-loops"])).source
+    assert source.count("_lanes[64]") == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("rows", "columns", "splits", "mean"),
+    [(97, 40, 3, 0.0), (97, 40, 3, 1000.0), (4099, 33, 7, 3.0), (700, 513, 32, 3.0)],
+)
+def test_a_variance_over_rows_goes_through_memory_once(rows: int, columns: int, splits: int, mean: float) -> None:
+    """Parts are joined by their means; rounding the elements once changes the result by as much."""
+    x = (np.random.default_rng(1).standard_normal((rows, columns)) + mean).astype(np.float32)
+    full, kept = f"{rows}x{columns}xf32", f"{columns}xf32"
+    parse_axes = f"{{axes = array<i64: 0>}} : (tensor<{full}>) -> tensor<{kept}>"
+    kernels = Kernels()
+    body = [f"%r = graph.mean %a {parse_axes}", f"%s = graph.var %a {parse_axes}"]
+    kernels.add("", [full], body, [kept, kept])
+    module = apply(parse(kernels.text()), ["decompose", "cse"])
+    for kernel in kernels_of(module):
+        kernel.schedule = DictionaryAttr({"kind": StringAttr("column"), "splits": IntegerAttr(splits, i64)})
+    program = build_program(lowered(module, 1))
+    assert program.stats.launches == 2
+    found, variance = CpuProgram(program)(x)
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(found, wide.mean(0), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(variance, wide.var(0), rtol=2**-24 * (32 + mean))

@@ -91,7 +91,7 @@ def test_a_stop_marker_against_a_fuse_group_is_an_error() -> None:
 
 
 def test_devices_are_data(tmp_path: Path) -> None:
-    assert device_names() == ("cpu", "h100")
+    assert device_names() == ("a100", "cpu", "h100")
     text = (ROOT / "passes" / "device_cpu.toml").read_text()
     own = tmp_path / "own.toml"
     own.write_text(text.replace("parameter_bytes = 4096", "parameter_bytes = 24"))
@@ -107,7 +107,7 @@ def test_devices_are_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("tpu", None, "unknown 'tpu'; expected one of cpu, h100 or a .toml file"),
+        ("tpu", None, "unknown 'tpu'; expected one of a100, cpu, h100 or a .toml file"),
         ("none.toml", None, "No such file"),
         ("d.toml", "x = [", "at end of document"),
         ("d.toml", 'name = "d"', "has no entry 'bandwidth'"),
@@ -126,7 +126,7 @@ def test_a_bad_device_is_one_clear_line(name: str, text: str | None, message: st
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("device", ["cpu", "h100"])
+@pytest.mark.parametrize("device", ["a100", "cpu", "h100"])
 def test_kernels_that_would_have_too_many_arguments_are_split(device: str) -> None:
     """Whatever the options allow: 600 operands would need 4808 bytes of kernel parameters."""
     arguments = ", ".join(f"%x{k}: {T}" for k in range(600))

@@ -37,16 +37,26 @@ func.func @pointwise(%x: tensor<600xf32>) -> tensor<600xf32> {
 // -----
 
 // A block for each row: partial sums of threads, of warps by shuffles, and of the block by shared memory and one barrier.
-// CHECK:       ^{{.*}}(%x: memref<614400xf32>, %r: memref<300xf32>, %r_slots: memref<8xf32, #gpu.address_space<workgroup>>):
-// CHECK:         %r_{{.*}} = scf.for %column = %thread to {{.*}} step {{.*}} iter_args({{.*}}) -> (f32) {
+// Threads take vectors where %x begins at a multiple of 16 bytes, else elements.
+// CHECK:       ^{{.*}}(%x: memref<614400xf32>, %r: memref<300xf32>, %r_slots: memref<8xf32, #gpu.address_space<workgroup>>, %x_vector: memref<4xf32, #gpu.address_space<private>>):
+// CHECK:         "memref.extract_aligned_pointer_as_index"(%x)
+// CHECK:         scf.if
+// CHECK:         %r_{{.*}} = scf.for %vector = %thread to {{.*}} step {{.*}} iter_args({{.*}}) -> (f32) {
+// CHECK-NEXT:      [[SCALED:%.*]] = arith.muli %vector, {{.*}} : index
+// CHECK-NEXT:      [[PLACE:%.*]] = arith.addi {{.*}}, [[SCALED]] : index
+// CHECK-NEXT:      {{.*}} = vector.load %x[[[PLACE]]] : memref<614400xf32>, vector<4xf32>
+// CHECK-NEXT:      vector.store {{.*}}, %x_vector
+// CHECK:           scf.for %lane_{{.*}} =
+// CHECK:           fused.unroll
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK:         memref.store {{.*}}, %r_slots[%warp]
 // CHECK:         "gpu.barrier"() : () -> ()
 // CHECK-NOT:     gpu.barrier
 // CHECK:         memref.load %r_slots
 // CHECK-COUNT-3: gpu.shuffle xor
-// CHECK:         scf.if
-// CHECK-NEXT:      memref.store {{.*}}, %r[%block] : memref<300xf32>
+// CHECK:         memref.store {{.*}}, %r[%block] : memref<300xf32>
+// CHECK:         } else {
+// CHECK:         %r_{{.*}} = scf.for %column = %thread to {{.*}} step {{.*}} iter_args({{.*}}) -> (f32) {
 // CHECK:       workgroup_attributions = 1 : i64
 func.func @row(%x: tensor<300x2048xf32>) -> tensor<300xf32> {
   %r = graph.sum %x {axes = array<i64: 1>} : (tensor<300x2048xf32>) -> tensor<300xf32>
@@ -57,7 +67,7 @@ func.func @row(%x: tensor<300x2048xf32>) -> tensor<300xf32> {
 
 // A donated argument is written in place: the kernel has one buffer for both. Short rows share a block, a warp each.
 // CHECK:       known_block_size = array<i32: 32, 8, 1>
-// CHECK-NEXT:  ^{{.*}}(%a: memref<256000xf32>, %a_row: memref<4xf32, #gpu.address_space<private>>):
+// CHECK-NEXT:  ^{{.*}}(%a: memref<256000xf32>, %a_row: memref<4xf32, #gpu.address_space<private>>, {{.*}}):
 // CHECK-NOT:   gpu.barrier
 // CHECK:       func.func @in_place(%x: memref<2000x128xf32> {graph.donated})
 // CHECK-SAME:      fused.results = [{kind = "donated", number = 0 : i64

@@ -1,0 +1,175 @@
+"""Elements by square blocks in shared memory: what is read along another dimension than it is stored along is turned there.
+
+A block reads its part of each such operand along the operand's lines and writes it down across; after a barrier it
+computes along the lines of the results. So both sides are coalesced. Lines of the shared block are padded, so that its
+columns lie in different banks (Ruetsch and Micikevicius 2009: optimizing matrix transpose in CUDA).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from ..dialects import gpu
+from ..dialects.graph_op import dtype
+from ..dialects.index_expr import Dim
+from ..dialects.loop_order import fastest_dim, steps_elsewhere
+from ..dialects.pull import Point
+from .gpu_parts import GpuParts, Grid
+from .gpu_scope import Body, Values, combined_index, less, named, unrolled, when
+from .kernel_points import KernelPoints, RowBuffer, Stage
+from .loop_builder import Scope
+from .loop_parts import task_parts
+from .loop_space import as_expr, extent
+
+THREADS = 32, 8
+BANK = 4
+"""Bytes of a bank of shared memory."""
+SMALL_TILE, LARGE_TILE = 32, 64
+"""Elements along both sides; the larger one for elements of two bytes and less."""
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """Loads whose neighbours lie along one dimension, which is not the innermost."""
+
+    along: Dim
+    points: list[Point]
+
+
+def _turned_loads(points: KernelPoints, dims: Sequence[Dim]) -> _Turned | None:
+    """The loads to turn; those along the dimension that most of them have."""
+    if len(dims) < 2:
+        return None
+    found: list[tuple[Dim, Point]] = []
+    for point in points.pulled.loads():
+        address = points.space.apply(point.address)
+        along = fastest_dim(address)
+        if along is not None and along in dims and steps_elsewhere(address, dims[-1]):
+            found.append((along, point))
+    if not found:
+        return None
+    along = Counter(dim for dim, _ in found).most_common(1)[0][0]
+    return _Turned(along, [point for dim, point in found if dim == along])
+
+
+def build_tiles(parts: GpuParts) -> Grid | None:
+    """Emits the pass over blocks of elements and gives its grid; None, and nothing emitted, without a load to turn."""
+    points = parts.points
+    dims = points.loop(points.pulled.rows)
+    turned = _turned_loads(points, dims)
+    if turned is None or extent(dims) == 0:
+        return None
+    widest = max(dtype(point.value).itemsize for point in turned.points)
+    size = parts.schedule.tile or (LARGE_TILE if widest <= BANK // 2 else SMALL_TILE)
+    size = min(max(size, THREADS[0]), LARGE_TILE)
+    fitting = _fitting(turned, size, parts.schedule.limits.static_shared)
+    if not fitting.points and size > SMALL_TILE:
+        size = SMALL_TILE
+        fitting = _fitting(turned, size, parts.schedule.limits.static_shared)
+    if not fitting.points:
+        return None
+    rest = [dim for dim in dims if dim not in (turned.along, dims[-1])]
+    outer = Dim("outer", extent(rest))
+    points.flatten_rows(rest, outer)
+    points.finish()
+    return _Tiles(parts, fitting, outer, dims[-1], size).build()
+
+
+def _line(point: Point, size: int) -> int:
+    """Elements from one line of a shared block to the next."""
+    return size + max(BANK // dtype(point.value).itemsize, 1)
+
+
+def _fitting(turned: _Turned, size: int, room: int) -> _Turned:
+    """The loads whose blocks fit shared memory together."""
+    fitting: list[Point] = []
+    for point in turned.points:
+        room -= _line(point, size) * size * dtype(point.value).itemsize
+        if room < 0:
+            break
+        fitting.append(point)
+    return _Turned(turned.along, fitting)
+
+
+@dataclass
+class _Tiles:
+    parts: GpuParts
+    turned: _Turned
+    outer: Dim
+    inner: Dim
+    size: int
+
+    def build(self) -> Grid:
+        parts, kernel, size, along, inner = self.parts, self.parts.kernel, self.size, self.turned.along, self.inner
+        blocks = [-(-dim.extent // size) for dim in (along, inner)]
+        digits = task_parts(kernel, kernel, kernel.block_number(), (self.outer.extent, *blocks))
+        kernel.indices[self.outer] = digits[0]
+        self.first = {
+            dim: named(kernel.add(arith.MuliOp(digit, kernel.index_constant(size))), f"first_{name}")
+            for dim, digit, name in zip((along, inner), digits[1:], ("row", "column"), strict=True)
+        }
+        self.local = Dim("tile_row", size), Dim("tile_column", size)
+        self.emitter = parts.emitter(parts.points)
+        stage = Stage((along, inner), stores=list(parts.points.pulled.stores))
+        for point in self.turned.points:
+            element = dtype(point.value)
+            memory = kernel.shared(
+                element.attribute, _line(point, size) * size, f"{point.value.name_hint or 'value'}_tile"
+            )
+            position = as_expr(self.local[0]) * _line(point, size) + as_expr(self.local[1])
+            stage.taken[point] = RowBuffer(memory, position)
+
+        def read(scope: Scope, _: Values) -> Values:
+            for point in self.turned.points:
+                self._read(point, stage.taken[point], scope)
+            return ()
+
+        def write(scope: Scope, _: Values) -> Values:
+            self.emitter.emit(stage.roots(), scope, stage)
+            parts.store(stage.stores, self.emitter, scope)
+            return ()
+
+        self._go_through((inner, along), read)
+        kernel.block.add_op(gpu.BarrierOp())
+        self._go_through((along, inner), write)
+        parts.notes.append(f"tile, {size} x {size} elements a block, {len(self.turned.points)} turned")
+        return Grid(self.outer.extent * blocks[0] * blocks[1], THREADS)
+
+    def _read(self, point: Point, place: RowBuffer, scope: Scope) -> None:
+        source = self.parts.kernel.parameters[self.parts.buffers.sources[point.value]]
+        value = scope.add(memref.LoadOp.get(source, [scope.index(self.parts.points.addresses[point])]))
+        value.name_hint = point.value.name_hint
+        scope.block.add_op(memref.StoreOp.get(value, place.memory, [scope.index(place.position)]))
+
+    def _go_through(self, dims: tuple[Dim, Dim], body: Body) -> None:
+        """All elements of the block: threads along x take neighbours of the second dimension, those along y lines."""
+        kernel, size, (lines, neighbours) = self.parts.kernel, self.size, dims
+        local = dict(zip((self.turned.along, self.inner), self.local, strict=True))
+        turns = Dim("line", size // THREADS[1]), Dim("half", size // THREADS[0])
+        x, y = kernel.thread(), kernel.thread(gpu.DimensionEnum.Y)
+
+        def line(scope: Scope, _: Values) -> Values:
+            at = combined_index(scope, scope.dim_value(turns[0]), THREADS[1], y, "line")
+            return self._within(
+                scope, lines, local[lines], at, lambda inner, _: unrolled(inner, turns[1], (), half, "half")
+            )
+
+        def half(scope: Scope, _: Values) -> Values:
+            at = combined_index(scope, scope.dim_value(turns[1]), THREADS[0], x, "place")
+            return self._within(scope, neighbours, local[neighbours], at, body)
+
+        unrolled(kernel, turns[0], (), line, "turn")
+
+    def _within(self, scope: Scope, dim: Dim, local: Dim, at: SSAValue, body: Body) -> Values:
+        """Runs the body for a place of the block that lies within the whole."""
+        place = named(scope.add(arith.AddiOp(self.first[dim], at)), "row" if dim == self.turned.along else "column")
+        indices = {dim: place, local: at}
+        if dim.extent % self.size:
+            return when(scope, less(scope, place, dim.extent), (), body, indices)
+        scope.indices.update(indices)
+        return body(scope, ())
