@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
@@ -22,6 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from .dtypes import dtype_of
 from .fused import KernelOp
 from .graph_op import OpaqueOp, is_static, tensor
+from .index_expr import IndexExpr
 from .kernel_parts import PACK, kernel_passes
 from .pull import Point, Pulled, Store, Unschedulable
 
@@ -145,6 +146,12 @@ class _Reads:
     """The last stage that uses the point for an element of a row."""
     last_in_other_loop: dict[Point, int]
     """The last stage that uses the point in a reduction over anything else than the elements of a row."""
+    addresses: dict[Point, IndexExpr] = field(default_factory=dict[Point, IndexExpr])
+
+    def address(self, point: Point) -> IndexExpr:
+        if (found := self.addresses.get(point)) is None:
+            found = self.addresses[point] = point.address
+        return found
 
 
 def _reads(pulled: Pulled) -> _Reads:
@@ -182,10 +189,10 @@ def _comes_before(read: Point, store: Store, reads: _Reads) -> bool:
     Of one stage, only what is done in the same instance is ordered: the work for the row as a whole, the elements of the
     row and other loops may come in any order.
     """
-    if read.address != store.address:
-        return False
     same, others = reads.last_in_element, reads.last_in_row
     if store.per_row:
         same, others = others, same
     stage = reads.known[store.point]
-    return same[read] <= stage and others[read] < stage and reads.last_in_other_loop[read] < stage
+    if same[read] > stage or others[read] >= stage or reads.last_in_other_loop[read] >= stage:
+        return False
+    return reads.address(read) == store.address

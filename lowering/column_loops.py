@@ -18,7 +18,8 @@ from .kernel_points import KernelPoints, Stage
 from .lane_loops import KEPT, MOST_AT_A_TIME, Geometry, Lanes
 from .loop_parts import part_length
 from .loop_space import extent
-from .phases import PhasedKernel, build_join
+from .moments import Moments, build_moments_join, find_moments
+from .phases import MOST, Phase, PhasedKernel, build_join
 
 ACCUMULATORS = 16 << 10
 """Bytes of accumulators of a task: half of a first level cache, or less."""
@@ -61,6 +62,9 @@ def build_column_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hash
     if splits < 2:
         Lanes(phased, points, geometry).build_whole(stages, early)
         return phased.phases
+    if moments := find_moments(stages):
+        _build_moments(phased, points, geometry, stages, moments)
+        return phased.phases
     for stage in stages:
         longest = max(stage.dims, key=lambda dim: dim.extent, default=Dim("i", 1))
         part = part_length(longest.extent, splits, MOST_AT_A_TIME)
@@ -73,6 +77,26 @@ def build_column_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hash
     if joined or once:
         build_join(phased, joined, once)
     return phased.phases
+
+
+def _build_moments(
+    phased: PhasedKernel, points: KernelPoints, geometry: Geometry, stages: Sequence[Stage], moments: Moments
+) -> None:
+    """Both stages of each part in one launch, with parts so small that the second finds its elements in a cache."""
+    dims = stages[0].dims
+    longest = max(dims, key=lambda dim: dim.extent, default=Dim("i", 1))
+    line = max(extent(dims) // max(longest.extent, 1) * geometry.width * 4, 1)
+    splits = max(phased.entry("splits") or 1, -(-longest.extent * line // KEPT))
+    part = part_length(longest.extent, min(splits, MOST), MOST_AT_A_TIME)
+    for point in (*stages[0].reductions, *stages[1].reductions):
+        phased.add_partials(point, max(-(-longest.extent // part), 1), geometry.rows)
+    Lanes(phased, points, geometry).build_moments(stages, longest, part)
+    joined = [*stages[0].reductions, *stages[1].reductions]
+
+    def join(phase: Phase) -> None:
+        build_moments_join(phased, phase, moments, part, longest.extent)
+
+    build_join(phased, joined, phased.once(), join)
 
 
 def _reading(stages: Sequence[Stage]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, NoneType
+from xdsl.dialects.builtin import ModuleOp, NoneType, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -15,9 +15,12 @@ from ..dialects.fused import KernelOp
 from ..dialects.kernel_access import COLUMN, SPLIT, TILE
 from ..dialects.pull import Pulled
 from .column_loops import build_column_loops
+from .equal_reductions import merge_equal_reductions
+from .fast_math import is_fast, relax_math
 from .kernel_buffers import Parameter
 from .kernel_loops import KernelLoops, build_kernel_loops, kernel_function
 from .kernel_text import kernel_comment, kernel_name
+from .narrow_rounding import round_in_registers
 from .pack_loops import build_pack_loops
 from .program_conversion import ModuleConverter, convert_programs
 from .program_memory import put_first
@@ -46,8 +49,9 @@ class ConvertFusedToLoopsPass(ModulePass):
     }
     ```
     A result is a buffer after the arguments, unless `fused.results` says that it is a donated argument or a copy.
-    Kernels that say the same share a function. Decisions that are missing are made simply: an intermediate value without
-    a slot gets a range of the arena to itself, a kernel without a segment one of its own.
+    Kernels that say the same share a function. One whose schedule says `math = "fast"` computes with the approximations of
+    `docs/c.md`, and its function says `fused.math = "fast"`. Decisions that are missing are made simply: an intermediate
+    value without a slot gets a range of the arena to itself, a kernel without a segment one of its own.
 
     Requires: static shapes; every graph op but stored constants and views that move nothing is in a kernel.
     Ensures: no tensors but in the functions of kernels that only the reference can run.
@@ -76,8 +80,13 @@ class _LoopsConverter(ModuleConverter[_Generated]):
         phases = _build_phases(kernel, passes, memory)
         functions: list[func.FuncOp] = []
         for loops in phases:
+            round_in_registers(loops.body, loops.helpers)
+            if is_fast(kernel):
+                relax_math(loops.body, loops.helpers)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
+            if is_fast(kernel):
+                function.attributes["fused.math"] = StringAttr("fast")
             self._declare_helpers(loops)
             self.define(function, before)
             functions.append(function)
@@ -113,11 +122,11 @@ def _build_phases(kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[i
     """The launches of a kernel by its schedule."""
     if len(passes) > 1:
         return [build_pack_loops(kernel, passes, memory)]
-    kind = kernel.schedule_kind()
-    if kind == COLUMN and passes[0].is_row:
-        return build_column_loops(kernel, passes[0], memory)
-    if kind == SPLIT and passes[0].is_row:
-        return build_split_loops(kernel, passes[0], memory)
-    if kind == TILE and not passes[0].is_row:
-        return build_tile_loops(kernel, passes[0], memory)
-    return [build_kernel_loops(kernel, passes[0], memory)]
+    kind, pulled = kernel.schedule_kind(), merge_equal_reductions(passes[0])
+    if kind == COLUMN and pulled.is_row:
+        return build_column_loops(kernel, pulled, memory)
+    if kind == SPLIT and pulled.is_row:
+        return build_split_loops(kernel, pulled, memory)
+    if kind == TILE and not pulled.is_row:
+        return build_tile_loops(kernel, pulled, memory)
+    return [build_kernel_loops(kernel, pulled, memory)]

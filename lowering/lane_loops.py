@@ -19,12 +19,15 @@ from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
 from .loop_builder import INDEX, Scope
 from .loop_parts import Fixed, part_bounds, task_parts
 from .loop_space import as_expr, extent
+from .moments import float_of
 from .phases import Phase, PhasedKernel
 from .row_stages import KeepRules, plan_kept_rows
 from .scalar_ops import value_type
 
 KEPT = 256 << 10
 """Bytes of a block of rows that several stages read, and of what one keeps for another: a second level cache has more."""
+DEAR = 8
+"""Simple operations from which on a scalar is kept for a later stage rather than computed again."""
 MOST_AT_A_TIME = 8
 """Elements of a lane that one iteration takes."""
 MOST_STREAMS = 8
@@ -76,7 +79,9 @@ class Lanes(Phase):
         """All stages of a block of rows, then what is stored once for a row."""
         self._open(1)
         width = self.geometry.width
-        rules = KeepRules(largest=KEPT // max(width, 1), room=KEPT // max(width, 1), along=self.geometry.lane)
+        rules = KeepRules(
+            dear=DEAR, largest=KEPT // max(width, 1), room=KEPT // max(width, 1), along=self.geometry.lane
+        )
         for kept in plan_kept_rows(self.points, list(stages), rules):
             memory = self._buffer(kept.point, extent(kept.dims), "kept")
             place = linearize(tuple(map(as_expr, kept.dims)), [dim.extent for dim in kept.dims]) * width
@@ -99,24 +104,54 @@ class Lanes(Phase):
 
     def build_part(self, stage: Stage, longest: Dim, part: int) -> None:
         """One stage for a part of what it reduces."""
-        geometry = self.geometry
-        split = Dim("split", max(-(-longest.extent // part), 1))
-        added = [self.kernel.partials[point] for point in stage.reductions]
         for point, memory in self.parts.items():
             if point not in stage.reductions:
-                self.known[point] = RowBuffer(memory, geometry.row)
-        number = self._open(split.extent)
-        bounds = {longest: part_bounds(self.task, number, part, longest.extent)} if stage.dims else {}
+                self.known[point] = RowBuffer(memory, self.geometry.row)
+        bounds, splits = self._open_part(stage, longest, part)
         self._build_stage(stage, bounds)
-        if added:
-            scope = self._open_lanes(self.task)
-            for partials in added:
-                place = partials.position.substitute({Dim("row", geometry.rows): geometry.row})
-                value = self._load(self.known[partials.point], scope)
-                scope.block.add_op(memref.StoreOp.get(value, self.parts[partials.point], [scope.index(place)]))
-            self._close_lanes(scope)
+        self._leave(stage.reductions)
         work = extent(stage.dims) // max(longest.extent, 1) * part * self.stage_work(stage)
-        self._close(work, split.extent)
+        self._close(work, splits)
+
+    def build_moments(self, stages: Sequence[Stage], longest: Dim, part: int) -> None:
+        """Sums over a part, then sums of squares about their means there: a sum counts for the second stage as if all
+        parts were like this one."""
+        bounds, splits = self._open_part(stages[0], longest, part)
+        self._build_stage(stages[0], bounds)
+        self._leave(stages[0].reductions)
+        first, last = bounds[longest]
+        size = self.task.add(arith.SubiOp(last, first))
+        element = dtype(stages[0].reductions[0].value)
+        counts = [float_of(self.task, number, element) for number in (self.root.index_constant(longest.extent), size)]
+        ratio = self.task.add(arith.DivfOp(counts[0], counts[1]))
+        scope = self._open_lanes(self.task)
+        for point in stages[0].reductions:
+            row = self.known[point]
+            scaled = scope.add(arith.MulfOp(self._load(row, scope), ratio))
+            scope.block.add_op(memref.StoreOp.get(scaled, row.memory, [scope.index(row.position)]))
+        self._close_lanes(scope)
+        self._build_stage(stages[1], bounds)
+        self._leave(stages[1].reductions)
+        work = extent(stages[0].dims) // max(longest.extent, 1) * part * sum(map(self.stage_work, stages))
+        self._close(work, splits)
+
+    def _open_part(self, stage: Stage, longest: Dim, part: int) -> tuple[dict[Dim, tuple[SSAValue, SSAValue]], int]:
+        """The bounds of a task's part, and how many parts there are."""
+        split = Dim("split", max(-(-longest.extent // part), 1))
+        number = self._open(split.extent)
+        return {longest: part_bounds(self.task, number, part, longest.extent)} if stage.dims else {}, split.extent
+
+    def _leave(self, reductions: Sequence[Point]) -> None:
+        """Stores what a part of the lanes came to for those who join it."""
+        if not reductions:
+            return
+        scope = self._open_lanes(self.task)
+        for point in reductions:
+            partials = self.kernel.partials[point]
+            place = partials.position.substitute({Dim("row", self.geometry.rows): self.geometry.row})
+            value = self._load(self.known[point], scope)
+            scope.block.add_op(memref.StoreOp.get(value, self.parts[point], [scope.index(place)]))
+        self._close_lanes(scope)
 
     def build_written_out(self, stages: Sequence[Stage], early: Sequence[Point]) -> None:
         """All stages of each lane, with every element that is reduced written out."""

@@ -6,7 +6,7 @@ for every number of threads, and however tasks are handed out.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func, memref, scf
@@ -123,8 +123,14 @@ class Phase(StageLoops):
         return {point: RowBuffer(memory, row) for point, memory in self.parts.items()}
 
 
-def build_join(kernel: PhasedKernel, joined: Sequence[Point], stores: Sequence[Store]) -> None:
-    """The launch that joins the partial results of each row, and stores what is once for a row."""
+def build_join(
+    kernel: PhasedKernel,
+    joined: Sequence[Point],
+    stores: Sequence[Store],
+    join: Callable[[Phase], None] | None = None,
+) -> None:
+    """The launch that joins the partial results of each row, by `join` where that is given, and stores what is once for a
+    row."""
     narrow = [point for point in joined if dtype(point.value).compute is not dtype(point.value)]
     if not stores and not narrow and all(kernel.partials[point].splits < 2 for point in joined):
         return
@@ -134,8 +140,11 @@ def build_join(kernel: PhasedKernel, joined: Sequence[Point], stores: Sequence[S
     points.flatten_rows(dims, row)
     points.finish()
     phase = Phase(kernel, points)
-    for point in joined:
-        _add_up(phase, kernel.partials[point], row)
+    if join is not None:
+        join(phase)
+    else:
+        for point in joined:
+            _add_up(phase, kernel.partials[point], row)
     if stores or narrow:
         _settle(phase, row, joined, stores)
     kernel.finish(phase, row.extent, sum(kernel.partials[point].splits for point in joined) + 4 * len(stores))

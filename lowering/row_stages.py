@@ -11,8 +11,12 @@ from ..dialects.pull import Point, Store
 from .kernel_points import KernelPoints, Stage, body_cost
 from .loop_space import as_expr, extent
 
-DEAR = 8
-"""Simple operations from which on a scalar is kept rather than computed again; a strided load counts as many."""
+DEAR = 3
+"""Simple operations from which on a scalar is kept rather than computed again."""
+STRIDED = 8
+"""What a load counts whose neighbours are not neighbours in memory."""
+WIDENED = 4
+"""What a load counts whose element is converted or becomes a mask."""
 LARGEST_ROW = 64 << 10
 """Bytes of one row buffer: with its neighbours it has to stay in the first or second level cache."""
 LARGEST_ROWS = 256 << 10
@@ -134,4 +138,7 @@ class _Costs:
             return 0 if point.op.COMBINE else body_cost(point.op)
         factors = self.points.addresses[point].coefficients()
         along = self.rules.along or dims[-1]
-        return self.rules.load if factors is not None and abs(factors.get(along, 0)) <= 1 else DEAR
+        if factors is None or abs(factors.get(along, 0)) > 1:
+            return STRIDED
+        element = dtype(point.value)
+        return self.rules.load if element.compute is element and element.itemsize > 1 else WIDENED

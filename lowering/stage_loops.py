@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, Region, SSAValue
 
-from ..dialects.index_expr import Dim, IndexExpr
+from ..dialects.graph_op import dtype
+from ..dialects.index_expr import Dim
 from ..dialects.pull import Point, Store
 from .kernel_buffers import KernelBuffers
 from .kernel_points import KernelPoints, PointEmitter, Stage, body_cost
@@ -16,11 +17,10 @@ from .loop_parts import Fixed
 from .loop_space import as_expr
 from .scalar_ops import emit_combine
 
-STRIPS = 4
-"""Parts of a long loop that run side by side."""
-STRIP_MULTIPLE = 16
-"""Elements; strips begin at multiples."""
-LONG_LOOP = 256
+LANES = 64
+"""Accumulators of a reduction side by side: enough vectors that none waits for another, few enough for registers."""
+FEWEST_LANES = 16
+"""Accumulators that are joined one by one."""
 LIGHT_WORK = 8
 """Simple operations of an iteration that are done before the next value of its accumulator is known."""
 
@@ -51,15 +51,21 @@ class StageLoops:
         if not stage.dims:
             return self._reduce_once(stage, outer, accumulators)
         bounds = bounds or {}
+        lanes = self._lanes(stage)
+        memories = [self._accumulators(outer, point, lanes) for point in stage.reductions] if lanes else []
+        carried = [] if lanes else accumulators
         scopes: list[Scope] = [outer]
         starts: list[Sequence[SSAValue]] = []
         for dim in stage.dims[:-1]:
-            block = Block(arg_types=[INDEX, *(value.type for value in accumulators)])
+            block = Block(arg_types=[INDEX, *(value.type for value in carried)])
             self.name(block.args, dim, stage)
-            starts.append(accumulators)
-            accumulators = block.args[1:]
+            starts.append(carried)
+            carried = block.args[1:]
             scopes.append(Scope(scopes[-1], block, {dim: block.args[0]}))
-        results = self._reduce_innermost(stage, scopes[-1], bounds, accumulators)
+        if lanes:
+            results: Sequence[SSAValue] = self._accumulate(stage, scopes[-1], bounds, memories, lanes)
+        else:
+            results = self._reduce_innermost(stage, scopes[-1], bounds, carried)
         for scope, dim, start in zip(scopes[:0:-1], stage.dims[-2::-1], reversed(starts), strict=True):
             self.name(results, None, stage)
             scope.block.add_op(scf.YieldOp(*results))
@@ -67,62 +73,117 @@ class StageLoops:
             loop = self.loop(scope.block, *self.bounds_of(dim, bounds), start)
             scope.parent.block.add_op(loop)
             results = loop.results
+        if lanes:
+            pairs = zip(stage.reductions, memories, strict=True)
+            return [self._folded(outer, point, memory, lanes) for point, memory in pairs]
         return results
 
     def _reduce_innermost(
         self, stage: Stage, outer: Scope, bounds: Bounds, start: Sequence[SSAValue]
     ) -> Sequence[SSAValue]:
-        """The innermost loop of a stage. A long one with little to do takes several strips side by side: with one
-        accumulator each iteration would wait for the one before."""
-        last = stage.dims[-1]
-        lower, upper = self.bounds_of(last, bounds)
-        if not stage.reductions or last.extent < LONG_LOOP or self.stage_work(stage) > LIGHT_WORK:
-            return self._reduce_strips(stage, outer, (lower, upper), start, [as_expr(last)])
-        first, strip = as_expr(Dim(f"{last.name}_first", last.extent)), Dim("strip", last.extent)
-        constant = self.root.index_constant
-        if last in bounds:
-            length = outer.add(arith.SubiOp(upper, lower))
-            groups = outer.add(arith.DivSIOp(length, constant(STRIPS * STRIP_MULTIPLE)))
-            outer.indices[strip] = size = outer.add(arith.MuliOp(groups, constant(STRIP_MULTIPLE)))
-            size.name_hint = "strip"
-            places = [first + as_expr(strip) * number for number in range(STRIPS)]
-            middle = outer.add(arith.AddiOp(lower, size))
-            rest = outer.add(arith.AddiOp(lower, outer.add(arith.MuliOp(size, constant(STRIPS)))))
-        else:
-            whole = last.extent // (STRIPS * STRIP_MULTIPLE) * STRIP_MULTIPLE
-            places = [first + whole * number for number in range(STRIPS)]
-            middle, rest = constant(whole), constant(whole * STRIPS)
-        results = self._reduce_strips(stage, outer, (lower, middle), start, places)
-        if last in bounds or last.extent % (STRIPS * STRIP_MULTIPLE):
-            return self._reduce_strips(stage, outer, (rest, upper), results, [as_expr(last)])
-        return results
-
-    def _reduce_strips(
-        self, stage: Stage, outer: Scope, bounds: Range, start: Sequence[SSAValue], places: Sequence[IndexExpr]
-    ) -> Sequence[SSAValue]:
-        """A parallel loop that takes the elements at these places in each iteration, with accumulators for each place."""
+        """The innermost loop of a stage as a parallel one that carries its reductions."""
         last = stage.dims[-1]
         block = Block(arg_types=[INDEX])
         self.name(block.args, last, stage)
-        copies: list[Scope] = [Scope(outer, block, {last: block.args[0]})]
-        if len(places) > 1:
-            scope = Scope(outer, block, {Dim(f"{last.name}_first", last.extent): block.args[0]})
-            copies = [Fixed(scope, {last: place}) for place in places]
-        for copy in copies:
-            self.emitter.emit(stage.roots(), copy, stage)
-        pairs = [(point, self.emitter.reduced_element(point, copy)) for copy in copies for point in stage.reductions]
-        for copy in copies:
-            self.store(stage.stores, copy)
-        block.add_op(scf.ReduceOp([e for _, e in pairs], [_combiner(point, e) for point, e in pairs]))
-        others = [self.initial(point) for point in stage.reductions] * (len(places) - 1)
-        loop = self.parallel(block, *bounds, [*start, *others])
+        scope = Scope(outer, block, {last: block.args[0]})
+        self.emitter.emit(stage.roots(), scope, stage)
+        elements = [self.emitter.reduced_element(point, scope) for point in stage.reductions]
+        self.store(stage.stores, scope)
+        pairs = zip(stage.reductions, elements, strict=True)
+        block.add_op(scf.ReduceOp(elements, [_combiner(point, element) for point, element in pairs]))
+        loop = self.parallel(block, *self.bounds_of(last, bounds), start)
         outer.block.add_op(loop)
-        values, width = list(loop.results), len(stage.reductions)
-        while len(values) > width:
+        return loop.results
+
+    def _lanes(self, stage: Stage) -> int:
+        """How many accumulators in memory each reduction of the stage has; 0 where a carried one does.
+
+        With one, each iteration of a light loop waits for the one before. And an extremum takes a combiner of its own,
+        with which not every compiler makes vectors of a loop."""
+        if not stage.reductions:
+            return 0
+        narrowest = min(dtype(point.value).compute.itemsize for point in stage.reductions)
+        lanes = LANES if narrowest > 1 else 4 * LANES
+        if stage.dims[-1].extent < 2 * lanes:
+            return 0
+        extremum = any(point.op is not None and point.op.COMBINE in ("max", "min") for point in stage.reductions)
+        return lanes if extremum or self.stage_work(stage) <= LIGHT_WORK else 0
+
+    def _accumulators(self, outer: Scope, point: Point, lanes: int) -> SSAValue:
+        """Memory for the accumulators of a reduction, which start from what is neutral to it."""
+        initial = self.initial(point)
+        memory = self.root.add(memref.AllocaOp.get(initial.type, 64, [lanes]))
+        memory.name_hint = f"{point.value.name_hint or 'value'}_lanes"
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = "lane"
+        block.add_op(memref.StoreOp.get(initial, memory, [block.args[0]]))
+        self._end_lanes(block, outer, lanes)
+        return memory
+
+    def _accumulate(
+        self, stage: Stage, outer: Scope, bounds: Bounds, memories: Sequence[SSAValue], lanes: int
+    ) -> Sequence[SSAValue]:
+        """The innermost loop of a stage, so many neighbours at a time, then those left over."""
+        last, constant = stage.dims[-1], self.root.index_constant
+        lower, upper = self.bounds_of(last, bounds)
+        first = Dim(f"{last.name}_first", last.extent)
+        if last in bounds:
+            rest = outer.add(arith.RemSIOp(outer.add(arith.SubiOp(upper, lower)), constant(lanes)))
+            middle = outer.add(arith.SubiOp(upper, rest))
+        else:
+            rest, middle = constant(last.extent % lanes), constant(last.extent // lanes * lanes)
+        block = Block(arg_types=[INDEX])
+        self.name(block.args, last, stage)
+        scope = Scope(outer, block, {first: block.args[0]})
+        self._join_lanes(stage, scope, first, memories, constant(lanes))
+        block.add_op(scf.YieldOp())
+        outer.block.add_op(self.loop(block, lower, middle, step=lanes))
+        if last in bounds or last.extent % lanes:
+            left_over = Fixed(outer, {})
+            left_over.indices[first] = middle
+            self._join_lanes(stage, left_over, first, memories, rest)
+        return []
+
+    def _join_lanes(
+        self, stage: Stage, outer: Scope, first: Dim, memories: Sequence[SSAValue], count: SSAValue
+    ) -> None:
+        """A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own."""
+        last, lane = stage.dims[-1], Dim("lane", first.extent)
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = "lane"
+        scope = Fixed(Scope(outer, block, {lane: block.args[0]}), {last: as_expr(first) + as_expr(lane)})
+        self.emitter.emit(stage.roots(), scope, stage)
+        for point, memory in zip(stage.reductions, memories, strict=True):
+            element = self.emitter.reduced_element(point, scope)
+            known = scope.add(memref.LoadOp.get(memory, [block.args[0]]))
+            joined = self.combine(scope, point, known, element)
+            block.add_op(memref.StoreOp.get(joined, memory, [block.args[0]]))
+        self.store(stage.stores, scope)
+        self._end_lanes(block, outer, count)
+
+    def _folded(self, outer: Scope, point: Point, memory: SSAValue, lanes: int) -> SSAValue:
+        """All accumulators joined: by halves while these are vectors, then in a tree."""
+        constant = self.root.index_constant
+        while lanes > FEWEST_LANES:
+            lanes //= 2
+            block = Block(arg_types=[INDEX])
+            lane = block.args[0]
+            lane.name_hint = "lane"
+            scope = Scope(outer, block)
+            other = scope.add(arith.AddiOp(lane, constant(lanes)))
+            halves = [scope.add(memref.LoadOp.get(memory, [place])) for place in (lane, other)]
+            block.add_op(memref.StoreOp.get(self.combine(scope, point, *halves), memory, [lane]))
+            self._end_lanes(block, outer, lanes)
+        values = [outer.add(memref.LoadOp.get(memory, [constant(number)])) for number in range(lanes)]
+        while len(values) > 1:
             half = len(values) // 2
-            joined = zip(stage.reductions * (half // width), values[:half], values[half:], strict=True)
-            values = [self.combine(outer, point, lhs, rhs) for point, lhs, rhs in joined]
-        return values
+            values = [self.combine(outer, point, *pair) for pair in zip(values[:half], values[half:], strict=True)]
+        return values[0]
+
+    def _end_lanes(self, block: Block, outer: Scope, count: SSAValue | int) -> None:
+        block.add_op(scf.ReduceOp())
+        constant = self.root.index_constant
+        outer.block.add_op(self.parallel(block, constant(0), constant(count) if isinstance(count, int) else count))
 
     def _reduce_once(self, stage: Stage, scope: Scope, accumulators: Sequence[SSAValue]) -> Sequence[SSAValue]:
         """A loop of one iteration, without the loop."""

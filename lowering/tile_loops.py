@@ -1,25 +1,26 @@
-"""Elements by blocks: what is read along another dimension than it is stored along is turned in a block in the first cache.
+"""Elements by blocks: what is read along another dimension than it is stored along is turned in vector registers.
 
-A block is read in the order of its source and stored in that of the results, so both sides go along lines of memory and
-touch few pages (Lam, Rothberg and Wolf 1991: the cache performance and optimizations of blocked algorithms).
+A block has whole cache lines on its shorter side, and is long where more arrays go along their memory (Lam, Rothberg and
+Wolf 1991: the cache performance and optimizations of blocked algorithms). What is only moved goes from its source to its
+target at once; what is computed with is put down in a block in the first cache.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType, f32
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType
 from xdsl.ir import Block, SSAValue
+from xdsl.utils.hints import isa
 
-from ..dialects.dtypes import F32
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import dtype
 from ..dialects.index_expr import Dim, IndexExpr
 from ..dialects.loop_order import fastest_dim, steps_elsewhere
-from ..dialects.pull import Point, Pulled
+from ..dialects.pull import Point, Pulled, Store
 from .kernel_buffers import KernelBuffers
 from .kernel_loops import WORK_PER_CHUNK, KernelLoops, build_kernel_loops, kernel_block
 from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
@@ -29,12 +30,14 @@ from .loop_space import as_expr, extent
 from .scalar_ops import value_type
 from .stage_loops import StageLoops
 
-BLOCK_BYTES = 256
-"""Of a line of a block, where the schedule does not say how many elements it has."""
-GROUP = 8
-"""Elements along both sides of what vector registers turn at once."""
+SHORT_BYTES = 64
+"""Of the shorter side of a block, where the schedule does not say how many elements both have: a cache line."""
+LONG_BYTES = 1024
+"""Of its longer side."""
 LARGEST_BLOCK = 256
-"""Elements of a line, whatever the schedule says: blocks lie on the stack."""
+"""Elements of a side, whatever the schedule says: blocks lie on the stack."""
+GROUP = 16
+"""Elements along both sides of what vector registers turn at once; half as many of 8 bytes."""
 PADDING_BYTES = 64
 """Between the lines of a block, so that neighbours along the other dimension lie in different sets of the cache."""
 
@@ -53,10 +56,9 @@ def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashab
     root = Scope(None, kernel_block(memory))
     *buffers, begin, end = root.block.args
     tiles = _Tiles(points, memory, buffers, root, (begin, end), turned)
-    size = max(dtype(point.value).compute.itemsize for point in turned.points)
     entry = None if kernel.schedule is None else kernel.schedule.data.get("block")
-    given = entry.value.data if isinstance(entry, IntegerAttr) and entry.value.data > 0 else BLOCK_BYTES // size
-    tiles.build(min(given, LARGEST_BLOCK), PADDING_BYTES // size)
+    given = entry.value.data if isinstance(entry, IntegerAttr) and entry.value.data > 0 else None
+    tiles.build(given)
     root.block.add_op(func.ReturnOp())
     parameters = tuple(memory.parameters)
     return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers)]
@@ -117,15 +119,31 @@ class _Tiles(StageLoops):
     def grain(self) -> int:
         return -(-WORK_PER_CHUNK // max(self.work, 1))
 
-    def build(self, block: int, padding: int) -> None:
-        """A task is a block of `along` and the innermost dimension."""
+    def _sides(self, given: int | None) -> tuple[int, int]:
+        """Elements of a block along the dimension to turn and along the innermost one."""
+        if given is not None:
+            return min(given, LARGEST_BLOCK), min(given, LARGEST_BLOCK)
+        size = max(dtype(point.value).itemsize for point in self.turned.points)
+        short, long = SHORT_BYTES // size, min(LONG_BYTES // size, LARGEST_BLOCK)
+        turned = set(self.turned.points)
+        others = [point.address for point in self.pulled.loads() if point not in turned]
+        others += [store.address for store in self.pulled.stores]
+        beside = sum(fastest_dim(self.points.space.apply(address)) == self.inner for address in others)
+        return (short, long) if beside > len(turned) else (long, short)
+
+    def build(self, given: int | None) -> None:
+        """A task is a block of `along` and the innermost dimension, with as many elements on a side as `given`."""
         points, along, inner = self.points, self.along, self.inner
+        sides = self._sides(given)
         dims = points.loop(points.pulled.rows)
         rest = [dim for dim in dims if dim not in (along, inner)]
         outer = Dim("outer", extent(rest))
         points.flatten_rows(rest, outer)
         points.finish()
-        lengths = [part_length(dim.extent, -(-dim.extent // block), GROUP) for dim in (along, inner)]
+        lengths = [
+            part_length(dim.extent, -(-dim.extent // side), GROUP)
+            for dim, side in zip((along, inner), sides, strict=True)
+        ]
         blocks = [-(-dim.extent // length) for dim, length in zip((along, inner), lengths, strict=True)]
         task = Scope(self.root, Block(arg_types=[INDEX]))
         task.block.args[0].name_hint = "task"
@@ -133,13 +151,17 @@ class _Tiles(StageLoops):
         task.indices = {outer: digits[0]}
         rows = part_bounds(task, digits[1], lengths[0], along.extent)
         columns = part_bounds(task, digits[2], lengths[1], inner.extent)
-        line = lengths[1] + padding
+        size = max(dtype(point.value).compute.itemsize for point in self.turned.points)
+        line = lengths[1] + (PADDING_BYTES // size if lengths[1] * size > PADDING_BYTES else 0)
         position = as_expr(Dim("tile_row", lengths[0])) * line + as_expr(Dim("tile_column", lengths[1]))
         tile = _Tile(position, line, lengths[0], {"tile_row": rows[0], "tile_column": columns[0]})
         stage = Stage((along, inner), stores=list(points.pulled.stores))
-        for point in self.turned.points:
-            stage.taken[point] = self._turn(point, task, rows, columns, tile)
-        self._build_block(stage, task, rows, columns, tile)
+        if (moved := self._moved()) is not None:
+            self._move(moved, task, rows, columns, tile)
+        else:
+            for point in self.turned.points:
+                stage.taken[point] = self._turn(point, task, rows, columns, tile)
+            self._build_block(stage, task, rows, columns, tile)
         task.block.add_op(scf.YieldOp())
         self.root.block.add_op(self.loop(task.block, self.begin, self.end))
         self.tasks = outer.extent * blocks[0] * blocks[1]
@@ -153,62 +175,124 @@ class _Tiles(StageLoops):
         kept = value_type(element) if element.compute is element else element.attribute
         memory = self.root.add(memref.AllocaOp.get(kept, 64, [tile.line * tile.height]))
         memory.name_hint = f"{point.value.name_hint or 'value'}_tile"
-        step = self._line_step(point)
-        if step is None:
-            self._turn_elements(point, task, rows, columns, tile, memory)
-            return RowBuffer(memory, tile.position)
-        middles = [
-            self._whole_groups(task, *bounds, dim.extent) for bounds, dim in ((rows, self.along), (columns, self.inner))
-        ]
-        self._turn_groups(point, task, (rows[0], middles[0]), (columns[0], middles[1]), tile, memory, step)
-        if middles[0] is not rows[1]:
-            self._turn_elements(point, task, (middles[0], rows[1]), columns, tile, memory)
-        if middles[1] is not columns[1]:
-            self._turn_elements(point, task, (rows[0], middles[0]), (middles[1], columns[1]), tile, memory)
+
+        def turn(scope: Scope) -> None:
+            self._turn_square(point, scope, memory, tile.position, tile.line)
+
+        def put(scope: Scope) -> None:
+            self.emitter.emit([point], scope)
+            narrow = scope.find(("narrow", point))
+            value = self.emitter.value(point, scope) if narrow is None else narrow[0]
+            scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(tile.position)]))
+
+        turned = kept == element.attribute and self._line_step(point) is not None
+        self._go_over(task, rows, columns, tile, turn if turned else None, put)
         return RowBuffer(memory, tile.position)
+
+    def _go_over(
+        self,
+        task: Scope,
+        rows: Range,
+        columns: Range,
+        tile: _Tile,
+        turn: Callable[[Scope], None] | None,
+        put: Callable[[Scope], None],
+    ) -> None:
+        """A block by squares that vectors turn, and what is left over at its ends element by element."""
+        if turn is None:
+            self._put_elements(put, task, rows, columns, tile)
+            return
+        group = self.group
+        middles = [
+            self._whole_groups(task, *bounds, dim.extent, group)
+            for bounds, dim in ((rows, self.along), (columns, self.inner))
+        ]
+        outer = self._open(task, self.along, "tile_row", tile)
+        scope = self._open(outer, self.inner, "tile_column", tile)
+        turn(scope)
+        ranges = (columns[0], middles[1]), (rows[0], middles[0])
+        for inside, bounds in zip((scope, outer), ranges, strict=True):
+            inside.block.add_op(scf.YieldOp())
+            assert inside.parent is not None
+            inside.parent.block.add_op(self.loop(inside.block, *bounds, step=group))
+        if middles[0] is not rows[1]:
+            self._put_elements(put, task, (middles[0], rows[1]), columns, tile)
+        if middles[1] is not columns[1]:
+            self._put_elements(put, task, (rows[0], middles[0]), (middles[1], columns[1]), tile)
+
+    @property
+    def group(self) -> int:
+        """Elements along both sides of what vector registers turn at once."""
+        return min(8 if dtype(point.value).itemsize > 4 else GROUP for point in self.turned.points)
+
+    def _turn_square(self, point: Point, scope: Scope, target: SSAValue, place: IndexExpr, to_step: int) -> None:
+        constant = self.root.index_constant
+        source, to = self._flat(self.emitter.buffers[point.value]), self._flat(target)
+        address = scope.index(self.points.addresses[point])
+        step = self._line_step(point)
+        assert step is not None
+        arguments = [source, address, constant(step), to, scope.index(place), constant(to_step)]
+        scope.call_for_effect(f"fo_transpose_{dtype(point.value).name}", arguments)
+
+    def _moved(self) -> Store | None:
+        """The only store, where all that it does is to put down a turned load along lines of memory."""
+        stores = list(self.pulled.stores)
+        if len(stores) != 1 or self.memory.in_place(self.pulled):
+            return None
+        point = stores[0].point
+        while point.op is not None:
+            body = point.op.body()
+            if body.function != "operand" or dtype(point.operands[int(body.value)].value) is not dtype(point.value):
+                return None
+            point = point.operands[int(body.value)]
+        factors = self.points.space.apply(stores[0].address).coefficients()
+        if point not in self.turned.points or factors is None or factors.get(self.inner) != 1:
+            return None
+        return None if self._line_step(point) is None or self.along not in factors else stores[0]
+
+    def _move(self, store: Store, task: Scope, rows: Range, columns: Range, tile: _Tile) -> None:
+        """From the source of a turned load to the target of a store, whose lines lie as far apart as the store says."""
+        point = self.turned.points[0]
+        address = self.points.space.apply(store.address)
+        factors = address.coefficients()
+        assert factors is not None
+        target = self.arguments[self.memory.targets[store.result]]
+
+        def turn(scope: Scope) -> None:
+            self._turn_square(point, scope, target, address, factors[self.along])
+
+        def put(scope: Scope) -> None:
+            self.emitter.emit([store.point], scope)
+            self.store([store], scope)
+
+        self._go_over(task, rows, columns, tile, turn, put)
 
     def _line_step(self, point: Point) -> int | None:
         """The distance of the lines of a load that vectors can turn."""
         factors = self.points.addresses[point].coefficients()
-        if dtype(point.value) is not F32 or factors is None or factors.get(self.along) != 1:
+        if factors is None or factors.get(self.along) != 1:
             return None
         return factors[self.inner]
 
-    def _whole_groups(self, task: Scope, first: SSAValue, last: SSAValue, length: int) -> SSAValue:
+    def _whole_groups(self, task: Scope, first: SSAValue, last: SSAValue, length: int, group: int) -> SSAValue:
         """The end of the whole groups of a range that begins at a multiple and ends at one, or at the length."""
-        if length % GROUP == 0:
+        if length % group == 0:
             return last
-        return task.add(arith.MinSIOp(last, self.root.index_constant(length // GROUP * GROUP)))
-
-    def _turn_groups(
-        self, point: Point, task: Scope, rows: Range, columns: Range, tile: _Tile, memory: SSAValue, step: int
-    ) -> None:
-        """Squares of GROUP by GROUP elements in vector registers."""
-        outer = self._open(task, self.inner, "tile_column", tile)
-        scope = self._open(outer, self.along, "tile_row", tile)
-        constant = self.root.index_constant
-        source, target = self._flat(self.emitter.buffers[point.value]), self._flat(memory)
-        address, place = scope.index(self.points.addresses[point]), scope.index(tile.position)
-        arguments = [source, address, constant(step), target, place, constant(tile.line)]
-        scope.call_for_effect("fo_transpose_f32", arguments)
-        for inside, bounds in ((scope, rows), (outer, columns)):
-            inside.block.add_op(scf.YieldOp())
-            assert inside.parent is not None
-            inside.parent.block.add_op(self.loop(inside.block, *bounds, step=GROUP))
+        return task.add(arith.MinSIOp(last, self.root.index_constant(length // group * group)))
 
     def _flat(self, memory: SSAValue) -> SSAValue:
         """The memory without its size, as helpers take it."""
-        return self.root.made(("flat", memory), lambda: memref.CastOp.get(memory, MemRefType(f32, [DYNAMIC_INDEX])))
+        kind = memory.type
+        assert isa(kind, MemRefType)
+        flat = MemRefType(kind.element_type, [DYNAMIC_INDEX])
+        return self.root.made(("flat", memory), lambda: memref.CastOp.get(memory, flat))
 
-    def _turn_elements(
-        self, point: Point, task: Scope, rows: Range, columns: Range, tile: _Tile, memory: SSAValue
+    def _put_elements(
+        self, put: Callable[[Scope], None], task: Scope, rows: Range, columns: Range, tile: _Tile
     ) -> None:
         outer = self._open(task, self.inner, "tile_column", tile)
         scope = self._open(outer, self.along, "tile_row", tile)
-        self.emitter.emit([point], scope)
-        narrow = scope.find(("narrow", point))
-        value = self.emitter.value(point, scope) if narrow is None else narrow[0]
-        scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(tile.position)]))
+        put(scope)
         scope.block.add_op(scf.ReduceOp())
         outer.block.add_op(self.parallel(scope.block, *rows))
         outer.block.add_op(scf.YieldOp())

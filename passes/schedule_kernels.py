@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
@@ -45,6 +47,8 @@ def _refuse_entries(kernel: KernelOp) -> str | None:
     for name, value in kernel.schedule.data.items():
         if name in NUMBERS and not (isinstance(value, IntegerAttr) and value.value.data > 0):
             return f"entry '{name}': expected a positive integer, got {value}"
+        if name == "math" and value not in (StringAttr("strict"), StringAttr("fast")):
+            return f'entry \'math\': expected "strict" or "fast", got {value}'
     return None
 
 
@@ -82,24 +86,32 @@ class ScheduleKernelsPass(ModulePass):
     on each other side by side, each a `pointwise` or a `row` one. `library`: an implementation runs it as a whole.
     `reference`: op by op, for what is neither passes nor a library's.
 
+    With `math=fast` the schedules of generated kernels say so: the C target then uses the approximations, reciprocals and
+    contractions whose bounds `docs/c.md` states. Without it, and on other targets, arithmetic is as the IR says.
+
     A schedule that is there is kept, with all of its entries: edit it by hand. Requires: that it can run the kernel.
     Ensures: every kernel has a schedule.
     """
 
     name = "schedule-kernels"
 
+    math: Literal["strict", "fast"] = "strict"
+    """Accuracy of the functions in generated C: "strict" or "fast"."""
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):
             for kernel in function.body.block.ops:
                 if isinstance(kernel, KernelOp):
-                    _schedule(kernel)
+                    _schedule(kernel, self.math)
 
 
-def _schedule(kernel: KernelOp) -> None:
+def _schedule(kernel: KernelOp, math: str) -> None:
     if (given := kernel.schedule_kind()) is None:
         order = _choose(kernel)
-        numbers = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
-        kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **numbers})
+        entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
+        if math == "fast" and order.kind not in ("library", "reference"):
+            entries["math"] = StringAttr(math)
+        kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries})
         return
     if given not in SCHEMES:
         raise RefusedError(f"'fused.kernel' schedule kind \"{given}\": expected one of {', '.join(SCHEMES)}", kernel)
