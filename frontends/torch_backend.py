@@ -18,6 +18,7 @@ from fuse_opt.frontends.torch_code import compile_call
 from fuse_opt.frontends.torch_decompositions import decompositions
 from fuse_opt.frontends.torch_graph import Counts
 from fuse_opt.frontends.torch_import import Importer
+from fuse_opt.frontends.torch_rewrites import rewrite
 from fuse_opt.frontends.torch_shapes import Specialized, metas_of
 from fuse_opt.tools import api
 
@@ -86,7 +87,7 @@ def fuse_opt(
     graph_module: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
     """The backend: `torch.compile(model, backend="fuse_opt", options={"dump": "directory"})`."""
-    return _backend(_checked(options))(graph_module, example_inputs)
+    return _backend(_checked(options))(rewrite(graph_module), example_inputs)
 
 
 def _checked(given: dict[str, Any] | None) -> Options:
@@ -129,7 +130,7 @@ def _compile(graph_module: Any, kind: str, options: Options, metas: Callable[[An
     started = time.perf_counter()
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
-        imported = Importer(graph_module, metas, relayout=kind == "inference").run()
+        imported = Importer(graph_module, metas).run()
         with api.steered(options.decisions) as decisions:
             program = api.compile(imported.module, target=options.target, pipeline=options.pipeline)
         call, text = compile_call(imported, program.native)

@@ -172,7 +172,8 @@ class CallWriter:
         name, view = output.variable, output.view
         dtype = self._constant("dtype", output.dtype)
         self.names["fitted"] = fitted
-        self.lines.append(f"if {name}.stride() != {view.strides} or {name}.dtype is not {dtype}:")
+        wrong = f"{name}.stride() != {view.strides} or {name}.shape != {view.shape} or {name}.dtype is not {dtype}"
+        self.lines.append(f"if {wrong}:")
         self.lines.append(f"    {name} = fitted({name}, {view.shape}, {view.strides}, {dtype}, {call.name!r})")
         if output.buffer is not None:
             index = self.program.results[output.buffer].index

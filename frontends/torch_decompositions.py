@@ -19,12 +19,14 @@ _FURTHER = (
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",
     "native_batch_norm",
-    "native_dropout",
     "linalg_vector_norm",
 )
 """Operators that PyTorch's core set keeps whole."""
-_KEPT = ("scaled_dot_product", "aten.take.")
-"""Parts of names of those that stay whole: run by one kernel, or with a decomposition that fails on unknown extents."""
+_KEPT = ("scaled_dot_product", "aten.take.", "aten.bernoulli.")
+"""
+Parts of names of those that stay whole: run by one kernel, with a decomposition that fails on unknown extents, or one that
+draws other random numbers than eager.
+"""
 
 
 @cache
@@ -39,11 +41,22 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
             operator = getattr(packet, overload)
             if operator in inductor:
                 table[operator] = inductor[operator]
+    table[aten.native_dropout.default] = _native_dropout
     return {
         operator: function
         for operator, function in table.items()
         if not isinstance(operator, torch._ops.OpOverload) or not _is_kept(str(operator))
     }
+
+
+def _native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+    """Dropout with the random numbers that eager draws."""
+    if train is False or p == 0:
+        return x, torch.ones_like(x, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
+    kept = torch.bernoulli(torch.empty_like(x, dtype=torch.bool), 1 - p)
+    return x * kept * (1 / (1 - p)), kept
 
 
 def _is_kept(name: str) -> bool:

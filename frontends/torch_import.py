@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
@@ -33,12 +34,13 @@ from fuse_opt.frontends.torch_graph import (
     Variable,
     View,
 )
-from fuse_opt.frontends.torch_layout import channels_last, dense_order, layout_of, storage_view
+from fuse_opt.frontends.torch_layout import dense_order, layout_of, storage_view
 from fuse_opt.frontends.torch_out import out_overload
 from fuse_opt.frontends.torch_places import (
     Place,
     Root,
     has_effect,
+    is_ordered,
     is_readable,
     is_view,
     own_view,
@@ -49,9 +51,6 @@ from fuse_opt.frontends.torch_places import (
 from fuse_opt.frontends.torch_records import Built, Call, NotCoveredError, bound_arguments, check_type
 from fuse_opt.frontends.torch_table import TABLE
 
-_CONVOLUTIONS = ("aten.convolution.default",)
-_FOLLOWERS = ("aten.max_pool2d_with_indices.default", "aten.avg_pool2d.default", "aten._adaptive_avg_pool2d.default")
-"""Calls whose results are laid out like their argument."""
 _TOKEN = TensorType(I8.attribute, [])
 _REFUSALS = (NotCoveredError, VerifyException, ScalarTypeError, UnknownExtentError, TypeError, ValueError)
 
@@ -59,18 +58,13 @@ _REFUSALS = (NotCoveredError, VerifyException, ScalarTypeError, UnknownExtentErr
 class Importer:
     """Imports one graph. With `library`, calls that records stand for only in exported text become graph ops, too."""
 
-    def __init__(
-        self, graph_module: Any, metas: Callable[[Any], Any], *, library: bool = False, relayout: bool = False
-    ) -> None:
+    def __init__(self, graph_module: Any, metas: Callable[[Any], Any], *, library: bool = False) -> None:
         self.emit = Emitter()
         self.gm = graph_module
         self.metas = metas
         self.library = library
-        self.relayout = relayout and not library
         self.values: dict[Any, SSAValue] = {}
         self.places: dict[Any, Place] = {}
-        self.relaid: dict[Any, Place] = {}
-        """By node, a copy of it in another layout, which calls take instead of it."""
         self.parts: dict[Any, Sequence[Any]] = {}
         """By node of several results: for each a value, or a place."""
         self.calls: list[AtenCall] = []
@@ -80,6 +74,8 @@ class Importer:
         self.constants: dict[str, Any] = {}
         self.stored: list[tuple[Any, Any]] = []
         self.effects: list[SSAValue] = []
+        self.previous: SSAValue | None = None
+        """What the last call gave that has to come before the next of its kind."""
         self.counts = Counts()
         self.names: dict[Any, str] = {}
 
@@ -221,7 +217,7 @@ class Importer:
         try:
             if not all(value.device.type == "cpu" for value in tensors_of(meta)):
                 raise NotCoveredError("is on another device than the processor")
-            call = Call(self.emit, node, self.metas, self.value)
+            call = Call(self.emit, node, self.metas, self.value, self.library)
             built = record.build(call)
             self._enter(node, meta, built, viewed)
         except _REFUSALS as error:
@@ -249,9 +245,8 @@ class Importer:
             return None
         source = next(iter(bound_arguments(node).values()))
         place = self.places.get(source) if isinstance(source, fx.Node) else None
-        if place is None or place.root.view is None or place.root.relaid:
+        if place is None or place.root.view is None:
             return None
-        place.root.viewed = True
         start = storage_view(self.metas(source))
         assert place.view is not None
         found: list[Place] = []
@@ -277,7 +272,8 @@ class Importer:
         if not is_tensor(meta) or not is_readable(meta, place.view):
             raise NotCoveredError("takes what the program has no element type or shape for")
         if root.view is None or place.view != root.view or (root.memory is None and root.variable is None):
-            return self._load(node, meta)
+            found = self._read_by_strides(place)
+            return self._load(node, meta) if found is None else found
         layout = layout_of(root.view.shape, root.view.strides)
         if root.variable is not None and root.memory is None:
             memory = self._read_argument(root)
@@ -286,12 +282,36 @@ class Importer:
             memory = root.memory
         return memory if layout is None else layout.read(self.emit, memory, root.view.shape)
 
+    def _read_by_strides(self, place: Place) -> SSAValue | None:
+        """A strided view of a root that fills its memory, as index expressions; None where strides are no such."""
+        root, view = place.root, place.view
+        if root.view is None or view is None or 0 in view.shape:
+            return None
+        layout = layout_of(view.shape, view.strides)
+        if layout is None or dense_order(root.view.shape, root.view.strides) is None:
+            return None
+        size, whole = prod(layout.extents), prod(root.view.shape)
+        if view.offset + size > whole:
+            return None
+        if root.memory is None:
+            memory = self._materialized(root) if root.variable is None else self._read_argument(root)
+        else:
+            memory = root.memory
+        if memory.type == _TOKEN:
+            return None
+        flat = self.emit.reshaped(memory, [whole])
+        if size != whole:
+            flat = self.emit.slice(flat, starts=[view.offset], stops=[view.offset + size])
+        return layout.read(self.emit, flat, view.shape)
+
     def _load(self, node: Any, meta: Any) -> SSAValue:
         """A copy in C order, by PyTorch, of what lies in memory with gaps or in another order."""
         keywords = {"memory_format": torch.contiguous_format}
         with self.metas(node).fake_mode if hasattr(meta, "fake_mode") else torch.no_grad():
             copy = meta.contiguous() if meta.is_contiguous() else meta.clone(memory_format=torch.contiguous_format)
-        places = self._emit_call(aten.clone.default, (node,), keywords, copy, "reads a view that kernels cannot")
+        reason = "reads a view that kernels cannot"
+        places = self._emit_call(aten.clone.default, (node,), keywords, copy, reason)
+        self._count("aten.clone.default", reason)
         memory = places[0].root.memory
         assert memory is not None
         return memory
@@ -303,12 +323,15 @@ class Importer:
             raise NotImplementedError(f"call of the method {node.target}: expected a functional graph of operators")
         several = isinstance(meta, (list, tuple))
         places = self._emit_call(node.target, node.args, node.kwargs, meta, reason)
-        self.counts.external[name] = self.counts.external.get(name, 0) + 1
-        self.counts.reasons.setdefault(name, reason)
+        self._count(name, reason)
         if several:
             self.parts[node] = places
         else:
             self.places[node] = places[0]
+
+    def _count(self, name: str, reason: str) -> None:
+        self.counts.external[name] = self.counts.external.get(name, 0) + 1
+        self.counts.reasons.setdefault(name, reason)
 
     def _emit_call(self, target: Any, args: Any, kwargs: Any, meta: Any, reason: str) -> list[Place]:
         operands: list[SSAValue] = []
@@ -326,7 +349,6 @@ class Importer:
                 return known
             return self._argument(item, operand)
 
-        relaid = self.relayout and self._relay_images(target, args)
         arguments = fx.map_arg(tuple(args), plain)
         keywords = fx.map_arg(dict(kwargs), plain)
         several = isinstance(meta, (list, tuple))
@@ -335,48 +357,25 @@ class Importer:
         name = str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
         call = AtenCall(number, target, name, arguments, keywords, reason, several=several)
         call.out, call.out_names = out_overload(target, metas)
-        places, types = self._call_results(call, metas, relaid)
+        places, types = self._call_results(call, metas)
         text = ", ".join([*map(shown, arguments), *(f"{key}={shown(item)}" for key, item in keywords.items())])
+        if (ordered := is_ordered(target)) and self.previous is not None:
+            operand(self.previous)
         op = aten_call(name, number, text, operands, types)
         self.emit.block.add_op(op)
+        if ordered and op.results:
+            self.previous = op.results[0]
         for place, value in zip(places, op.results, strict=True):
             place.root.memory = value
         self._keep_results(call, places, op)
         self.calls.append(call)
         return places
 
-    def _relay_images(self, target: Any, args: Sequence[Any]) -> bool:
-        """Has a convolution read images with channels last, which its kernels are fastest for; whether results are such, too."""
-        name = str(target)
-        if name not in (*_CONVOLUTIONS, *_FOLLOWERS) or self.metas(args[0]).dim() != 4:
-            return False
-        node, meta, place = args[0], self.metas(args[0]), self.places.get(args[0])
-        if place is None or place.root.view is None:
-            return False
-        if name in _FOLLOWERS or place.root.relaid:
-            return place.root.relaid
-        if meta.dtype != torch.float32 or 0 in meta.shape:
-            return False
-        if meta.is_contiguous(memory_format=torch.channels_last):
-            return False
-        view = View(tuple(meta.shape), channels_last(tuple(meta.shape)))
-        free = place.root.computed is node and place.root.memory is None and not place.root.viewed
-        if not free:
-            place = Place(Root(view, meta.dtype, computed=node), view)
-            self.relaid[node] = place
-        place.root.view = place.view = view
-        place.root.relaid = True
-        return True
-
-    def _call_results(
-        self, call: AtenCall, metas: Sequence[Any], relaid: bool = False
-    ) -> tuple[list[Place], list[Attribute]]:
+    def _call_results(self, call: AtenCall, metas: Sequence[Any]) -> tuple[list[Place], list[Attribute]]:
         places: list[Place] = []
         types: list[Attribute] = []
         for position, meta in enumerate(metas):
             view = own_view(meta) if is_tensor(meta) else None
-            if relaid and view is not None and len(view.shape) == 4:
-                view = View(view.shape, channels_last(view.shape))
             variable = f"f{call.number}_{position}"
             call.outputs.append(Output(variable, view, meta.dtype if view is not None else None))
             planned = call.out is not None
@@ -389,7 +388,6 @@ class Importer:
                 types.append(_TOKEN)
                 root = Root(view, None if view is None else meta.dtype, variable)
                 view = root.view
-            root.relaid = relaid
             places.append(Place(root, view))
         return places, types
 
@@ -412,7 +410,7 @@ class Importer:
 
     def _argument(self, node: Any, operand: Callable[[SSAValue], int]) -> Any:
         """A node as the argument of a call."""
-        place = self.relaid.get(node) or self.places.get(node)
+        place = self.places.get(node)
         if place is None:
             if node in self.parts:
                 return [
@@ -454,10 +452,6 @@ class Importer:
             return Returned(value=meta)
         if (place := self.places.get(item)) is None:
             return Returned(value=None)
-        if place.root.relaid and place.view is not None:
-            promised = own_view(meta)
-            if promised is not None and promised != place.view:
-                place = Place(Root(promised, meta.dtype, computed=item), promised)
         root = place.root
         view = None if place.view == root.view else place.view
         if root.variable is not None:

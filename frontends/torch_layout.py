@@ -40,12 +40,6 @@ def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, 
     return (*(axis for axis, n in enumerate(shape) if n == 1), *wide)
 
 
-def channels_last(extents: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of images whose channels are next to each other."""
-    _, channels, height, width = extents
-    return (channels * height * width, 1, width * channels, channels)
-
-
 @dataclass(frozen=True)
 class Layout:
     """Memory as a tensor in C order, and the strided tensor in it: the first `counts` positions of each of its axes."""

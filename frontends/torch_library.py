@@ -101,20 +101,6 @@ def _attention(call: Call) -> Sequence[SSAValue]:
     return y, call.number(0, call.element(call.out[1].dtype), call.extents(call.out[1]))
 
 
-@record("aten.max_pool2d_with_indices.default", library=True)
-def _max_pool(call: Call) -> Sequence[SSAValue]:
-    size = list(call["kernel_size"])
-    strides = list(call["stride"]) or size
-    two = {"kernel_shape": size * (2 // len(size)), "strides": strides * (2 // len(strides))}
-    padding, dilation = list(call["padding"]), list(call["dilation"])
-    pads, dilations = (padding * (2 // len(padding))) * 2, dilation * (2 // len(dilation))
-    options = {"pads": pads, "dilations": dilations, "ceil_mode": bool(call["ceil_mode"])}
-    x = call.tensor("self")
-    batched = x if len(shape(x)) == 4 else call.reshaped(x, [1, *shape(x)])
-    y, indices = call.emit.all("max_pool_with_indices", batched, **two, **options)
-    return call.reshaped(y, call.extents(call.out[0])), call.reshaped(indices, call.extents(call.out[1]))
-
-
 @record("aten.index_put.default", library=True)
 def _index_put(call: Call) -> SSAValue:
     given = {axis: item for axis, item in enumerate(call["indices"]) if item is not None}

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.frontends.torch_api import ELEMENTS, as_list, aten, is_tensor
+from fuse_opt.frontends.torch_api import ELEMENTS, as_list, aten, is_tensor, torch
 from fuse_opt.frontends.torch_graph import Memory, Variable, View
 from fuse_opt.frontends.torch_layout import storage_view
 
@@ -28,10 +28,6 @@ class Root:
     """The node whose value is to be written there."""
     buffer: int | None = None
     donated: bool = False
-    viewed: bool = False
-    """Whether other values are strided views of it: it has to lie as tracing said."""
-    relaid: bool = False
-    """Whether it lies otherwise than tracing said."""
 
 
 @dataclass(eq=False)
@@ -67,6 +63,13 @@ def is_view(target: Any) -> bool:
 def has_effect(target: Any) -> bool:
     schema = getattr(target, "_schema", None)
     return schema is None or schema.is_mutable or not schema.returns
+
+
+def is_ordered(target: Any) -> bool:
+    """Whether calls have to stay in order: those that draw random numbers, have effects, or are unknown."""
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+        return True
+    return has_effect(target) or torch.Tag.nondeterministic_seeded in target.tags
 
 
 def tensors_of(meta: Any) -> list[Any]:

@@ -24,7 +24,7 @@ _UNARY: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("abs", "sign", "floor", "ceil", "trunc", "relu", "sigmoid", "silu", "mish", "exp")},
     **{name: (name,) for name in ("exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos")},
     **{name: (name,) for name in ("tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
-    **{name: (name,) for name in ("erf", "erfc", "lgamma", "reciprocal", "square", "bitwise_not", "round", "sinc")},
+    **{name: (name,) for name in ("erf", "erfc", "lgamma", "reciprocal", "bitwise_not", "round", "sinc")},
     "negative": ("neg",),
     "hard_swish": ("hardswish",),
 }
@@ -212,7 +212,7 @@ def _test(call: Call) -> SSAValue:
     return call.emit.isnan(x) if "isnan" in str(call.node.target) else call.emit.isinf(x)
 
 
-@record("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
+@record("aten.where.self")
 def _where(call: Call) -> SSAValue:
     x, y = call.operand("self", call.dtype), call.operand("other", call.dtype)
     return call.emit.where(call.tensor("condition", BOOL), x, y)

@@ -55,9 +55,16 @@ class Call:
     """A call of an overload: its arguments by the names of its schema, its result's type, and what builds ops."""
 
     def __init__(
-        self, emit: Emitter, node: Any, metas: Callable[[Any], Any], values: Callable[[Any], SSAValue]
+        self,
+        emit: Emitter,
+        node: Any,
+        metas: Callable[[Any], Any],
+        values: Callable[[Any], SSAValue],
+        exported: bool = False,
     ) -> None:
         self.emit = emit
+        self.exported = exported
+        """Whether the graph is for readers and other targets, where library ops say more than what they are made of."""
         self.node = node
         self._metas = metas
         self._values = values

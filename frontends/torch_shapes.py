@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable
 from importlib import import_module
 from typing import Any
@@ -10,8 +11,9 @@ from fuse_opt.frontends.torch_api import fx, is_tensor, static_shape, torch
 
 Metas = Callable[[Any], Any]
 """By node, its fake tensor or number."""
-_MOST = 64
-"""Programs that are kept for one graph."""
+_log = logging.getLogger("fuse_opt.torch")
+_MOST = 16
+"""Programs that are compiled for one graph; PyTorch runs it for other extents."""
 
 
 def metas_of(graph_module: Any) -> Metas | None:
@@ -51,14 +53,26 @@ class Specialized:
         self._graph_module = graph_module
         self._compile_for = compile_for
         self._known: dict[Hashable, Callable[[list[Any]], Any]] = {}
+        self._warned = False
 
     def __call__(self, args: list[Any]) -> Any:
         key = tuple((a.shape, a.stride()) if is_tensor(a) else a for a in args)
         if (call := self._known.get(key)) is None:
             if len(self._known) >= _MOST:
-                self._known.pop(next(iter(self._known)))
+                return self._left_to_pytorch(args)
             call = self._known[key] = self._compile_for(self._metas(args))
         return call(args)
+
+    def _left_to_pytorch(self, args: list[Any]) -> Any:
+        if not self._warned:
+            self._warned = True
+            _log.warning(
+                "a graph was compiled for %d sets of extents, the most; others are run by PyTorch: pad them to fewer",
+                _MOST,
+            )
+        given = list(args)
+        args.clear()
+        return self._graph_module(*given)
 
     def _metas(self, args: list[Any]) -> Metas:
         """The graph's values for these arguments, by running it on fake tensors."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fuse_opt.frontends.torch_library import LIBRARY
 from fuse_opt.frontends.torch_pointwise import POINTWISE
+from fuse_opt.frontends.torch_pooling import POOLING
 from fuse_opt.frontends.torch_records import Record
 from fuse_opt.frontends.torch_reductions import REDUCTIONS
 from fuse_opt.frontends.torch_views import VIEWS
 
-TABLE: dict[str, Record] = {**POINTWISE, **VIEWS, **REDUCTIONS, **LIBRARY}
+TABLE: dict[str, Record] = {**POINTWISE, **VIEWS, **REDUCTIONS, **POOLING, **LIBRARY}
 """By overload, as `aten.add.Tensor`."""
 
 

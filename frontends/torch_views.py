@@ -16,10 +16,9 @@ VIEWS, record = records()
 
 
 @record(
-    "aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten._reshape_alias.default",
+    "aten.view.default", "aten._unsafe_view.default", "aten._reshape_alias.default",
     "aten.unsqueeze.default", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.alias.default",
-    "aten.detach.default", "aten.clone.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default",
-    "aten.contiguous.default", "aten.flatten.using_ints",
+    "aten.detach.default", "aten.clone.default", "aten.lift_fresh_copy.default",
 )  # fmt: skip
 def _same_order(call: Call) -> SSAValue:
     """The same elements in the same order."""

@@ -57,6 +57,10 @@ def external(reports: list[Any]) -> dict[str, int]:
 
 def test_backend_is_found_by_name():
     assert "fuse_opt" in torch.compiler.list_backends()
+    with collect_reports() as reports:
+        fast = torch.compile(torch.exp, backend="fuse_opt", mode="default")
+        torch.testing.assert_close(fast(x := torch.randn(4)), torch.exp(x))
+    assert len(reports.graphs) == 1
 
 
 def test_pointwise_reductions_and_views_need_no_call_of_pytorch():
@@ -167,7 +171,16 @@ def test_unusual_views_inside():
         y = x + 1
         return y.unfold(1, 4, 2) * 2, torch.as_strided(y, (3, 2), (2, 1), 5) + 1, y.diagonal() * 2
 
-    check(function, torch.randn(6, 8))
+    reports = check(function, torch.randn(6, 8))
+    assert external(reports) == {"aten.clone.default": 1}, "only overlapping windows are copied"
+    assert "reads a view that kernels cannot" in str(reports[0])
+
+
+def test_group_norm_is_code_of_the_program():
+    def function(x: Any, w: Any, b: Any) -> Any:
+        return functional.silu(functional.group_norm(x, 4, w, b))
+
+    assert external(check(function, torch.randn(2, 8, 5, 5), torch.randn(8), torch.randn(8))) == {}
 
 
 def test_channels_last_is_kept():
@@ -209,6 +222,173 @@ def test_unknown_batch_sizes():
     for batch in (3, 5, 8, 3):
         x = torch.randn(batch, 7)
         torch.testing.assert_close(fast(x), torch.softmax(x * batch, -1))
+
+
+def test_no_more_programs_than_allowed_for_changing_sizes(caplog: pytest.LogCaptureFixture, monkeypatch: Any):
+    monkeypatch.setattr("fuse_opt.frontends.torch_shapes._MOST", 2)
+
+    def function(x: Any) -> Any:
+        x.add_(1)
+        return torch.tanh(x) * x.shape[0]
+
+    fast = compiled(function, dynamic=True)
+    with collect_reports() as reports:
+        for batch in (3, 5, 3, 8, 9, 5):
+            a, b = torch.ones(batch, 7), torch.ones(batch, 7)
+            torch.testing.assert_close(fast(a), function(b))
+            torch.testing.assert_close(a, b)
+    assert len(reports.graphs) == 2
+    assert caplog.text.count("others are run by PyTorch") == 1
+
+
+def test_numbers_that_change():
+    def function(x: Any, a: Any, n: Any) -> Any:
+        return x * a + n
+
+    fast = torch.compile(function, backend=fuse_opt)
+    for a, n in ((0.5, 1), (1.5, 2), (2.5, 7), (3.5, -1)):
+        torch.testing.assert_close(fast(x := torch.randn(4), a, n), function(x, a, n))
+
+
+def code(function: Any, directory: Any, *arguments: Any) -> str:
+    """The text of the function that runs the graph."""
+    compiled(function, options={"dump": str(directory)})(*arguments)
+    (path,) = directory.glob("*_call.py")
+    return path.read_text()
+
+
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda x: x,
+    "channels last": lambda x: x.to(memory_format=torch.channels_last),
+    "transposed": lambda x: x.transpose(1, 3),
+    "slice": lambda x: x[:, 1:3],
+    "repeated": lambda x: x[:, :1].expand(2, 4, 6, 6),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_nothing_is_copied(layout: str, dtype: str, tmp_path: Any):
+    """Arguments are read, and results written, where they are: the call has no copy, and nothing but the kernel runs."""
+
+    def function(x: Any) -> Any:
+        return torch.exp(x) * 2
+
+    x = LAYOUTS[layout](torch.randn(2, 4, 6, 6, dtype=getattr(torch, dtype)))
+    text = code(function, tmp_path, x)
+    assert "a0.data_ptr()" in text and "r0.data_ptr()" in text
+    assert not any(word in text for word in ("copy_", "clone", "contiguous"))
+    check(function, x, tolerance=2e-2 if dtype == "bfloat16" else 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_arguments_are_overwritten_in_place(dtype: str, tmp_path: Any):
+    def function(x: Any, y: Any) -> Any:
+        x.mul_(2).add_(y)
+        return x
+
+    x, y = (torch.ones(64, dtype=getattr(torch, dtype)) for _ in range(2))
+    address = x.data_ptr()
+    assert "copy_" not in code(function, tmp_path, x, y)
+    result = compiled(function)(x, y)
+    assert result is x and x.data_ptr() == address and x.tolist() == [7.0] * 64
+
+
+def doubled(name: str, function: Callable[[Any], Any], fake: Callable[[Any], Any]) -> Any:
+    """A compiled call of an operator whose description (`fake`) says something else than what it does, times two."""
+    schema = "(Tensor x) -> Tensor"
+    operator = torch.library.custom_op(f"fuse_opt_test::{name}", function, mutates_args=(), schema=schema)
+    operator.register_fake(fake)
+
+    def twice(x: Any) -> Any:
+        return operator(x) * 2
+
+    return compiled(twice)
+
+
+def test_results_of_foreign_kernels_are_checked():
+    def strided(x: Any) -> Any:
+        return x.t().clone(memory_format=torch.preserve_format)
+
+    def transposed(x: Any) -> Any:
+        return x.new_empty(x.shape[1], x.shape[0])
+
+    def narrow(x: Any) -> Any:
+        return (x + 1).to(torch.bfloat16)
+
+    def short(x: Any) -> Any:
+        return x[:2].clone()
+
+    x = torch.arange(12.0).reshape(3, 4)
+    torch.testing.assert_close(doubled("strided", strided, transposed)(x), x.t() * 2)
+    torch.testing.assert_close(doubled("narrow", narrow, torch.empty_like)(x), (x + 1) * 2)
+    with pytest.raises(RuntimeError, match=r"short.* returned the shape \(2, 4\), expected \(3, 4\)"):
+        doubled("short", short, torch.empty_like)(x)
+
+
+def test_random_numbers_are_those_of_eager():
+    def function(x: Any) -> Any:
+        a, b = torch.rand(5), torch.randn(6)
+        return functional.dropout(x, 0.3), torch.bernoulli(torch.sigmoid(x)), a + 1, torch.randint(0, 9, (7,)) * 2, b
+
+    fast, x = compiled(function), torch.randn(64)
+    fast(x)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        wanted, state = function(x), torch.get_rng_state()
+        torch.manual_seed(seed)
+        for found, expected in zip(fast(x), wanted, strict=True):
+            torch.testing.assert_close(found, expected)
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_dropout_in_training():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.4), torch.nn.GELU(), torch.nn.Linear(16, 4))
+    fast, x = compiled(model), torch.randn(5, 8)
+    found: list[list[Any]] = []
+    with collect_reports() as reports:
+        for call in (fast, model):
+            model.zero_grad()
+            torch.manual_seed(5)
+            y = call(x)
+            (y * y).sum().backward()
+            found.append([y.detach(), *(p.grad.clone() for p in model.parameters())])
+    assert [report.kind for report in reports.graphs] == ["forward", "backward"]
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "size, step, padding, apart, ceil", [(3, 2, 1, 1, True), ((3, 2), (1, 2), (1, 0), (2, 1), False)]
+)
+def test_max_pooling_is_code_of_the_program(size: Any, step: Any, padding: Any, apart: Any, ceil: bool):
+    def function(x: Any) -> Any:
+        y = torch.relu(x)
+        return functional.max_pool2d(y, size, step, padding, apart, ceil, True), functional.max_pool2d(x, size)
+
+    x = torch.randn(2, 3, 13, 11)
+    x[0, 0, 3, 4], x[1, 1], x[1, 2] = torch.nan, 1.0, -torch.inf
+    assert external(check(function, x, tolerance=0)) == {}
+
+
+@pytest.mark.parametrize("options", [{"scale_factor": 2.0}, {"scale_factor": (2.0, 3.0)}, {"size": (10, 21)}])
+def test_upsampling_by_whole_factors_is_a_view(options: dict[str, Any]):
+    def function(x: Any) -> Any:
+        return functional.interpolate(x * 2, **options) + 1
+
+    x = torch.randn(2, 3, 5, 7)
+    assert external(check(function, x)) == {}
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    for call, argument in ((compiled(function), a), (function, b)):
+        (y := call(argument)).backward(torch.linspace(-1, 1, y.numel()).reshape(y.shape))
+    torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_upsampling_by_other_factors():
+    def function(x: Any) -> Any:
+        return functional.interpolate(x, size=(7, 9)), functional.interpolate(x, scale_factor=1.5)
+
+    check(function, torch.randn(2, 3, 5, 7))
 
 
 class Net(torch.nn.Module):
