@@ -13,12 +13,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gpu_workloads import Torch, Workload, array_bytes, workloads
+from numpy.typing import NDArray
 
 from fuse_opt.lowering.emit_cuda import build_cuda_program
 from fuse_opt.lowering.narrow_floats import NARROW, narrow
@@ -54,9 +56,19 @@ class Bench:
         tensor = self.torch.as_tensor(values, device="cuda")
         return tensor.to(self.torch.bfloat16) if dtype == "bf16" else tensor
 
+    def sets(self, workload: Workload, count: int) -> list[list[Any]]:
+        """So many sets of the workload's arrays: few of different values, then copies of those."""
+        made = [
+            [self.array(value, workload.dtype(k)) for k, value in enumerate(workload.inputs(seed))]
+            for seed in range(min(count, 3))
+        ]
+        for number in range(len(made), count):
+            made.append([array.copy() if self.torch is None else array.clone() for array in made[number % 3]])
+        return made
+
     def on_host(self, array: Any) -> Any:
         if isinstance(array, np.ndarray):
-            return array
+            return cast(NDArray[Any], array)
         return array.float().cpu().numpy() if self.torch is not None and hasattr(array, "cpu") else array.get()
 
     def event(self) -> Any:
@@ -108,6 +120,9 @@ def peers(bench: Bench, workload: Workload, sets: Sequence[list[Any]], small: bo
     ways = {"eager": eager, "compile": bench.torch.compile(eager, dynamic=False)}
     if small:
         ways["graphs"] = bench.torch.compile(eager, dynamic=False, mode="reduce-overhead")
+    with suppress(ImportError):
+        if (kernel := import_module("gpu_triton").BY_WORKLOAD.get(workload.name)) is not None:
+            ways["triton"] = lambda arrays: kernel(*arrays)
     return ways
 
 
@@ -119,11 +134,19 @@ def largest_error(bench: Bench, workload: Workload, program: CudaProgram, inputs
     else:
         given = [narrow(v, "bf16") if workload.dtype(k) == "bf16" else v for k, v in enumerate(inputs)]
         expected = evaluate(workload.text(), *given)
-    expected = [*expected] if isinstance(expected, tuple) else [expected]
-    wanted = [bench.on_host(value).copy() for value in expected]
-    found = program(*arrays)
-    found = [*found] if isinstance(found, tuple) else [found]
+    wanted = [bench.on_host(value).copy() for value in _listed(expected)]
+    found = _listed(program(*arrays))
     return max(difference(_as_narrow(bench.on_host(a), b), b) for a, b in zip(found, wanted, strict=True))
+
+
+def _listed(values: Any) -> list[Any]:
+    return [*values] if isinstance(values, tuple) else [values]  # pyright: ignore[reportUnknownVariableType]
+
+
+def peer_error(bench: Bench, call: Callable[[Any], Any], workload: Workload, arrays: Any) -> float:
+    """Of a kernel written by hand, against torch."""
+    expected = workload.body(Torch(bench.torch), *arrays)
+    return difference(bench.on_host(call(arrays)), bench.on_host(expected))
 
 
 def _as_narrow(array: Any, like: Any) -> Any:
@@ -140,10 +163,7 @@ def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) 
     small = moved < _SMALL
     error = largest_error(bench, workload, program, workload.inputs(0))
     count = 1 if small else max(2, math.ceil(2 * bench.cache / moved) + 1)
-    sets = [
-        [bench.array(v, workload.dtype(k)) for k, v in enumerate(workload.inputs(seed))]
-        for seed in range(min(count, 3))
-    ]
+    sets = bench.sets(workload, count)
     together = 1 if not small or bench.dry else 100
     ours = bench.milliseconds(program_calls(program, sets), together)
     rate = moved / ours / 1e6
@@ -162,7 +182,9 @@ def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) 
             row["left_out"] = True
             break
         try:
-            calls = [lambda arrays=arrays, call=call: call(arrays) for arrays in sets]
+            if name == "triton":
+                row["triton_error"] = f"{peer_error(bench, call, workload, sets[0]):.1e}"
+            calls: list[Callable[[], Any]] = [partial(call, arrays) for arrays in sets]
             row[f"{name}_ms"] = round(bench.milliseconds(calls, together), 4)
         except Exception as failure:  # a peer that fails is a peer less
             row[f"{name}_failed"] = str(failure).partition("\n")[0][:200]

@@ -17,7 +17,7 @@ from fuse_opt.lowering.program import Program, ProgramStats, Segment
 from fuse_opt.runtime.cuda_arguments import Argument, Arguments, Staging, as_bytes
 from fuse_opt.runtime.cuda_arrays import DeviceArray, stream_handle
 from fuse_opt.runtime.cuda_blas import make_products
-from fuse_opt.runtime.cuda_compiler import Cubin, compile_cuda, find_cuda_compiler, kernel_resources
+from fuse_opt.runtime.cuda_compiler import Cubin, KernelRefused, compile_kernels, find_cuda_compiler, kernel_resources
 from fuse_opt.runtime.cuda_driver import DEFAULT_STREAM, LEGACY_STREAMS, CudaUnavailable, Device, open_device
 from fuse_opt.runtime.cuda_graphs import RunCounts
 from fuse_opt.runtime.cuda_results import Outcome, Results
@@ -25,6 +25,8 @@ from fuse_opt.runtime.cuda_steps import Steps
 from fuse_opt.runtime.disk_cache import DiskCache
 
 Array = NDArray[Any]
+
+__all__ = ["CudaProgram", "CudaStats", "CudaUnavailable", "KernelRefused"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class CudaProgram:
     def __init__(self, program: Program, cache: DiskCache | None = None) -> None:
         """
         Compiles the program, or takes it from the disk cache, and allocates its memory. Raises CudaUnavailable,
-        CudaCompileError, CudaMemoryError and CudaError.
+        KernelRefused and other CudaCompileErrors, CudaMemoryError and CudaError.
         """
         self.program = program
         self._device = open_device()
@@ -234,4 +236,4 @@ def _compiled(program: Program, device: Device, cache: DiskCache) -> Cubin:
     compiler = find_cuda_compiler()
     if compiler is None:
         raise CudaUnavailable("there is no nvcc (name it in FUSE_OPT_NVCC) and no NVRTC")
-    return compile_cuda(compiler, program.source, device.arch, cache)
+    return compile_kernels(compiler, program.source, device.arch, cache)

@@ -29,6 +29,10 @@ class CudaCompileError(RuntimeError):
     """The compiler refused a source or could not be run; the text is the first lines of what it said."""
 
 
+class KernelRefused(CudaCompileError):
+    """A compiler that works refused a source."""
+
+
 @dataclass(frozen=True)
 class Cubin:
     """Machine code for one architecture."""
@@ -95,6 +99,21 @@ def compile_cuda(compiler: CudaCompiler, source: str, arch: str, cache: DiskCach
     data = cache.get_or_build(key, ".cubin", lambda path: _written(path, made().data))
     log = cache.get_or_build(key, ".log", lambda path: _written(path, made().log.encode() + b"\n"))
     return Cubin(data.read_bytes(), log.read_text(encoding="utf-8", errors="replace"))
+
+
+_EMPTY = 'extern "C" __global__ void empty() {\n}\n'
+
+
+def compile_kernels(compiler: CudaCompiler, source: str, arch: str, cache: DiskCache) -> Cubin:
+    """
+    As `compile_cuda`, but a refusal of this source is told from a compiler that refuses everything, for want of a host
+    compiler say. Raises KernelRefused too.
+    """
+    try:
+        return compile_cuda(compiler, source, arch, cache)
+    except CudaCompileError as error:
+        compile_cuda(compiler, _EMPTY, arch, cache)
+        raise KernelRefused(str(error)) from error
 
 
 def _written(path: Path, content: bytes) -> None:

@@ -126,9 +126,12 @@ class Steps:
         with self._device.errors(f"kernel '{launch.kernel}'"):
             if (function := self._functions.get(launch.kernel)) is None:
                 function = self._functions[launch.kernel] = self._module.get_function(launch.kernel)
+                if launch.shared:
+                    limit = self._device.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    function.set_attribute(limit, launch.shared)
         arguments = self.addresses.packed(len(launch.buffers))
         start, error = (
-            partial(function._launch_kernel, launch.grid, launch.block, arguments, 0),
+            partial(function._launch_kernel, launch.grid, launch.block, arguments, launch.shared),
             self._device.driver.Error,
         )
 

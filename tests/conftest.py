@@ -16,6 +16,10 @@ LAYER = "cuda layer"
 """The property of a report in which a test says what of the CUDA target it ran, and how much."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "stand_in_driver: runs PyCUDA on a stand-in for the CUDA driver")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def frozen_heap() -> None:
     """What earlier modules left behind, caches above all, is not looked at again by every collection to come."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -16,6 +17,8 @@ import numpy as np
 from cuda_running import SCALED, chain, chain_value, compiled, counters, normal, raises
 from cuda_scenarios import changing_pointers
 
+import fuse_opt
+from fuse_opt.runtime.cuda_compiler import find_cuda_library
 from fuse_opt.tools.fuse_run_main import main as fuse_run
 
 FFN = str(Path(__file__).parent.parent / "examples" / "ffn.mlir")
@@ -81,6 +84,10 @@ MESSAGES = [
     ({"FAKE_CUDA_MEMORY": "1000"}, "cuBLAS: expected 33554432 bytes of device memory, got .* free of 1000"),
     ({"FUSE_OPT_CUBLAS": "off"}, None),
 ]
+if find_cuda_library("nvrtc") is None:
+    MESSAGES.insert(
+        1, ({"FUSE_OPT_CUDA_COMPILER": "nvrtc"}, "there is no nvcc .name it in FUSE_OPT_NVCC. and no NVRTC")
+    )
 
 
 def messages() -> str:
@@ -97,6 +104,29 @@ def messages() -> str:
     return f"{len(MESSAGES)} cases"
 
 
+def refused_kernels() -> str:
+    """A kernel that the compiler refuses comes apart, one of a single op runs on the host; both with one warning."""
+    for rows, pattern, said, host_calls in (
+        (
+            9,
+            "kernel_add_tanh",
+            r"kernels do not compile: add\+tanh run unfused \(.*error: kernel_add_tanh is refused",
+            0,
+        ),
+        (10, "kernel_(add_)?tanh", r"add\+tanh run unfused .*; tanh runs on the reference", 1),
+    ):
+        x, b = normal(rows, 33), normal(33)
+        text = SCALED.replace("8x33", f"{rows}x33")  # no other program's: what was compiled is kept
+        with environment(FAKE_NVCC_REFUSES=pattern), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            program = fuse_opt.compile(text, target="cuda")
+            for _ in range(3):
+                np.testing.assert_allclose(program(x, b), np.tanh(x + b), 1e-5, 1e-6)
+        assert len(caught) == 1 and re.search(said, str(caught[0].message)), [str(w.message) for w in caught]
+        assert program.stats.host_calls == 3 * host_calls, program.stats
+    return "2 programs"
+
+
 def failing_kernel() -> str:
     """It is said where the host waits for it. To be run last: a context is unusable after that."""
     program = compiled(SCALED)
@@ -107,7 +137,7 @@ def failing_kernel() -> str:
     return "2 errors"
 
 
-FAULTS: tuple[Callable[[], str], ...] = (messages, out_of_memory, refused_captures, failing_kernel)
+FAULTS: tuple[Callable[[], str], ...] = (messages, out_of_memory, refused_captures, refused_kernels, failing_kernel)
 
 if __name__ == "__main__":
     assert counters() is not None, "this is a real driver"

@@ -34,6 +34,7 @@ from cuda_running import (
 )
 
 from fuse_opt.lowering.narrow_floats import narrow, widen
+from fuse_opt.lowering.program import GridLaunch, Segment
 from fuse_opt.runtime.cuda_blas import make_products
 from fuse_opt.runtime.cuda_driver import open_device
 from fuse_opt.tools.api import evaluate
@@ -232,6 +233,28 @@ def kernel_names() -> str:
     return "class"
 
 
+SHARED = """func.func @main(%x: tensor<3x20000xf32>) -> tensor<3x20000xf32> {
+  %r = fused.kernel(%a = %x : tensor<3x20000xf32>) -> (tensor<3x20000xf32>) attributes {
+      schedule = {kind = "row", gpu = {variant = "shared", splits = 1 : i64}}} {
+    %m = graph.max %a {axes = array<i64: 1>, keepdims = true} : (tensor<3x20000xf32>) -> tensor<3x1xf32>
+    %s = graph.subtract %a, %m : (tensor<3x20000xf32>, tensor<3x1xf32>) -> tensor<3x20000xf32>
+    fused.yield %s : tensor<3x20000xf32>
+  }
+  func.return %r : tensor<3x20000xf32>
+}"""
+
+
+def shared_memory() -> str:
+    """A kernel that asks for more shared memory than it may declare."""
+    program, x = compiled(SHARED, "plan-memory,bulk-launches"), normal(3, 20000)
+    segments = [step for step in program.program.steps if isinstance(step, Segment)]
+    (launch,) = (launch for segment in segments for launch in segment.launches)
+    assert isinstance(launch, GridLaunch) and launch.shared > 48 << 10, launch
+    for _ in range(3):
+        np.testing.assert_array_equal(program(x), x - x.max(1, keepdims=True))
+    return f"{launch.shared} bytes"
+
+
 def bound_calls() -> str:
     """Calls with fixed arrays, of the device and of the host, between other calls of the program."""
     program = compiled(chain(5), "unfused")
@@ -272,7 +295,7 @@ SCENARIOS: dict[str, Callable[[], str]] = {
     scenario.__name__: scenario
     for scenario in (
         examples, twelve_kernels, changing_pointers, device_arrays, donated_arguments, narrow_floats, streams, torch_tensors,
-        host_calls, products, threads, results, kernel_names, bound_calls, launch_costs,
+        host_calls, products, threads, results, kernel_names, shared_memory, bound_calls, launch_costs,
     )
 }  # fmt: skip
 

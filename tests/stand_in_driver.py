@@ -10,10 +10,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
+from fake_cuda import build
 from fake_cuda.build import HERE, build_driver, cuda_include
 
 from fuse_opt.runtime.disk_cache import DiskCache
@@ -33,12 +35,13 @@ def why_not() -> str | None:
     """What is missing for the stand-in driver."""
     if pycuda_path() is None:
         return f"no PyCUDA (python tests/fake_cuda/build.py pycuda {PYCUDA_FOLDER})"
-    if cuda_include() is None:
-        return "no cuda.h to build the stand-in driver with"
-    return None if shutil.which("g++") and shutil.which("gcc") else "no g++ to build the stand-in driver with"
+    return build.why_not()
 
 
-needs_stand_in = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+def needs_stand_in(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test that runs on the stand-ins; it is skipped where there is no PyCUDA, or nothing to build them with."""
+    skipped = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+    return pytest.mark.stand_in_driver(skipped(test))
 
 
 @cache

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cuda_foreign import Exported
 from cuda_scenarios import PRODUCTS, SCENARIOS
+from nvrtc_library import NvrtcLibrary
 from stand_in_driver import needs_stand_in, run_python, run_script
 
 import fuse_opt
@@ -20,7 +21,10 @@ from fuse_opt.runtime.cuda_blas import Product, plan_product
 from fuse_opt.runtime.cuda_compiler import (
     Cubin,
     CudaCompileError,
+    KernelRefused,
+    Nvrtc,
     compile_cuda,
+    compile_kernels,
     find_cuda_compiler,
     kernel_resources,
 )
@@ -39,9 +43,12 @@ def test_scenarios_on_the_stand_in_driver(record_property: Any) -> None:
 
 
 @needs_stand_in
-def test_faults_of_the_stand_in_driver() -> None:
+def test_faults_of_the_stand_in_driver(record_property: Any) -> None:
     said = run_script("cuda_fault_scenarios.py")
-    assert list(said) == ["messages", "out_of_memory", "refused_captures", "failing_kernel"]
+    assert list(said) == ["messages", "out_of_memory", "refused_captures", "refused_kernels", "failing_kernel"]
+    record_property(
+        "cuda layer", f"C (PyCUDA on a stand-in driver), faults: {len(said)} scenarios, {said['messages']} of messages"
+    )
 
 
 @needs_stand_in
@@ -213,3 +220,24 @@ def test_stream_handles() -> None:
     ]
     with pytest.raises(TypeError, match="stream: expected a handle.*got str"):
         stream_handle("default")
+
+
+def test_nvrtc_stands_behind_the_same_interface(tmp_path: Path) -> None:
+    library: Any = NvrtcLibrary(PTXAS)
+    compiler, cache = Nvrtc(library), DiskCache(tmp_path / "cache")
+    assert compiler.version.startswith("NVRTC 13.0")
+    cubin = compile_kernels(compiler, "text", "sm_80", cache)
+    assert b"--gpu-architecture=sm_80" in cubin.data and list(kernel_resources(cubin.log)) == ["kernel_a", "kernel_b"]
+    with pytest.raises(KernelRefused, match="'NVRTC' failed: kernels.cu.1.: error: no"):
+        compile_kernels(compiler, "error", "sm_80", cache)
+    assert not library.programs, "each is destroyed, refused ones too"
+
+
+def test_a_compiler_that_refuses_everything_is_no_refusal_of_a_kernel(tmp_path: Path) -> None:
+    class Broken(Counting):
+        def build(self, source: str, arch: str) -> Cubin:
+            raise CudaCompileError("'nvcc' failed: no host compiler")
+
+    with pytest.raises(CudaCompileError, match="no host compiler") as caught:
+        compile_kernels(Broken(), "text", "sm_90", DiskCache(tmp_path / "cache"))
+    assert not isinstance(caught.value, KernelRefused)

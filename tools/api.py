@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -182,8 +182,12 @@ def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
 
 
 def _completion(passes: Sequence[ModulePass]) -> list[ModulePass]:
-    """The passes that bring what others left over into kernels with schedules and memory; none where they ran just now."""
-    completion = make_passes(UNFUSED_PIPELINE)
+    """
+    The passes that bring what others left over into kernels with schedules and memory, with the options that the caller
+    gave to them last; none where they ran just now.
+    """
+    given = {each.name: each for each in passes}
+    completion = [given.get(each.name, each) for each in make_passes(UNFUSED_PIPELINE)]
     return [] if passes[-len(completion) :] == completion else completion
 
 
@@ -222,9 +226,9 @@ def _specialized(
 
 def _backend(module: ModuleOp, function: str | None, target: str, poison: bool) -> Backend:
     """The program on its runtime; the ops of kernels that its compiler refuses come apart in the module."""
-    emit = import_module("fuse_opt.lowering.emit")
     if target == "cuda":
-        return _cuda_backend(emit.build_cuda_program(module, function))
+        return _cuda_backend(module, function)
+    emit = import_module("fuse_opt.lowering.emit")
     runtime = import_module("fuse_opt.runtime.poison" if poison else "fuse_opt.runtime.cpu")
     make = runtime.PoisonedProgram if poison else runtime.CpuProgram
     refusal = import_module("fuse_opt.runtime.c_compiler").CompileError
@@ -232,10 +236,13 @@ def _backend(module: ModuleOp, function: str | None, target: str, poison: bool) 
     def build(module: ModuleOp, function: str | None = None) -> Backend:
         return make(emit.build_program(module, function))
 
-    def complete(module: ModuleOp) -> None:
-        run_pipeline(module, make_passes((*UNFUSED_PIPELINE, *([_LAUNCH_BY_LAUNCH] if poison else []))), _context())
-
+    complete = partial(_complete_unfused, _LAUNCH_BY_LAUNCH if poison else "")
     return import_module("fuse_opt.tools.fallback").build_unfusing(module, function, build, refusal, complete)
+
+
+def _complete_unfused(last: str, module: ModuleOp) -> None:
+    """Brings ops of kernels that came apart into kernels of their own; `last` names one more pass."""
+    run_pipeline(module, make_passes((*UNFUSED_PIPELINE, *([last] if last else []))), _context())
 
 
 @dataclass(frozen=True)
@@ -253,12 +260,17 @@ class ReferenceStats:
     segments: int = 0
 
 
-def _cuda_backend(program: Any) -> Backend:
-    runtime = import_module("fuse_opt.runtime.cuda")
+def _cuda_backend(module: ModuleOp, function: str | None) -> Backend:
+    emit, runtime = import_module("fuse_opt.lowering.emit"), import_module("fuse_opt.runtime.cuda")
+
+    def build(module: ModuleOp, function: str | None = None) -> Backend:
+        return runtime.CudaProgram(emit.build_cuda_program(module, function))
+
     try:
-        return runtime.CudaProgram(program)
+        fallback, complete = import_module("fuse_opt.tools.fallback"), partial(_complete_unfused, "")
+        return fallback.build_unfusing(module, function, build, runtime.KernelRefused, complete)
     except runtime.CudaUnavailable as error:
-        return _CudaText(program, str(error))
+        return _CudaText(emit.build_cuda_program(module, function), str(error))
 
 
 class _CudaText:

@@ -4,6 +4,8 @@
     python3 tools/bootstrap.py demo [ARGUMENT...]   # a first look: fuse, print and run a small program
     python3 tools/bootstrap.py test                 # linter, type checker, pytest and lit, then one summary
 
+`test` also builds PyCUDA into `.venv/pycuda`, in the background, and runs with it on a stand-in for the CUDA driver.
+
 The environment is `.venv` in the checkout. It is made on the first call, reused while pyproject.toml and the Python
 stay the same, and made again when they change or when it no longer works. A `.venv` made by hand is installed into,
 but never deleted. Exit status: 0 when all went well, 1 when something failed, 2 for wrong usage.
@@ -151,11 +153,15 @@ def environment_fault(extras: list[str]) -> str | None:
     return f"it lacks the command {missing[0]}" if missing else None
 
 
-def ensure_environment(extra: str) -> None:
-    """Makes `.venv` hold this checkout in editable mode with what `extra` names, doing nothing when it already does."""
+def ensure_environment(extra: str, beside: Callable[[], None] = lambda: None) -> None:
+    """
+    Makes `.venv` hold this checkout in editable mode with what `extra` names, doing nothing when it already does.
+    `beside` is called once there is a Python with pip, before anything is installed.
+    """
     record, key = read_record(), environment_key()
     current = record is not None and record.key == key and environment_fault(record.extras) is None
     if record and current and extra in record.extras:
+        beside()
         return
     if record and record.made_here and not current:
         say("making .venv again: it is incomplete, broken, or made for other requirements or another Python")
@@ -169,6 +175,7 @@ def ensure_environment(extra: str) -> None:
             raise BootstrapError(".venv has no working pip, and this script did not make it: remove or rename it")
     extras = sorted({"", extra, *(record.extras if current else ())})
     Record(record.made_here, "", extras).write()
+    beside()
     install(extra)
     fault = environment_fault(extras)
     if fault is not None:
@@ -210,6 +217,43 @@ def install(extra: str) -> None:
     raise BootstrapError(f"pip failed: {reason}{hint} (all it said: {LOG.relative_to(ROOT)})")
 
 
+class PyCuda:
+    """PyCUDA of the package index in `.venv/pycuda`, built in the background; there it is seen by tests that ask for it."""
+
+    FOLDER = VENV / "pycuda"
+    LIMIT = 400
+    """Seconds that the build may take."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._missing: str | None = "its build was not started"
+
+    def start(self) -> None:
+        """Starts the build, which ends at once where it was done before."""
+        command = [str(PYTHON), str(ROOT / "tests" / "fake_cuda" / "build.py"), "pycuda", str(self.FOLDER)]
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+        try:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, **pipes)
+        except OSError as error:
+            self._missing = str(error)
+
+    def missing(self) -> str | None:
+        """Why there is no PyCUDA, once the build has ended; None where there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            try:
+                output, _ = process.communicate(timeout=self.LIMIT)
+                self._missing = (last_line(output) or "its build failed") if process.returncode else None
+            except subprocess.TimeoutExpired:
+                process.kill()
+                self._missing = f"its build took more than {self.LIMIT} seconds"
+        return self._missing
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+
+
 # The tests.
 
 
@@ -220,6 +264,17 @@ class Outcome(NamedTuple):
     passed: bool | None
     """None: the check could not run here, which is not a failure."""
     detail: str
+    said: tuple[str, ...] = ()
+    """Lines about what was run, to be said again in the summary."""
+
+
+ON_STAND_IN = "stand_in_driver"
+"""The marker of tests that need PyCUDA, and therefore wait for its build."""
+
+
+def cuda_layers(output: str) -> tuple[str, ...]:
+    """What pytest said about the tests of the CUDA target: kernels, schedules, cases."""
+    return tuple(re.findall(r"^cuda layer .*$", output, re.MULTILINE))
 
 
 def run_streamed(command: list[str]) -> tuple[int, str]:
@@ -245,8 +300,9 @@ def run_ruff() -> Outcome:
 
 def run_pytest() -> Outcome:
     heading("pytest")
-    status, output = run_streamed([str(PYTHON), "-m", "pytest", "-q", "-rs", "-n", "auto", "--dist", "worksteal"])
-    return Outcome("pytest", status == 0, last_line(output).strip("= "))
+    chosen = ["-m", f"not {ON_STAND_IN}", "-n", "auto", "--dist", "worksteal"]
+    status, output = run_streamed([str(PYTHON), "-m", "pytest", "-q", "-rs", *chosen])
+    return Outcome("pytest", status == 0, last_line(output).strip("= "), cuda_layers(output))
 
 
 class Background:
@@ -301,9 +357,21 @@ def check_lit() -> tuple[Outcome, str]:
     return Outcome("lit", status == 0, detail), output
 
 
-def list_untested() -> list[str]:
+def check_host_path(pycuda: PyCuda) -> tuple[Outcome, str]:
+    """CUDA programs by the real PyCUDA, on a stand-in for the driver."""
+    if (reason := pycuda.missing()) is not None:
+        return Outcome("pycuda", None, f"there is none: {reason}"), ""
+    status, output = run_captured(
+        [str(PYTHON), "-m", "pytest", "-q", "-rs", "-m", ON_STAND_IN, "tests/test_runtime_cuda.py"]
+    )
+    return Outcome("pycuda", status == 0, last_line(output).strip("= "), cuda_layers(output)), output
+
+
+def list_untested(pycuda: PyCuda) -> list[str]:
     """What the tests had to leave out because this machine lacks something."""
     gaps: list[str] = []
+    if (reason := pycuda.missing()) is not None:
+        gaps.append(f"CUDA programs on a stand-in for the driver: no PyCUDA: {reason}")
     if not find_c_compiler():
         gaps.append("kernels compiled for the CPU: no C compiler works here (set CC, or install gcc or clang)")
     if not find_nvcc():
@@ -317,16 +385,20 @@ def list_untested() -> list[str]:
     return gaps
 
 
-def test() -> int:
+def test(pycuda: PyCuda) -> int:
     """Runs every check, prints the summary, and returns the exit status."""
     ruff = run_ruff()
-    background = Background({"pyright": check_types, "lit": check_lit})
+    background = Background(
+        {"pyright": check_types, "lit": check_lit, "pycuda": functools.partial(check_host_path, pycuda)}
+    )
     outcomes = [ruff, run_pytest(), *background.results()]
     words = {True: "passed", False: "FAILED", None: "not run"}
     heading("summary")
     for outcome in outcomes:
         print(f"{outcome.name:8} {words[outcome.passed]:8} {outcome.detail}")
-    for gap in list_untested():
+    for line in sorted(line for outcome in outcomes for line in outcome.said):
+        print(line)
+    for gap in list_untested(pycuda):
         print(f"not tested: {gap}")
     failed = [outcome.name for outcome in outcomes if outcome.passed is False]
     print(f"result: {'FAILED: ' + ', '.join(failed) if failed else 'passed'}")
@@ -373,16 +445,20 @@ def main() -> int:
     if options.action == "test" and options.arguments:
         parser.error(f"test takes no arguments: {' '.join(options.arguments)}")
     clean_process_environment()
+    pycuda = PyCuda()
     try:
-        ensure_environment("dev" if options.action == "test" else "")
         if options.action == "test":
-            return test()
+            ensure_environment("dev", beside=pycuda.start)
+            return test(pycuda)
+        ensure_environment("")
         return subprocess.run([str(PYTHON), "-m", "fuse_opt.tools.demo", *options.arguments], cwd=ROOT).returncode
     except (BootstrapError, OSError) as error:
         print(f"bootstrap: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        pycuda.stop()
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ struct Kernel {
   const char *(*run)(char **, const unsigned *, const unsigned *, int);
   int parameters, threads;
   std::string name;
+  unsigned shared = 48 << 10;  // bytes that a launch may ask for
 };
 struct Module {
   void *library;
@@ -441,9 +442,15 @@ API CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle, const ch
 }
 API CUresult cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) { return *value = 0, CUDA_SUCCESS; }
 API CUresult cuFuncSetBlockShape(CUfunction, int, int, int) { return CUDA_SUCCESS; }
-API CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+API CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  COUNTED;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
+  if (value < 0 || value > 227 << 10) return CUDA_ERROR_INVALID_VALUE;
+  reinterpret_cast<Kernel *>(function)->shared = value;
+  return CUDA_SUCCESS;
+}
 API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                            unsigned bz, unsigned, CUstream stream, void **, void **extra) {
+                            unsigned bz, unsigned shared, CUstream stream, void **, void **extra) {
   COUNTED;
   const Kernel *kernel = reinterpret_cast<Kernel *>(function);
   const char *packed = nullptr;
@@ -453,6 +460,7 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
     if (extra[k] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<size_t *>(extra[k + 1]);
   }
   if (!gx || !gy || !gz || gy > 65535 || gz > 65535) return CUDA_ERROR_INVALID_VALUE;
+  if (shared > kernel->shared) return CUDA_ERROR_INVALID_VALUE;
   if (bx * by * bz > unsigned(kernel->threads) || size != kernel->parameters * sizeof(char *))
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<char *> arguments(kernel->parameters);  // taken at the launch, as the hardware does

@@ -1,11 +1,14 @@
 """A stand-in for nvcc: makes of CUDA C a shared library for the CPU, by cuda_shim.h, and calls it a cubin.
 
 python nvcc.py --cubin -arch=sm_90 -Xptxas -v -o kernels.cubin kernels.cu
+
+$FAKE_NVCC_REFUSES is a pattern of names of kernels that it refuses.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -17,9 +20,18 @@ _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\((\d+)[^)]*\)\s+
 _WAITS = re.compile(r"__sync|__shfl|__shared__")
 
 
+_DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?([\w ]+?)\s+(\w+)\[\];")
+
+
+def for_shim(text: str) -> str:
+    """CUDA text as C++ for the shim, without the shim itself."""
+    text = re.sub(r"#include <cuda_\w+\.h>\n", "", text)
+    return _DYNAMIC.sub(r"\1 *const \2 = reinterpret_cast<\1 *>(shim::dynamic);", text)
+
+
 def translated(text: str) -> str:
     """C++ for the shim, with what the stand-in driver asks of each kernel."""
-    lines = [f'#include "{SHIM}"', re.sub(r"#include <cuda_\w+\.h>\n", "", text)]
+    lines = [f'#include "{SHIM}"', for_shim(text)]
     starts = list(_KERNEL.finditer(text))
     for kernel, following in zip(starts, [*starts[1:], None], strict=True):
         threads, name, parameters = kernel.groups()
@@ -36,6 +48,11 @@ def main(arguments: list[str]) -> int:
         return 0
     source, target = Path(arguments[-1]), arguments[arguments.index("-o") + 1]
     text = source.read_text()
+    for kernel in _KERNEL.finditer(text):
+        if (refused := os.environ.get("FAKE_NVCC_REFUSES")) and re.fullmatch(refused, kernel[2]):
+            line = text.count("\n", 0, kernel.start()) + 1
+            print(f"{source}({line}): error: {kernel[2]} is refused on request", file=sys.stderr)
+            return 1
     command = ["g++", *_FLAGS, "-x", "c++", "-", "-o", target]
     result = subprocess.run(command, input=translated(text), capture_output=True, text=True)
     sys.stderr.write(result.stderr)

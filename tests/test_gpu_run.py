@@ -1,0 +1,86 @@
+"""The script for a GPU machine, without one: stages, their time, wheels. That it runs as a whole: test_runtime_cuda.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import gpu_run
+import pytest
+
+
+def test_each_stage_has_its_command_and_its_part_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, list[str]] = {}
+
+    def stage(run: gpu_run.Run, name: str, command: list[str], environment: dict[str, str]) -> tuple[int, str, float]:
+        asked[name] = command
+        if name == "bench":
+            row = {"name": "W1", "about": "chain", "error_ok": True}
+            Path(command[command.index("--out") + 1]).write_text(json.dumps({"workloads": [row]}))
+        said = "ERROR SUMMARY: 1 error" if name == "racecheck" else "== 3 passed in 2 s =="
+        return (9 if name == "racecheck" else 0), said, 1.0
+
+    def which(name: str, path: str = "") -> str:
+        return f"/cuda/{name}"
+
+    monkeypatch.setattr(gpu_run, "run_stage", stage)
+    monkeypatch.setattr("shutil.which", which)
+    run = gpu_run.Run(tmp_path, 9, False)
+    gpu_run.complete(run, "tests", lambda: gpu_run.run_tests(run, {}))
+    gpu_run.complete(run, "sanitizer", lambda: gpu_run.run_sanitizer(run, {}))
+    gpu_run.complete(run, "bench", lambda: gpu_run.run_bench(run, {}, ""))
+    assert list(asked) == list(gpu_run.SHARES)
+    assert "gpu" in asked["tests"] and asked["racecheck"][:3] == ["/cuda/compute-sanitizer", "--tool", "racecheck"]
+    written = json.loads((tmp_path / "gpu-run.json").read_text())
+    assert [written[name]["passed"] for name in gpu_run.STAGES] == [True, False, True]
+    assert not written["sanitizer"]["racecheck"]["passed"] and written["sanitizer"]["memcheck"]["passed"]
+    assert "racecheck: FAILED in 1.0 s ERROR SUMMARY: 1 error" in (tmp_path / "gpu-run.txt").read_text()
+
+
+def test_parts_leave_the_benchmark_most_of_the_time() -> None:
+    run = gpu_run.Run(Path(), 9, False)
+    parts = [run.seconds_of(stage) for stage in gpu_run.SHARES]
+    assert sum(parts[:-1]) <= 0.55 * run.seconds and 539 < parts[-1] <= 540
+    run.ends = time.monotonic() + 20
+    assert all(run.seconds_of(stage) <= 20 for stage in gpu_run.SHARES)
+
+
+def test_a_stage_that_fails_stays_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any) -> dict[str, Any]:
+        raise RuntimeError("no such device")
+
+    def fine(*arguments: Any) -> dict[str, Any]:
+        return {"passed": True, "summary": "1 passed"}
+
+    monkeypatch.setattr(gpu_run, "run_tests", broken)
+    monkeypatch.setattr(gpu_run, "run_sanitizer", fine)
+    monkeypatch.setattr(gpu_run, "run_bench", fine)
+    monkeypatch.setattr(sys, "argv", ["gpu_run.py", "--out", str(tmp_path), "--dry-run"])
+    assert gpu_run.main() == 1
+    written = json.loads((tmp_path / "gpu-run.json").read_text())
+    assert written["tests"]["summary"] == "RuntimeError: no such device"
+    assert written["sanitizer"]["passed"] and written["bench"]["passed"]
+
+
+def test_a_stage_is_cut_off_with_all_that_it_started(tmp_path: Path) -> None:
+    run = gpu_run.Run(tmp_path, 0.05, False)
+    child = "import time; print('in the child', flush=True); time.sleep(60)"
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    started = time.monotonic()
+    status, output, _ = gpu_run.run_stage(run, "tests", [sys.executable, "-c", program], {})
+    assert status == 124 and "in the child" in output and time.monotonic() - started < 20
+
+
+def test_wheels_of_other_pythons_and_of_what_is_there_are_left_out(tmp_path: Path) -> None:
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    fitting = ["absent_a-1.0-py3-none-any.whl", f"absent_b-1.0-{tag}-{tag}-linux_x86_64.whl"]
+    for name in (*fitting, "absent_c-1.0-cp39-cp39-linux_x86_64.whl", "numpy-2.0-py3-none-any.whl"):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr(f"{name.partition('-')[0]}.py", "x = 1\n")
+    found = [wheel for wheel in sorted(tmp_path.glob("*.whl")) if gpu_run.fits(wheel)]
+    assert [gpu_run.unpack(wheel, tmp_path / "target") for wheel in found] == fitting
+    assert sorted(path.name for path in (tmp_path / "target").iterdir()) == ["absent_a.py", "absent_b.py"]
