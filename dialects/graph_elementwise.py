@@ -66,6 +66,8 @@ class Elementwise(StructuredOp):
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         extents = shape(self._operands[operand])
+        if len(extents) == len(index) and 1 not in extents:
+            return index
         trailing = index[len(index) - len(extents) :]
         zero = constant(0)
         return tuple(zero if n == 1 else i for n, i in zip(extents, trailing, strict=True))

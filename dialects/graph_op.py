@@ -61,7 +61,7 @@ def tensor(value: SSAValue) -> AnyTensor:
 
 
 def shape(value: SSAValue) -> tuple[int, ...]:
-    return tensor(value).get_shape()
+    return tuple([extent.data for extent in tensor(value).shape.data])
 
 
 def dtype(value: SSAValue) -> DType:
@@ -103,6 +103,8 @@ class GraphOp(IRDLOperation, ABC):
     """An op on tensors, without effects. Text: operands, attribute dictionary, function type."""
 
     traits = traits_def(Pure())
+
+    __hash__ = object.__hash__  # xDSL's, by identity as well, is a call of Python for each look into a table
 
     ULPS: ClassVar[float | None] = None
     """`ErrorBound.ulps` where it does not follow from the words of the scalar meaning."""

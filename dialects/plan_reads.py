@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
-from xdsl.ir import BlockArgument, OpResult, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from .fused import KernelOp
 from .graph_op import OpaqueOp, StructuredOp, is_static, shape
-from .index_expr import Index, dimensions
+from .index_expr import Dim, Index, dimensions
+from .plan_parts import Parts
 from .plan_points import FEW, MANY, Point, bound, evaluated, raveled, samples, unraveled
 
 _RESULTS: dict[tuple[object, ...], str | None] = {}
@@ -32,14 +34,56 @@ def calls_library(kernel: KernelOp) -> bool:
     return kernel.implementation is not None or any(isinstance(op, OpaqueOp) for op in kernel.block.ops)
 
 
-def read_clash(kernel: KernelOp, result: int, operands: frozenset[int]) -> str | None:
-    """Why generated code must not write the result over the storage that is given as these operands; None if it may."""
-    key = (*_identity(kernel), result, operands)
-    if key not in _RESULTS:
-        if len(_RESULTS) >= _REMEMBERED:
-            _RESULTS.clear()
-        _RESULTS[key] = _clash(kernel, result, operands)
-    return _RESULTS[key]
+class KernelReads:
+    """What a kernel reads, worked out once for all results that are written in place."""
+
+    def __init__(self, kernel: KernelOp) -> None:
+        self.kernel = kernel
+
+    def clash(self, result: int, operands: frozenset[int]) -> str | None:
+        """Why generated code must not write the result over the storage that is given as these operands, or None."""
+        key = (*self._identity, result, operands)
+        if key not in _RESULTS:
+            if len(_RESULTS) >= _REMEMBERED:
+                _RESULTS.clear()
+            _RESULTS[key] = self._clash(result, operands)
+        return _RESULTS[key]
+
+    @cached_property
+    def _identity(self) -> tuple[object, ...]:
+        return _identity(self.kernel)
+
+    @cached_property
+    def _body(self) -> _Body | None:
+        """The kernel's body; None of one that is no generated code."""
+        ops = [op for op in self.kernel.block.ops if op.results]
+        known = [op for op in ops if isinstance(op, StructuredOp) and op.stored_value() is None]
+        values = [*self.kernel.block.args, *(value for op in ops for value in op.results)]
+        return None if len(known) < len(ops) or not all(map(is_static, values)) else _Body(self.kernel, known)
+
+    @cached_property
+    def _parts(self) -> Parts:
+        return Parts(self.kernel)
+
+    def _clash(self, result: int, operands: frozenset[int]) -> str | None:
+        if (body := self._body) is None:
+            return "is no generated kernel: an op of it has no scalar meaning, or an unknown shape"
+        kind = self.kernel.schedule_kind()
+        reason = None if kind == "pack" else body.check(result, operands, range(len(self.kernel.results)), body.ops)
+        if kind in ("pointwise", "row", "column", "split", "tile") or (reason is None and kind != "pack"):
+            return reason
+        parts = self._parts
+        for tops in (parts.family(parts.tops[result]), {parts.tops[result]}):
+            stored = [number for number, top in enumerate(parts.tops) if top in tops]
+            if any(parts.reads(number) & operands for number in range(len(parts.tops)) if number not in stored):
+                found = "reads it in another part, which runs at the same time"
+            else:
+                ops = [op for op in body.ops if parts.top(op.results[0]) in tops]
+                found = body.check(result, operands, stored, ops)
+            if found is None:
+                return None
+            reason = reason or found
+        return reason
 
 
 def _identity(kernel: KernelOp) -> tuple[object, ...]:
@@ -52,80 +96,6 @@ def _identity(kernel: KernelOp) -> tuple[object, ...]:
         ops.append((type(op), used, types, frozenset(op.properties.items()), op if op.regions else None))
         number.update((value, (place, k)) for k, value in enumerate(op.results))
     return (kernel.schedule_kind(), tuple(value.type for value in kernel.block.args), tuple(ops))
-
-
-def _clash(kernel: KernelOp, result: int, operands: frozenset[int]) -> str | None:
-    ops = [op for op in kernel.block.ops if op.results]
-    known = [op for op in ops if isinstance(op, StructuredOp) and op.stored_value() is None]
-    values = [*kernel.block.args, *(value for op in ops for value in op.results)]
-    if len(known) < len(ops) or not all(map(is_static, values)):
-        return "is no generated kernel: an op of it has no scalar meaning, or an unknown shape"
-    body, parts = _Body(kernel, known), _Parts(kernel)
-    kind = kernel.schedule_kind()
-    reason = None if kind == "pack" else body.check(result, operands, range(len(kernel.results)), known)
-    if kind in ("pointwise", "row", "column", "split", "tile") or (reason is None and kind != "pack"):
-        return reason
-    for tops in (parts.family(parts.tops[result]), {parts.tops[result]}):
-        stored = [number for number, top in enumerate(parts.tops) if top in tops]
-        if any(parts.reads(number) & operands for number in range(len(parts.tops)) if number not in stored):
-            found = "reads it in another part, which runs at the same time"
-        else:
-            found = body.check(result, operands, stored, [op for op in known if parts.top(op.results[0]) in tops])
-        if found is None:
-            return None
-        reason = reason or found
-    return reason
-
-
-class _Parts:
-    """Which ops of a kernel depend on each other, as values that stand for them."""
-
-    def __init__(self, kernel: KernelOp) -> None:
-        self.kernel = kernel
-        self._above: dict[SSAValue, SSAValue] = {}
-        self._read: dict[SSAValue, set[int]] = {}
-        ops = [op for op in kernel.block.ops if op.results]
-        for op in ops:
-            for value in op.operands:
-                if isinstance(value, OpResult) and value.op.operands:  # what is made from nothing connects nothing
-                    self._above[self.top(value)] = self.top(op.results[0])
-        for op in ops:
-            for value in op.operands:
-                if isinstance(value, BlockArgument):
-                    self._read.setdefault(self.top(op.results[0]), set()).add(value.index)
-        self.tops = [self.top(value) for value in kernel.yielded()]
-        """By result."""
-
-    def top(self, value: SSAValue) -> SSAValue:
-        while (above := self._above.get(value, value)) is not value:
-            self._above[value] = value = self._above.get(above, above)
-        return value
-
-    def reads(self, result: int) -> set[int]:
-        """The operands that a result is made of; it may be one of them itself."""
-        pending = [self.kernel.yielded()[result]]
-        seen = set(pending)
-        for value in pending:
-            fresh = [v for v in value.op.operands if v not in seen] if isinstance(value, OpResult) else []
-            seen.update(fresh)
-            pending += fresh
-        return {value.index for value in seen if isinstance(value, BlockArgument)}
-
-    def family(self, start: SSAValue) -> set[SSAValue]:
-        """The parts that run with one: they read a common operand as large as any of their results."""
-        largest: dict[SSAValue, int] = {}
-        for top, value in zip(self.tops, self.kernel.results, strict=True):
-            largest[top] = max(largest.get(top, 0), prod(shape(value)))
-        shared: list[set[SSAValue]] = []
-        for number, value in enumerate(self.kernel.operands):
-            size = prod(shape(value))
-            shared.append({top for top, n in largest.items() if number in self._read.get(top, ()) and 1 < size >= n})
-        family, grown = {start}, True
-        while grown:
-            before = len(family)
-            family.update(top for tops in shared if tops & family for top in tops)
-            grown = len(family) > before
-        return family
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +138,11 @@ class _Body:
         self.results = list(kernel.yielded())
         self.ops = ops
         self.maps: dict[SSAValue, tuple[Index, Index, list[_Map]]] = {}
+        self.shapes: dict[SSAValue, Point] = {
+            value: shape(value) for value in (*kernel.block.args, *(op.results[0] for op in ops))
+        }
         self.stage: dict[SSAValue, int] = dict.fromkeys(kernel.block.args, 0)
+        self._walks: dict[tuple[int, ...], list[_Walk] | None] = {}
         for op in ops:
             at, over = dimensions("at", shape(op.results[0])), dimensions("over", op.reduced_extents())
             reads = [_Map(value, op.operand_index(k, at, over)) for k, value in enumerate(op.operands)]
@@ -179,22 +153,30 @@ class _Body:
         self, result: int, operands: frozenset[int], stored: Sequence[int], ops: Sequence[StructuredOp]
     ) -> str | None:
         """The clash when these ops are one pass that stores these results."""
-        sizes = {prod(shape(self.results[number])) for number in stored}
-        space = self._space(sizes, [op for op in ops if op.COMBINE])
-        if space is None:
+        key = tuple(stored)
+        if key not in self._walks:
+            self._walks[key] = self._walked(stored, [op for op in ops if op.COMBINE])
+        if (walks := self._walks[key]) is None:
             return "is not one pass: its results are not the rows or the elements of one space"
-        for row in samples(prod(space.rows), MANY if space.is_pointwise else FEW):
-            reductions: set[tuple[SSAValue, Point]] | None = None
-            for column in samples(prod(space.columns)):
-                walk = _Walk(self, space, row, column)
-                for number in stored:
-                    walk.start(number)
-                if reductions is not None and walk.reductions != reductions:
-                    return "is not one pass: a reduction would run again for each element"
-                reductions = walk.reductions
-                if (reason := walk.clash(result, operands)) is not None:
-                    return reason
+        before: _Walk | None = None
+        for walk in walks:
+            if before is not None and before.row == walk.row and before.reductions != walk.reductions:
+                return "is not one pass: a reduction would run again for each element"
+            if (reason := walk.clash(result, operands)) is not None:
+                return reason
+            before = walk
         return None
+
+    def _walked(self, stored: Sequence[int], reductions: Sequence[StructuredOp]) -> list[_Walk] | None:
+        """What some instances read that store these results, row by row; None when they are not one pass."""
+        space = self._space({prod(shape(self.results[number])) for number in stored}, reductions)
+        if space is None:
+            return None
+        rows = samples(prod(space.rows), MANY if space.is_pointwise else FEW)
+        walks = [_Walk(self, space, row, column) for row in rows for column in samples(prod(space.columns))]
+        for walk in walks:
+            walk.run(stored)
+        return walks
 
     def _space(self, sizes: set[int], reductions: Sequence[StructuredOp]) -> _Space | None:
         """The rows of the longest reduction that all results fit: one for each row, or for each element."""
@@ -259,29 +241,31 @@ class _Walk:
         self.body, self.space, self.row = body, space, row
         self.column = unraveled(column, space.columns)
         self.element = space.element(row, self.column)
-        self.reads: set[_Read] = set()
+        self.reads: dict[_Read, None] = {}
         self.reductions: set[tuple[SSAValue, Point]] = set()
-        self._seen: set[tuple[SSAValue, Point, int, str]] = set()
 
     def target(self, result: int) -> tuple[int, int, str]:
         """Where this instance stores a result, in which stage and loop."""
         value = self.body.results[result]
-        is_row = self.space.is_row(prod(shape(value)))
+        is_row = self.space.is_row(prod(self.body.shapes[value]))
         return self.row if is_row else self.element, self.body.stage[value], ROW if is_row else ELEMENT
 
-    def start(self, result: int) -> None:
-        value = self.body.results[result]
-        address, stage, loop = self.target(result)
-        pending = [(value, unraveled(address, shape(value)), stage, loop)]
-        while pending:
-            item = pending.pop()
-            if item not in self._seen:
-                self._seen.add(item)
-                pending.extend(self._next(*item))
+    def run(self, results: Sequence[int]) -> None:
+        """Follows results of the instance down to what they are made of."""
+        seen: set[tuple[SSAValue, Point, int, str]] = set()
+        for result in results:
+            value = self.body.results[result]
+            address, stage, loop = self.target(result)
+            pending = [(value, unraveled(address, self.body.shapes[value]), stage, loop)]
+            while pending:
+                item = pending.pop()
+                if item not in seen:
+                    seen.add(item)
+                    pending.extend(self._next(*item))
 
     def _next(self, value: SSAValue, at: Point, stage: int, loop: str) -> Iterator[tuple[SSAValue, Point, int, str]]:
         if isinstance(value, BlockArgument):
-            self.reads.add(_Read(value.index, raveled(at, shape(value)), stage, loop))
+            self.reads[_Read(value.index, raveled(at, self.body.shapes[value]), stage, loop)] = None
             return
         op = value.owner
         assert isinstance(op, StructuredOp)
@@ -293,8 +277,12 @@ class _Walk:
             stage, loop = self.body.stage[value] - 1, ELEMENT if extents == self.space.columns else OTHER
             overs = [self.column] if loop == ELEMENT else [unraveled(n, extents) for n in samples(prod(extents))]
         for over in overs:
-            env = {**bound(first, at), **bound(second, over)}
+            env: dict[Dim, int] = {}
             for read in reads:
+                if read.index is first:  # at the place of the result
+                    yield read.operand, at, stage, loop
+                    continue
+                env = env or {**bound(first, at), **bound(second, over)}
                 yield read.operand, evaluated(read.index, env), stage, loop
 
     def clash(self, result: int, operands: frozenset[int]) -> str | None:

@@ -23,7 +23,7 @@ from .fused import KernelOp
 from .graph_op import AnyTensor, GraphOp, OpaqueOp, ints, tensor
 from .implementation import find_offer
 from .plan_points import moves_nothing
-from .plan_reads import calls_library, read_clash
+from .plan_reads import KernelReads, calls_library
 
 
 class PlanError(VerifyException):
@@ -265,9 +265,9 @@ class _Replay:
         if len(slots) != len(kernel.results):
             message = f"{len(slots)} slots for {len(kernel.results)} results; run plan-memory"
             raise PlanError(f"'fused.kernel' has {message}", kernel)
-        pairs = dict(kernel.inplace_pairs())
+        pairs, reads = dict(kernel.inplace_pairs()), KernelReads(kernel)
         for result, operand in pairs.items():
-            self._check_pair(kernel, step, result, operand)
+            self._check_pair(reads, step, result, operand)
         written: list[_Content] = []
         for number, (value, slot) in enumerate(zip(kernel.results, slots, strict=True)):
             old = self.content[kernel.operands[pairs[number]]] if number in pairs else None
@@ -324,7 +324,8 @@ class _Replay:
         self.highest = max(self.highest, slot + nbytes)
         return _Content(value, step, nbytes, slot, None)
 
-    def _check_pair(self, kernel: KernelOp, step: int, result: int, operand: int) -> None:
+    def _check_pair(self, reads: KernelReads, step: int, result: int, operand: int) -> None:
+        kernel = reads.kernel
         value, taken = kernel.results[result], kernel.operands[operand]
         old = self.content[taken]
         about = f"'fused.kernel' {_name(value)} of step {step} takes over {_name(taken)} of step {old.step}"
@@ -338,7 +339,7 @@ class _Replay:
         same = frozenset(n for n, other in enumerate(kernel.operands) if self.content[other] is old)
         if calls_library(kernel):
             self._check_offered(kernel, result, operand, same, about)
-        elif (reason := read_clash(kernel, result, same)) is not None:
+        elif (reason := reads.clash(result, same)) is not None:
             raise PlanError(f"{about}, but {reason}", kernel)
 
     def _check_offered(self, kernel: KernelOp, result: int, operand: int, same: frozenset[int], about: str) -> None:

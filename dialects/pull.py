@@ -11,11 +11,11 @@ A group is a set of bare graph ops and `fused.kernel`s; nothing has to be built 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from math import prod
 
-from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from .fused import KernelOp
 from .graph_op import FusionKind, GraphOp, StructuredOp, shape
@@ -78,80 +78,105 @@ class Pulled:
         return [point for point in self.points if point.op is None]
 
 
-@dataclass
+_Key = tuple[SSAValue, int]
+"""A value, and the number of the index at which it is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What the scalar of a key is made from: nothing for a load, whose op is None."""
+
+    op: StructuredOp | None
+    keys: tuple[_Key, ...] = ()
+    loop: Index = ()
+
+
 class _Pull:
-    members: Collection[Operation]
-    column_dims: frozenset[Dim]
-    limit: int
-    made: dict[tuple[SSAValue, Index], Point] = field(default_factory=dict[tuple[SSAValue, Index], Point])
-    order: list[Point] = field(default_factory=list[Point])
-
-    def resolve(self, value: SSAValue) -> SSAValue:
-        """The value seen through the boundaries of member kernels."""
-        while True:
-            if isinstance(value, OpResult) and isinstance(value.op, KernelOp) and value.op in self.members:
-                value = value.op.yielded()[value.index]
-            elif isinstance(value, BlockArgument) and isinstance(kernel := value.block.parent_op(), KernelOp):
-                if kernel not in self.members:
-                    return value
-                value = kernel.operands[value.index]
-            else:
-                return value
-
-    def is_member(self, value: SSAValue) -> bool:
-        if not isinstance(value, OpResult):
-            return False
-        op = value.op
-        return op in self.members or ((outer := op.parent_op()) is not None and outer in self.members)
+    def __init__(self, members: Collection[Operation], column_dims: frozenset[Dim], limit: int) -> None:
+        self.column_dims = column_dims
+        self.limit = limit
+        self.ops = set(members)
+        self.inner: dict[SSAValue, SSAValue] = {}
+        """What results and arguments of member kernels stand for."""
+        for kernel in members:
+            if isinstance(kernel, KernelOp):
+                self.ops.update(kernel.block.ops)
+                self.inner.update(zip(kernel.results, kernel.yielded(), strict=True))
+                self.inner.update(zip(kernel.block.args, kernel.operands, strict=True))
+        self.made: dict[_Key, Point] = {}
+        self.order: list[Point] = []
+        self.numbers: dict[Index, int] = {}
+        """Keys hold numbers of indices: these are asked for very often, and expressions are slow to compare."""
+        self.indices: list[Index] = []
+        self.dims: list[frozenset[Dim]] = []
+        """By number, the dimensions of an index."""
 
     def at(self, root: SSAValue, index: Index) -> Point:
         """The point of a value at an index, made with all that it needs; no recursion."""
-        start = (self.resolve(root), index)
+        start = (self.resolve(root), self.number(index))
+        waiting: dict[_Key, _Needs] = {}
         stack = [start]
         while stack:
             key = stack[-1]
             if key in self.made:
                 stack.pop()
                 continue
-            needed, loop = self._needs(*key)
-            missing = [need for need in needed if need not in self.made]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
+            if (needs := waiting.get(key)) is None:
+                needs = waiting[key] = self._needs(*key)
+                if missing := [need for need in needs.keys if need not in self.made]:
+                    stack.extend(reversed(missing))
+                    continue
             stack.pop()
-            self._make(key, needed, loop)
+            self._make(key, needs)
         return self.made[start]
 
-    def _needs(self, value: SSAValue, index: Index) -> tuple[list[tuple[SSAValue, Index]], Index]:
-        if not self.is_member(value):
-            return [], ()
+    def resolve(self, value: SSAValue) -> SSAValue:
+        """The value seen through the boundaries of member kernels."""
+        while (inner := self.inner.get(value)) is not None:
+            value = inner
+        return value
+
+    def number(self, index: Index) -> int:
+        if (found := self.numbers.get(index)) is None:
+            found = self.numbers[index] = len(self.indices)
+            self.indices.append(index)
+            self.dims.append(frozenset(dim for i in index for dim in i.dims()))
+        return found
+
+    def _needs(self, value: SSAValue, number: int) -> _Needs:
+        if value.owner not in self.ops:
+            return _Needs(None)
         op = _structured(value)
+        index = self.indices[number]
         loop: Index = ()
         if op.COMBINE:
             loop = column_index(op.reduced_extents())
-            self._check_reduction(op, index)
-        return [(self.resolve(v), op.operand_index(k, index, loop)) for k, v in enumerate(op.operands)], loop
+            self._check_reduction(op, number)
+        keys: list[_Key] = []
+        for operand, source in enumerate(op.operands):
+            at = op.operand_index(operand, index, loop)
+            keys.append((self.resolve(source), number if at is index else self.number(at)))
+        return _Needs(op, tuple(keys), loop)
 
-    def _check_reduction(self, op: StructuredOp, index: Index) -> None:
-        if any(i.dims() & self.column_dims for i in index):
+    def _check_reduction(self, op: StructuredOp, number: int) -> None:
+        if self.dims[number] & self.column_dims:
             raise Unschedulable(
                 "nested-reduction", f"'{op.name}' would be recomputed for every element of the row that uses it", op
             )
 
-    def _make(self, key: tuple[SSAValue, Index], needed: list[tuple[SSAValue, Index]], loop: Index) -> None:
-        value, index = key
-        op = _structured(value) if self.is_member(value) else None
-        point = Point(value, index, op, tuple(self.made[need] for need in needed), loop)
-        if op is None or op.COMBINE or not needed or any(p.op is None for p in point.operands) or _uses_index(op):
-            point.dims = frozenset(d for i in index for d in i.dims())
-        else:
-            point.dims = frozenset(d for p in point.operands for d in p.dims)
+    def _make(self, key: _Key, needs: _Needs) -> None:
+        value, number = key
+        op = needs.op
+        operands = tuple([self.made[need] for need in needs.keys])
+        point = Point(value, self.indices[number], op, operands, needs.loop, self.dims[number])
+        if op is not None and not op.COMBINE and operands and all(p.op is not None for p in operands):
+            dims = operands[0].dims.union(*(p.dims for p in operands))
+            if dims != point.dims and not _uses_index(op):
+                point.dims = dims
         self.made[key] = point
         self.order.append(point)
         if len(self.order) > self.limit:
-            raise Unschedulable(
-                "recompute", f"values would be recomputed at more than {self.limit} places", op if op else None
-            )
+            raise Unschedulable("recompute", f"values would be recomputed at more than {self.limit} places", op)
 
 
 def _uses_index(op: StructuredOp) -> bool:
@@ -212,11 +237,13 @@ def pull(results: Sequence[SSAValue], members: Collection[Operation]) -> Pulled:
     walk = _Pull(members, column_dims, limit)
     row = linearize(rows, space)
     stores: list[Store] = []
+    places: dict[tuple[int, ...], Index] = {}
     for number, (result, size) in enumerate(zip(results, sizes, strict=True)):
         per_row = element is None or size != prod(space) * prod(extents)
         address = row if element is None or per_row else element
-        point = walk.at(result, delinearize(address, shape(result)))
-        stores.append(Store(number, point, address, per_row))
+        if (wanted := shape(result)) not in places:  # which the address follows from
+            places[wanted] = delinearize(address, wanted)
+        stores.append(Store(number, walk.at(result, places[wanted]), address, per_row))
     return Pulled(rows, space, columns, extents, tuple(walk.order), tuple(stores))
 
 

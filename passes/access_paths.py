@@ -44,7 +44,17 @@ class Access:
 
     @property
     def too_many(self) -> bool:
-        return any(len(paths) > MAX_PATHS for paths in self.reads.values())
+        return max(map(len, self.reads.values()), default=0) > MAX_PATHS
+
+
+@dataclass(frozen=True, slots=True)
+class _OpAccess:
+    """What an op adds to the paths of its result, by operand; and its own access when it is a kernel."""
+
+    steps: Sequence[tuple[SSAValue, Paths]]
+    size: int | None
+    """Elements of the result; None for views."""
+    kernel: Access | None = None
 
 
 @dataclass
@@ -54,6 +64,8 @@ class AccessPaths:
     numbers: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
     strided: list[bool] = field(default_factory=list[bool])
     """By number: whether neighbouring results lie apart in the operand."""
+    known: dict[Operation, _OpAccess] = field(default_factory=dict[Operation, _OpAccess])
+    """Of ops that were looked at; they must stay as they are."""
 
     def of(self, ops: Sequence[Operation], results: Iterable[SSAValue]) -> Access:
         """The access of ops, bare ones and kernels, in a topological order."""
@@ -63,22 +75,33 @@ class AccessPaths:
         sizes: Counter[int] = Counter()
         places = 0
         for op in reversed(ops):
-            paths = _NOWHERE.union(*(found.pop(value, _NOWHERE) for value in op.results))
-            if isinstance(op, KernelOp):
-                inner = self.of(op.ops(), op.yielded())
-                sizes.update(inner.sizes)
-                places += inner.places * len(paths)
-                for value, own in inner.reads.items():
-                    assert isinstance(value, BlockArgument)
-                    outer = op.operands[value.index]
-                    found[outer] = found.get(outer, _NOWHERE) | _joined(paths, own)
-                continue
-            if not _is_view(op):
-                sizes[prod(shape(op.results[0]))] += 1
+            own = self._of_op(op)
+            paths = _taken(found, op.results, _NOWHERE)
+            if own.kernel is not None:
+                sizes.update(own.kernel.sizes)
+                places += own.kernel.places * len(paths)
+            elif own.size is not None:
+                sizes[own.size] += 1
                 places += len(paths)
-            for number, value in enumerate(op.operands):
-                found[value] = found.get(value, _NOWHERE) | _joined(paths, self._step(op, number))
+            _add(found, own.steps, paths)
         return Access(found, sizes, places)
+
+    def _of_op(self, op: Operation) -> _OpAccess:
+        if (found := self.known.get(op)) is None:
+            found = self.known[op] = self._of_kernel(op) if isinstance(op, KernelOp) else self._of_bare(op)
+        return found
+
+    def _of_kernel(self, kernel: KernelOp) -> _OpAccess:
+        inner, operands = self.of(kernel.ops(), kernel.yielded()), kernel.operands
+        reads = [(value, paths) for value, paths in inner.reads.items() if isinstance(value, BlockArgument)]
+        return _OpAccess([(operands[value.index], paths) for value, paths in reads], None, inner)
+
+    def _of_bare(self, op: Operation) -> _OpAccess:
+        if not isinstance(op, StructuredOp) or op.fusion_kind() <= FusionKind.BROADCAST:
+            steps = [(value, HERE) for value in op.operands]
+        else:
+            steps = [(value, self._step(op, number)) for number, value in enumerate(op.operands)]
+        return _OpAccess(steps, None if _is_view(op) else prod(shape(op.results[0])))
 
     def merged(self, parts: Sequence[tuple[Access, Sequence[SSAValue], bool]]) -> Access:
         """Groups in a topological order as one: of each the access, the values it makes, and whether one is a result."""
@@ -86,10 +109,8 @@ class AccessPaths:
         sizes: Counter[int] = Counter()
         total = 0
         for access, made, is_result in reversed(parts):
-            here = HERE if is_result else _NOWHERE
-            places = here.union(*(reads.pop(value, _NOWHERE) for value in made))
-            for value, own in access.reads.items():
-                reads[value] = reads.get(value, _NOWHERE) | _joined(places, own)
+            places = _taken(reads, made, HERE if is_result else _NOWHERE)
+            _add(reads, access.reads.items(), places)
             sizes.update(access.sizes)
             total += access.places * len(places)
         return Access(reads, sizes, total)
@@ -98,10 +119,8 @@ class AccessPaths:
         """Whether neighbouring results need elements that lie apart."""
         return any(self.strided[step] for path in paths for step in path)
 
-    def _step(self, op: Operation, number: int) -> Paths:
+    def _step(self, op: StructuredOp, number: int) -> Paths:
         """What an operand adds to the path of the result."""
-        if not isinstance(op, StructuredOp) or op.fusion_kind() <= FusionKind.BROADCAST:
-            return HERE
         types: tuple[Attribute, ...] = (*(value.type for value in op.operands), op.results[0].type)
         key = (type(op), frozenset(op.properties.items()), number, types)
         if key not in self.numbers:
@@ -110,11 +129,23 @@ class AccessPaths:
         return frozenset({(self.numbers[key],)})
 
 
+def _taken(found: dict[SSAValue, Paths], made: Iterable[SSAValue], paths: Paths) -> Paths:
+    """The paths given, and those at which the values made are wanted, which are now known."""
+    for value in made:
+        if (more := found.pop(value, paths)) is not paths:
+            paths = paths | more if paths else more
+    return HERE if paths == HERE else paths
+
+
+def _add(found: dict[SSAValue, Paths], steps: Iterable[tuple[SSAValue, Paths]], outer: Paths) -> None:
+    """Notes that values are wanted at paths that begin with the outer ones."""
+    for value, step in steps:
+        paths = step if outer is HERE else outer if step is HERE else _joined(outer, step)
+        known = found.get(value, paths)
+        found[value] = paths if known is paths else known | paths
+
+
 def _joined(outer: Paths, inner: Paths) -> Paths:
-    if inner is HERE:
-        return outer
-    if outer is HERE:
-        return inner
     return frozenset(first + then for first in outer for then in inner) if len(outer) <= MAX_PATHS else outer
 
 

@@ -17,7 +17,6 @@ from ..dialects import scalar as sc
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import FusionKind, GraphOp, StructuredOp, shape
 from ..dialects.pull import member_ops
-from ..dialects.storage import byte_size
 from .fusion import Group, GroupGraph
 
 
@@ -63,9 +62,9 @@ def _crossings(graph: GroupGraph, members: Sequence[Group]) -> list[tuple[int, i
         made_inside = isinstance(value, OpResult) and graph.group_of.get(value.op) in inside
         if made_inside:
             assert isinstance(value, OpResult)
-            found.append((byte_size(value) or 0, count + (not graph.is_read(value, inside))))
+            found.append((graph.nbytes(value), count + (not graph.is_read(value, inside))))
         elif count > 1:
-            found.append((byte_size(value) or 0, count - 1))
+            found.append((graph.nbytes(value), count - 1))
     return found
 
 
@@ -123,7 +122,11 @@ def total_work(group: Group) -> int:
 
 def moves_nothing(group: Group) -> bool:
     """Whether all its ops are aliases, those of kernels too: no kernel is needed for them."""
-    return all(all(map(_is_alias, op.ops())) if isinstance(op, KernelOp) else _is_alias(op) for op in group.ops)
+    if group.moves_nothing is None:
+        group.moves_nothing = all(
+            all(map(_is_alias, op.ops())) if isinstance(op, KernelOp) else _is_alias(op) for op in group.ops
+        )
+    return group.moves_nothing
 
 
 def _is_alias(op: Operation) -> bool:

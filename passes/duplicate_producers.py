@@ -79,9 +79,9 @@ class DuplicateProducersPass(ModulePass):
 
     def _is_candidate(self, graph: GroupGraph, group: Group) -> bool:
         op, readers = group.first, list(group.consumers)
-        if group.kind > FusionKind.BROADCAST or len(op.results) != 1 or _is_directed(group) or moves_nothing(group):
+        if group.kind > FusionKind.BROADCAST or not op.operands or len(op.results) != 1:
             return False
-        if not op.operands or not 2 <= len(readers) <= self.max_copies:
+        if not 2 <= len(readers) <= self.max_copies or _is_directed(group) or moves_nothing(group):
             return False
         if any(
             reader.kind > FusionKind.REDUCTION or moves_nothing(reader) or _is_directed(reader) for reader in readers
@@ -93,7 +93,7 @@ class DuplicateProducersPass(ModulePass):
 
 
 def _is_directed(group: Group) -> bool:
-    return any(directives(op) for op in (*group.ops, *member_ops(group.ops)))
+    return any(op.attributes and directives(op) for op in (*group.ops, *member_ops(group.ops)))
 
 
 def _gain(device: Device, op: Operation, readers: Sequence[Group]) -> float:
@@ -115,10 +115,10 @@ def _duplicate(before: GroupGraph, chosen: Sequence[Group], steering: Steering |
     block = before.block
     decisions = {group.first: steering and steering.describe(before, [group, *group.consumers]) for group in chosen}
     pairs = {group.first: _copies(group.first, before.place) for group in chosen}
-    rules = _rules()
     unfit = list(pairs)
     graph = GroupGraph(block, Limits(), before.device)
     while unfit:
+        rules = _rules()  # anew: they remember groups and ops
         unfit = [op for op in pairs if any(_members(graph, rules, *pair) is None for pair in pairs[op])]
         for op in unfit:
             _take_back(op, pairs.pop(op))
@@ -130,11 +130,12 @@ def _duplicate(before: GroupGraph, chosen: Sequence[Group], steering: Steering |
         elif steering is not None:
             steering.made(decisions[op])
     if pairs:
-        _merge(GroupGraph(block, Limits(), before.device), pairs, rules)
+        _merge(GroupGraph(block, Limits(), before.device), pairs)
     return bool(pairs)
 
 
-def _merge(graph: GroupGraph, pairs: _Copies, rules: Sequence[Rule]) -> None:
+def _merge(graph: GroupGraph, pairs: _Copies) -> None:
+    rules = _rules()
     for op, copies in pairs.items():
         remark(DuplicateProducersPass.name, op, "duplicated", "is computed again in each kernel that reads it")
         for pair in copies:

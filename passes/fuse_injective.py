@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..dialects.graph_op import FusionKind
-from ..dialects.storage import byte_size
 from .access_paths import MAX_PATHS, Access, AccessPaths
 from .cost_model import elements, estimate, moves_nothing
 from .fusion import Group, GroupGraph, Refusal, Rule
 from .fusion_pass import FusionPass
 from .fusion_rules import is_internal, refuse_multi_use, refuse_recompute, refuse_results
+from .remarks import is_collecting
 
 MAX_REPETITION = 2
 """How often a value may be computed on average, because it is wanted at several indices."""
@@ -46,7 +46,7 @@ class InjectiveRule:
             return (
                 refuse_recompute(graph, producer, consumer)
                 or refuse_results(graph, members)
-                or self._refuse_copies(graph, members)
+                or self._refuse_merge(graph, members)
                 or members
             )
         if moves_nothing(consumer):
@@ -58,15 +58,19 @@ class InjectiveRule:
         return (
             graph.refuse_by_limits(members)
             or refuse_results(graph, members)
-            or self._refuse_copies(graph, members)
+            or self._refuse_merge(graph, members)
             or members
         )
+
+    def _refuse_merge(self, graph: GroupGraph, members: list[Group]) -> Refusal | None:
+        """Refuses by copies, or first by what is easier to see where nobody hears the reason."""
+        return (None if is_collecting() else graph.refuse(members)) or self._refuse_copies(graph, members)
 
     def _refuse_copies(self, graph: GroupGraph, members: list[Group]) -> Refusal | None:
         """Refuses when reading a value at several indices would repeat too much, or lose the neighbourhood of elements."""
         inside = set(members)
         parts = [
-            (self._access(group), group.outputs, any(graph.is_read(value, inside) for value in group.outputs))
+            (self._access(group), group.outputs, graph.has_result(group, inside))
             for group in sorted(members, key=lambda group: group.rank)
         ]
         merged, size = self.paths.merged(parts), elements(graph, members[-1])
@@ -95,8 +99,8 @@ class InjectiveRule:
         places = [self._access(group).reads.get(value) for group in members[1:] for value in producer.outputs]
         if not any(paths is not None and self.paths.is_strided(paths) for paths in places):
             return None
-        made = max(byte_size(value) or 0 for value in producer.outputs)
-        sizes = [min(byte_size(value) or 0, made) for value in producer.inputs]
+        made = max(map(graph.nbytes, producer.outputs))
+        sizes = [min(graph.nbytes(value), made) for value in producer.inputs]
         read = sum(nbytes for nbytes in sizes if 2 * nbytes >= made)
         lost = device.move_seconds(max(read - made, 0)) * (device.strided - 1)
         gain = estimate(graph, members).seconds

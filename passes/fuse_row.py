@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ..dialects.graph_op import FusionKind, shape
+from ..dialects.index_expr import Dim
 from ..dialects.pull import Pulled, Unschedulable, pull
-from ..dialects.storage import byte_size
 from .cost_model import elements, estimate, total_work, work
 from .fusion import Group, GroupGraph, Refusal, Rule
 from .fusion_pass import FusionPass
@@ -59,7 +59,7 @@ def _refuse_idle(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Ref
             device.processors if group.kind < FusionKind.REDUCTION else min(elements(graph, group), device.processors)
         )
         count = max(elements(graph, group), rows * columns if group.kind == FusionKind.REDUCTION else 0)
-        moved = sum(byte_size(value) or 0 for value in (*group.inputs, *group.outputs))
+        moved = sum(map(graph.nbytes, (*group.inputs, *group.outputs)))
         alone = device.work_seconds(total_work(group) * count) + device.move_seconds(moved)
         lost += alone * max(device.processors / max(rows, 1) - device.processors / max(before, 1), 0)
     gain = estimate(graph, members, 0).seconds
@@ -88,15 +88,19 @@ def _refuse_repeated(graph: GroupGraph, members: list[Group], pulled: Pulled) ->
     rows = prod(pulled.row_extents)
     of_row = frozenset(dim for index in pulled.rows for dim in index.dims())
     of_elements = added = 0
+    known: dict[frozenset[Dim], int] = {}
     for point in pulled.points:
         if point.op is None:
             continue
-        columns = prod(dim.extent for dim in point.dims - of_row)
+        if (columns := known.get(point.dims)) is None:
+            columns = known[point.dims] = prod(dim.extent for dim in point.dims - of_row)
         times, once = rows * columns, prod(shape(point.value))
+        if times <= once:
+            continue
         cost = work(point.op)
         if point.op.COMBINE:
             cost = (cost + 1) * prod(point.op.reduced_extents())
-        added += cost * max(times - once, 0)
+        added += cost * (times - once)
         if times <= 2 * once:
             continue
         if not point.op.COMBINE and columns > 1:

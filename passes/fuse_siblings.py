@@ -9,7 +9,6 @@ from xdsl.ir import Operation, SSAValue
 
 from ..dialects.graph_op import FusionKind
 from ..dialects.pull import Unschedulable, pull
-from ..dialects.storage import byte_size
 from .cost_model import elements, estimate, moves_nothing
 from .fuse_row import refuse_row
 from .fusion import Group, GroupGraph, Refusal, Rule
@@ -69,7 +68,7 @@ class SiblingRule:
 def _refuse_little(graph: GroupGraph, members: list[Group]) -> Refusal | None:
     """Refuses where the shared values are less than a quarter of what the smaller member moves: it would gain little."""
     found = estimate(graph, members, 0)
-    moved = min(sum(byte_size(v) or 0 for v in (*group.inputs, *group.outputs)) for group in members)
+    moved = min(sum(map(graph.nbytes, (*group.inputs, *group.outputs))) for group in members)
     if 4 * found.bytes_saved >= moved:
         return refuse_loss(graph, found)
     message = f"they share {found.bytes_saved} bytes of at least {moved} that each moves"
@@ -84,7 +83,7 @@ def _refuse_other_order(graph: GroupGraph, members: list[Group]) -> Refusal | No
         return Refusal(reason.code, str(reason))
     shared = [value for value in members[0].inputs if value in members[1].inputs]
     places = {value: {point.address for point in pulled.loads() if point.value is value} for value in shared}
-    if any(len(found) == 1 and (byte_size(value) or 0) > 1 for value, found in places.items()):
+    if any(len(found) == 1 and graph.nbytes(value) > 1 for value, found in places.items()):
         return None
     return Refusal("other-index", "they read different elements of what they share", flip="the same index in both")
 

@@ -8,41 +8,21 @@ maintained topological order (Pearce & Kelly 2006), so the common cases cost not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import Protocol
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from ..dialects.graph_op import shape
-from ..dialects.pull import member_ops
+from ..dialects.storage import byte_size
 from .device import Device, find_device
 from .fusion_groups import Group, canonical_order, is_creation, single, used_values
+from .fusion_limits import Limits, Refusal, refuse_by_limits, refuse_by_results
 
 __all__ = ["Group", "GroupGraph", "Guard", "Limits", "Listener", "Refusal", "Rule"]
 
 SEARCH_LIMIT = 4096
 """Groups visited to prove that a merge makes no cycle; beyond it the merge is refused, not the program."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one kernel may hold: graph ops, operands, results."""
-
-    max_ops: int = 256
-    max_operands: int = 64
-    max_results: int = 16
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why two groups stay apart: a reason code, a sentence, and the numbers behind it."""
-
-    code: str
-    message: str
-    numbers: dict[str, float] = field(default_factory=dict[str, float])
-    flip: str = ""
-    """What would change the answer."""
 
 
 class Rule(Protocol):
@@ -78,7 +58,10 @@ class GroupGraph:
         self.listeners: list[Listener] = []
         self.changed = False
         self._results: tuple[tuple[Group, ...], list[OpResult]] = ((), [])
+        self._answer: tuple[list[Group], list[Group] | Refusal] = ([], [])
+        """What the members that were asked about last would lead to: rules ask, and then the merge that they propose."""
         self._sizes: dict[SSAValue, int] = {}
+        self._nbytes: dict[SSAValue, int] = {}
         self.group_of: dict[Operation, Group] = {}
         self.place = {op: place for place, op in enumerate(block.ops)}
         """Where the block has each op."""
@@ -104,13 +87,34 @@ class GroupGraph:
     def results(self, members: Sequence[Group]) -> list[OpResult]:
         """The values that ops outside the members use, in order of definition."""
         key = tuple(members)
-        if self._results[0] != key:  # rules ask, and then the merge that they propose
+        if self._results[0] != key:
             inside = set(members)
-            values = [value for group in members for value in group.outputs if self.is_read(value, inside)]
+            values = [value for group in members for value in self._read_outside(group, inside)]
             if len(values) > 1:
-                values.sort(key=lambda value: (self.position[value.op], value.index))
+                values.sort(key=self._order_of_values)
             self._results = key, values
         return self._results[1]
+
+    def _order_of_values(self, value: OpResult) -> tuple[int, int]:
+        return self.position[value.op], value.index
+
+    def _read_outside(self, group: Group, inside: set[Group]) -> list[OpResult]:
+        """The outputs of a group that are read outside `inside`: of a group that has readers, all that none inside reads."""
+        if not group.consumers:
+            return [value for value in group.outputs if self.is_read(value, inside)]
+        near = group.consumers.keys() & inside
+        if not near:
+            return group.outputs
+        return [v for v in group.outputs if not any(v in reader.inputs for reader in near) or self.is_read(v, inside)]
+
+    def has_result(self, group: Group, inside: set[Group]) -> bool:
+        """Whether a value of the group is read outside `inside`."""
+        return not group.consumers.keys() <= inside or any(self.is_read(value, inside) for value in group.outputs)
+
+    def result_sizes(self, members: Sequence[Group]) -> set[int]:
+        """The numbers of elements that the results have."""
+        sizes = {self.size(value) for group in members for value in group.outputs}
+        return sizes if len(sizes) == 1 else {self.size(value) for value in self.results(members)}
 
     def size(self, value: SSAValue) -> int:
         """Elements of a value."""
@@ -118,10 +122,18 @@ class GroupGraph:
             found = self._sizes[value] = prod(shape(value))
         return found
 
+    def nbytes(self, value: SSAValue) -> int:
+        """Bytes of a value's elements; 0 when they are not known."""
+        if (found := self._nbytes.get(value)) is None:
+            found = self._nbytes[value] = byte_size(value) or 0
+        return found
+
     def is_read(self, value: OpResult, inside: set[Group]) -> bool:
         """Whether an op outside the groups uses the value, or a person asked to keep it."""
-        if "keep_live" in value.op.attributes:
-            return True
+        return "keep_live" in value.op.attributes or self.is_used(value, inside)
+
+    def is_used(self, value: OpResult, inside: set[Group]) -> bool:
+        """Whether an op outside the groups uses the value."""
         for use in value.uses:
             op = use.operation
             if self.group_of.get(op if op.parent is self.block else self.top(op)) not in inside:
@@ -139,49 +151,7 @@ class GroupGraph:
 
     def refuse_by_limits(self, members: Sequence[Group]) -> Refusal | None:
         """Directives and limits; None when they allow one kernel."""
-        count = sum(group.count for group in members)
-        if count > self.limits.max_ops:
-            return _over("max-ops", "ops", count, self.limits.max_ops)
-        if (refusal := self._refuse_by_directives(members)) is not None:
-            return refusal
-        if (operands := self._operand_count(members)) > self.limits.max_operands:
-            return _over("max-operands", "operands", operands, self.limits.max_operands)
-        return None
-
-    def _refuse_by_directives(self, members: Sequence[Group]) -> Refusal | None:
-        for group in members:
-            if group.no_fuse:
-                message = f"'{group.first.name}' carries the directive no_fuse"
-                return Refusal("no-fuse", message, flip="remove no_fuse")
-        names = {group.fuse_group for group in members if group.fuse_group is not None}
-        if len(names) > 1:
-            message = f"different groups were asked for: {', '.join(sorted(names))}"
-            return Refusal("fuse-group", message, flip="give both the same fuse_group, or none")
-        inside = set(members)
-        for value in (value for group in members for value in group.stops):
-            if any(self.group_of.get(self.top(use.operation)) in inside for use in value.uses):
-                message = f"'{value.op.name}' carries the directive stop_fusion"
-                return Refusal("stop-fusion", message, flip="remove stop_fusion")
-        return None
-
-    def _operand_count(self, members: Sequence[Group]) -> int:
-        operands = set[SSAValue]().union(*(group.inputs for group in members))
-        return len(operands.difference(*(group.outputs for group in members)))
-
-    def _refuse_by_results(self, members: list[Group]) -> Refusal | None:
-        """What only the merged group shows: its results, the bytes of its arguments, the scalars alive at once."""
-        if (results := len(self.results(members))) > self.limits.max_results:
-            return _over("max-results", "results", results, self.limits.max_results)
-        if (nbytes := 8 * (self._operand_count(members) + results)) > self.device.parameter_bytes:
-            return _over("parameter-bytes", "bytes of arguments", nbytes, self.device.parameter_bytes)
-        limit = self.device.live_values
-        count = sum(group.count for group in members)
-        if count // limit == max(group.count // limit for group in members):
-            return None  # a few ops more; asked anew when there are `limit` more
-        ops = sorted((op for group in members for op in group.ops), key=self.position.__getitem__)
-        if (live := live_values(member_ops(ops))) > limit:
-            return _over("live-values", "values of an element alive at once", live, limit)
-        return None
+        return refuse_by_limits(self, members)
 
     def merge(self, members: Sequence[Group]) -> Refusal | None:
         """Makes the members one group when that leaves the graph acyclic; otherwise says why not."""
@@ -217,7 +187,12 @@ class GroupGraph:
 
     def _after(self, members: list[Group]) -> list[Group] | Refusal:
         """The groups between the members that depend on them, in order; or why the members cannot be one group."""
-        if (refusal := self.refuse_by_limits(members) or self._refuse_by_results(members)) is not None:
+        if self._answer[0] != members:
+            self._answer = members, self._find_after(members)
+        return self._answer[1]
+
+    def _find_after(self, members: list[Group]) -> list[Group] | Refusal:
+        if (refusal := self.refuse_by_limits(members) or refuse_by_results(self, members)) is not None:
             return refusal
         after = self._descendants(members, max(group.rank for group in members), set(members))
         if isinstance(after, Refusal):
@@ -253,9 +228,10 @@ class GroupGraph:
         return sorted(seen, key=lambda group: group.rank)
 
     def _join(self, members: list[Group], rank: int) -> None:
-        self._results = ((), [])
+        made = [value for group in members for value in group.outputs]
+        outputs = self.results(members) or [max(made, key=self._order_of_values)]
+        self._results, self._answer = ((), []), ([], [])
         target = max(members, key=lambda group: len(group.ops))
-        inside = set(members)
         for group in members:
             if group is target:
                 continue
@@ -263,7 +239,6 @@ class GroupGraph:
                 self.group_of[op] = target
             target.ops.extend(group.ops)
             target.inputs.update(group.inputs)
-            target.outputs.extend(group.outputs)
             target.stops.extend(group.stops)
             for producer in group.producers:
                 del producer.consumers[group]
@@ -273,40 +248,18 @@ class GroupGraph:
                 del consumer.producers[group]
                 consumer.producers[target] = None
                 target.consumers[consumer] = None
-        known = sorted(target.outputs, key=lambda value: (self.position[value.op], value.index))
-        target.outputs = [value for value in known if self.is_read(value, {target})] or known[-1:]
-        for value in [v for v in target.inputs if self._group_of_value(v) is target]:
-            del target.inputs[value]
-        for group in inside:
+        target.outputs = outputs
+        for value in made:
+            target.inputs.pop(value, None)
+        for group in members:
             target.producers.pop(group, None)
             target.consumers.pop(group, None)
         target.ops.sort(key=self.position.__getitem__)
         target.kind = max(group.kind for group in members)
+        target.moves_nothing = False if any(group.moves_nothing is False for group in members) else None
         target.count = sum(group.count for group in members)
         target.fuse_group = next((g.fuse_group for g in members if g.fuse_group is not None), None)
         target.rank, target.merged = rank, True
         self.changed = True
         for listener in self.listeners:
             listener(target, members)
-
-
-def _over(code: str, what: str, count: int, limit: int) -> Refusal:
-    numbers: dict[str, float] = {code.partition("-")[2] or code: count, "limit": limit}
-    return Refusal(code, f"{count} {what} exceed the limit of {limit}", numbers, f"a limit of {count}")
-
-
-def live_values(ops: Sequence[Operation]) -> int:
-    """The most values of one element that are known at once when the ops run in this order, loads when first needed."""
-    last = {value: step for step, op in enumerate(ops) for value in op.operands}
-    ends: dict[int, list[SSAValue]] = {}
-    for value, step in last.items():
-        ends.setdefault(step, []).append(value)
-    live: set[SSAValue] = set()
-    most = 0
-    for step, op in enumerate(ops):
-        live.update(op.operands)
-        live.update(op.results)
-        most = max(most, len(live))
-        live.difference_update(ends.get(step, ()))
-        live.difference_update(result for result in op.results if result not in last)
-    return most

@@ -30,6 +30,13 @@ class Group:
     producers: dict[Group, None] = field(default_factory=dict["Group", None])
     consumers: dict[Group, None] = field(default_factory=dict["Group", None])
     merged: bool = False
+    moves_nothing: bool | None = None
+    """Whether all ops, those of kernels too, are aliases; None when nobody has asked yet."""
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether a person said with what the ops may be merged."""
+        return self.no_fuse or self.fuse_group is not None or bool(self.stops)
 
     @property
     def first(self) -> Operation:

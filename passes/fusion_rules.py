@@ -12,11 +12,8 @@ def is_internal(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
     """Whether nobody but the consumer reads the values that it takes from the producer."""
     if len(producer.consumers) == 1:
         return True
-    for value in producer.outputs:
-        readers = {graph.group_of.get(graph.top(use.operation)) for use in value.uses} - {producer}
-        if consumer in readers and len(readers) > 1:
-            return False
-    return True
+    members = {producer, consumer}
+    return not any(value in consumer.inputs and graph.is_used(value, members) for value in producer.outputs)
 
 
 def refuse_recompute(graph: GroupGraph, producer: Group, consumer: Group) -> Refusal | None:
@@ -49,7 +46,7 @@ def refuse_loss(graph: GroupGraph, found: Estimate) -> Refusal | None:
 
 def refuse_results(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
     """Refuses results of unequal sizes, which one loop cannot store."""
-    sizes = {graph.size(value) for value in graph.results(members)}
+    sizes = graph.result_sizes(members)
     if len(sizes) < 2:
         return None
     message = f"results of {', '.join(map(str, sorted(sizes)))} elements would share one loop"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from planned_programs import ROW_OPS, apply, arena_entry, function_of, parse, random_program
 
-from fuse_opt.dialects import plan_points, plan_reads, plan_verifier
+from fuse_opt.dialects import plan_parts, plan_points, plan_reads, plan_verifier
 from fuse_opt.dialects.plan_verifier import PlanError, verify_plan
 from fuse_opt.tools.pipeline import make_passes
 
@@ -227,7 +227,7 @@ PLANNERS = {"kernel_access", "kernel_parts", "pull", "storage"}
 """What the planning passes ask about kernels and lifetimes."""
 
 
-@pytest.mark.parametrize("module", [plan_verifier, plan_reads, plan_points])
+@pytest.mark.parametrize("module", [plan_verifier, plan_reads, plan_parts, plan_points])
 def test_the_verifier_shares_nothing_with_planners(module: object) -> None:
     name = str(getattr(module, "__name__", "")).rpartition(".")[2]
     tree = ast.parse((HOUSE / f"{name}.py").read_text())
