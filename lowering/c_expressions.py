@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from xdsl.dialects import arith, func, memref, vector
+from xdsl.dialects import arith, func, math, memref, vector
 from xdsl.dialects import gpu as upstream_gpu
 from xdsl.dialects.builtin import (
     FloatAttr,
@@ -27,6 +27,7 @@ from .c_literals import float_literal, integer_literal
 from .c_names import NameScope
 from .c_rows import Level, Row
 from .c_support import called_helpers, helper_names
+from .scalar_ops import NONPOSITIVE
 
 _DEEPEST = 8
 _LONGEST = 72
@@ -98,6 +99,8 @@ def row_key(op: Operation) -> str:
             return f"{op.name} constant" if _shifts_by_constant(op.rhs) else op.name
         case gpu.ShuffleOp():
             return f"{op.name} {op.mode.data.value}"
+        case math.ExpOp() if NONPOSITIVE in op.attributes:
+            return f"{op.name} nonpositive"
         case _ if isinstance(op, _DIMENSIONS):
             return f"{op.name} {op.dimension.data.value}"
         case _:

@@ -129,6 +129,7 @@ def _c_rows() -> dict[str, dict[str, Row]]:
     rows = {f"math.{name}": over(FLOATS, call(f"fo_{name}_{{t}}({{0}})")) for name in _FO_MATH.split()}
     rows |= {f"math.{name}": over(FLOATS, call(f"__builtin_{name}{{f}}({{0}})")) for name in _LIBM_MATH.split()}
     rows |= {
+        "math.exp nonpositive": over(FLOATS, call("fo_exp_negative_{t}({0})")),
         "math.absf": over(FLOATS, call("__builtin_fabs{f}({0})")),
         "math.absi": over(
             ("i8", "i16", "i32", "i64", "index"), Row("({T})({0} < 0 ? -{0} : {0})", Level.UNARY, (Level.ATOM,))
@@ -159,6 +160,7 @@ def _cuda_math_rows() -> dict[str, dict[str, Row]]:
     }
     positive = "({T})({0} < 0 ? 0u - ({U}){0} : ({U}){0})"
     rows |= {
+        "math.exp nonpositive": rows["math.exp"],
         "math.absf": over(FLOATS, call("fabs{f}({0})")),
         "math.absi": over(("i8", "i16", "i32", "i64", "index"), prefix(positive)),
         "math.fma": over(FLOATS, call("fma{f}({0}, {1}, {2})")),

@@ -235,6 +235,26 @@ FO_FN double fo_exp_f64(double x) {
   return fo_scale_f64(1.0 + fo_expm1_poly_f64(r), t);
 }
 
+/* fo_exp_negative_f32: exp(x) for x <= 0, or a little above; 1.2 ULP. */
+FO_FN float fo_exp_negative_f32(float x) {
+  x = x < -104.0f ? -104.0f : x;
+  float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f);
+  float n = t - 0x1.8p23f;
+  float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
+  float s = fo_from_bits_f32((fo_bits_f32(t) << 23) + (150u << 23)); /* 2**(n + 23); 0 for n = -150 */
+  return fo_mad_f32(s, fo_expm1_poly_f32(r), s) * 0x1p-23f;
+}
+
+/* fo_exp_negative_f64: exp(x) for x <= 0, or a little above; 1.2 ULP. */
+FO_FN double fo_exp_negative_f64(double x) {
+  x = x < -745.2 ? -745.2 : x;
+  double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52);
+  double n = t - 0x1.8p52;
+  double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, x));
+  double s = fo_from_bits_f64((fo_bits_f64(t) << 52) + ((fo_u64)1075 << 52)); /* 2**(n + 52); 0 for n = -1075 */
+  return fo_mad_f64(s, fo_expm1_poly_f64(r), s) * 0x1p-52;
+}
+
 /* fo_exp2_f32: 1.2 ULP; exact at integers. */
 FO_FN float fo_exp2_f32(float x) {
   x = x < -151.0f ? -151.0f : x;

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ..dialects.fused import KernelOp
+from .scalar_ops import NONPOSITIVE
 
 Helpers = dict[str, tuple[tuple[Attribute, ...], Attribute]]
 """Functions that are called, with the types of their arguments and result."""
@@ -39,7 +40,7 @@ def relax_math(body: Block, helpers: Helpers) -> None:
         elif isinstance(op, arith.AddfOp):
             _contract(op, helpers)
     for op in list(body.walk()):
-        if (name := _FAST.get(type(op))) is not None:
+        if (name := _FAST.get(type(op))) is not None and NONPOSITIVE not in op.attributes:  # has a faster one
             _call(name, op, op.operands[0], helpers)
 
 

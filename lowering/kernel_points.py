@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -18,6 +18,7 @@ from ..dialects.pull import Point, Pulled, Store
 from .loop_builder import Scope
 from .loop_space import LoopSpace, index_dims, simplify_space
 from .scalar_ops import emit_body, value_type
+from .signs import is_nonpositive
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +149,8 @@ class PointEmitter:
     def reduced_element(self, point: Point, scope: Scope) -> SSAValue:
         """What one iteration contributes to a reduction."""
         assert point.op is not None
-        return emit_body(scope, point.op.body(), self.operand_values(point, scope), self._position_in(point, scope))
+        operands = self.operand_values(point, scope)
+        return emit_body(scope, point.op.body(), operands, self._position_in(point, scope), _nonpositive_in(point))
 
     def define(self, point: Point, value: SSAValue, scope: Scope) -> None:
         """Makes the result of an op known, rounded to the element type as the IR says."""
@@ -197,7 +199,7 @@ class PointEmitter:
         home = max(homes, key=lambda other: other.depth, default=scope.root)
         operands = self.operand_values(point, home)
         body = point.op.body()
-        value = emit_body(home, body, operands, self._position_in(point, home))
+        value = emit_body(home, body, operands, self._position_in(point, home), _nonpositive_in(point))
         if body.function == "constant":
             home.values[point] = value
         elif body.function == "operand" and _same_type(point, source := point.operands[int(body.value)]):
@@ -238,6 +240,11 @@ class _Positions:
 
     def __call__(self, axis: int) -> SSAValue:
         return self.scope.index(self.expressions[axis])
+
+
+def _nonpositive_in(point: Point) -> Callable[[sc.Scalar], bool]:
+    """Which nodes of the body of the point's op are never greater than zero."""
+    return lambda node: is_nonpositive(node, point.operands)
 
 
 def _same_type(point: Point, other: Point) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, i1
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, UnitAttr, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects.dtypes import BOOL, U8, DType, Kind
@@ -52,10 +52,19 @@ def constant_op(value: float, dtype: DType) -> arith.ConstantOp:
     return arith.ConstantOp(IntegerAttr((int(value) + half) % (2 * half) - half, dtype.bits))
 
 
+NONPOSITIVE = "fused.nonpositive"
+"""Attribute of a `math.exp` whose operand is never greater than zero."""
+
+
 def emit_body(
-    sink: OpSink, body: Scalar, operands: Sequence[SSAValue], position: Callable[[int], SSAValue]
+    sink: OpSink,
+    body: Scalar,
+    operands: Sequence[SSAValue],
+    position: Callable[[int], SSAValue],
+    nonpositive: Callable[[Scalar], bool] = lambda node: False,
 ) -> SSAValue:
-    """The value of a scalar body over operands in their compute types; `position` gives the result's index on an axis."""
+    """The value of a scalar body over operands in their compute types; `position` gives the result's index on an axis,
+    `nonpositive` says which nodes are known never to be greater than zero."""
     values: dict[int, SSAValue] = {}
     for node in topological(body):
         match node.function:
@@ -70,6 +79,8 @@ def emit_body(
             case word:
                 operand_type = node.args[-1].dtype
                 value = EMITTERS[word, operand_type.kind](sink, operand_type, [values[id(arg)] for arg in node.args])
+                if word == "exp" and nonpositive(node.args[0]) and isinstance(value.owner, math.ExpOp):
+                    value.owner.attributes[NONPOSITIVE] = UnitAttr()
         values[id(node)] = value
     return values[id(body)]
 

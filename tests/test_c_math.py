@@ -179,6 +179,18 @@ def test_accuracy(lib: Library, name: str, type_name: str) -> None:
 
 
 @pytest.mark.parametrize("type_name", ["f32", "f64"])
+def test_accuracy_of_exp_without_positive_arguments(lib: Library, type_name: str) -> None:
+    """Also between the least normal result and what is rounded to 0, and where x - max(x) was rounded above 0."""
+    name, dtype = f"fo_exp_negative_{type_name}", {"f32": np.float32, "f64": np.float64}[type_name]
+    if np.finfo(np.longdouble).nmant <= np.finfo(dtype).nmant:
+        pytest.skip("long double is no wider than double here: no reference")
+    least = float(np.log(np.finfo(dtype).smallest_subnormal))
+    dense = np.random.default_rng(2).uniform(least - 2, least + 40, 20_000).astype(dtype)
+    x = np.concatenate([-np.abs(samples(dtype, 40_000, seed=15)), dense, np.linspace(-1, 1, 20_000).astype(dtype)])
+    report(name, lib(name, x), lib.reference("exp", x), x)
+
+
+@pytest.mark.parametrize("type_name", ["f32", "f64"])
 def test_rsqrt_accuracy(lib: Library, type_name: str) -> None:
     dtype = {"f32": np.float32, "f64": np.float64}[type_name]
     x = samples(dtype, 40_000, seed=1)
