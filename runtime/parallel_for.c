@@ -2,10 +2,13 @@
  *
  * A region is a sequence of phases, a phase one loop or several that do not depend on each other. Loops are cut into
  * chunks. `unclaimed` counts the chunks of the phase that nobody has taken, `unfinished` those that are not done. A thread
- * takes a chunk by lowering `unclaimed` from a value above zero, and the phase cannot end before that chunk is done, so
- * `region` is read only while a chunk is held. Who finishes the last chunk begins the next phase, and runs those of one
- * chunk itself: no thread waits for one that has not started, and between phases nobody has to come back to work. A worker
- * that wakes up late finds zero, or takes a valid chunk of a later phase. */
+ * may take a chunk once it has lowered `unclaimed` from a value above zero, and the phase cannot end before that chunk is
+ * done, so `region` is read only while a chunk is held. Who finishes the last chunk begins the next phase, and runs those
+ * of one chunk itself: no thread waits for one that has not started, and between phases nobody has to come back to work. A
+ * worker that wakes up late finds zero, or takes a valid chunk of a later phase.
+ *
+ * Which chunk it is: every thread has a share of neighbouring chunks, which it takes from the front; with none left it takes
+ * from the back of others' shares. So a loop that runs again finds its data in the caches of the same processors. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <pthread.h>
@@ -26,6 +29,7 @@
 #define WAKES_BY_WORKER 2
 #define MOST_THREADS 1024
 #define OWN_LINE _Alignas(128)
+#define CALLER 0 /* its share; workers count from 1 */
 
 typedef void (*fuse_task)(void *arg, long begin, long end);
 
@@ -43,13 +47,15 @@ struct fuse_loop {
 
 static struct {
   struct fuse_loop *phase, *next, *end; /* loops of this phase, and of those that come */
-  int chunks;
 } region;
 static OWN_LINE _Atomic int busy;       /* held by the caller whose region it is; guards `region` and `workers` */
 static OWN_LINE _Atomic int unclaimed;  /* chunks of the phase */
 static OWN_LINE _Atomic int unfinished; /* chunks of the phase */
 static OWN_LINE _Atomic int phases;     /* changes when there is news for workers; they sleep on it */
 static OWN_LINE _Atomic int finished;   /* whether the region is done */
+static struct {
+  OWN_LINE _Atomic uint64_t chunks; /* the first that is left in the low half, the one behind the last in the high half */
+} shares[MOST_THREADS];
 static _Atomic int calls_to_caller;     /* changes when there is news for a caller that sleeps on it */
 static _Atomic int sleeping_workers, sleeping_callers;
 static _Atomic int generation; /* workers of an older one end */
@@ -112,14 +118,43 @@ static void await_change(_Atomic int *word, int value, _Atomic int *sleeping) {
   atomic_fetch_sub(sleeping, 1);
 }
 
-/* Takes a chunk; returns how many were left with it, or 0 where none was. */
+/* Whether a chunk is the thread's to take. */
 static int claim(void) {
   int left = atomic_load_explicit(&unclaimed, memory_order_relaxed);
   while (left > 0)
     if (atomic_compare_exchange_weak_explicit(&unclaimed, &left, left - 1, memory_order_acquire,
                                               memory_order_relaxed))
-      return left;
+      return 1;
   return 0;
+}
+
+static void share_out(long chunks) {
+  long count = atomic_load_explicit(&threads, memory_order_relaxed);
+  for (long k = 0; k < count; k++) {
+    uint64_t begin = (uint64_t)(chunks * k / count), end = (uint64_t)(chunks * (k + 1) / count);
+    atomic_store_explicit(&shares[k].chunks, end << 32 | begin, memory_order_relaxed);
+  }
+}
+
+/* Takes a chunk of the share `from`, the first or the last one; -1 where there is none. */
+static long take_from(int from, int first) {
+  uint64_t found = atomic_load_explicit(&shares[from].chunks, memory_order_relaxed);
+  for (;;) {
+    uint64_t begin = found & UINT32_MAX, end = found >> 32;
+    if (begin >= end) return -1;
+    uint64_t rest = first ? end << 32 | (begin + 1) : (end - 1) << 32 | begin;
+    if (atomic_compare_exchange_weak_explicit(&shares[from].chunks, &found, rest, memory_order_relaxed,
+                                              memory_order_relaxed))
+      return (long)(first ? begin : end - 1);
+  }
+}
+
+/* The chunk for a thread with a claim: there is one, but others with claims may be faster to take the one that it sees. */
+static long take(int self) {
+  int count = atomic_load_explicit(&threads, memory_order_relaxed);
+  long chunk = self < count ? take_from(self, 1) : -1;
+  for (int k = 1; chunk < 0; k++) chunk = take_from((self + k) % count, 0);
+  return chunk;
 }
 
 /* Wakes as many workers as there are chunks left for, `most` at a time: those that wake up go on waking. */
@@ -154,9 +189,9 @@ static void start_workers(void) {
   pthread_sigmask(SIG_SETMASK, &mask, &old);
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  void *own = (void *)(intptr_t)atomic_load(&generation);
+  intptr_t own = (intptr_t)atomic_load(&generation) * MOST_THREADS;
   pthread_t ignored;
-  while (workers < wanted && pthread_create(&ignored, &attributes, worker, own) == 0) workers++;
+  while (workers < wanted && pthread_create(&ignored, &attributes, worker, (void *)(own + workers + 1)) == 0) workers++;
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &old, 0);
   atomic_store(&threads, workers + 1); /* fewer than asked for where the system refuses more */
@@ -199,7 +234,7 @@ static int begin_phase(void) {
     region.next = loop;
     if (chunks > 1) {
       if (workers < atomic_load(&threads) - 1) start_workers();
-      region.chunks = (int)chunks;
+      share_out(chunks);
       atomic_store_explicit(&unfinished, (int)chunks, memory_order_relaxed);
       atomic_store(&unclaimed, (int)chunks);
       atomic_fetch_add(&phases, 1);
@@ -225,9 +260,9 @@ static void run_chunk(long number) {
 }
 
 /* Until no chunk is to be had. */
-static void work(void) {
-  for (int left; (left = claim()) > 0;) {
-    run_chunk(region.chunks - left);
+static void work(int self) {
+  while (claim()) {
+    run_chunk(take(self));
     if (atomic_fetch_sub(&unfinished, 1) > 1) continue;
     if (begin_phase()) wake_workers(atomic_load_explicit(&threads, memory_order_relaxed) - 1, WAKES_BY_WORKER);
     else atomic_store(&finished, 1);
@@ -236,13 +271,13 @@ static void work(void) {
 }
 
 static void *worker(void *argument) {
-  int own = (int)(intptr_t)argument;
+  int self = (int)((intptr_t)argument % MOST_THREADS), own = (int)((intptr_t)argument / MOST_THREADS);
   give_way();
   for (;;) {
     int seen = atomic_load(&phases);
     if (atomic_load(&generation) != own) return 0;
     wake_workers(atomic_load_explicit(&threads, memory_order_relaxed) - 1, WAKES_BY_WORKER);
-    work();
+    work(self);
     await_change(&phases, seen, &sleeping_workers);
   }
 }
@@ -273,7 +308,7 @@ static void run_shared(struct fuse_loop *begin, struct fuse_loop *end) {
   atomic_store_explicit(&finished, 0, memory_order_relaxed);
   if (begin_phase()) {
     wake_workers(workers, WAKES_BY_CALLER);
-    for (work(); !atomic_load(&finished); work()) await_news();
+    for (work(CALLER); !atomic_load(&finished); work(CALLER)) await_news();
   }
   atomic_store_explicit(&busy, 0, memory_order_release);
 }

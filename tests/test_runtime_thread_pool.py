@@ -19,6 +19,7 @@ from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.program_call import REGION, LoopRow, loop_table
 
 HARNESS = """
+int sched_yield(void);
 typedef void (*parallel_for)(void (*)(void *, long, long), void *, long, long);
 struct marks { int *hits; long grain, odd; parallel_for pool; };
 static void mark(void *arg, long begin, long end) {
@@ -39,6 +40,20 @@ long visit(parallel_for pool, int *hits, long count, long grain, long times) {
   for (long t = 0; t < times; t++) pool(mark, &m, count, grain);
   return m.odd;
 }
+struct meeting { long *begins; long wanted, arrived; };
+static void meet(void *arg, long begin, long end) {
+  struct meeting *m = arg;
+  long place = __atomic_fetch_add(&m->arrived, 1, __ATOMIC_SEQ_CST);
+  if (place < m->wanted) m->begins[place] = begin;
+  for (long k = 0; k < 5000000000 && __atomic_load_n(&m->arrived, __ATOMIC_SEQ_CST) < m->wanted; k++)
+    if (k % 100000 == 99999) sched_yield();
+  (void)end;
+}
+/* Every thread waits in its first chunk for the others; where these chunks begin. */
+void first_chunks(parallel_for pool, long *begins, long threads, long count, long grain) {
+  struct meeting m = {begins, threads, 0};
+  pool(meet, &m, count, grain);
+}
 void visit_inside(parallel_for pool, int *hits, long count) {
   struct marks m = {hits, 1, 0, pool};
   pool(mark_inside, &m, count, 1);
@@ -55,6 +70,7 @@ def harness() -> ctypes.CDLL:
     library = ctypes.CDLL(str(compiler.compile_shared(HARNESS, cache)))
     library.visit.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_long, ctypes.c_long]
     library.visit.restype = ctypes.c_long
+    library.first_chunks.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_long] * 3]
     library.visit_inside.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
     return library
 
@@ -93,6 +109,14 @@ def test_every_index_once_in_any_loop(harness: ctypes.CDLL, count: int, grain: i
 @pytest.mark.parametrize("count", [0, -1, -(2**63)])
 def test_empty_loops(harness: ctypes.CDLL, count: int) -> None:
     assert harness.visit(thread_pool.load_pool(), None, count, 1, 1) == 0
+
+
+def test_threads_begin_at_shares_of_their_own(harness: ctypes.CDLL) -> None:
+    thread_pool.set_num_threads(4)
+    begins = np.full(4, -1, np.int64)
+    for _ in range(20):
+        harness.first_chunks(thread_pool.load_pool(), begins.ctypes.data, 4, 240, 10)
+        assert sorted(begins.tolist()) == [0, 60, 120, 180]
 
 
 def test_many_loops_in_a_row(harness: ctypes.CDLL) -> None:
