@@ -41,14 +41,27 @@ def main(inputs: str, lines: Sequence[str], result: str) -> str:
     return f"func.func @main({inputs}) -> {result} {{\n{body}\n  func.return %r : {result}\n}}"
 
 
+def main_of_all(inputs: str, lines: Sequence[str], results: int, result: str) -> str:
+    """A program that returns %r0, %r1 ..., all of type `result`."""
+    names, types = ", ".join(f"%r{k}" for k in range(results)), ", ".join([result] * results)
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"func.func @main({inputs}) -> ({types}) {{\n{body}\n  func.return {names} : {types}\n}}"
+
+
 def unchanged(text: str, arguments: Sequence[Array], passes: str = "canonicalize") -> bool:
     """Asserts that passes change no bit; whether they changed the program at all."""
+    before, once = before_and_after(text, arguments, passes)
+    return once == before
+
+
+def before_and_after(text: str, arguments: Sequence[Array], passes: str = "canonicalize") -> tuple[str, str]:
+    """The program's text without and with passes; asserts that these change no bit and are idempotent."""
     module = parse(text)
     before, values = text_of(module), evaluate(module, arguments)
     once = text_of(apply(module, passes))
     assert_same_bits(evaluate(module, arguments), values, f"of\n{before}\nbecame\n{once}")
     assert text_of(apply(module, passes)) == once, f"not idempotent:\n{once}"
-    return once == before
+    return before, once
 
 
 def records(base: type[Elementwise]) -> list[str]:

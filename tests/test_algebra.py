@@ -11,7 +11,9 @@ from algebra_programs import (
     CONSTANTS,
     LIMITS,
     accepted,
+    before_and_after,
     main,
+    main_of_all,
     names_after,
     records,
     result_type,
@@ -43,11 +45,13 @@ def test_every_binary_op_with_every_constant(name: str) -> None:
             continue
         wanted = f"tensor<{x.size}x{result}>"
         changed += not unchanged(unary_or_binary(op, name, 2, result, x.size), [x])
-        for number in (*CONSTANTS[name], *LIMITS.get(name, ())):
-            constant = f"%c = graph.constant dense<{number}> : tensor<{name}>"
-            for values, types in (("%x, %c", f"{type_}, tensor<{name}>"), ("%c, %x", f"tensor<{name}>, {type_}")):
-                text = main(f"%x: {type_}", [constant, f"%r = {op} {values} : ({types}) -> {wanted}"], wanted)
-                changed += not unchanged(text, [x])
+        lines: list[str] = []
+        for k, number in enumerate((*CONSTANTS[name], *LIMITS.get(name, ()))):
+            lines.append(f"%c{k} = graph.constant dense<{number}> : tensor<{name}>")
+            lines.append(f"%r{2 * k} = {op} %x, %c{k} : ({type_}, tensor<{name}>) -> {wanted}")
+            lines.append(f"%r{2 * k + 1} = {op} %c{k}, %x : (tensor<{name}>, {type_}) -> {wanted}")
+        before, after = before_and_after(main_of_all(f"%x: {type_}", lines, 2 * len(lines) // 3, wanted), [x])
+        changed += before.count(f"{op} ") - after.count(f"{op} ")
     assert changed > (3 if name == "i1" else 15)
 
 
