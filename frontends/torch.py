@@ -31,7 +31,10 @@ def export(model: Callable[..., Any], arguments: Sequence[Any], *, training: boo
     backends = import_module("torch._dynamo.backends.common")
     compiler = partial(_export_graph, texts=texts)
     backend = backends.aot_autograd(
-        fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler, decompositions=decompositions()
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        inference_compiler=compiler,
+        decompositions=decompositions(products=False),
     )
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend, dynamic=False)

@@ -6,7 +6,7 @@ is in a frame that one run has to itself; results are new tensors in each run.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, cast
@@ -18,6 +18,8 @@ from fuse_opt.frontends.torch_steps import FrameView, Site, call_site, fitted, f
 _guards: Any = torch._C._dynamo.guards
 _MOST_IDLE = 8
 """Frames that a compiled graph keeps while nobody calls it."""
+_LARGEST_KEPT = (32 << 20) - (64 << 10)
+"""Bytes up to which glibc takes the size of a freed block as one that will be asked for again (mallopt(3))."""
 _FAST: dict[Any, Any] = {
     aten.mm.out: torch.mm,
     aten.addmm.out: torch.addmm,
@@ -37,15 +39,22 @@ class CallWriter:
         self.program: Any = native.program
         self.steps: Sequence[Any] = native.steps
         self.lines: list[str] = []
-        self.names: dict[str, Any] = {"parallel_for": native.parallel_for, **imported.constants}
+        self.names: dict[str, Any] = {"run": native.run, **imported.constants}
         self.views: dict[FrameView, str] = {}
         self.sites = [call_site(step) for step in self.program.steps]
+        self._uses = Counter(v for call in imported.calls for v in _named((call.arguments, call.keywords)))
+        self._made: dict[Variable, str] = {}
+        """Views that several calls take, by the names that they are made under."""
+        self.pieces: list[str] = []
+        """Variables of what the program runs between two calls, in order."""
         self.by_number = {call.number: call for call in imported.calls}
         self._known: dict[int, str] = {}
         self._layouts: dict[str, View] = {}
         """By variable: how its elements lie from the first one on."""
         self._in_table = self._addressed()
         self._last_use: dict[str, int] = {}
+        self._read: set[str] = set()
+        """Variables that a call, the program or the caller reads."""
 
     def write(self) -> str:
         """The text; `names` and `views` are complete after it."""
@@ -54,13 +63,13 @@ class CallWriter:
         self._write_results()
         for number, step in enumerate(self.steps):
             if callable(step):
-                self.names[f"segment{number}"] = step
-                self.lines.append(f"segment{number}(address, parallel_for)")
+                self._write_segment(number)
             elif (site := self.sites[number]) is not None:
                 self._write_call(site)
             else:
                 self._write_library(number, step)
             dropped = [name for name, last in self._last_use.items() if last == number]
+            dropped += [view for variable, view in self._made.items() if variable.name in dropped]
             if dropped:
                 self.lines.append(f"del {', '.join(dropped)}")
         self._write_copies()
@@ -73,7 +82,9 @@ class CallWriter:
         if self.imported.placeholders:
             head.append(f"    {', '.join(self.imported.placeholders)}, = args")
         head += ["    args.clear()", "    try:", "        frame = idle.pop()", "    except IndexError:"]
-        head += ["        frame = new_frame()", "    table, address, views, binding = frame"]
+        head += ["        frame = new_frame()", "    table, pieces, views, binding = frame"]
+        if self.pieces:
+            head.append(f"    {', '.join(self.pieces)}, = pieces")
         if self.views:
             head.append(f"    {', '.join(self.views.values())}, = views")
         return "\n".join([*head, *(f"    {line}" for line in self.lines)]) + "\n"
@@ -110,6 +121,9 @@ class CallWriter:
         kept = {r.variable.name for r in self._all_returned() if r.variable is not None}
         kept |= {stored.argument for stored in self.imported.stored} | set(self.imported.constants)
         kept |= {holders[r.index] for r in self.program.results if r.copied and r.index in holders}
+        self._read = kept | {holders[number] for number in self._in_table if number in holders}
+        for call in self.imported.calls:
+            self._read.update(_variables((call.arguments, call.keywords)))
         for name in (*self.imported.placeholders, *holders.values()):
             last.setdefault(name, -1)
         self._last_use = {name: step for name, step in last.items() if name not in kept and step >= 0}
@@ -147,6 +161,13 @@ class CallWriter:
                 if result.index in self._in_table:
                     self.lines.append(f"table[{result.index}] = {name}.data_ptr()")
 
+    def _write_segment(self, number: int) -> None:
+        """Segments that follow one another are one piece of a binding."""
+        if number and callable(self.steps[number - 1]):
+            return
+        self.pieces.append(f"p{len(self.pieces)}")
+        self.lines.append(f"run({self.pieces[-1]})")
+
     def _write_call(self, step: Site) -> None:
         call = self.by_number[step.number]
         arguments = [self._argument(item, step) for item in call.arguments]
@@ -167,8 +188,8 @@ class CallWriter:
             self._check_output(call, output)
 
     def _check_output(self, call: AtenCall, output: Output) -> None:
-        if output.view is None:
-            return
+        if output.view is None or output.variable not in self._read:
+            return  # PyTorch's descriptions of results that nobody reads may be wrong
         name, view = output.variable, output.view
         dtype = self._constant("dtype", output.dtype)
         self.names["fitted"] = fitted
@@ -230,7 +251,7 @@ class CallWriter:
         """An argument of a call as Python text."""
         match item:
             case Variable(name, view):
-                return self._strided(name, view)
+                return self._strided(name, view) if view is None or self._uses[item] < 2 else self._view(item)
             case Memory(position, view, dtype):
                 return self._tensor(step.inputs[position], view, dtype)
             case tuple():
@@ -242,6 +263,14 @@ class CallWriter:
                 return repr(item)
             case _:
                 return self._constant("c", item)
+
+    def _view(self, variable: Variable) -> str:
+        """The name of a view, which is made where it is needed first."""
+        if variable not in self._made:
+            text = self._strided(variable.name, variable.view)
+            self._made[variable] = f"s{len(self._made)}"
+            self.lines.append(f"{self._made[variable]} = {text}")
+        return self._made[variable]
 
     def _tensor(self, ref: Any, view: View | None, dtype: Any) -> str:
         assert view is not None
@@ -275,30 +304,45 @@ class CallWriter:
             number += 1
 
 
+def _expect_memory(nbytes: int) -> None:
+    """
+    Lets the allocator know how much one run is given and gives back. PyTorch's tensors are glibc's blocks: large ones go
+    back to the system when freed, and each run then meets a page fault for every page, unless a block of such a size was
+    freed before. That block is never touched.
+    """
+    torch.empty(min(nbytes, _LARGEST_KEPT), dtype=torch.uint8)
+
+
 def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]], Any], str]:
     """The function that runs a graph, for the list of its arguments, which it empties; and its text."""
     writer = CallWriter(imported, native)
     text = writer.write()
+    given = [o for call in imported.calls for o in call.outputs if call.out is None and o.view is not None]
+    _expect_memory(2 * sum(prod(o.view.shape) * o.dtype.itemsize for o in (*given, *imported.buffers) if o.view))
     views = list(writer.views)
 
-    def new_frame() -> tuple[Any, int, tuple[Any, ...], Any]:
+    def new_frame() -> tuple[Any, tuple[int, ...], tuple[Any, ...], Any]:
         binding = native.bind()
         tensors = tuple(frame_tensor(binding, native.program, view) for view in views)
-        return binding.table, binding.address, tensors, binding
+        return binding.table, binding.pieces if writer.pieces else (), tensors, binding
 
     names = {**writer.names, "idle": deque[Any](maxlen=_MOST_IDLE), "new_frame": new_frame}
     exec(compile(text, "<fuse_opt call>", "exec"), names)
     return cast(Callable[[list[Any]], Any], names["call"]), text
 
 
-def _variables(item: Any) -> list[str]:
-    """The variables that arguments of a call name."""
+def _named(item: Any) -> list[Variable]:
+    """The variables in arguments of a call."""
     match item:
-        case Variable(name, _):
-            return [name]
+        case Variable():
+            return [item]
         case list() | tuple():
-            return [name for entry in cast(Sequence[Any], item) for name in _variables(entry)]
+            return [variable for entry in cast(Sequence[Any], item) for variable in _named(entry)]
         case dict():
-            return [name for entry in cast(dict[str, Any], item).values() for name in _variables(entry)]
+            return [variable for entry in cast(dict[str, Any], item).values() for variable in _named(entry)]
         case _:
             return []
+
+
+def _variables(item: Any) -> list[str]:
+    return [variable.name for variable in _named(item)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from math import prod
 from typing import Any
 
-from fuse_opt.frontends.torch_api import aten, torch
+from fuse_opt.frontends.torch_api import aten, static_shape, torch
 from fuse_opt.frontends.torch_table import TABLE
 
 _FURTHER = (
@@ -30,8 +31,11 @@ draws other random numbers than eager.
 
 
 @cache
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """By overload, its decomposition; what has a record of its own is not taken apart."""
+def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
+    """
+    By overload, its decomposition; what has a record of its own is not taken apart. With `products`, convolutions that
+    are products are these: PyTorch's kernels of them write to memory that they are given.
+    """
     core: dict[Any, Callable[..., Any]] = import_module("torch._decomp").core_aten_decompositions()
     table: dict[Any, Callable[..., Any]] = dict(core)
     inductor = import_module("torch._inductor.decomposition").select_decomp_table()
@@ -42,10 +46,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
             if operator in inductor:
                 table[operator] = inductor[operator]
     table[aten.native_dropout.default] = _native_dropout
+    if products:
+        table[aten.convolution.default] = _convolution
     return {
         operator: function
         for operator, function in table.items()
-        if not isinstance(operator, torch._ops.OpOverload) or not _is_kept(str(operator))
+        if not isinstance(operator, torch._ops.OpOverload) or function is _convolution or not _is_kept(str(operator))
     }
 
 
@@ -57,6 +63,37 @@ def _native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
         return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
     kept = torch.bernoulli(torch.empty_like(x, dtype=torch.bool), 1 - p)
     return x * kept * (1 / (1 - p)), kept
+
+
+def _convolution(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    """A convolution whose windows have one element, as a product for each image; PyTorch's kernels compute it so."""
+    extents, window = static_shape(x), static_shape(weight)
+    if extents is None or window is None or 0 in extents or len(extents) != len(window) or transposed or groups != 1:
+        return NotImplemented
+    plain = {*window[2:], *stride} == {1} and set(padding) == {0}
+    if not plain or x.dtype not in (torch.float32, torch.float64) or x.device.type != "cpu":
+        return NotImplemented
+    if not x.is_contiguous() or not weight.is_contiguous():
+        return NotImplemented
+    images, channels, *spatial = extents
+    positions, weight = prod(spatial), weight.reshape(window[0], channels)
+    if positions == 1:
+        y = x.reshape(images, channels)
+        y = torch.mm(y, weight.t()) if bias is None else torch.addmm(bias, y, weight.t())
+    else:
+        y = torch.bmm(weight.expand(images, *weight.shape), x.reshape(images, channels, positions))
+        y = y if bias is None else y + bias.reshape(-1, 1)
+    return y.reshape(images, window[0], *spatial)
 
 
 def _is_kept(name: str) -> bool:

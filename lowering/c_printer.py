@@ -29,6 +29,8 @@ __all__ = ["CPrintError", "CPrinter", "FunctionText", "print_function", "print_t
 
 _WIDTH = 110
 _LARGE_BUFFER = 2**30
+_TARGETS = {"fo_transpose_": 3, "fo_widen_f16": 2, "fo_narrow_f16": 2}
+"""The argument that helpers write to; they only read the others."""
 
 Function = func.FuncOp | gpu.FuncOp
 
@@ -96,7 +98,7 @@ def _collect_facts(function: Function) -> Facts:
             case func.CallOp():
                 callee = op.callee.string_value()
                 facts.callees.append(callee)
-                facts.written.update(op.arguments[3:4] if callee.startswith("fo_transpose_") else op.arguments)
+                facts.written.update(_written_by(callee, op.arguments))
             case memref.CastOp() if op.dest in facts.written:
                 facts.written.add(op.source)
             case scf.ParallelOp():
@@ -106,6 +108,12 @@ def _collect_facts(function: Function) -> Facts:
         if _may_die(op) and all(use.operation in facts.dead for result in op.results for use in result.uses):
             facts.dead.add(op)
     return facts
+
+
+def _written_by(callee: str, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """What a call may write to, of what it is given."""
+    place = next((place for start, place in _TARGETS.items() if callee.startswith(start)), None)
+    return arguments if place is None else arguments[place : place + 1]
 
 
 def _mark_outer_parallels(op: scf.ParallelOp, facts: Facts) -> None:

@@ -27,6 +27,44 @@ FO_FN unsigned short fo_f32_to_f16(float x) {
   return (unsigned short)(sign | (u >= 0x47800000u ? big : u < 0x38800000u ? small : normal));
 }
 
+/* fo_widen_f16: `count` numbers from from[at] on, as f32 from to[to_at] on; by 16 or 8 where machines convert vectors. */
+FO_FN void fo_widen_f16(const unsigned short *from, long at, float *to, long to_at, long count) {
+  long i = 0;
+  from += at;
+  to += to_at;
+#if defined(__AVX512F__)
+  typedef short fo_halves __attribute__((vector_size(32), aligned(2), may_alias));
+  typedef float fo_floats __attribute__((vector_size(64), aligned(4), may_alias));
+  for (; i + 16 <= count; i += 16)
+    *(fo_floats *)(to + i) = __builtin_ia32_vcvtph2ps512_mask(*(const fo_halves *)(from + i), (fo_floats){0}, -1, 4);
+#elif defined(__F16C__)
+  typedef short fo_halves __attribute__((vector_size(16), aligned(2), may_alias));
+  typedef float fo_floats __attribute__((vector_size(32), aligned(4), may_alias));
+  for (; i + 8 <= count; i += 8) *(fo_floats *)(to + i) = __builtin_ia32_vcvtph2ps256(*(const fo_halves *)(from + i));
+#endif
+#pragma omp simd
+  for (long j = i; j < count; ++j) to[j] = fo_f16_to_f32(from[j]);
+}
+
+/* fo_narrow_f16: `count` numbers from from[at] on, as f16 from to[to_at] on, to nearest, halves to even. */
+FO_FN void fo_narrow_f16(const float *from, long at, unsigned short *to, long to_at, long count) {
+  long i = 0;
+  from += at;
+  to += to_at;
+#if defined(__AVX512F__)
+  typedef short fo_halves __attribute__((vector_size(32), aligned(2), may_alias));
+  typedef float fo_floats __attribute__((vector_size(64), aligned(4), may_alias));
+  for (; i + 16 <= count; i += 16)
+    *(fo_halves *)(to + i) = __builtin_ia32_vcvtps2ph512_mask(*(const fo_floats *)(from + i), 0, (fo_halves){0}, -1);
+#elif defined(__F16C__)
+  typedef short fo_halves __attribute__((vector_size(16), aligned(2), may_alias));
+  typedef float fo_floats __attribute__((vector_size(32), aligned(4), may_alias));
+  for (; i + 8 <= count; i += 8) *(fo_halves *)(to + i) = __builtin_ia32_vcvtps2ph256(*(const fo_floats *)(from + i), 0);
+#endif
+#pragma omp simd
+  for (long j = i; j < count; ++j) to[j] = fo_f32_to_f16(from[j]);
+}
+
 /* fo_odd_f64_to_f32: rounded to odd, so that a second rounding to a narrower type gives what one rounding would. */
 FO_FN float fo_odd_f64_to_f32(double x) {
   float f = (float)x;

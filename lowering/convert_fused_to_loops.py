@@ -20,6 +20,7 @@ from .fast_math import is_fast, relax_math
 from .kernel_buffers import Parameter
 from .kernel_loops import KernelLoops, build_kernel_loops, kernel_function
 from .kernel_text import kernel_comment, kernel_name
+from .narrow_blocks import convert_in_blocks
 from .narrow_rounding import round_in_registers
 from .pack_loops import build_pack_loops
 from .program_conversion import ModuleConverter, convert_programs
@@ -83,6 +84,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             round_in_registers(loops.body, loops.helpers)
             if is_fast(kernel):
                 relax_math(loops.body, loops.helpers)
+            convert_in_blocks(loops.body, loops.helpers)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
             if is_fast(kernel):

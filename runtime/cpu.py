@@ -64,6 +64,10 @@ class Binding:
     table: ctypes.Array[ctypes.c_void_p]
     address: int
     """Of the table."""
+    pieces: tuple[int, ...]
+    """What `CpuProgram.run` takes, in order: each is all that a run does between two calls of libraries."""
+    memory: list[Any]
+    """What the pieces point to."""
 
     def array(self, ref: BufferRef) -> Array:
         """What a reference of the program means now, as an array over the same memory."""
@@ -176,7 +180,14 @@ class CpuProgram:
     def bind(self) -> Binding:
         """What one run needs to itself; the caller writes the addresses of arguments and results to the table."""
         frame = self._frames.make(native=False)
-        return Binding(frame.arena, frame.table, frame.address)
+        pieces = tuple(piece for piece in frame.pieces if isinstance(piece, int))
+        return Binding(frame.arena, frame.table, frame.address, pieces, frame.memory)
+
+    @property
+    def run(self) -> Callable[[int], None]:
+        """Runs a piece of a binding whose table is filled, as one foreign call and one parallel region."""
+        assert self._caller is not None, "a program without a C compiler cannot be bound"
+        return self._caller.run
 
     def threads_changed(self) -> None:
         """Frames are planned for a number of threads: those that nobody uses are made anew."""

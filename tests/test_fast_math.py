@@ -119,7 +119,9 @@ func.func @main(%x: tensor<64x512xf32>) -> (tensor<64x512xf32>, tensor<64x512xf3
   %e = graph.erf %g : (tensor<64x512xf32>) -> tensor<64x512xf32>
   %m = graph.multiply %e, %x : (tensor<64x512xf32>, tensor<64x512xf32>) -> tensor<64x512xf32>
   %a = graph.add %m, %g : (tensor<64x512xf32>, tensor<64x512xf32>) -> tensor<64x512xf32>
-  func.return %s, %a : tensor<64x512xf32>, tensor<64x512xf32>
+  %k = graph.exp %x : (tensor<64x512xf32>) -> tensor<64x512xf32>
+  %b = graph.add %a, %k : (tensor<64x512xf32>, tensor<64x512xf32>) -> tensor<64x512xf32>
+  func.return %s, %b : tensor<64x512xf32>, tensor<64x512xf32>
 }
 """
 PASSES = ["decompose", "fuse-row", "fuse-elementwise", "wrap-kernels"]

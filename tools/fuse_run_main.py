@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from fuse_opt.tools.command import USAGE, run_command
@@ -17,17 +18,6 @@ if TYPE_CHECKING:
     from fuse_opt.tools.signature import Array, Signature
 
 OK, FAILED = 0, 1
-_STATS = (
-    "kernels",
-    "launches",
-    "library_calls",
-    "arena_bytes",
-    "lower_bound_bytes",
-    "bytes_read",
-    "bytes_written",
-    "compile_s",
-    "segments",
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -109,18 +99,18 @@ def _run(given: argparse.Namespace, seed: int | None) -> int:
         inputs = _saved_inputs(given.inputs, program.signature, weights)
     if any(-1 in value.shape for value in program.signature.arguments):
         program(*(array.copy() for array in inputs))  # compiled for these shapes, and its statistics known, from now on
-    summary: dict[str, Any] = {"file": given.file, "target": program.target}
-    summary |= {name: value for name in _STATS if (value := getattr(program.stats, name, None)) is not None}
-    passed = True
+    passed, seen = True, dict[str, Any]()
     if given.check:
         error, allowed = check_against_reference(source, program, inputs, given.function), tolerance(program)
         passed = error <= allowed
-        summary["check"] = {"passed": passed, "error": error if error < float("inf") else None, "tolerance": allowed}
+        seen["check"] = {"passed": passed, "error": error if error < float("inf") else None, "tolerance": allowed}
     if given.repeat:
-        summary["seconds"] = _times(interleave({"": program}, inputs, given.repeat)[""], given.repeat)
+        seen["seconds"] = _times(interleave({"": program}, inputs, given.repeat)[""], given.repeat)
     elif not given.check:
-        summary["results"] = _describe(program, inputs)
-    _print(summary, given.stats)
+        seen["results"] = _describe(program, inputs)
+    stats = {field.name: getattr(program.stats, field.name) for field in fields(program.stats)}
+    known = {name: value for name, value in stats.items() if value is not None}
+    _print({"file": given.file, "target": program.target, **known, **seen}, given.stats)
     return OK if passed else FAILED
 
 
