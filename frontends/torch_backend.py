@@ -18,6 +18,7 @@ from fuse_opt.frontends.torch_code import compile_call
 from fuse_opt.frontends.torch_decompositions import decompositions
 from fuse_opt.frontends.torch_graph import Counts
 from fuse_opt.frontends.torch_import import Importer
+from fuse_opt.frontends.torch_products import join_products
 from fuse_opt.frontends.torch_rewrites import rewrite
 from fuse_opt.frontends.torch_shapes import Specialized, metas_of
 from fuse_opt.tools import api
@@ -118,8 +119,9 @@ def compile_graph(
     graph_module: Any, example_inputs: Sequence[Any], *, kind: str = "inference", options: Options = Options()
 ) -> Callable[[list[Any]], Any]:
     """The function that runs a graph; it takes a list of arguments, which it empties."""
-    compile_for = partial(_compile, graph_module, kind, options)
-    metas = metas_of(graph_module)
+    if metas_of(graph_module) is not None:
+        graph_module = join_products(graph_module)
+    metas, compile_for = metas_of(graph_module), partial(_compile, graph_module, kind, options)
     call = Specialized(graph_module, compile_for) if metas is None else compile_for(metas)
     boxed: Any = call
     boxed._boxed_call = True

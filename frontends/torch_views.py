@@ -125,14 +125,25 @@ def _select_scatter(call: Call) -> SSAValue:
     return call.emit.select_scatter(call.tensor("self"), source, axis=call["dim"], index=call["index"])
 
 
+_MOST_JOINED = 4
+"""Tensors that a kernel joins, where it reads for each element one of each; for more, PyTorch's kernel copies one by one."""
+
+
+def _check_joined(call: Call) -> None:
+    if len(call["tensors"]) > _MOST_JOINED and not call.exported:
+        raise NotCoveredError(f"joins more than {_MOST_JOINED} tensors")
+
+
 @record("aten.cat.default")
 def _cat(call: Call) -> SSAValue:
+    _check_joined(call)
     kept = [x for x in call.tensors("tensors", call.dtype) if shape(x) != (0,) or len(call.shape) == 1]
     return kept[0] if len(kept) == 1 else call.emit.concat(*kept, axis=call["dim"])
 
 
 @record("aten.stack.default")
 def _stack(call: Call) -> SSAValue:
+    _check_joined(call)
     return call.emit.stack(*call.tensors("tensors", call.dtype), axis=call["dim"])
 
 

@@ -25,12 +25,18 @@ from .c_language import CLanguage
 from .c_names import NameScope, comment_lines, global_identifier
 from .c_support import called_helpers
 
-__all__ = ["CPrintError", "CPrinter", "FunctionText", "print_function", "print_translation_unit"]
+__all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print_function", "print_translation_unit"]
 
 _WIDTH = 110
 _LARGE_BUFFER = 2**30
 _TARGETS = {"fo_transpose_": 3, "fo_widen_f16": 2, "fo_narrow_f16": 2}
 """The argument that helpers write to; they only read the others."""
+
+
+def is_helper_target(callee: str, position: int) -> bool:
+    """Whether a helper writes to the memory of an argument."""
+    return any(callee.startswith(start) and position == place for start, place in _TARGETS.items())
+
 
 Function = func.FuncOp | gpu.FuncOp
 

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import dtype, shape
-from ..dialects.pull import Pulled
+from ..dialects.pull import Pulled, Store
 from .kernel_points import element_buffer_type
 
 
@@ -66,10 +66,10 @@ class KernelBuffers:
         """Parameters whose memory another one has, too."""
         return frozenset(self._shared)
 
-    def in_place(self, pulled: Pulled) -> bool:
-        """Whether a pass of the kernel may write to memory that it reads."""
+    def in_place(self, pulled: Pulled, stores: Sequence[Store] | None = None) -> bool:
+        """Whether a pass of the kernel, or these stores of it, may write to memory that it reads."""
         read = {self.sources[point.value] for point in pulled.loads() if point.value in self.sources}
-        written = {self.targets[store.result] for store in pulled.stores}
+        written = {self.targets[store.result] for store in (pulled.stores if stores is None else stores)}
         return not read.isdisjoint(written) or not self._shared.isdisjoint(written)
 
     def _place(self, value: SSAValue, number: int, parameter: Parameter) -> int:

@@ -162,7 +162,7 @@ class PassLoops(StageLoops):
         scope = self._open_tasks(task)
         whole = [store for store in pulled.stores if not store.per_row]
         once = [store for store in pulled.stores if store.per_row]
-        stages = plan_stages(points, whole, columns, self.memory.in_place(pulled))
+        stages = plan_stages(points, whole, columns, self.memory.in_place(pulled, whole))
         for kept in plan_kept_rows(points, stages):
             count = extent(kept.dims)
             alloca = memref.AllocaOp.get(value_type(dtype(kept.point.value)), 64, [count])

@@ -65,14 +65,14 @@ class PhasedKernel:
     def stages(self, points: KernelPoints) -> list[Stage]:
         """The stages of a row, and of all rows."""
         whole = [store for store in self.pulled.stores if not store.per_row]
-        return plan_stages(points, whole, points.loop(self.pulled.columns), self.memory.in_place(self.pulled))
+        return plan_stages(points, whole, points.loop(self.pulled.columns), self.memory.in_place(self.pulled, whole))
 
     def once(self) -> list[Store]:
         return [store for store in self.pulled.stores if store.per_row]
 
     def reads_early(self, points: KernelPoints, stages: Sequence[Stage]) -> list[Point]:
         """What is stored once for a row and must be read before the last stage, as that may overwrite it."""
-        if not stages or not stages[-1].stores or not self.memory.in_place(self.pulled):
+        if not stages or not stages[-1].stores or not self.memory.in_place(self.pulled, stages[-1].stores):
             return []
         return early_stores(points, self.once(), stages[-1])
 

@@ -27,6 +27,7 @@ from ..dialects.dtypes import dtype_of
 from ..dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
 from ..dialects.gpu_kernels import DYNAMIC_SHARED
 from ..dialects.storage import ARENA, DONATED, argument_attributes
+from .c_printer import is_helper_target
 from .epilogues import EPILOGUE
 from .launch_phases import plan_phases
 from .library import find_implementation, plain_value
@@ -279,9 +280,18 @@ class ProgramRecord:
                 elif isinstance(op, vector.LoadOp | vector.StoreOp) and op.base in parameters:
                     (loaded if isinstance(op, vector.LoadOp) else stored).add(parameters[op.base])
                 elif isinstance(op, memref.CastOp) and op.source in parameters:
-                    loaded.add(parameters[op.source])  # for a helper, which only reads
+                    (stored if _is_target(op.dest) else loaded).add(parameters[op.source])
             self._traffic[name] = frozenset(loaded), frozenset(stored)
         return self._traffic[name]
+
+
+def _is_target(memory: SSAValue) -> bool:
+    """Whether a helper writes to memory that was cast for it."""
+    uses = list(memory.uses)
+    return any(
+        isinstance(use.operation, func.CallOp) and is_helper_target(use.operation.callee.string_value(), use.index)
+        for use in uses
+    )
 
 
 def program_function(module: ModuleOp, name: str | None = None) -> func.FuncOp:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType
@@ -17,7 +18,7 @@ from xdsl.ir import Block, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialects.fused import KernelOp
-from ..dialects.graph_op import dtype
+from ..dialects.graph_op import dtype, shape
 from ..dialects.index_expr import Dim, IndexExpr
 from ..dialects.loop_order import fastest_dim, steps_elsewhere
 from ..dialects.pull import Point, Pulled, Store
@@ -34,6 +35,10 @@ SHORT_BYTES = 64
 """Of the shorter side of a block, where the schedule does not say how many elements both have: a cache line."""
 LONG_BYTES = 1024
 """Of its longer side."""
+SQUARE_BYTES = 256
+"""Of both sides, where the arrays are `OUTSIDE_CACHES`: memory is faster the more of it lies side by side in all of them."""
+OUTSIDE_CACHES = 64 << 20
+"""Bytes that the third level caches of most machines do not hold."""
 LARGEST_BLOCK = 256
 """Elements of a side, whatever the schedule says: blocks lie on the stack."""
 GROUP = 16
@@ -124,6 +129,9 @@ class _Tiles(StageLoops):
         if given is not None:
             return min(given, LARGEST_BLOCK), min(given, LARGEST_BLOCK)
         size = max(dtype(point.value).itemsize for point in self.turned.points)
+        values = [*(point.value for point in self.pulled.loads()), *(store.point.value for store in self.pulled.stores)]
+        if sum(prod(shape(value)) * dtype(value).itemsize for value in dict.fromkeys(values)) >= OUTSIDE_CACHES:
+            return SQUARE_BYTES // size, SQUARE_BYTES // size
         short, long = SHORT_BYTES // size, min(LONG_BYTES // size, LARGEST_BLOCK)
         turned = set(self.turned.points)
         others = [point.address for point in self.pulled.loads() if point not in turned]

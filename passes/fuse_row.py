@@ -8,7 +8,8 @@ from math import prod
 
 from ..dialects.graph_op import FusionKind, shape
 from ..dialects.index_expr import Dim
-from ..dialects.pull import Pulled, Unschedulable, pull
+from ..dialects.loop_order import choose_order
+from ..dialects.pull import Point, Pulled, Unschedulable, pull
 from .cost_model import elements, estimate, total_work, work
 from .fusion import Group, GroupGraph, Refusal, Rule
 from .fusion_pass import FusionPass
@@ -44,13 +45,19 @@ def refuse_row(graph: GroupGraph, members: list[Group]) -> Refusal | None:
         pulled = pull(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
     except Unschedulable as reason:
         return Refusal(reason.code, str(reason))
-    return _refuse_idle(graph, members, pulled) or _refuse_strided(pulled) or _refuse_repeated(graph, members, pulled)
+    return (
+        _refuse_idle(graph, members, pulled)
+        or _refuse_strided(graph, members, pulled)
+        or _refuse_repeated(graph, members, pulled)
+    )
 
 
 def _refuse_idle(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
-    """Refuses to run parallel work in so few rows that processors without one cost more time than is saved."""
+    """Refuses to run parallel work in so few rows that processors without one cost more time than is saved.
+
+    Rows that are cut, with nothing stored that waits for what they come to, keep all of them at work."""
     device, rows = graph.device, prod(pulled.row_extents)
-    if rows >= device.processors:
+    if rows >= device.processors or _is_one_pass(pulled, "split"):
         return None
     columns = prod(pulled.column_extents)
     lost = 0.0
@@ -69,8 +76,13 @@ def _refuse_idle(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Ref
     return Refusal("parallelism", message, {"rows": rows, "columns": columns}, f"{device.processors} rows")
 
 
-def _refuse_strided(pulled: Pulled) -> Refusal | None:
-    """Refuses to store whole rows whose elements do not lie side by side."""
+def _refuse_strided(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
+    """Refuses to store whole rows whose elements do not lie side by side.
+
+    Where many rows are reduced side by side and nothing stored waits for what they come to, that is on the way; but other
+    reductions of what is stored may do with copies of what makes it."""
+    if not _is_reduced_elsewhere(graph, members) and _is_one_pass(pulled, "column"):
+        return None
     inner = [dim for index in pulled.columns for dim in index.dims()][-1:]
     for store in pulled.stores:
         factors = store.address.coefficients()
@@ -81,6 +93,23 @@ def _refuse_strided(pulled: Pulled) -> Refusal | None:
                 flip="a reduction over the last axes",
             )
     return None
+
+
+def _is_reduced_elsewhere(graph: GroupGraph, members: list[Group]) -> bool:
+    """Whether a result of the members goes into a reduction that is none of them."""
+    users = [use.operation for value in graph.results(members) for use in value.uses]
+    groups = [graph.group_of.get(graph.top(user)) for user in users]
+    return any(g is not None and g not in members and g.kind == FusionKind.REDUCTION for g in groups)
+
+
+def _is_one_pass(pulled: Pulled, kind: str) -> bool:
+    """Whether a schedule of the kind will be taken, and no element that is stored depends on what its row comes to."""
+    late: set[Point] = set()
+    for point in pulled.points:
+        if (point.op is not None and point.op.COMBINE) or not late.isdisjoint(point.operands):
+            late.add(point)
+    waits = any(not store.per_row and store.point in late for store in pulled.stores)
+    return not waits and choose_order(pulled).kind == kind
 
 
 def _refuse_repeated(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:

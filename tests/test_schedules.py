@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_on_cpu import CudaOnCpu, needs_cxx
-from ir_testing import apply, evaluate, parse, random_arguments
+from ir_testing import apply, evaluate, parse, random_arguments, text_of
 from ir_testing import kernels as kernels_of
 from lowered_programs import Array, as_list, needs_compiler
 from narrow_floats import decode, name_of
@@ -463,3 +463,20 @@ def test_a_variance_over_rows_goes_through_memory_once(rows: int, columns: int, 
     wide = x.astype(np.float64)
     np.testing.assert_allclose(found, wide.mean(0), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(variance, wide.var(0), rtol=2**-24 * (32 + mean))
+
+
+@pytest.mark.parametrize("rows, columns, sides", [(1024, 512, (16, 256)), (8192, 1024, (64, 64))])
+def test_blocks_are_square_where_arrays_lie_outside_of_caches(rows: int, columns: int, sides: tuple[int, int]) -> None:
+    x, y = f"tensor<{rows}x{columns}xf32>", f"tensor<{columns}x{rows}xf32>"
+    module = parse(f"""
+func.func @main(%x: {x}, %y: {y}) -> {y} {{
+  %r = fused.kernel(%a = %x : {x}, %b = %y : {y}) -> ({y}) attributes {{schedule = {{kind = "tile"}}}} {{
+    %t = graph.permute_dims %a {{axes = array<i64: 1, 0>}} : ({x}) -> {y}
+    %s = graph.add %t, %b : ({y}, {y}) -> {y}
+    fused.yield %s : {y}
+  }}
+  func.return %r : {y}
+}}""")
+    text = text_of(apply(module, ["convert-fused-to-loops"]))
+    tasks = int(text.partition("fused.tasks = ")[2].partition(" ")[0])
+    assert tasks == rows * columns // (sides[0] * sides[1])

@@ -8,7 +8,9 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="the torch backend needs PyTorch, which is not installed here")
 
+from fuse_opt.frontends import torch_backend  # noqa: E402
 from fuse_opt.frontends.torch import collect_reports, export, fuse_opt  # noqa: E402
+from fuse_opt.frontends.torch_code import compile_call  # noqa: E402
 from fuse_opt.frontends.torch_models import MODELS  # noqa: E402
 from fuse_opt.frontends.torch_table import TABLE, claims  # noqa: E402
 from fuse_opt.tools import api  # noqa: E402
@@ -520,3 +522,86 @@ def test_claims_are_the_records():
     for name in TABLE:
         namespace, packet, overload = name.split(".")
         assert getattr(getattr(getattr(torch.ops, namespace), packet), overload) is not None
+
+
+@pytest.mark.parametrize(
+    ("extents", "window", "expected"),
+    [
+        ((2, 4, 5, 3), (6, 4, 1, 1), {"aten.bmm.default": 1}),
+        ((2, 4, 1, 1), (6, 4, 1, 1), {"aten.addmm.default": 1}),
+        ((2, 4, 7), (6, 4, 1), {"aten.bmm.default": 1}),
+        ((2, 4, 5, 3), (6, 4, 3, 1), {"aten.convolution.default": 1}),
+        ((2, 4, 5, 3), (6, 2, 1, 1), {"aten.convolution.default": 1}),
+    ],
+)
+def test_convolutions_of_single_positions_are_products(extents: Any, window: Any, expected: dict[str, int]):
+    run = functional.conv2d if len(window) == 4 else functional.conv1d
+    groups = extents[1] // window[1]
+
+    def function(x: Any, w: Any, b: Any) -> Any:
+        return torch.relu(run(x + 1, w, b, groups=groups))
+
+    arguments = torch.randn(extents), torch.randn(window), torch.randn(window[0])
+    assert external(check(function, *arguments)) == expected
+
+
+def test_a_weight_that_is_used_often_has_its_gradient_from_one_product():
+    weight = torch.nn.Parameter(torch.randn(40, 30))
+    steps = torch.randn(5, 2, 30)
+
+    def function(x: Any) -> Any:
+        return sum(torch.tanh(x[k] @ weight.t()).sum() * (k + 1) for k in range(5)) + (weight * weight).sum()
+
+    function(steps).backward()
+    wanted, weight.grad = weight.grad, None
+    with collect_reports() as reports:
+        compiled(function)(steps).backward()
+    assert reports.graphs[-1].counts.external == {"aten.cat.default": 2, "aten.mm.default": 1}
+    torch.testing.assert_close(weight.grad, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_many_tensors_are_joined_by_copies():
+    def function(x: Any) -> Any:
+        return torch.stack([x + k for k in range(6)], 1), torch.cat([x, x * 2], 1)
+
+    assert external(check(function, torch.randn(3, 4))) == {"aten.stack.default": 1}
+
+
+def test_a_view_that_several_calls_take_is_made_once(tmp_path: Any):
+    def function(x: Any, w: Any) -> Any:
+        for _ in range(3):
+            x = torch.tanh(x @ w.t())
+        return x, w.t()
+
+    check(function, torch.randn(4, 4), torch.randn(4, 4))
+    fast = compiled(function, options={"dump": str(tmp_path)})
+    torch._dynamo.reset()
+    fast(torch.randn(4, 4), torch.randn(4, 4))
+    assert next(tmp_path.glob("*_call.py")).read_text().count("strided(") == 1
+
+
+def test_descriptions_of_results_that_nobody_reads_are_not_checked():
+    offsets = torch.tensor([0, 3])
+
+    def function(ids: Any, weight: Any) -> Any:
+        return functional.embedding_bag(ids, weight, offsets, mode="sum") + 1
+
+    arguments = torch.randint(0, 5, (6,)), torch.randn(5, 5).bfloat16()
+    check(function, *arguments, tolerance=2e-2)
+
+
+def test_kernels_that_turn_blocks_write_to_their_results(monkeypatch: Any):
+    programs: list[Any] = []
+
+    def kept(imported: Any, native: Any) -> Any:
+        programs.append(native.program)
+        return compile_call(imported, native)
+
+    monkeypatch.setattr(torch_backend, "compile_call", kept)
+
+    def function(x: Any) -> Any:
+        return x.transpose(1, 2).contiguous()
+
+    check(function, torch.randn(8, 64, 64))
+    launches = [launch for step in programs[0].steps for launch in step.launches]
+    assert launches and all(launch.stores for launch in launches)

@@ -19,7 +19,7 @@ func.func @softmax(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
 // CHECK:          %m = "scf.parallel"
 // CHECK:            arith.maximumf
 // CHECK:          %t = "scf.parallel"
-// CHECK:            %e = math.exp %s : f32
+// CHECK:            %e = math.exp %s {fused.nonpositive} : f32
 // CHECK-NEXT:       memref.store %e, %e_row
 // CHECK:            arith.addf
 // CHECK:          "scf.parallel"

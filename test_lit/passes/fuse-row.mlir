@@ -73,3 +73,39 @@ func.func @few_rows(%x: tensor<2x1000000xf32>) -> tensor<2x1000000xf32> {
   %y = graph.divide %x, %sum : (tensor<2x1000000xf32>, tensor<2x1xf32>) -> tensor<2x1000000xf32>
   func.return %y : tensor<2x1000000xf32>
 }
+
+// -----
+
+// Rows that lie side by side are reduced together: what is stored of them on the way is no detour.
+// CHECK-LABEL: func.func @relu_backward(
+// CHECK-NEXT:      %dx, %db = fused.kernel(%p_1 = %p : tensor<256x1024xi1>, %dy_1 = %dy : tensor<256x1024xf32>) -> (tensor<256x1024xf32>, tensor<1024xf32>) {
+// CHECK-NEXT:        %zero = graph.constant dense<0.000000e+00> : tensor<f32>
+// CHECK-NEXT:        %dx_1 = graph.where %p_1, %dy_1, %zero : (tensor<256x1024xi1>, tensor<256x1024xf32>, tensor<f32>) -> tensor<256x1024xf32>
+// CHECK-NEXT:        %db_1 = graph.sum %dx_1 {axes = array<i64: 0>} : (tensor<256x1024xf32>) -> tensor<1024xf32>
+// CHECK-NEXT:        fused.yield %dx_1, %db_1 : tensor<256x1024xf32>, tensor<1024xf32>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      func.return %dx, %db : tensor<256x1024xf32>, tensor<1024xf32>
+// CHECK-NEXT:    }
+func.func @relu_backward(%dy: tensor<256x1024xf32>, %p: tensor<256x1024xi1>) -> (tensor<256x1024xf32>, tensor<1024xf32>) {
+  %zero = graph.constant dense<0.0> : tensor<f32>
+  %dx = graph.where %p, %dy, %zero : (tensor<256x1024xi1>, tensor<256x1024xf32>, tensor<f32>) -> tensor<256x1024xf32>
+  %db = graph.sum %dx {axes = array<i64: 0>} : (tensor<256x1024xf32>) -> tensor<1024xf32>
+  func.return %dx, %db : tensor<256x1024xf32>, tensor<1024xf32>
+}
+
+// -----
+
+// A row that is cut into parts keeps all processors at work; what goes into its sum is not stored.
+// CHECK-LABEL: func.func @sum_of_exp(
+// CHECK-NEXT:      %s = fused.kernel(%x_1 = %x : tensor<1000000xf32>) -> (tensor<f32>) {
+// CHECK-NEXT:        %e = graph.exp %x_1 : (tensor<1000000xf32>) -> tensor<1000000xf32>
+// CHECK-NEXT:        %s_1 = graph.sum %e {axes = array<i64: 0>} : (tensor<1000000xf32>) -> tensor<f32>
+// CHECK-NEXT:        fused.yield %s_1 : tensor<f32>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      func.return %s : tensor<f32>
+// CHECK-NEXT:    }
+func.func @sum_of_exp(%x: tensor<1000000xf32>) -> tensor<f32> {
+  %e = graph.exp %x : (tensor<1000000xf32>) -> tensor<1000000xf32>
+  %s = graph.sum %e {axes = array<i64: 0>} : (tensor<1000000xf32>) -> tensor<f32>
+  func.return %s : tensor<f32>
+}
