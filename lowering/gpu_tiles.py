@@ -7,8 +7,6 @@ columns lie in different banks (Ruetsch and Micikevicius 2009: optimizing matrix
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref
@@ -17,14 +15,14 @@ from xdsl.ir import SSAValue
 from ..dialects import gpu
 from ..dialects.graph_op import dtype
 from ..dialects.index_expr import Dim
-from ..dialects.loop_order import fastest_dim, steps_elsewhere
 from ..dialects.pull import Point
 from .gpu_parts import GpuParts, Grid
 from .gpu_scope import Body, Values, combined_index, less, named, unrolled, when
-from .kernel_points import KernelPoints, RowBuffer, Stage
+from .kernel_points import RowBuffer, Stage
 from .loop_builder import Scope
 from .loop_parts import task_parts
 from .loop_space import as_expr, extent
+from .turned_loads import TurnedLoads, turned_loads
 
 THREADS = 32, 8
 BANK = 4
@@ -33,35 +31,11 @@ SMALL_TILE, LARGE_TILE = 32, 64
 """Elements along both sides; the larger one for elements of two bytes and less."""
 
 
-@dataclass(frozen=True)
-class _Turned:
-    """Loads whose neighbours lie along one dimension, which is not the innermost."""
-
-    along: Dim
-    points: list[Point]
-
-
-def _turned_loads(points: KernelPoints, dims: Sequence[Dim]) -> _Turned | None:
-    """The loads to turn; those along the dimension that most of them have."""
-    if len(dims) < 2:
-        return None
-    found: list[tuple[Dim, Point]] = []
-    for point in points.pulled.loads():
-        address = points.space.apply(point.address)
-        along = fastest_dim(address)
-        if along is not None and along in dims and steps_elsewhere(address, dims[-1]):
-            found.append((along, point))
-    if not found:
-        return None
-    along = Counter(dim for dim, _ in found).most_common(1)[0][0]
-    return _Turned(along, [point for dim, point in found if dim == along])
-
-
 def build_tiles(parts: GpuParts) -> Grid | None:
     """Emits the pass over blocks of elements and gives its grid; None, and nothing emitted, without a load to turn."""
     points = parts.points
     dims = points.loop(points.pulled.rows)
-    turned = _turned_loads(points, dims)
+    turned = turned_loads(points, dims)
     if turned is None or extent(dims) == 0:
         return None
     widest = max(dtype(point.value).itemsize for point in turned.points)
@@ -85,7 +59,7 @@ def _line(point: Point, size: int) -> int:
     return size + max(BANK // dtype(point.value).itemsize, 1)
 
 
-def _fitting(turned: _Turned, size: int, room: int) -> _Turned:
+def _fitting(turned: TurnedLoads, size: int, room: int) -> TurnedLoads:
     """The loads whose blocks fit shared memory together."""
     fitting: list[Point] = []
     for point in turned.points:
@@ -93,13 +67,13 @@ def _fitting(turned: _Turned, size: int, room: int) -> _Turned:
         if room < 0:
             break
         fitting.append(point)
-    return _Turned(turned.along, fitting)
+    return TurnedLoads(turned.along, fitting)
 
 
 @dataclass
 class _Tiles:
     parts: GpuParts
-    turned: _Turned
+    turned: TurnedLoads
     outer: Dim
     inner: Dim
     size: int

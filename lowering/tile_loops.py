@@ -7,7 +7,6 @@ target at once; what is computed with is put down in a block in the first cache.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -20,7 +19,7 @@ from xdsl.utils.hints import isa
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import dtype, shape
 from ..dialects.index_expr import Dim, IndexExpr
-from ..dialects.loop_order import fastest_dim, steps_elsewhere
+from ..dialects.loop_order import fastest_dim
 from ..dialects.pull import Point, Pulled, Store
 from .kernel_buffers import KernelBuffers
 from .kernel_loops import WORK_PER_CHUNK, KernelLoops, build_kernel_loops, kernel_block
@@ -30,6 +29,7 @@ from .loop_parts import part_bounds, part_length, task_parts
 from .loop_space import as_expr, extent
 from .scalar_ops import value_type
 from .stage_loops import StageLoops
+from .turned_loads import TurnedLoads, turned_loads
 
 SHORT_BYTES = 64
 """Of the shorter side of a block, where the schedule does not say how many elements both have: a cache line."""
@@ -54,7 +54,7 @@ def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashab
     """The loops over blocks of elements; without a load to turn, over elements."""
     points = KernelPoints(pulled)
     dims = points.loop(pulled.rows)
-    turned = _turned_loads(points, dims)
+    turned = turned_loads(points, dims)
     if not turned:
         return [build_kernel_loops(kernel, pulled, storages)]
     memory = KernelBuffers(kernel, [pulled], storages)
@@ -67,30 +67,6 @@ def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashab
     root.block.add_op(func.ReturnOp())
     parameters = tuple(memory.parameters)
     return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers)]
-
-
-@dataclass(frozen=True)
-class _Turned:
-    """Loads whose neighbours lie along one dimension, which is not the innermost."""
-
-    along: Dim
-    points: list[Point]
-
-
-def _turned_loads(points: KernelPoints, dims: Sequence[Dim]) -> _Turned | None:
-    """The loads to turn; those along the dimension that most of them have."""
-    if len(dims) < 2:
-        return None
-    found: list[tuple[Dim, Point]] = []
-    for point in points.pulled.loads():
-        address = points.space.apply(point.address)
-        along = fastest_dim(address)
-        if along is not None and along in dims and steps_elsewhere(address, dims[-1]):
-            found.append((along, point))
-    if not found:
-        return None
-    along = Counter(dim for dim, _ in found).most_common(1)[0][0]
-    return _Turned(along, [point for dim, point in found if dim == along])
 
 
 @dataclass(frozen=True)
@@ -111,7 +87,7 @@ class _Tiles(StageLoops):
         arguments: Sequence[SSAValue],
         root: Scope,
         bounds: Range,
-        turned: _Turned,
+        turned: TurnedLoads,
     ) -> None:
         super().__init__(points, memory, arguments, root)
         self.begin, self.end = bounds
