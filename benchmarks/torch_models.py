@@ -1,12 +1,17 @@
 """The models of fuse_opt.frontends.torch_models against eager PyTorch and Inductor: inference and one training step.
 
     python benchmarks/torch_models.py [--models bert,resnet] [--batch 8] [--rounds 30] [--json FILE] [--text FILE]
-    python benchmarks/torch_models.py --dtype bfloat16 --no-inductor
+    python benchmarks/torch_models.py --dtype bfloat16 --modes inference
+    python benchmarks/torch_models.py --models "" --json FILE --text FILE    # only writes the text again
 
 Times are taken in turns, one call of each after the other, and compared round by round: what else runs on the machine
-meets all alike. Compilers start without what earlier runs left on disk. Errors are the largest difference of results and
-gradients, relative to the largest element of each. With `--json`, measurements of other models in the file are kept, and
-the table is of all of them.
+meets all alike. Compilers start without what earlier runs left on disk.
+
+Errors are of the result and, in training, of the gradient of each parameter: the largest difference of a tensor over its
+largest element, which counts as a thousandth of the largest of all tensors if it is smaller (gradients that are zero but
+for rounding have no scale of their own). The gradient of the result is a ramp from -1 to 1, of which sums over positions
+cancel; errors called normal are with one drawn from the normal distribution. With `--json`, other measurements in the
+file are kept, and the text is of all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +20,6 @@ import argparse
 import atexit
 import copy
 import fcntl
-import json
 import os
 import shutil
 import statistics
@@ -25,7 +29,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,38 +36,14 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its pool would co
 os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # first calls compile, here and there
 os.environ["FUSE_OPT_CACHE_DIR"] = tempfile.mkdtemp()
 
+from torch_models_table import BOUND, Row, Worst, enter, read, text
+
 from fuse_opt.frontends.torch_api import torch
 from fuse_opt.frontends.torch_backend import GraphReport, collect_reports, fuse_opt
 from fuse_opt.frontends.torch_models import MODELS, Sample
 from fuse_opt.runtime import thread_pool
 
 Call = Callable[[], Any]
-
-
-@dataclass
-class Row:
-    """What was measured of a model."""
-
-    model: str
-    mode: str
-    batch: int
-    dtype: str
-    threads: int
-    nodes: int
-    external: dict[str, int]
-    kernels: int
-    arena_bytes: int
-    bound_bytes: int
-    errors: dict[str, float]
-    """Of ours and of Inductor's from eager; `..._f64`: from the model in f64, of eager's, too."""
-    milliseconds: dict[str, list[float]]
-    """Smallest, median and largest, by compiler."""
-    ratios: dict[str, list[float]]
-    """Times of others over ours, by round: smallest, median and largest."""
-    first_call_s: dict[str, float]
-    """Tracing and compiling, backward graphs included, and one call."""
-    compile_s: float
-    """Ours without what PyTorch does before."""
 
 
 def without_dropout(model: Any) -> Any:
@@ -86,8 +65,8 @@ def inference(model: Any, sample: Sample) -> Call:
     return call
 
 
-def training(model: Any, sample: Sample) -> Call:
-    """Forward and backward; gives the result and the gradients."""
+def training(model: Any, sample: Sample, cotangent: Callable[[int], Any] | None = None) -> Call:
+    """Forward and backward; gives the result. The gradient of the result is a ramp, or what is given for its size."""
     weights: list[Any] = []
 
     def call() -> Any:
@@ -95,62 +74,96 @@ def training(model: Any, sample: Sample) -> Call:
             parameter.grad = None
         y = model(*sample.arguments)
         if not weights:
-            weights.append(torch.linspace(-1, 1, y.numel()).reshape(y.shape))
+            made = torch.linspace(-1, 1, y.numel()) if cotangent is None else cotangent(y.numel())
+            weights.append(made.reshape(y.shape))
         (y * weights[0]).sum().backward()
         return y
 
     return call
 
 
-def results(call: Call, model: Any, mode: str) -> list[Any]:
-    found = [call()]
+def normal(size: int) -> Any:
+    return torch.randn(size, generator=torch.Generator().manual_seed(1))
+
+
+def results(call: Call, model: Any, mode: str) -> dict[str, Any]:
+    """By name, the result and gradients."""
+    found = {"result": call()}
     if mode == "training":
-        found += [p.grad for p in model.parameters() if p.grad is not None]
-    return [value.detach().double() for value in found]
+        found |= {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return {name.removeprefix("_orig_mod."): value.detach().double() for name, value in found.items()}
 
 
-def error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
-    """The largest difference; elements below a thousandth of the largest of all count as that."""
-    assert len(found) == len(wanted)
-    scale = max(float(b.abs().max()) for b in wanted) * 1e-3
-    return max(
-        float((a - b).abs().max()) / max(float(b.abs().max()), scale) for a, b in zip(found, wanted, strict=True)
-    )
+def distance(a: Any, b: Any) -> float:
+    return float((a - b).abs().max())
+
+
+def scales(wanted: dict[str, Any]) -> dict[str, float]:
+    """By tensor, its largest element, at least a thousandth of the largest of all."""
+    largest = {name: float(value.abs().max()) for name, value in wanted.items()}
+    return {name: max(value, max(largest.values()) * 1e-3) for name, value in largest.items()}
+
+
+def error(found: dict[str, Any], wanted: dict[str, Any]) -> float:
+    assert found.keys() == wanted.keys()
+    scale = scales(wanted)
+    return max(distance(found[name], wanted[name]) / scale[name] for name in wanted)
+
+
+def furthest(ours: dict[str, Any], eager: dict[str, Any], exact: dict[str, Any]) -> list[Worst]:
+    """The tensors that are beyond the bound, at most four."""
+    found = [
+        Worst(
+            name,
+            s,
+            distance(ours[name], eager[name]),
+            distance(ours[name], exact[name]),
+            distance(eager[name], exact[name]),
+        )
+        for name, s in scales(eager).items()
+    ]
+    found = [worst for worst in found if worst.ours_eager > BOUND * worst.scale]
+    return sorted(found, key=lambda worst: -worst.ours_eager / worst.scale)[:4]
 
 
 def measure(name: str, mode: str, given: argparse.Namespace) -> Row:
     torch._dynamo.reset()
     torch.manual_seed(0)
-    dtype = getattr(torch, given.dtype)
     original = MODELS[name](given.batch)
-    sample = in_type(original, dtype)
+    sample = in_type(original, getattr(torch, given.dtype))
     model = without_dropout(sample.model) if mode == "training" else sample.model
-    make = training if mode == "training" else inference
     compilers: dict[str, Any] = {"eager": None, "fuse_opt": fuse_opt}
     if not given.no_inductor:
         compilers["inductor"] = "inductor"
     calls: dict[str, Call] = {}
-    values: dict[str, list[Any]] = {}
+    values: dict[str, dict[str, Any]] = {}
+    normals: dict[str, dict[str, Any]] = {}
     first: dict[str, float] = {}
     reports: list[GraphReport] = []
     for label, backend in compilers.items():
         own = copy.deepcopy(model)
         compiled = own if backend is None else torch.compile(own, backend=backend, dynamic=False)
-        calls[label] = make(compiled, sample)
+        calls[label] = training(compiled, sample) if mode == "training" else inference(compiled, sample)
         with collect_reports() as collected:
             started = time.perf_counter()
             values[label] = results(calls[label], own, mode)
             first[label] = round(time.perf_counter() - started, 2)
         reports += collected.graphs
+        if mode == "training":
+            normals[label] = results(training(compiled, sample, normal), own, mode)
     with exclusive(given.lock):
         times = interleaved(calls, given.rounds)
     counts = Counter[str]()
     for report in reports:
         counts.update(report.counts.external)
     precise = in_type(Sample(copy.deepcopy(model), sample.arguments), torch.float64)
-    exact = results(make(precise.model, precise), precise.model, mode)
+    exact_call = training(precise.model, precise) if mode == "training" else inference(precise.model, precise)
+    exact = results(exact_call, precise.model, mode)
     errors = {label: error(found, values["eager"]) for label, found in values.items() if label != "eager"}
     errors |= {f"{label}_f64": error(found, exact) for label, found in values.items()}
+    errors |= {
+        f"{label}_normal": error(found, normals["eager"]) for label, found in normals.items() if label != "eager"
+    }
     ours = times["fuse_opt"]
     return Row(
         name, mode, given.batch, given.dtype, given.threads, sum(r.counts.nodes for r in reports),
@@ -159,6 +172,7 @@ def measure(name: str, mode: str, given: argparse.Namespace) -> Row:
         errors, {label: spread([s * 1e3 for s in found]) for label, found in times.items()},
         {k: spread([a / b for a, b in zip(v, ours, strict=True)]) for k, v in times.items() if k != "fuse_opt"},
         first, round(sum(r.seconds for r in reports), 2),
+        furthest(values["fuse_opt"], values["eager"], exact) if given.dtype == "float32" else [],
     )  # fmt: skip
 
 
@@ -201,55 +215,6 @@ def interleaved(calls: dict[str, Call], rounds: int) -> dict[str, list[float]]:
     return times
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The measurements as text, with geometric means."""
-    head = f"{'model':10} {'mode':9} nodes calls kern.    arena    bound  error (f64; eager's, Inductor's f64)"
-    lines = [head + "  ms: ours    eager Inductor  eager/ours Inductor/ours (min..max)  first call s (Inductor)"]
-    for row in rows:
-        e, ms, first = row.errors, row.milliseconds, row.first_call_s
-        peers = [ms[label][1] if label in ms else float("nan") for label in ("fuse_opt", "eager", "inductor")]
-        low, middle, high = row.ratios.get("inductor", [float("nan")] * 3)
-        lines.append(
-            f"{row.model:10} {row.mode:9} {row.nodes:5} {sum(row.external.values()):5} {row.kernels:5} "
-            f"{row.arena_bytes:8} {row.bound_bytes:8} {e['fuse_opt']:.1e} ({e['fuse_opt_f64']:.1e}; "
-            f"{e['eager_f64']:.1e}, {e.get('inductor_f64', float('nan')):.1e})    {peers[0]:8.2f} {peers[1]:8.2f} "
-            f"{peers[2]:8.2f}  {row.ratios['eager'][1]:10.3f} {middle:13.3f} ({low:.2f}..{high:.2f})  "
-            f"{first['fuse_opt']:10.1f} ({first.get('inductor', float('nan')):.1f})"
-        )
-    return "\n".join([*lines, "", *means(rows), "", *calls_by_operator(rows)])
-
-
-def means(rows: Sequence[Row]) -> list[str]:
-    lines: list[str] = []
-    for mode in sorted({row.mode for row in rows}):
-        chosen = [row for row in rows if row.mode == mode]
-        for peer in ("eager", "inductor"):
-            if all(peer in row.ratios for row in chosen):
-                mean = statistics.geometric_mean(row.ratios[peer][1] for row in chosen)
-                lines.append(f"geometric mean of {len(chosen)} models, {mode}: time of {peer} / ours {mean:.3f}")
-        if all("inductor" in row.first_call_s for row in chosen):
-            found = [row.first_call_s["fuse_opt"] / row.first_call_s["inductor"] for row in chosen]
-            mean, most = statistics.geometric_mean(found), max(found)
-            lines.append(f"first call, {mode}: ours / Inductor's {mean:.3f} (geometric mean), {most:.3f} (largest)")
-    arena, bound = sum(row.arena_bytes for row in rows), sum(row.bound_bytes for row in rows)
-    lines.append(f"arena bytes / lower bound, all graphs: {arena / max(bound, 1):.4f}")
-    lines.append(f"largest difference from eager: {max(row.errors['fuse_opt'] for row in rows):.1e}")
-    return lines
-
-
-def calls_by_operator(rows: Sequence[Row]) -> list[str]:
-    return [
-        f"calls of PyTorch, {row.model} {row.mode}: " + ", ".join(f"{n} x {name}" for name, n in row.external.items())
-        for row in rows
-    ]
-
-
-def kept_rows(path: str | None) -> list[Row]:
-    if path is None or not Path(path).exists():
-        return []
-    return [Row(**entry) for entry in json.loads(Path(path).read_text(encoding="utf-8"))]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS))
@@ -267,23 +232,18 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(given.threads)
     thread_pool.set_num_threads(given.threads)
-    rows = kept_rows(given.json)
+    rows: list[Row] = []
     for name in filter(None, given.models.split(",")):
         for mode in given.modes.split(","):
-            row = measure(name, mode, given)
-            rows = [other for other in kept_rows(given.json) or rows if (other.model, other.mode) != (name, mode)] + [
-                row
-            ]
-            print(table([row]).splitlines()[1], flush=True)
+            rows.append(measure(name, mode, given))
+            print(text(rows[-1:]).splitlines()[2], flush=True)
             if given.json:
-                ordered = sorted(rows, key=lambda r: (list(MODELS).index(r.model), r.mode))
-                Path(given.json).write_text(json.dumps([asdict(r) for r in ordered], indent=1) + "\n", encoding="utf-8")
-    rows.sort(key=lambda r: (list(MODELS).index(r.model), r.mode))
-    command = f"# benchmarks/torch_models.py --batch {given.batch} --threads {given.threads} --dtype {given.dtype}"
-    text = f"{command}, PyTorch {torch.__version__}\n{table(rows)}\n"
-    print(text)
+                enter(Path(given.json), rows[-1], list(MODELS))
+    found = read(Path(given.json)) if given.json else rows
+    shown = f"# benchmarks/torch_models.py, PyTorch {torch.__version__}\n\n{text(found)}\n"
+    print(shown)
     if given.text:
-        Path(given.text).write_text(text, encoding="utf-8")
+        Path(given.text).write_text(shown, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ class OnnxModel:
     def __init__(self, proto: Any, extents: Mapping[str, int]) -> None:
         if not proto.graph.node and not proto.graph.output:
             raise OnnxError("expected an ONNX model, got one without a graph")
+        _check_names(proto.graph)
         self.proto = proto
         self.weights = _initializers(proto.graph)
         self.inputs = tuple(_input(value, extents) for value in proto.graph.input if value.name not in self.weights)
@@ -157,11 +158,30 @@ def _run(program: Any, imported: Imported, given: Mapping[str, Array]) -> tuple[
     return cast("tuple[Array, ...]", results) if isinstance(results, tuple) else (results,)
 
 
+def _check_names(graph: Any) -> None:
+    """Raises OnnxError where a name is not UTF-8: protobuf gives such strings as bytes."""
+    named = (*graph.input, *graph.output, *graph.initializer, *graph.node)
+    names: list[object] = [each.name for each in named]
+    for node in graph.node:
+        names += [node.op_type, node.domain, *node.input, *node.output]
+    if wrong := next((name for name in names if isinstance(name, bytes)), None):
+        raise OnnxError(f"expected names in UTF-8, got {wrong[:40]!r}")
+
+
 def _initializers(graph: Any) -> dict[str, Array]:
     onnx = onnx_module()
     if graph.sparse_initializer:
         raise UnsupportedError("sparse initializers are not supported; expected dense ones")
-    return {tensor.name: cast(Array, onnx.numpy_helper.to_array(tensor)) for tensor in graph.initializer}
+    found: dict[str, Array] = {}
+    for tensor in graph.initializer:
+        try:
+            found[tensor.name] = onnx.numpy_helper.to_array(tensor)
+        except (KeyError, TypeError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise OnnxError(
+                f"initializer '{tensor.name}': expected numbers of its type and extents; {reason}"
+            ) from error
+    return found
 
 
 def _tensor(value: Any, what: str) -> Any:

@@ -64,6 +64,8 @@ def onnx_module(name: str = "onnx") -> Any:
 def element_of(onnx_type: int) -> DType:
     """The element type for a number of `TensorProto.DataType`; raises UnsupportedTypeError."""
     onnx = onnx_module()
+    if onnx_type not in onnx.TensorProto.DataType.values():
+        return element_type(f"type number {onnx_type}")
     name: str = onnx.TensorProto.DataType.Name(onnx_type)
     if name in ("UNDEFINED", "STRING", "COMPLEX64", "COMPLEX128"):
         return element_type(name.lower())

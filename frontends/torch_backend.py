@@ -21,10 +21,12 @@ from fuse_opt.frontends.torch_import import Importer
 from fuse_opt.frontends.torch_products import join_products
 from fuse_opt.frontends.torch_rewrites import rewrite
 from fuse_opt.frontends.torch_shapes import Specialized, metas_of
+from fuse_opt.frontends.torch_slices import join_slices
+from fuse_opt.frontends.torch_sums import join_terms
 from fuse_opt.tools import api
 
 _log = logging.getLogger("fuse_opt.torch")
-_OPTIONS = ("target", "pipeline", "dump", "decisions")
+_OPTIONS = ("target", "pipeline", "dump", "decisions", "programs")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Options:
     """A directory for the programs as text, before and after the passes, with the generated C and calls."""
     decisions: str | None = None
     """A file of fusion decisions to make, and no other."""
+    programs: int = 256
+    """The most programs of one graph, where extents vary."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,10 @@ def _checked(given: dict[str, Any] | None) -> Options:
         raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
     if options.get("target", "cpu") != "cpu":
         raise ValueError(f"option 'target': expected 'cpu', got {options['target']!r}; other targets cannot run yet")
+    if type(programs := options.get("programs", 1)) is not int or programs < 0:
+        raise ValueError(
+            f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
+        )
     return Options(**options)
 
 
@@ -120,9 +128,9 @@ def compile_graph(
 ) -> Callable[[list[Any]], Any]:
     """The function that runs a graph; it takes a list of arguments, which it empties."""
     if metas_of(graph_module) is not None:
-        graph_module = join_products(graph_module)
+        graph_module = join_terms(graph_module, (join_products, join_slices))
     metas, compile_for = metas_of(graph_module), partial(_compile, graph_module, kind, options)
-    call = Specialized(graph_module, compile_for) if metas is None else compile_for(metas)
+    call = Specialized(graph_module, compile_for, options.programs) if metas is None else compile_for(metas)
     boxed: Any = call
     boxed._boxed_call = True
     return boxed

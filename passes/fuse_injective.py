@@ -57,10 +57,17 @@ class InjectiveRule:
             return refuse_multi_use()
         return (
             graph.refuse_by_limits(members)
+            or self._refuse_broadcast(graph, members)
             or refuse_results(graph, members)
             or self._refuse_merge(graph, members)
             or members
         )
+
+    def _refuse_broadcast(self, graph: GroupGraph, members: list[Group]) -> Refusal | None:
+        """Refuses to compute a value again for each place that one of its readers broadcasts it to."""
+        producer, *readers = members
+        refusals = (refuse_recompute(graph, producer, reader) for reader in readers)
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _refuse_merge(self, graph: GroupGraph, members: list[Group]) -> Refusal | None:
         """Refuses by copies, or first by what is easier to see where nobody hears the reason."""

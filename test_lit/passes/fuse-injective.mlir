@@ -62,3 +62,31 @@ func.func @reduction(%x: tensor<8x4xf32>) -> tensor<4xf32> {
   %sum = graph.sum %y {axes = array<i64: 1>} : (tensor<4x8xf32>) -> tensor<4xf32>
   func.return %sum : tensor<4xf32>
 }
+
+// -----
+
+// Not: what costs much is not computed again for each place that one of several readers broadcasts it to.
+// CHECK-LABEL: func.func @broadcast(
+// CHECK-NEXT:        %exp = graph.exp %x : (tensor<4x1xf32>) -> tensor<4x1xf32>
+// CHECK-NEXT:        %log = graph.log1p %exp : (tensor<4x1xf32>) -> tensor<4x1xf32>
+// CHECK-NEXT:        %a = fused.kernel(%log_1 = %log : tensor<4x1xf32>, %y_1 = %y : tensor<4x512x2xf32>) -> (tensor<4x512x2xf32>) {
+// CHECK-NEXT:          %column = graph.reshape %log_1 {shape = array<i64: 4, 1, 1>} : (tensor<4x1xf32>) -> tensor<4x1x1xf32>
+// CHECK-NEXT:          %a_1 = graph.multiply %column, %y_1 : (tensor<4x1x1xf32>, tensor<4x512x2xf32>) -> tensor<4x512x2xf32>
+// CHECK-NEXT:          fused.yield %a_1 : tensor<4x512x2xf32>
+// CHECK-NEXT:        }
+// CHECK-NEXT:        %b = fused.kernel(%log_1 = %log : tensor<4x1xf32>, %z_1 = %z : tensor<1024x4xf32>) -> (tensor<1024x4xf32>) {
+// CHECK-NEXT:          %row = graph.permute_dims %log_1 {axes = array<i64: 1, 0>} : (tensor<4x1xf32>) -> tensor<1x4xf32>
+// CHECK-NEXT:          %b_1 = graph.multiply %row, %z_1 : (tensor<1x4xf32>, tensor<1024x4xf32>) -> tensor<1024x4xf32>
+// CHECK-NEXT:          fused.yield %b_1 : tensor<1024x4xf32>
+// CHECK-NEXT:        }
+// CHECK-NEXT:        func.return %a, %b : tensor<4x512x2xf32>, tensor<1024x4xf32>
+// CHECK-NEXT:      }
+func.func @broadcast(%x: tensor<4x1xf32>, %y: tensor<4x512x2xf32>, %z: tensor<1024x4xf32>) -> (tensor<4x512x2xf32>, tensor<1024x4xf32>) {
+  %exp = graph.exp %x : (tensor<4x1xf32>) -> tensor<4x1xf32>
+  %log = graph.log1p %exp : (tensor<4x1xf32>) -> tensor<4x1xf32>
+  %column = graph.reshape %log {shape = array<i64: 4, 1, 1>} : (tensor<4x1xf32>) -> tensor<4x1x1xf32>
+  %row = graph.permute_dims %log {axes = array<i64: 1, 0>} : (tensor<4x1xf32>) -> tensor<1x4xf32>
+  %a = graph.multiply %column, %y : (tensor<4x1x1xf32>, tensor<4x512x2xf32>) -> tensor<4x512x2xf32>
+  %b = graph.multiply %row, %z : (tensor<1x4xf32>, tensor<1024x4xf32>) -> tensor<1024x4xf32>
+  func.return %a, %b : tensor<4x512x2xf32>, tensor<1024x4xf32>
+}

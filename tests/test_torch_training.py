@@ -1,0 +1,90 @@
+"""Training through the torch.compile backend: gradients, statistics, dropout and optimisers as eager's."""
+
+from typing import Any
+
+from torch_testing import compiled, torch
+from torch_testing import fresh as fresh
+
+from fuse_opt.frontends.torch import collect_reports, fuse_opt
+
+functional: Any = torch.nn.functional
+
+
+def test_dropout_in_training():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.4), torch.nn.GELU(), torch.nn.Linear(16, 4))
+    fast, x = compiled(model), torch.randn(5, 8)
+    found: list[list[Any]] = []
+    with collect_reports() as reports:
+        for call in (fast, model):
+            model.zero_grad()
+            torch.manual_seed(5)
+            y = call(x)
+            (y * y).sum().backward()
+            found.append([y.detach(), *(p.grad.clone() for p in model.parameters())])
+    assert [report.kind for report in reports.graphs] == ["forward", "backward"]
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        torch.nn.Module.__init__(self)
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.out = torch.nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        y = functional.max_pool2d(functional.silu(self.norm(self.conv(x))), 2)
+        return functional.log_softmax(self.out(y.mean((2, 3))), -1)
+
+
+def test_training_steps():
+    """Three steps: parameters, gradients and running statistics follow eager's."""
+    torch.manual_seed(1)
+    models = [Net(), Net()]
+    models[1].load_state_dict(models[0].state_dict())
+    calls = [models[0], compiled(models[1])]
+    x, labels = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 2, 3])
+    steps = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in models]
+    with collect_reports() as reports:
+        for _ in range(3):
+            losses = [functional.nll_loss(call(x), labels) for call in calls]
+            for loss, step in zip(losses, steps, strict=True):
+                step.zero_grad()
+                loss.backward()
+                step.step()
+            torch.testing.assert_close(losses[1], losses[0], rtol=1e-4, atol=1e-5)
+    assert [report.kind for report in reports.graphs] == ["forward", "backward"]
+    for a, b in zip(models[0].state_dict().values(), models[1].state_dict().values(), strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-4)
+
+
+def test_two_forwards_before_one_backward():
+    w = torch.randn(6, 6, requires_grad=True)
+
+    def function(x: Any) -> Any:
+        return torch.tanh(x @ w).exp()
+
+    fast = compiled(function)
+    x, y = torch.randn(3, 6), torch.randn(3, 6)
+    (fast(x).sum() * fast(y).sum()).backward()
+    found, w.grad = w.grad, None
+    (torch.tanh(x @ w).exp().sum() * torch.tanh(y @ w).exp().sum()).backward()
+    torch.testing.assert_close(found, w.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_optimiser_step():
+    def run(compile_step: bool) -> list[Any]:
+        torch.manual_seed(3)
+        parameters = [torch.randn(5, 4, requires_grad=True), torch.randn(7, requires_grad=True)]
+        adam = torch.optim.Adam(parameters, lr=0.1)
+        for p in parameters:
+            p.grad = torch.randn_like(p)
+        adam.step()
+        step = torch.compile(adam.step, backend=fuse_opt) if compile_step else adam.step
+        step()
+        step()
+        return [p.detach() for p in parameters]
+
+    for a, b in zip(run(True), run(False), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
