@@ -28,6 +28,7 @@ from fuse_opt.runtime.cuda import CudaProgram
 from fuse_opt.runtime.cuda_driver import NON_BLOCKING, open_device
 from fuse_opt.tools.api import evaluate, optimize
 from fuse_opt.tools.measuring import difference
+from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
 
 _SMALL = 1 << 24
 """Bytes below which a workload is bound by launches: many calls are timed together."""
@@ -108,6 +109,13 @@ def program_calls(program: CudaProgram, sets: Sequence[list[Any]]) -> list[Calla
     return [program.bind(*arrays) for arrays in sets]
 
 
+def fast_program(workload: Workload, strict: CudaProgram) -> CudaProgram | None:
+    """The workload with `math=fast`; None where its text is that of the strict one but for what comments say."""
+    passes = [text.replace("schedule-kernels", "schedule-kernels{math=fast}") for text in DEFAULT_PIPELINE]
+    program = build_cuda_program(optimize(workload.text(), passes))
+    return None if program.source == strict.source else CudaProgram(program)
+
+
 def peers(bench: Bench, workload: Workload, sets: Sequence[list[Any]], small: bool) -> dict[str, Callable[[Any], Any]]:
     """Torch's ways of running the workload."""
     if bench.torch is None:
@@ -174,6 +182,10 @@ def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) 
         "registers": max((r.registers for r in program.resources.values()), default=0),
         "spills": sum(r.spill_stores + r.spill_loads for r in program.resources.values()),
     }  # fmt: skip
+    if (fast := fast_program(workload, program)) is not None:
+        calls = program_calls(fast, sets)
+        row["fast_ms"] = round(bench.milliseconds(calls, together), 4)
+        row["fast_error"] = f"{largest_error(bench, workload, fast, workload.inputs(0)):.1e}"
     if small:
         plain = bench.milliseconds([lambda arrays=arrays: program(*arrays) for arrays in sets], together)
         row["unbound_ms"] = round(plain, 4)
@@ -184,7 +196,7 @@ def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) 
         try:
             if name == "triton":
                 row["triton_error"] = f"{peer_error(bench, call, workload, sets[0]):.1e}"
-            calls: list[Callable[[], Any]] = [partial(call, arrays) for arrays in sets]
+            calls = [partial(call, arrays) for arrays in sets]
             row[f"{name}_ms"] = round(bench.milliseconds(calls, together), 4)
         except Exception as failure:  # a peer that fails is a peer less
             row[f"{name}_failed"] = str(failure).partition("\n")[0][:200]

@@ -37,7 +37,7 @@ SHARES = {"tests": 0.25, "memcheck": 0.15, "racecheck": 0.15, "bench": 1.0}
 """By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left."""
 STAGES = ("tests", "sanitizer", "bench")
 NEEDED = ("pycuda", "xdsl", "numpy", "pytest")
-SMALL_SET = ("examples", "twelve_kernels", "device_arrays", "results")
+SMALL_SET = ("examples", "twelve_kernels", "device_arrays", "odd_addresses", "results")
 """The scenarios that run under the sanitizers."""
 
 
@@ -178,6 +178,7 @@ def as_text(record: dict[str, Any]) -> str:
         "gb_s",
         "of_copy",
         "target",
+        "fast_ms",
         "eager_ms",
         "compile_ms",
         "triton_ms",

@@ -39,6 +39,7 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from .gpu_schedule import gpu_entry_problem
 from .graph_op import GraphOp, ints
 
 NOT_IN_ARENA = -1
@@ -157,6 +158,8 @@ class KernelOp(IRDLOperation):
             )
         if self.schedule is not None and self.schedule_kind() is None:
             raise VerifyException("'fused.kernel' property 'schedule': expected an entry kind = \"...\"")
+        if self.schedule is not None and (problem := gpu_entry_problem(self.schedule)) is not None:
+            raise VerifyException(f"'fused.kernel' property 'schedule', gpu: {problem}")
         if len(ints(self.inplace)) % 2:
             raise VerifyException("'fused.kernel' property 'inplace': expected pairs of result and operand numbers")
         pairs = self.inplace_pairs()

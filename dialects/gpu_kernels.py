@@ -86,6 +86,10 @@ DEVICE = "fused.device"
 """Attribute of a module: what the kernels of the GPU that it is made for may use."""
 DYNAMIC_SHARED = "fused.dynamic_shared"
 """Attribute of a kernel: bytes of workgroup buffers that a launch must ask for, as a kernel may not declare so many."""
+ALIGNED = "fused.aligned"
+"""Attribute of a launch: the kernel's arguments that must begin at multiples of 16 bytes, as the host finds out."""
+UNALIGNED = "fused.unaligned"
+"""Attribute of a launch: the kernel to launch where one of these does not, by its own grid and block."""
 _SHARED_ALIGNMENT = 16
 
 

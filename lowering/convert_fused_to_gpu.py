@@ -7,17 +7,29 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    UnrealizedConversionCastOp,
+    i32,
+    i64,
+)  # fmt: skip
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from ..dialects import gpu
 from ..dialects.fused import KernelOp
+from ..dialects.gpu_kernels import ALIGNED, UNALIGNED
 from ..dialects.pull import Pulled
 from .gpu_kernel import GpuKernel, build_gpu_kernels
 from .kernel_buffers import Parameter
 from .kernel_text import kernel_comment, kernel_name
+from .program import VECTOR_BYTES
 from .program_conversion import ModuleConverter, convert_programs
 from .program_memory import put_first
 
@@ -49,6 +61,10 @@ class ConvertFusedToGpuPass(ModulePass):
     tiles are turned in shared memory; the parts of a pack have ranges of blocks. `fused.schedule` of a `gpu.func` says
     what was chosen, the entry `gpu` of a kernel's schedule changes it. Results, library calls and missing decisions are as in
     `convert-fused-to-loops`; the arena and what has no slot in it lie at multiples of 256 bytes.
+
+    A kernel that moves vectors takes buffers that begin at multiples of 16 bytes. A launch on arguments and results, of
+    which the program does not know where they begin, says which must (`fused.aligned`) and what to launch where one of
+    them does not (`fused.unaligned`), with that kernel's own grid and block.
 
     Requires: static shapes; every graph op but stored constants and views that move nothing is in a kernel.
     Ensures: no tensors but in the functions of kernels that only the reference can run.
@@ -83,13 +99,18 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
         generated = build_gpu_kernels(kernel, passes, memory, name, kernel_comment(kernel))
         for each in generated:
             each.function.location = kernel.location
-            self.symbols[each.function.sym_name.data] = each.function
-            container.body.block.add_op(each.function)
-            for helper, (inputs, result) in each.helpers.items():
-                if helper not in self._helpers:
-                    self._helpers.add(helper)
-                    put_first(container.body.block, func.FuncOp.external(helper, list(inputs), [result]))
+            self._place(each, container)
+            if each.unaligned is not None:
+                each.unaligned.function.location = kernel.location
         return generated
+
+    def _place(self, generated: GpuKernel, container: gpu.ModuleOp) -> None:
+        self.symbols[generated.function.sym_name.data] = generated.function
+        container.body.block.add_op(generated.function)
+        for helper, (inputs, result) in generated.helpers.items():
+            if helper not in self._helpers:
+                self._helpers.add(helper)
+                put_first(container.body.block, func.FuncOp.external(helper, list(inputs), [result]))
 
     def parameters(self, generated: list[GpuKernel]) -> Sequence[Parameter]:
         return generated[0].parameters
@@ -112,13 +133,29 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
     ) -> Operation:
         assert self._container is not None
         grid = generated.grid
-        return gpu.LaunchFuncOp(
+        launch = gpu.LaunchFuncOp(
             SymbolRefAttr(self._container.sym_name.data, [generated.function.sym_name.data]),
             [number(grid.blocks), number(1), number(1)],
             [*(number(size) for size in grid.block), number(1)],
             kernelOperands=list(buffers),
             asyncDependencies=[],
         )
+        unproven = [number for number in generated.aligned if not _begins_aligned(buffers[number])]
+        if unproven and (other := generated.unaligned) is not None:
+            launch.attributes[ALIGNED] = DenseArrayBase.from_list(i64, unproven)
+            launch.attributes[UNALIGNED] = SymbolRefAttr(
+                self._container.sym_name.data, [self._unaligned(other, generated)]
+            )
+        return launch
+
+    def _unaligned(self, other: GpuKernel, generated: GpuKernel) -> str:
+        """The name of the kernel for other buffers, which is put into the module when it is first needed."""
+        if other.function.parent is None:
+            assert self._container is not None
+            other.function.known_grid_size = DenseArrayBase.from_list(i32, (other.grid.blocks, 1, 1))
+            other.function.sym_name = StringAttr(self.unique(f"{generated.function.sym_name.data}_unaligned"))
+            self._place(other, self._container)
+        return other.function.sym_name.data
 
     def _kernels(self, before: func.FuncOp) -> gpu.ModuleOp:
         if self._container is None:
@@ -130,3 +167,15 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
             if (parent := self.block.parent_op()) is not None:
                 parent.attributes["gpu.container_module"] = UnitAttr()
         return self._container
+
+
+def _begins_aligned(buffer: SSAValue) -> bool:
+    """Whether it lies in the arena or is a constant, and begins where vectors may."""
+    owner = buffer.owner
+    while isinstance(owner, memref.ReinterpretCastOp | UnrealizedConversionCastOp):
+        owner = owner.operands[0].owner
+    if isinstance(owner, memref.ViewOp):
+        shift = owner.byte_shift.owner
+        assert isinstance(shift, arith.ConstantOp) and isinstance(shift.value, IntegerAttr)
+        return shift.value.value.data % VECTOR_BYTES == 0 and _begins_aligned(owner.source)
+    return isinstance(owner, gpu.ArenaOp | memref.GetGlobalOp)

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..dialects.gpu import FuncOp
 from .c_language import CUDA
 from .c_names import comment_lines, global_identifier
 from .c_printer import print_function, print_translation_unit
 from .convert_fused_to_gpu import ConvertFusedToGpuPass
-from .program import Buffer, BufferRef, GridLaunch, Launch, LibraryCall, Program, Result, Segment
+from .program import VECTOR_BYTES, Buffer, BufferRef, GridLaunch, Launch, LibraryCall, Program, Result, Segment
 from .program_lowering import lowered_record, program_of
+from .program_memory import LoweringError
 from .program_record import ProgramRecord
 
 
@@ -31,8 +33,14 @@ def _in_cuda(step: Segment | LibraryCall) -> Segment | LibraryCall:
     """The step with kernels called as the text calls them."""
     if isinstance(step, LibraryCall):
         return step
-    launches = [replace(launch, kernel=global_identifier(launch.kernel)) for launch in step.launches]
-    return replace(step, launches=tuple(launches))
+    return replace(step, launches=tuple(map(_named, step.launches)))
+
+
+def _named(launch: Launch) -> Launch:
+    other = launch.unaligned if isinstance(launch, GridLaunch) else None
+    if isinstance(launch, GridLaunch) and other is not None:
+        launch = replace(launch, unaligned=replace(other, kernel=global_identifier(other.kernel)))
+    return replace(launch, kernel=global_identifier(launch.kernel))
 
 
 def emit_cuda(module: ModuleOp, function: str | None = None) -> str:
@@ -41,7 +49,14 @@ def emit_cuda(module: ModuleOp, function: str | None = None) -> str:
 
 
 def _cuda_text(record: ProgramRecord) -> str:
-    kernels = [print_function(kernel, CUDA) for kernel in record.kernels.values()]
+    for kernel in record.kernels.values():
+        if not isinstance(kernel, FuncOp):
+            raise LoweringError(
+                f"'{kernel.sym_name.data}' is loops of the CPU, which are no kernel of a GPU; "
+                "print them as C, or run convert-fused-to-gpu on a program of tensors",
+                kernel,
+            )
+    kernels = [print_function(kernel, CUDA) for kernel in (*record.kernels.values(), *record.unaligned.values())]
     text = print_translation_unit(kernels, CUDA)
     return "\n".join([text.rstrip("\n"), "", *_comment(_program_lines(record))]) + "\n"
 
@@ -62,7 +77,8 @@ def _program_lines(record: ProgramRecord) -> Iterable[str]:
     for step in record.steps:
         if isinstance(step, Segment):
             yield f"segment {number}:"
-            yield from (_launch(launch, record.buffers) for launch in step.launches)
+            for launch in step.launches:
+                yield from _launch(launch, record.buffers)
             number += 1
         else:
             yield _library_call(step, record.buffers)
@@ -70,12 +86,20 @@ def _program_lines(record: ProgramRecord) -> Iterable[str]:
         yield _result(position, result, record.buffers)
 
 
-def _launch(launch: Launch, buffers: list[Buffer]) -> str:
+def _launch(launch: Launch, buffers: list[Buffer]) -> Iterable[str]:
     assert isinstance(launch, GridLaunch)
+    yield f"  {_call(launch, buffers)}"
+    if (other := launch.unaligned) is not None:
+        wanted = ", ".join(dict.fromkeys(_ref(launch.buffers[number], buffers) for number in launch.aligned))
+        yield f"  or, unless these begin at multiples of {VECTOR_BYTES} bytes: {wanted}"
+        yield f"  {_call(other, buffers)}"
+
+
+def _call(launch: GridLaunch, buffers: list[Buffer]) -> str:
     grid, block = (", ".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
     arguments = ", ".join(_ref(ref, buffers) for ref in launch.buffers)
     shared = f", {launch.shared} bytes" if launch.shared else ""
-    return f"  {global_identifier(launch.kernel)}<<<({grid}), ({block}){shared}>>>({arguments})"
+    return f"{global_identifier(launch.kernel)}<<<({grid}), ({block}){shared}>>>({arguments})"
 
 
 def _library_call(call: LibraryCall, buffers: list[Buffer]) -> str:

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from ..dialects import gpu
 from ..dialects.graph_op import dtype
+from .gpu_moments import build_moments
 from .gpu_parts import GpuParts, Grid
 from .gpu_reduce import ColumnReducer
 from .gpu_rows import RowPlan, clamped_row
@@ -66,6 +67,8 @@ def build_columns(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Gri
     rows = RowStages(parts, team, plan.settle)
     kept, stages = plan.kept_in_registers(threads)
     rows.keep(kept, shared=False)
+    if not kept:
+        build_moments(rows, stages, parts.kernel)
     rows.build(parts.kernel, stages, plan.once)
     kind = "row, thread" if threads == 1 else "column"
     parts.notes.append(f"{kind}: {lanes} rows a block, {threads} thread{'s' * (threads > 1)} each")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, UnitAttr, i64
@@ -15,7 +15,10 @@ from ..dialects.fused import KernelOp
 from ..dialects.gpu_kernels import DYNAMIC_SHARED, shared_bytes
 from ..dialects.kernel_access import COLUMN, TILE
 from ..dialects.pull import Pulled
+from .equal_reductions import merge_equal_reductions
+from .fast_math import is_fast
 from .gpu_columns import THREADS, build_columns, column_shape, is_short
+from .gpu_math import shape_math
 from .gpu_parts import GpuParts, Grid
 from .gpu_pointwise import build_pointwise
 from .gpu_rows import RowPlan, build_rows, plan_rows
@@ -41,6 +44,10 @@ class GpuKernel:
     parameters: tuple[Parameter, ...]
     grid: Grid
     helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]
+    aligned: tuple[int, ...] = ()
+    """Parameters that must begin at multiples of `VECTOR_BYTES`."""
+    unaligned: GpuKernel | None = None
+    """What runs where these do not: the same element by element."""
 
 
 class _TooMuchShared(LoweringError):
@@ -56,20 +63,22 @@ def build_gpu_kernels(
 ) -> list[GpuKernel]:
     """
     The kernel's launches in order, most often one; `memory` names the storage of each operand and result, so that equal
-    ones are one buffer, and `name` gives a new name. What does not fit the device runs without shared memory, with a
+    ones are one buffer, and `name` gives a new name. Where a kernel moves vectors, it comes with one that does not, whose
+    function has no place and no name of its own yet. What does not fit the device runs without shared memory, with a
     warning. Raises LoweringError for what the schedule says and cannot be.
     """
+    passes = [merge_equal_reductions(pulled) for pulled in passes]
     buffers = KernelBuffers(kernel, passes, memory)
     schedule = gpu_schedule(kernel, gpu_limits(kernel))
     try:
-        return _build(kernel, passes, buffers, schedule, name, comment)
+        return _build_both(kernel, passes, buffers, schedule, name, comment)
     except _TooMuchShared as problem:
         warnings.warn(f"{problem.args[0]}; it runs with a warp for each row", stacklevel=2)
         simplest = GpuSchedule(schedule.limits, variant="warp", splits=1)
-        return _build(kernel, passes, buffers, simplest, name, comment)
+        return _build_both(kernel, passes, buffers, simplest, name, comment)
 
 
-def _build(
+def _build_both(
     kernel: KernelOp,
     passes: Sequence[Pulled],
     buffers: KernelBuffers,
@@ -77,7 +86,27 @@ def _build(
     name: Callable[[], str],
     comment: str,
 ) -> list[GpuKernel]:
-    phases, scratch = _build_phases(kernel, passes, buffers, schedule)
+    """The launches for aligned buffers, each with what runs for others."""
+    kernels = _build(kernel, passes, buffers, schedule, True, comment)
+    if any(each.aligned for each in kernels):
+        others = _build(kernel, passes, buffers, schedule, False, comment)
+        pairs = zip(kernels, others, strict=True)
+        kernels = [replace(each, unaligned=other) if each.aligned else each for each, other in pairs]
+    for each in kernels:
+        each.function.sym_name = StringAttr(name())
+        assert each.unaligned is None or each.unaligned.parameters == each.parameters
+    return kernels
+
+
+def _build(
+    kernel: KernelOp,
+    passes: Sequence[Pulled],
+    buffers: KernelBuffers,
+    schedule: GpuSchedule,
+    vectors: bool,
+    comment: str,
+) -> list[GpuKernel]:
+    phases, scratch = _build_phases(kernel, passes, buffers, schedule, vectors)
     for phase in phases:
         if (size := shared_bytes(phase.scope.workgroup_types)) > (most := schedule.limits.shared_memory):
             raise _TooMuchShared(f"'fused.kernel' needs {size} bytes of shared memory, a block has {most}", kernel)
@@ -87,18 +116,22 @@ def _build(
     for phase in phases:
         for argument, hint in zip(phase.scope.parameters, hints, strict=True):
             argument.name_hint = hint
-        found = _finished(name(), phase, every, buffers.shared, schedule.limits)
+        shape_math(phase.scope.block, phase.scope.helpers, is_fast(kernel))
+        found = _finished(phase, every, buffers.shared, schedule.limits)
         found.function.attributes["fused.comment"] = StringAttr(comment)
+        if is_fast(kernel):
+            found.function.attributes["fused.math"] = StringAttr("fast")
         kernels.append(found)
     return kernels
 
 
 def _build_phases(
-    kernel: KernelOp, passes: Sequence[Pulled], buffers: KernelBuffers, schedule: GpuSchedule
+    kernel: KernelOp, passes: Sequence[Pulled], buffers: KernelBuffers, schedule: GpuSchedule, vectors: bool
 ) -> tuple[list[Phase], list[Parameter]]:
     """The launches of a kernel, and the scratch memory between them."""
     scope, notes = KernelScope(buffers.types), list[str]()
-    parts = [GpuParts(KernelPoints(pulled), buffers, scope, schedule, notes) for pulled in passes]
+    aligned = list[int]()
+    parts = [GpuParts(KernelPoints(pulled), buffers, scope, schedule, notes, vectors, aligned) for pulled in passes]
     first, kind = parts[0], kernel.schedule_kind()
     grid: Grid | None = None
     if len(parts) > 1:
@@ -113,7 +146,7 @@ def _build_phases(
     elif kind == TILE:
         grid = build_tiles(first)
     grid = grid or build_pointwise(first)
-    return [Phase(scope, grid, "; ".join(dict.fromkeys(notes)))], []
+    return [Phase(scope, grid, "; ".join(dict.fromkeys(notes)), tuple(aligned))], []
 
 
 def _split(plan: RowPlan, columns: bool) -> SplitKernel | None:
@@ -134,9 +167,7 @@ def _build_whole(plan: RowPlan, columns: bool) -> Grid:
     return build_rows(plan.parts, plan, plan.shape())
 
 
-def _finished(
-    name: str, phase: Phase, parameters: Sequence[Parameter], shared: frozenset[int], limits: GpuLimits
-) -> GpuKernel:
+def _finished(phase: Phase, parameters: Sequence[Parameter], shared: frozenset[int], limits: GpuLimits) -> GpuKernel:
     """The function of a launch, without the buffers that it does not use."""
     scope, grid = phase.scope, phase.grid
     if grid.blocks > MOST_BLOCKS:
@@ -147,7 +178,7 @@ def _finished(
         if argument.first_use is None:
             scope.block.erase_arg(argument)
     function = gpu.FuncOp(
-        name,
+        "kernel",
         ([argument.type for argument in scope.block.args[: len(kept)]], []),
         Region(scope.block),
         kernel=True,
@@ -162,7 +193,8 @@ def _finished(
     if (size := shared_bytes(scope.workgroup_types)) > limits.static_shared:
         function.attributes[DYNAMIC_SHARED] = IntegerAttr(size, i64)
         grid = Grid(grid.blocks, grid.block, size)
-    return GpuKernel(function, tuple(parameters[number] for number in kept), grid, scope.helpers)
+    aligned = tuple(kept.index(number) for number in phase.aligned)
+    return GpuKernel(function, tuple(parameters[number] for number in kept), grid, scope.helpers, aligned)
 
 
 def _repeat_blocks(scope: KernelScope, grid: Grid) -> Grid:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from xdsl.ir import SSAValue
+
 from ..dialects.pull import Store
 from .gpu_schedule import GpuSchedule
 from .gpu_scope import KernelScope
@@ -34,6 +36,10 @@ class GpuParts:
     notes: list[str] = field(default_factory=list[str])
     """How the pass runs, for people; one entry of each part of a pack."""
 
+    vectors: bool = True
+    """Whether buffers that are moved by vectors begin where these may; else everything goes element by element."""
+    aligned: list[int] = field(default_factory=list[int])
+    """Of which buffers that was made use of."""
     packed: bool = False
     """Whether other parts have blocks of the kernel, too, so that their size is given."""
 
@@ -41,6 +47,13 @@ class GpuParts:
     def in_place(self) -> bool:
         """Whether the pass may write to memory that it reads."""
         return self.buffers.in_place(self.points.pulled)
+
+    def takes_vectors(self, memories: Iterable[SSAValue]) -> bool:
+        """Whether these buffers may be moved by vectors; it is made use of."""
+        if self.vectors:
+            numbers = [self.kernel.parameters.index(memory) for memory in memories]  # pyright: ignore[reportArgumentType]
+            self.aligned[:] = sorted({*self.aligned, *numbers})
+        return self.vectors
 
     def emitter(self, points: KernelPoints) -> PointEmitter:
         memory = {value: self.kernel.parameters[number] for value, number in self.buffers.sources.items()}

@@ -1,22 +1,21 @@
 """A pointwise kernel on a GPU: a grid as large as the result, each thread a vector of neighbours, or several a block apart.
 
-Full blocks whose buffers are aligned go through vectors and ask nothing. The last block, and all of them where a caller's
-array begins at an odd place, go element by element and look where the result ends.
+Full blocks go through vectors and ask nothing. The last block goes element by element and looks where the result ends.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
-from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from ..dialects.graph_op import dtype
+from ..dialects.graph_op import dtype, shape
 from ..dialects.index_expr import Dim
 from .gpu_parts import GpuParts, Grid
 from .gpu_schedule import GpuLimits
 from .gpu_scope import Values, combined_index, less, loop, unrolled, when
-from .gpu_vectors import VectorMover, VectorPlan, aligned, plan_vectors, vector_memories, widest_vector
+from .gpu_vectors import VectorMover, VectorPlan, plan_vectors, vector_memories, widest_vector
 from .kernel_points import KernelPoints, Stage, body_cost
 from .loop_builder import Scope
 from .loop_space import extent
@@ -32,8 +31,10 @@ FULL_WAVES = 2
 """Times that the grid must fill the device for a thread to take several vectors."""
 MOST_WORK = 8192
 """Simple operations of a vector, which are all written out."""
-FEW_THREADS = 1024
-"""Threads that a processor runs of a kernel with many registers."""
+RESIDENT = 1536
+"""Threads that a processor runs of a kernel with 40 registers."""
+REUSED = 8
+"""Times that an element is read from which on caches have it: its loads are not memory's."""
 
 
 def build_pointwise(parts: GpuParts, threads: int | None = None) -> Grid:
@@ -49,7 +50,7 @@ def build_pointwise(parts: GpuParts, threads: int | None = None) -> Grid:
             each.flatten_rows(dims, element)
     points.finish()
     scalars = _Elements(parts, element, threads)
-    width = _width(parts, count)
+    width = _width(parts, count) if parts.vectors else 1
     if width > 1:
         outer, inner = Dim("vector", -(-count // width)), Dim("lane", width)
         vectors.split_dim(element, outer, inner)
@@ -77,9 +78,10 @@ def _unroll(parts: GpuParts, plan: VectorPlan, count: int) -> int:
     if parts.schedule.unroll is not None:
         return parts.schedule.unroll
     limits: GpuLimits = parts.schedule.limits
-    loaded = sum(dtype(point.value).itemsize for point in plan.loads) * plan.width
+    own = [point for point in plan.loads if prod(shape(point.value)) * REUSED > count]
+    loaded = sum(dtype(point.value).itemsize for point in own) * plan.width
     unroll, wave = 1, limits.processors * limits.processor_threads * plan.width
-    while loaded and unroll < 4 and loaded * unroll * FEW_THREADS < limits.bytes_in_flight:
+    while loaded and unroll < 4 and loaded * unroll * RESIDENT < limits.bytes_in_flight:
         if count < FULL_WAVES * wave * unroll * 2:
             break
         unroll *= 2
@@ -121,10 +123,12 @@ def _build_vectors(parts: GpuParts, scalars: _Elements, plan: VectorPlan, outer:
 
     each = threads * unroll * plan.width
     full, rest = divmod(count, each)
-    whole = aligned(kernel, vector_memories(parts, plan))
+    parts.takes_vectors(vector_memories(parts, plan))
     if rest:
-        whole = kernel.add(arith.AndIOp(less(kernel, kernel.block_number(), full), whole))
-    when(kernel, whole, (), vectors, otherwise=lambda scope, _: scalars.several(scope, unroll * plan.width, bool(rest)))
+        inside = less(kernel, kernel.block_number(), full)
+        when(kernel, inside, (), vectors, otherwise=lambda scope, _: scalars.several(scope, unroll * plan.width, True))
+    else:
+        vectors(kernel, ())
     vectors_of_thread = "a vector" if unroll == 1 else f"{unroll} vectors"
     parts.notes.append(f"pointwise, {threads} threads, {vectors_of_thread} of {plan.width} elements each")
     return Grid(full + bool(rest), (threads, 1))

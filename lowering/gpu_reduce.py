@@ -39,10 +39,6 @@ class Reducer(ABC):
     def total(self, scope: Scope, points: Sequence[Point], partials: Values) -> Values:
         """What the reductions are over all threads of the row, known to each of them."""
 
-    def restart(self) -> None:
-        """Begins a branch that is taken instead of what was emitted before."""
-        self._turn = 0
-
     def next_slots(self, values: Values, count: int) -> list[SSAValue]:
         """Shared memory for so many of each of the values, other than the last time."""
         self._turn = 1 - self._turn

@@ -15,11 +15,12 @@ from xdsl.ir import SSAValue
 from ..dialects import gpu
 from ..dialects.index_expr import Dim
 from ..dialects.pull import Store
+from .gpu_moments import build_moments
 from .gpu_parts import GpuParts, Grid
 from .gpu_reduce import RowReducer
-from .gpu_scope import WARP, Body, KernelScope, Values, combined_index, less, named, when
+from .gpu_scope import WARP, KernelScope, Values, combined_index, less, named, when
 from .gpu_stages import RowStages, Team
-from .gpu_vectors import aligned, widest_vector
+from .gpu_vectors import widest_vector
 from .kernel_points import Stage
 from .loop_builder import Scope
 from .loop_space import extent
@@ -200,16 +201,14 @@ def clamped_row(
 
 
 class _RowBuilder:
-    """A row by vectors where its buffers are aligned, else by elements."""
+    """A row by vectors where its addresses allow them, else by elements."""
 
     def __init__(self, parts: GpuParts, plan: RowPlan, team: Team) -> None:
         self.parts, self.plan, self.team = parts, plan, team
-        self.width = width = plan.width()
-        self.memories: list[SSAValue] = []
-        if width > 1:
-            self.memories = self._stages(width).memories(plan.stages())
-        if not self.memories:
-            self.width = 1
+        self.width = 1
+        memories = self._stages(plan.width()).memories(plan.stages()) if plan.width() > 1 else []
+        if memories and parts.takes_vectors(memories):
+            self.width = plan.width()
         self.kept = plan.kept(team.threads)
 
     def note(self, together: int) -> str:
@@ -221,24 +220,11 @@ class _RowBuilder:
         return f"row, {'shared' if shared else variant}: {said}"
 
     def build(self, scope: Scope) -> None:
-        if self.width == 1:
-            self._build(scope, 1)
-            return
-        branches = [self._branch(self.width), self._branch(1)]
-        when(scope, aligned(scope, self.memories), (), branches[0], otherwise=branches[1])
-
-    def _branch(self, width: int) -> Body:
-        def branch(scope: Scope, _: Values) -> Values:
-            self._build(scope, width)
-            return ()
-
-        return branch
-
-    def _build(self, scope: Scope, width: int) -> None:
-        rows = self._stages(width)
+        rows = self._stages(self.width)
         kept, shared, stages = self.plan.kept(self.team.threads)
-        self.team.reducer.restart()
         rows.keep(kept, shared)
+        if not kept:
+            build_moments(rows, stages, scope)
         rows.build(scope, stages, self.plan.once)
 
     def _stages(self, width: int) -> RowStages:

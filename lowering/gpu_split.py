@@ -7,28 +7,30 @@ same in every run: how many parts there are depends on the kernel and the device
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 
+from ..dialects.dtypes import DType
 from ..dialects.graph_op import dtype
 from ..dialects.index_expr import IndexExpr, dimension
 from ..dialects.pull import Point
 from .gpu_columns import column_team
+from .gpu_moments import LARGEST, MomentsOfRow, about_mean, plan_moments
 from .gpu_parts import GpuParts, Grid
 from .gpu_reduce import RowReducer, combine
 from .gpu_rows import RowPlan
 from .gpu_scope import WARP, KernelScope, Values, loop, named, when
 from .gpu_stages import RowPart, RowStages, Team
-from .gpu_vectors import aligned
 from .kernel_buffers import Scratch
 from .kernel_points import Stage
 from .loop_builder import Scope
 from .loop_parts import part_length
 from .loop_space import Dim, extent
+from .moments import Moments, float_of
 from .row_stages import early_stores
 from .scalar_ops import value_type
 
@@ -46,6 +48,8 @@ class Phase:
     scope: KernelScope
     grid: Grid
     note: str
+    aligned: tuple[int, ...] = ()
+    """Parameters that must begin where vectors may."""
 
 
 @dataclass
@@ -110,6 +114,10 @@ class SplitKernel:
     columns: bool
     """Whether neighbours in memory belong to other rows."""
     partials: list[_Partials] = field(default_factory=list[_Partials])
+    moments: Moments = field(default_factory=dict[Point, Point])
+    """Of the first two stages, which are one launch then."""
+    part: int = 0
+    """Elements of a part of these; the last one may have fewer."""
     _bytes: int = 0
 
     @property
@@ -118,22 +126,26 @@ class SplitKernel:
 
     def build(self) -> list[Phase]:
         stages = self.plan.stages()
+        self.moments = plan_moments(stages)
         width = 1 if self.columns else self.plan.width()
         lengths = [self._length(stage, width) for stage in stages]
+        self.part = lengths[0]
         for stage, length in zip(stages, lengths, strict=True):
             for point in stage.reductions:
                 self._add_partials(point, -(-extent(stage.dims) // length))
-        last = bool(self.plan.once)
-        phases = [
-            self._stage_phase(stages, number, lengths[number], width, len(stages) + last)
-            for number in range(len(stages))
-        ]
-        if last:
-            phases.append(self._last_phase(stages))
+        launches = [number for number in range(len(stages)) if not (self.moments and number == 1)]
+        count = len(launches) + bool(self.plan.once)
+        phases: list[Phase] = []
+        for number in launches:
+            phases.append(self._stage_phase(stages, number, lengths[number], width, (len(phases) + 1, count)))
+        if self.plan.once:
+            phases.append(self._last_phase(stages, count))
         return phases
 
     def _length(self, stage: Stage, width: int) -> int:
         multiple = 1 if self.columns else self.shape[1] * width
+        if self.moments and self.columns:
+            multiple = self.shape[1] * LARGEST  # whole batches
         return part_length(extent(stage.dims), self.splits, multiple)
 
     def _add_partials(self, point: Point, splits: int) -> None:
@@ -143,7 +155,9 @@ class SplitKernel:
         self._bytes += -(-size // _ALIGNMENT) * _ALIGNMENT
         self.partials.append(_Partials(point, splits, scratch))
 
-    def _stage_phase(self, stages: Sequence[Stage], number: int, length: int, width: int, count: int) -> Phase:
+    def _stage_phase(
+        self, stages: Sequence[Stage], number: int, length: int, width: int, launch: tuple[int, int]
+    ) -> Phase:
         stage, splits = stages[number], max(-(-extent(stages[number].dims) // length), 1)
         parts, kernel = self._open()
         block, split = kernel.block_number(), kernel.index_constant(0)
@@ -154,33 +168,29 @@ class SplitKernel:
         part = RowPart(split, length)
         rows = RowStages(parts, team, False, part=part)
         self._join(rows, stages[:number], stage.roots())
-        partials = self._reduce(parts, team, stage, width, part)
-        totals = rows.total(stage, partials, kernel)
-        self._publish(rows, stage, totals, split)
-        note = f"split, launch {number + 1} of {count}: {splits} blocks share a row, {self._said()}"
-        return Phase(kernel, Grid(self._blocks() * splits, self._block()), note)
+        self._publish(rows, self._totals(parts, team, stage, width, part), split)
+        note = f"split, launch {launch[0]} of {launch[1]}: {splits} blocks share a row, {self._said()}"
+        return Phase(kernel, Grid(self._blocks() * splits, self._block()), note, tuple(parts.aligned))
 
-    def _reduce(self, parts: GpuParts, team: Team, stage: Stage, width: int, part: RowPart) -> Values:
-        kernel, elements = parts.kernel, RowStages(parts, team, False, 1, part)
-        vectors = RowStages(parts, team, False, width, part)
-        memories = vectors.memories([stage]) if width > 1 else []
-        if not memories:
-            return elements.reduce(stage, kernel)
-        starts = [elements.initial(point) for point in stage.reductions]
-        return when(
-            kernel,
-            aligned(kernel, memories),
-            starts,
-            lambda scope, _: vectors.reduce(stage, scope),
-            otherwise=lambda scope, _: elements.reduce(stage, scope),
-        )
+    def _totals(self, parts: GpuParts, team: Team, stage: Stage, width: int, part: RowPart) -> Mapping[Point, SSAValue]:
+        """What the reductions of a launch come to over a part of a row."""
+        kernel, rows = parts.kernel, RowStages(parts, team, False, width, part)
+        if width > 1 and not ((memories := rows.memories([stage])) and parts.takes_vectors(memories)):
+            rows = RowStages(parts, team, False, 1, part)
+        if self._has_moments(stage):
+            moments = MomentsOfRow(rows, stage, self.moments)
+            return moments.total(kernel, moments.reduce(kernel))
+        totals = rows.total(stage, rows.reduce(stage, kernel), kernel)
+        return dict(zip(stage.reductions, totals, strict=True))
 
-    def _last_phase(self, stages: Sequence[Stage]) -> Phase:
+    def _has_moments(self, stage: Stage) -> bool:
+        return not set(self.moments.values()).isdisjoint(stage.reductions)
+
+    def _last_phase(self, stages: Sequence[Stage], launches: int) -> Phase:
         parts, kernel = self._open()
         rows = RowStages(parts, self._team(parts, kernel.block_number()), self.plan.settle)
         self._join(rows, stages, [store.point for store in self.plan.once])
         rows.store_once(kernel, self.plan.once)
-        launches = len(stages) + 1
         return Phase(
             kernel, Grid(self._blocks(), self._block()), f"split, launch {launches} of {launches}: {self._said()}"
         )
@@ -188,13 +198,14 @@ class SplitKernel:
     def _join(self, rows: RowStages, stages: Sequence[Stage], roots: Sequence[Point]) -> None:
         """Makes the results of stages known that the roots need, whose parts earlier launches reduced."""
         needed = reductions_below(roots)
+        needed |= {self.moments[point] for point in needed if point in self.moments}
         for stage in stages:
             points = [point for point in stage.reductions if point in needed]
             if points:
-                for point, value in zip(points, self._joined(rows, points), strict=True):
+                for point, value in zip(points, self._joined(rows, points, stage), strict=True):
                     rows.emitter.define(point, value, rows.parts.kernel)
 
-    def _joined(self, rows: RowStages, points: Sequence[Point]) -> Values:
+    def _joined(self, rows: RowStages, points: Sequence[Point], stage: Stage) -> Values:
         kernel, team = rows.parts.kernel, rows.team
         splits = self.partials[self._number(points[0])].splits
         count = Dim("part", splits)
@@ -204,12 +215,39 @@ class SplitKernel:
 
         def body(scope: Scope, values: Values) -> Values:
             pairs = zip(points, values, strict=True)
-            return [combine(scope, point, value, self._part(rows, point, scope)) for point, value in pairs]
+            return [combine(scope, point, value, self._joinable(rows, point, stage, scope)) for point, value in pairs]
 
         starts = [rows.initial(point) for point in points]
         bounds = (team.number, kernel.index_constant(splits), kernel.index_constant(team.threads))
         totals = loop(kernel, bounds, starts, body, (count, "part"), [point.value.name_hint for point in points])
         return team.reducer.total(kernel, points, totals)
+
+    def _joinable(self, rows: RowStages, point: Point, stage: Stage, scope: Scope) -> SSAValue:
+        """A part's result, to be joined with others: squares are those about the mean of the row."""
+        part = self._part(rows, point, scope)
+        if (total := self.moments.get(point)) is None:
+            return part
+        kind, partials = dtype(point.value), self.partials[self._number(point)]
+        mean = self._mean(rows, total, stage)
+        counts = self._counts(scope, partials.splits, extent(stage.dims), kind)
+        return about_mean(scope, (self._part(rows, total, scope), part), counts, mean)
+
+    def _mean(self, rows: RowStages, total: Point, stage: Stage) -> SSAValue:
+        kernel, kind = rows.parts.kernel, dtype(total.value)
+        sum_ = rows.emitter.value(total, kernel)
+        scale = kernel.constant(1.0 / extent(stage.dims), kind)
+        return kernel.made(("mean", total), lambda: arith.MulfOp(sum_, scale))
+
+    def _counts(self, scope: Scope, splits: int, elements: int, kind: DType) -> tuple[SSAValue, SSAValue]:
+        """How many elements a part has, and one over that."""
+        one, length = scope.constant(1.0, kind), self.part
+        if elements % length == 0:
+            return scope.constant(length, kind), scope.constant(1.0 / length, kind)
+        constant = scope.index_constant
+        before = scope.add(arith.MuliOp(scope.dim_value(Dim("part", splits)), constant(length)))
+        rest = scope.add(arith.SubiOp(constant(elements), before))
+        count = float_of(scope, scope.add(arith.MinSIOp(rest, constant(length))), kind)
+        return count, scope.add(arith.DivfOp(one, count))
 
     def _number(self, point: Point) -> int:
         return next(k for k, partials in enumerate(self.partials) if partials.point is point)
@@ -222,9 +260,9 @@ class SplitKernel:
         value.name_hint = point.value.name_hint
         return value
 
-    def _publish(self, rows: RowStages, stage: Stage, totals: Values, split: SSAValue) -> None:
+    def _publish(self, rows: RowStages, totals: Mapping[Point, SSAValue], split: SSAValue) -> None:
         """One thread writes the partial results of its row."""
-        if not stage.reductions:
+        if not totals:
             return
         kernel, team = rows.parts.kernel, rows.team
         first = kernel.add(arith.CmpiOp(team.number, kernel.index_constant(0), "eq"))
@@ -232,7 +270,7 @@ class SplitKernel:
             first = kernel.add(arith.AndIOp(first, team.inside))
 
         def store(scope: Scope, _: Values) -> Values:
-            for point, value in zip(stage.reductions, totals, strict=True):
+            for point, value in totals.items():
                 number = self._number(point)
                 splits = self.partials[number].splits
                 scope.indices[Dim("split", splits)] = split
@@ -249,7 +287,7 @@ class SplitKernel:
 
     def _open(self) -> tuple[GpuParts, KernelScope]:
         kernel = KernelScope([*self.parts.buffers.types, *(scratch.type for scratch in self.scratch)])
-        return replace(self.parts, kernel=kernel), kernel
+        return replace(self.parts, kernel=kernel, aligned=[]), kernel
 
     def _team(self, parts: GpuParts, block: SSAValue) -> Team:
         if self.columns:

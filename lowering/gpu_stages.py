@@ -53,7 +53,7 @@ class RowPart:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
     """The columns of a stage as one dimension, or one of vectors and one within a vector."""
 
     points: KernelPoints
@@ -64,6 +64,10 @@ class _Columns:
     @property
     def width(self) -> int:
         return 1 if self.plan is None else self.plan.width
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        return (self.counted,) if self.plan is None else (self.counted, self.plan.inner)
 
     def position(self, counted: Dim) -> IndexExpr:
         """Elements before one, where `counted` says how many vectors or elements are before it."""
@@ -82,7 +86,7 @@ class RowStages:
     width: int = 1
     part: RowPart | None = None
     _in_registers: bool = False
-    _columns: dict[tuple[Dim, ...], _Columns] = field(default_factory=dict[tuple[Dim, ...], _Columns])
+    _columns: dict[tuple[Dim, ...], Columns] = field(default_factory=dict[tuple[Dim, ...], Columns])
 
     def __post_init__(self) -> None:
         self.points = self.parts.points
@@ -92,6 +96,8 @@ class RowStages:
         for stage in stages:
             if stage is stages[-1]:
                 self.emitter.emit(early_stores(self.points, once, stage), scope)
+            if all(scope.find(point) is not None for point in stage.reductions) and not stage.stores:
+                continue  # known together with those of the stage before
             totals = self.total(stage, self.reduce(stage, scope), scope)
             for point, value in zip(stage.reductions, totals, strict=True):
                 self.emitter.define(point, value, scope)
@@ -116,7 +122,7 @@ class RowStages:
         """Lets later stages take what an earlier one made: from a thread's own registers, or from shared memory."""
         self._in_registers = bool(kept) and not shared
         for row in kept:
-            columns = self._flattened(row.dims)
+            columns = self.flattened(row.dims)
             element = value_type(dtype(row.point.value))
             name = f"{row.point.value.name_hint or 'kept'}_row"
             if shared:
@@ -136,7 +142,7 @@ class RowStages:
         """What must be aligned for vectors."""
         found: dict[SSAValue, None] = {}
         for stage in stages:
-            if stage.dims and (plan := self._vectors_of(stage, self._flattened(stage.dims))) is not None:
+            if stage.dims and (plan := self.vectors_of(stage, self.flattened(stage.dims))) is not None:
                 found |= dict.fromkeys(vector_memories(self.parts, plan))
         return list(found)
 
@@ -145,8 +151,8 @@ class RowStages:
         starts = [self.initial(point) for point in stage.reductions]
         if not stage.dims:
             return self._build_once(stage, scope, starts)
-        columns = self._flattened(stage.dims)
-        plan = self._vectors_of(stage, columns)
+        columns = self.flattened(stage.dims)
+        plan = self.vectors_of(stage, columns)
         mover = None if plan is None else VectorMover(self.parts, plan)
         taken = stage.taken if mover is None else {**mover.taken, **stage.taken}
         local = Stage(stage.dims, stage.reductions, stage.stores, taken, stage.left)
@@ -175,26 +181,35 @@ class RowStages:
         if self._in_registers and (stage.taken or stage.left):
             return self._turn_loop(scope, columns, starts, vector, hints)
         name = "column" if columns.plan is None else "vector"
-        return loop(scope, self._bounds(scope, columns), starts, vector, (columns.counted, name), hints)
+        return loop(scope, self.bounds(scope, columns), starts, vector, (columns.counted, name), hints)
 
-    def _bounds(self, scope: Scope, columns: _Columns) -> tuple[SSAValue, SSAValue, SSAValue]:
+    def bounds(self, scope: Scope, columns: Columns) -> tuple[SSAValue, SSAValue, SSAValue]:
         constant = scope.index_constant
-        step, last = constant(self.team.threads), constant(columns.counted.extent)
+        step = constant(self.team.threads)
         if self.part is None:
-            return self.team.number, last, step
-        length = self.part.length // columns.width
-        first = scope.add(arith.MuliOp(self.part.number, constant(length)))
-        start = scope.add(arith.AddiOp(first, self.team.number))
-        end = scope.add(arith.AddiOp(first, constant(length)))
-        if columns.counted.extent % length:
-            end = scope.add(arith.MinSIOp(end, last))
-        return start, end, step
+            return self.team.number, constant(columns.counted.extent), step
+        first, end = self.part_bounds(scope, columns)
+        return scope.add(arith.AddiOp(first, self.team.number)), end, step
 
-    def _turns(self, columns: _Columns) -> Dim:
+    def counted(self, columns: Columns) -> int:
+        """Elements or vectors of a part, or of the row; the last part may have fewer."""
+        return columns.counted.extent if self.part is None else self.part.length // columns.width
+
+    def part_bounds(self, scope: Scope, columns: Columns) -> tuple[SSAValue, SSAValue]:
+        """Where the part begins and ends."""
+        constant, last = scope.index_constant, columns.counted.extent
+        if (part := self.part) is None:
+            return constant(0), constant(last)
+        length = self.counted(columns)
+        first = scope.made(("part", length), lambda: arith.MuliOp(part.number, constant(length)))
+        end = scope.add(arith.AddiOp(first, constant(length)))
+        return first, scope.add(arith.MinSIOp(end, constant(last))) if last % length else end
+
+    def _turns(self, columns: Columns) -> Dim:
         return Dim("turn", -(-columns.counted.extent // self.team.threads))
 
     def _turn_loop(
-        self, scope: Scope, columns: _Columns, starts: Values, body: Body, hints: Sequence[str | None]
+        self, scope: Scope, columns: Columns, starts: Values, body: Body, hints: Sequence[str | None]
     ) -> Values:
         """A loop that counts the vectors of a thread from 0, so that it can be unrolled and they be registers."""
         turns, counted = self._turns(columns), columns.counted
@@ -247,31 +262,31 @@ class RowStages:
 
         when(scope, self.team.inside, (), guarded)
 
-    def _flattened(self, dims: tuple[Dim, ...]) -> _Columns:
+    def flattened(self, dims: tuple[Dim, ...]) -> Columns:
         """The points in terms of one dimension that counts through all of a stage's, or of vectors of it."""
         if (found := self._columns.get(dims)) is None:
             found = self._columns[dims] = self._flatten(dims)
         return found
 
-    def _flatten(self, dims: tuple[Dim, ...]) -> _Columns:
+    def _flatten(self, dims: tuple[Dim, ...]) -> Columns:
         flat = dims[0] if len(dims) == 1 else Dim("column", extent(dims))
         vectors = self.width > 1 and flat.extent % self.width == 0
         if len(dims) == 1 and not vectors:
-            return _Columns(self.points, self.emitter, flat, None)
+            return Columns(self.points, self.emitter, flat, None)
         points: KernelPoints = copy(self.points)
         if len(dims) > 1:
             points.flatten_rows(dims, flat)
         if not vectors:
             points.finish()
-            return _Columns(points, self.parts.emitter(points), flat, None)
+            return Columns(points, self.parts.emitter(points), flat, None)
         outer, inner = Dim("vector", flat.extent // self.width), Dim("lane", self.width)
         points.split_dim(flat, outer, inner)
         points.finish()
         pulled = points.pulled
         plan = plan_vectors(points, inner, pulled.loads(), [store for store in pulled.stores if not store.per_row])
-        return _Columns(points, self.parts.emitter(points), outer, plan)
+        return Columns(points, self.parts.emitter(points), outer, plan)
 
-    def _vectors_of(self, stage: Stage, columns: _Columns) -> VectorPlan | None:
+    def vectors_of(self, stage: Stage, columns: Columns) -> VectorPlan | None:
         """The vectors that a stage moves."""
         if columns.plan is None:
             return None

@@ -27,6 +27,8 @@ from .turned_loads import TurnedLoads, turned_loads
 THREADS = 32, 8
 BANK = 4
 """Bytes of a bank of shared memory."""
+MOST_FETCHED = 2
+"""Operands that a thread loads before the barrier besides those that are turned."""
 SMALL_TILE, LARGE_TILE = 32, 64
 """Elements along both sides; the larger one for elements of two bytes and less."""
 
@@ -109,10 +111,39 @@ class _Tiles:
             return ()
 
         self._go_through((inner, along), read)
+        self._fetch(stage)
         kernel.block.add_op(gpu.BarrierOp())
         self._go_through((along, inner), write)
         parts.notes.append(f"tile, {size} x {size} elements a block, {len(self.turned.points)} turned")
         return Grid(self.outer.extent * blocks[0] * blocks[1], THREADS)
+
+    def _fetch(self, stage: Stage) -> None:
+        """Lets each thread load what it needs besides before all meet, so that its loads are under way with the others."""
+        parts, kernel = self.parts, self.parts.kernel
+        tall, wide = self._turns()
+        place = as_expr(tall) * wide.extent + as_expr(wide) if wide.extent > 1 else as_expr(tall)
+        others = [
+            point
+            for point in parts.points.pulled.loads()
+            if point not in self.turned.points and parts.points.varies(point, (self.turned.along,))
+            and parts.points.varies(point, (self.inner,))
+        ][:MOST_FETCHED]  # fmt: skip
+        for point in others:
+            name = f"{point.value.name_hint or 'value'}_ahead"
+            memory = kernel.registers(dtype(point.value).attribute, tall.extent * wide.extent, name)
+            stage.taken[point] = RowBuffer(memory, place)
+
+        def fetch(scope: Scope, _: Values) -> Values:
+            for point in others:
+                self._read(point, stage.taken[point], scope)
+            return ()
+
+        if others:
+            self._go_through((self.turned.along, self.inner), fetch)
+
+    def _turns(self) -> tuple[Dim, Dim]:
+        """Lines and parts of a line that each thread takes."""
+        return Dim("line", self.size // THREADS[1]), Dim("half", self.size // THREADS[0])
 
     def _read(self, point: Point, place: RowBuffer, scope: Scope) -> None:
         source = self.parts.kernel.parameters[self.parts.buffers.sources[point.value]]
@@ -122,9 +153,9 @@ class _Tiles:
 
     def _go_through(self, dims: tuple[Dim, Dim], body: Body) -> None:
         """All elements of the block: threads along x take neighbours of the second dimension, those along y lines."""
-        kernel, size, (lines, neighbours) = self.parts.kernel, self.size, dims
+        kernel, (lines, neighbours) = self.parts.kernel, dims
         local = dict(zip((self.turned.along, self.inner), self.local, strict=True))
-        turns = Dim("line", size // THREADS[1]), Dim("half", size // THREADS[0])
+        turns = self._turns()
         x, y = kernel.thread(), kernel.thread(gpu.DimensionEnum.Y)
 
         def line(scope: Scope, _: Values) -> Values:

@@ -7,10 +7,10 @@ its computation is a loop over the elements of a vector, so index arithmetic is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from xdsl.dialects import arith, memref, vector
+from xdsl.dialects import vector
 from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
@@ -22,9 +22,7 @@ from .gpu_parts import GpuParts
 from .kernel_points import KernelPoints, RowBuffer
 from .loop_builder import Scope
 from .loop_space import as_expr
-
-VECTOR_BYTES = 16
-"""Of the widest access that a thread can make."""
+from .program import VECTOR_BYTES
 
 
 def is_vector(address: IndexExpr, inner: Dim) -> bool:
@@ -123,14 +121,3 @@ def vector_memories(parts: GpuParts, plan: VectorPlan) -> list[SSAValue]:
     parameters, buffers = parts.kernel.parameters, parts.buffers
     found = [parameters[buffers.sources[point.value]] for point in plan.loads]
     return list(dict.fromkeys([*found, *(parameters[buffers.targets[store.result]] for store in plan.stores)]))
-
-
-def aligned(kernel: Scope, memories: Sequence[SSAValue]) -> SSAValue:
-    """Whether all of the buffers begin at multiples of VECTOR_BYTES."""
-    bits: SSAValue | None = None
-    for memory in memories:
-        address = kernel.add(memref.ExtractAlignedPointerAsIndexOp.get(memory))
-        bits = address if bits is None else kernel.add(arith.OrIOp(bits, address))
-    assert bits is not None
-    low = kernel.add(arith.AndIOp(bits, kernel.index_constant(VECTOR_BYTES - 1)))
-    return kernel.add(arith.CmpiOp(low, kernel.index_constant(0), "eq"))

@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from .narrow_floats import NARROW
 
+VECTOR_BYTES = 16
+"""Of the widest access that a thread of a GPU can make, which must begin at a multiple."""
+
 Array = npt.NDArray[Any]
 ConfigValue = int | float | str | tuple[int | float | str, ...]
 Config = Mapping[str, ConfigValue]
@@ -84,6 +87,16 @@ class GridLaunch(Launch):
     """Threads along x, y and z."""
     shared: int = 0
     """Bytes of shared memory to ask for."""
+    aligned: tuple[int, ...] = ()
+    """Buffers that must begin at multiples of 16 bytes."""
+    unaligned: GridLaunch | None = None
+    """What to launch where one of these does not."""
+
+    def at(self, addresses: Sequence[int]) -> GridLaunch:
+        """The launch for buffers that begin at these addresses."""
+        if self.unaligned is not None and any(addresses[number] % VECTOR_BYTES for number in self.aligned):
+            return self.unaligned
+        return self
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ import numpy as np
 from xdsl.dialects import arith, func, memref, vector
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
     IntegerAttr,
     MemRefType,
     ModuleOp,
     StringAttr,
+    SymbolRefAttr,
     UnrealizedConversionCastOp,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -25,7 +27,7 @@ from xdsl.utils.hints import isa
 from ..dialects import gpu
 from ..dialects.dtypes import dtype_of
 from ..dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
-from ..dialects.gpu_kernels import DYNAMIC_SHARED
+from ..dialects.gpu_kernels import ALIGNED, DYNAMIC_SHARED, UNALIGNED
 from ..dialects.storage import ARENA, DONATED, argument_attributes
 from .c_printer import is_helper_target
 from .epilogues import EPILOGUE
@@ -63,6 +65,8 @@ class ProgramRecord:
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     steps: list[Segment | LibraryCall] = field(default_factory=list[Segment | LibraryCall])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+    unaligned: dict[str, gpu.FuncOp] = field(default_factory=dict[str, gpu.FuncOp])
+    """Those that take the place of others, by where buffers begin."""
     bulks: int = 0
     arena_alignment: int = 1
 
@@ -173,7 +177,32 @@ class ProgramRecord:
         buffers = tuple(self._refs[argument] for argument in op.kernelOperands)
         shared = _integer(kernel.attributes.get(DYNAMIC_SHARED), 0)
         sizes = (grid[0], grid[1], grid[2]), (block[0], block[1], block[2])
-        return GridLaunch(name, buffers, prod(grid), 1, *sizes, shared)
+        launch = GridLaunch(name, buffers, prod(grid), 1, *sizes, shared)
+        return self._with_unaligned(launch, op, {k.sym_name.data: k for k in inner if isinstance(k, gpu.FuncOp)})
+
+    def _with_unaligned(self, launch: GridLaunch, op: LaunchFuncOp, kernels: Mapping[str, gpu.FuncOp]) -> GridLaunch:
+        """The launch with what takes its place for buffers that do not begin where its kernel wants them."""
+        symbol, aligned = op.attributes.get(UNALIGNED), op.attributes.get(ALIGNED)
+        if not isinstance(symbol, SymbolRefAttr) or not isinstance(aligned, DenseArrayBase):
+            return launch
+        name = symbol.string_value().rpartition(".")[2]
+        kernel = kernels.get(name)
+        if (
+            kernel is None
+            or len(kernel.arguments) != len(launch.buffers)
+            or not (kernel.grid_size and kernel.block_size)
+        ):
+            raise LoweringError(
+                f"'gpu.launch_func' attribute '{UNALIGNED}': expected a kernel of this module with "
+                f"{len(launch.buffers)} arguments, known_grid_size and known_block_size, got {symbol}; remove both "
+                "attributes",
+                op,
+            )
+        self.unaligned[name] = kernel
+        shared = _integer(kernel.attributes.get(DYNAMIC_SHARED), 0)
+        grid, block = ((s[0], s[1], s[2]) for s in (kernel.grid_size, kernel.block_size))
+        other = GridLaunch(name, launch.buffers, prod(grid), 1, grid, block, shared)
+        return replace(launch, aligned=tuple(aligned.get_values()), unaligned=other)
 
     def _launch(self, launch: Launch, bulk: int) -> None:
         """Launches of one bulk are one segment, as far as no library call comes between."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fuse_opt.lowering.narrow_floats import recognized, type_name
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, Program
+from fuse_opt.runtime.out_arrays import check_apart
 
 Array = NDArray[Any]
 
@@ -83,12 +84,13 @@ class Arguments:
             if isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
                 array = recognized(array, dtype)
             if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != result.shape:  # pyright: ignore[reportUnnecessaryIsInstance]
-                found = f"{type_name(array.dtype)} {list(array.shape)}" if hasattr(array, "dtype") else None
+                found = f"{type_name(array.dtype)} {list(array.shape)}" if isinstance(array, np.ndarray) else None  # pyright: ignore[reportUnnecessaryIsInstance]
                 wanted = f"{type_name(dtype)} {list(result.shape)}"
                 raise ValueError(f"out[{number}]: expected {wanted}, got {found or type(array).__name__}")
             if not array.flags.writeable:
                 raise ValueError(f"out[{number}] cannot be written to")
             targets.append(array)
+        check_apart(targets)
         return targets
 
     def direct_target(self, buffer: int, targets: Sequence[Array], memory: Sequence[Array]) -> Array | None:
@@ -116,7 +118,11 @@ def contiguous_view(array: Array, ref: BufferRef) -> Array:
 
 def copied_out(results: Sequence[Array], targets: Sequence[Array]) -> list[Array]:
     """The targets, each with the contents of its result."""
-    for result, target in zip(results, targets, strict=True):
+    kept = [
+        result.copy() if any(np.may_share_memory(result, earlier) for earlier in targets[:number]) else result
+        for number, result in enumerate(results)
+    ]
+    for result, target in zip(kept, targets, strict=True):
         if result is not target:
             np.copyto(target, result)
     return list(targets)

@@ -17,7 +17,14 @@ from fuse_opt.lowering.program import Program, ProgramStats, Segment
 from fuse_opt.runtime.cuda_arguments import Argument, Arguments, Staging, as_bytes
 from fuse_opt.runtime.cuda_arrays import DeviceArray, stream_handle
 from fuse_opt.runtime.cuda_blas import make_products
-from fuse_opt.runtime.cuda_compiler import Cubin, KernelRefused, compile_kernels, find_cuda_compiler, kernel_resources
+from fuse_opt.runtime.cuda_compiler import (
+    Cubin,
+    KernelRefused,
+    compile_kernels,
+    find_cuda_compiler,
+    kernel_resources,
+    supported_arch,
+)  # fmt: skip
 from fuse_opt.runtime.cuda_driver import DEFAULT_STREAM, LEGACY_STREAMS, CudaUnavailable, Device, open_device
 from fuse_opt.runtime.cuda_graphs import RunCounts
 from fuse_opt.runtime.cuda_results import Outcome, Results
@@ -98,7 +105,7 @@ class CudaProgram:
             module = driver.module_from_buffer(cubin.data) if cubin else None
             # It waits for the default stream and the default stream for it, as arrays without a stream expect.
             self._stream = stream = driver.Stream()
-            self._entered, self._done = (device.library.new_event(self) for _ in range(2))
+            self._entered, self._done = (device.new_event(self) for _ in range(2))
         products = functools.cache(lambda: make_products(device))
         self._steps = Steps(program, device, stream, module, counts, products)
         staging = Staging(program, device)
@@ -185,11 +192,16 @@ class CudaProgram:
             self._replay(call.streams[0], graphs)
 
     def _streams(self, arguments: Sequence[Argument], given: Any) -> list[int]:
-        """The caller's stream first, then others that arguments are still being written on."""
+        """
+        The caller's stream first, then others that arguments are still being written on; the program's own last, as
+        what DLPack has made ready for it is no wish of the caller's.
+        """
+        own = self._stream.handle
         named = [argument.given.stream for argument in arguments if isinstance(argument.given, DeviceArray)]
         handles = [None if given is None else stream_handle(given), *named]
-        known = [DEFAULT_STREAM if h in LEGACY_STREAMS else h for h in handles if h is not None]
-        return list(dict.fromkeys(known)) or [self._stream.handle]
+        known = dict.fromkeys(DEFAULT_STREAM if h in LEGACY_STREAMS else h for h in handles if h is not None)
+        others = [handle for handle in known if handle != own]
+        return [*others, own] if own in known or not others else others
 
     def _is_ordered(self, stream: int) -> bool:
         """Whether it is the program's own stream or the default one: these wait for each other by themselves."""
@@ -218,17 +230,22 @@ class CudaProgram:
             self._steps.run(graphs, own)
             self._results.finish(call.outcome, call.arguments, self._steps.addresses.table)
         finally:
-            if not self._is_ordered(call.streams[0]):
+            # All of them: memory of arrays may be used again on the stream that they were made on.
+            waiting = [stream for stream in call.streams if not self._is_ordered(stream)]
+            if waiting:
                 check("cuEventRecord", self._done, own)
-                check("cuStreamWaitEvent", call.streams[0], self._done, 0)
+            for stream in waiting:
+                check("cuStreamWaitEvent", stream, self._done, 0)
 
     def _order(self, stream: int) -> None:
         """Makes the stream wait for the last run: there is one arena."""
         last, check = self._last, self._device.library.check
-        if stream == last or (self._is_ordered(stream) and self._is_ordered(last)):
+        if self._is_ordered(stream) and self._is_ordered(last):
             return
         if self._is_ordered(last):
             check("cuEventRecord", self._done, last)
+        # For equal handles, too: one may have been given to a new stream, and that of default streams of threads is
+        # another stream in each of them.
         check("cuStreamWaitEvent", stream, self._done, 0)
 
 
@@ -236,4 +253,4 @@ def _compiled(program: Program, device: Device, cache: DiskCache) -> Cubin:
     compiler = find_cuda_compiler()
     if compiler is None:
         raise CudaUnavailable("there is no nvcc (name it in FUSE_OPT_NVCC) and no NVRTC")
-    return compile_kernels(compiler, program.source, device.arch, cache)
+    return compile_kernels(compiler, program.source, supported_arch(compiler, device.arch), cache)

@@ -17,9 +17,6 @@ from fuse_opt.runtime.cuda_graphs import RunCounts
 
 Array = NDArray[Any]
 
-ALIGNMENT = 16
-"""Bytes: kernels may read vectors of as many, so an array that begins elsewhere is copied."""
-
 
 @dataclass(slots=True)
 class Argument:
@@ -97,7 +94,7 @@ class Arguments:
                 found.append(Argument(self._on_host(number, array, buffer), self._staging.address(number)))
             else:
                 given = self._on_device(number, given, buffer)
-                aligned = given.address % ALIGNMENT == 0
+                aligned = given.address % self._types[number].itemsize == 0
                 found.append(Argument(given, given.address if aligned else self._staging.address(number)))
         for number in self._donated:
             self._check_donated(number, found)

@@ -53,7 +53,7 @@ class DeviceArray:
     """The number of the device, where the array says it."""
     kind: Kind
     stream: int | None
-    """The handle of the stream that its maker works on, where it says one."""
+    """The handle of the stream that its maker works on, or has made it ready for, where it says one."""
     owner: Any
     """The array itself."""
     capsule: object = None
@@ -61,8 +61,12 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
+        return prod(self.shape) * self.itemsize
+
+    @property
+    def itemsize(self) -> int:
         raw = self.dtype.endswith("raw bytes")
-        return prod(self.shape) * (int(self.dtype[0]) if raw else np.dtype(NUMPY_NAMES[self.dtype]).itemsize)
+        return int(self.dtype[0]) if raw else np.dtype(NUMPY_NAMES[self.dtype]).itemsize
 
     def fits(self, dtype: str) -> bool:
         """Whether its elements are of this type, or are bytes that may be."""
@@ -150,7 +154,7 @@ def _of_dlpack(value: Any, number: int, stream: int) -> DeviceArray:
     dtype = _OF_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     return DeviceArray(
         (tensor.data or 0) + tensor.byte_offset, shape, dtype or f"DLPack type {tensor.code}.{tensor.bits}",
-        _is_contiguous(shape, strides, 1), True, number, "array", None, value,
+        _is_contiguous(shape, strides, 1), True, number, "array", stream, value,
         capsule,
     )  # fmt: skip
 

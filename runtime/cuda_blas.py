@@ -92,7 +92,7 @@ class Products:
         self._check(library.cublasCreate_v2(ctypes.byref(handle)), "cublasCreate")
         self._handle = handle
         self._stream = -1
-        weakref.finalize(self, library.cublasDestroy_v2, handle).atexit = False
+        weakref.finalize(self, device.destroy, library.cublasDestroy_v2, handle).atexit = False
         self._workspace = device.allocate(WORKSPACE, "cuBLAS")
         self._check(library.cublasSetMathMode(handle, _NO_REDUCED_PRECISION), "cublasSetMathMode")
 

@@ -50,8 +50,13 @@ class CudaCompiler(Protocol):
         """All of the compiler that its output depends on."""
         ...
 
+    @property
+    def architectures(self) -> tuple[int, ...]:
+        """Those that it knows, such as 90; none where it does not say."""
+        ...
+
     def build(self, source: str, arch: str) -> Cubin:
-        """The cubin of a source. Raises CudaCompileError."""
+        """The cubin of a source, or its PTX for an `arch` such as "compute_90". Raises CudaCompileError."""
         ...
 
 
@@ -101,6 +106,16 @@ def compile_cuda(compiler: CudaCompiler, source: str, arch: str, cache: DiskCach
     return Cubin(data.read_bytes(), log.read_text(encoding="utf-8", errors="replace"))
 
 
+def supported_arch(compiler: CudaCompiler, arch: str) -> str:
+    """
+    The architecture of a device, or where the compiler is older than the device the newest one that it knows, as PTX,
+    which the driver compiles for any later one.
+    """
+    known, number = compiler.architectures, int(arch.removeprefix("sm_"))
+    older = [each for each in known if each < number]
+    return arch if number in known or not older else f"compute_{max(older)}"
+
+
 _EMPTY = 'extern "C" __global__ void empty() {\n}\n'
 
 
@@ -146,8 +161,18 @@ class Nvcc:
         with tempfile.TemporaryDirectory(prefix="fuse-opt-") as folder:
             text, cubin = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
             text.write_text(source, encoding="utf-8")
-            log = _run([*self.command, *_FLAGS, f"-arch={arch}", "-o", str(cubin), str(text)])
-            return Cubin(cubin.read_bytes(), log)
+            flags = ("--ptx", *_FLAGS[3:]) if arch.startswith("compute_") else _FLAGS
+            log = _run([*self.command, *flags, f"-arch={arch}", "-o", str(cubin), str(text)])
+            return Cubin(_ended(cubin.read_bytes(), arch), log)
+
+    @property
+    def architectures(self) -> tuple[int, ...]:
+        return _nvcc_architectures(self.command)
+
+
+def _ended(data: bytes, arch: str) -> bytes:
+    """PTX ends with a zero byte for the driver."""
+    return data + b"\0" if arch.startswith("compute_") and not data.endswith(b"\0") else data
 
 
 def _find_nvcc() -> Nvcc | None:
@@ -170,6 +195,15 @@ def _find_nvcc() -> Nvcc | None:
 @functools.cache
 def _nvcc_version(command: tuple[str, ...]) -> str:
     return _run([*command, "--version"])
+
+
+@functools.cache
+def _nvcc_architectures(command: tuple[str, ...]) -> tuple[int, ...]:
+    try:
+        said = _run([*command, "--list-gpu-arch"])
+    except CudaCompileError:
+        return ()
+    return tuple(int(number) for number in re.findall(r"\bcompute_(\d+)\b", said))
 
 
 def _run(command: list[str]) -> str:
@@ -260,9 +294,18 @@ class Nvrtc:
             log = self._text("ProgramLog", program).rstrip(b"\0").decode("utf-8", "replace")
             if status:
                 raise CudaCompileError(_refusal("NVRTC", log))
-            return Cubin(self._text("CUBIN", program), log)
+            what = "PTX" if arch.startswith("compute_") else "CUBIN"
+            return Cubin(_ended(self._text(what, program), arch), log)
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    @property
+    def architectures(self) -> tuple[int, ...]:
+        count = ctypes.c_int()
+        self._check(self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)), "nvrtcGetNumSupportedArchs")
+        found = (ctypes.c_int * count.value)()
+        self._check(self._library.nvrtcGetSupportedArchs(found), "nvrtcGetSupportedArchs")
+        return tuple(found)
 
     def _text(self, what: str, program: ctypes.c_void_p) -> bytes:
         size = ctypes.c_size_t()

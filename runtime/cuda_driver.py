@@ -8,8 +8,8 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -18,6 +18,8 @@ DEFAULT_STREAM = 0
 """The handle of the stream that waits for all others, and they for it, but for those made not to."""
 LEGACY_STREAMS = (DEFAULT_STREAM, 1)
 """All its handles."""
+THREAD_STREAM = 2
+"""The handle of each thread's own default stream."""
 NON_BLOCKING = 1
 """The flag of a stream that is not ordered with the default one."""
 
@@ -84,12 +86,11 @@ class DriverLibrary:
         self._describe(status, ctypes.byref(text))
         return (text.value or b"unknown error").decode("utf-8", "replace")
 
-    def new_event(self, owner: object) -> int:
-        """The handle of an event without a time, which is destroyed with its owner. Raises DriverError."""
+    def new_event(self) -> int:
+        """The handle of an event without a time. Raises DriverError."""
         event = ctypes.c_void_p()
         self.check("cuEventCreate", ctypes.byref(event), _DISABLE_TIMING)
         assert event.value is not None
-        weakref.finalize(owner, self._library.cuEventDestroy_v2, event.value).atexit = False
         return event.value
 
 
@@ -115,6 +116,17 @@ class Device:
         """Drops objects of PyCUDA's, here or where they can be freed."""
         if threading.get_ident() != self.thread:
             self.dropped.append(owned)
+
+    def new_event(self, owner: object) -> int:
+        """The handle of an event without a time, which is destroyed with its owner. Raises DriverError."""
+        event = self.library.new_event()
+        weakref.finalize(owner, self.destroy, self.library.cuEventDestroy_v2, event).atexit = False
+        return event
+
+    def destroy(self, function: Callable[[Any], int], handle: Any) -> None:
+        """Calls a function that destroys something, in whatever thread: there the context may not be current."""
+        with suppress(self.driver.Error), self.active():
+            function(handle)
 
     @contextmanager
     def active(self) -> Generator[None]:

@@ -46,7 +46,7 @@ class _Handles:
 
     def destroy(self) -> None:
         for handle in sorted(self.alive):
-            self.device.library.cuGraphExecDestroy(handle)
+            self.device.destroy(self.device.library.cuGraphExecDestroy, handle)
         self.alive.clear()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -12,11 +14,12 @@ from numpy.typing import NDArray
 from fuse_opt.lowering.narrow_floats import recognized, type_name
 from fuse_opt.lowering.program import NUMPY_NAMES, Program, Result
 from fuse_opt.runtime.buffers import RecyclingPool
-from fuse_opt.runtime.cuda_arguments import ALIGNMENT, Argument, Staging, as_bytes, overlap
+from fuse_opt.runtime.cuda_arguments import Argument, Staging, as_bytes, overlap
 from fuse_opt.runtime.cuda_arrays import DeviceArray, Kind, device_array, new_array, reshaped
-from fuse_opt.runtime.cuda_driver import Device
+from fuse_opt.runtime.cuda_driver import THREAD_STREAM, Device
 from fuse_opt.runtime.cuda_graphs import RunCounts
 from fuse_opt.runtime.cuda_memory import DevicePool
+from fuse_opt.runtime.out_arrays import check_apart, shared
 
 Array = NDArray[Any]
 
@@ -54,7 +57,7 @@ class Results:
         self._stream = stream
         self._staging = staging
         self._counts = counts
-        self._pools: dict[int, DevicePool] = {}
+        self._pools: dict[tuple[int, int], DevicePool] = {}
 
     def prepare(self, arguments: Sequence[Argument], out: Sequence[Any] | None, stream: int) -> Outcome:
         """
@@ -67,6 +70,7 @@ class Results:
         kind: Kind | None = next((a.given.kind for a in arguments if isinstance(a.given, DeviceArray)), None)
         targets = [None if out is None else self._target(n, out[n]) for n in range(len(results))]
         taken = [t for t in targets if isinstance(t, DeviceArray)]
+        _check_targets(targets)
         for number, (result, target) in enumerate(zip(results, targets, strict=True)):
             if isinstance(target, np.ndarray) or (target is None and kind is None):
                 outcome.arrays.append(self._to_host(result, target, arguments, outcome))
@@ -82,22 +86,37 @@ class Results:
         """
         driver = self._device.driver
         with self._device.errors(f"running '{self._program.name}'"):
+            moved = self._move_sources(outcome, table)
             for number, argument in enumerate(arguments):
                 if self._program.buffers[number].donated and argument.on_device and argument.pending:
                     given = argument.given
                     assert isinstance(given, DeviceArray)
                     self._copy(given.address, argument.address, given.nbytes)
             for address, number, nbytes in outcome.copies:
-                self._copy(address, int(table[number]), nbytes)
+                self._copy(address, moved.get(number, int(table[number])), nbytes)
             for array, number in outcome.downloads:
                 if array.nbytes:
-                    driver.memcpy_dtoh_async(as_bytes(array), int(table[number]), self._stream)
+                    driver.memcpy_dtoh_async(as_bytes(array), moved.get(number, int(table[number])), self._stream)
                     self._counts.bytes_to_host += array.nbytes
             if outcome.downloads:
                 self._stream.synchronize()
                 self._counts.synchronizations += 1
         for target, array in outcome.strided:
             np.copyto(target, array)
+
+    def _move_sources(self, outcome: Outcome, table: Array) -> dict[int, int]:
+        """Copies buffers that an earlier copy would overwrite, such as those of donated memory, and says where they are then."""
+        moved: dict[int, int] = {}
+        written: list[tuple[int, int]] = []
+        reads = [*outcome.copies, *((0, number, array.nbytes) for array, number in outcome.downloads)]
+        for target, number, nbytes in reads:
+            source = int(table[number])
+            if any(source < start + size and start < source + nbytes for start, size in written):
+                moved[number] = self._staging.address(number)
+                self._copy(moved[number], source, nbytes)
+            if target:
+                written.append((target, nbytes))
+        return moved
 
     def _copy(self, target: int, source: int, nbytes: int) -> None:
         if nbytes:
@@ -173,15 +192,26 @@ class Results:
 
     def _usable(self, target: DeviceArray, arguments: Sequence[Argument], targets: Sequence[DeviceArray]) -> bool:
         """Whether kernels may write to it while they run."""
-        if target.address % ALIGNMENT or any(argument.overlaps(target) for argument in arguments):
+        if target.address % target.itemsize or any(argument.overlaps(target) for argument in arguments):
             return False
         return not any(other is not target and overlap(other, target) for other in targets)
 
     def _allocator(self, stream: int) -> Any:
         """Of a pool for each stream: what is dropped may still be in use on it, so it is used again on it alone."""
-        if stream not in self._pools:
-            self._pools[stream] = DevicePool(self._device, f"a result of '{self._program.name}'")
-        return self._pools[stream].allocate
+        key = stream, threading.get_ident() if stream == THREAD_STREAM else 0
+        if key not in self._pools:
+            self._pools[key] = DevicePool(self._device, f"a result of '{self._program.name}'")
+        return self._pools[key].allocate
+
+
+def _check_targets(targets: Sequence[DeviceArray | Array | None]) -> None:
+    """Raises `ValueError` where two results would be in the same memory."""
+    check_apart([t if isinstance(t, np.ndarray) else np.empty(0) for t in targets])
+    placed = [(number, t) for number, t in enumerate(targets) if isinstance(t, DeviceArray) and t.nbytes]
+    placed.sort(key=lambda item: item[1].address)
+    for (one, a), (two, b) in pairwise(placed):
+        if overlap(a, b):
+            raise shared(min(one, two), max(one, two))
 
 
 def _host_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -123,25 +123,27 @@ class Steps:
         work.items.append(item)
 
     def _launch(self, launch: GridLaunch) -> Callable[[Any], None]:
+        arguments, error = self.addresses.packed(len(launch.buffers)), self._device.driver.Error
+        choices = [each for each in (launch, launch.unaligned) if each is not None]
+        starts = {each.kernel: self._start(each, arguments) for each in choices}
+
+        def enqueue(stream: Any) -> None:
+            kernel = launch.kernel if len(starts) == 1 else launch.at(arguments.tolist()).kernel
+            try:
+                starts[kernel](stream)
+            except error as refusal:
+                raise CudaError(f"kernel '{kernel}' could not be launched: {refusal}") from refusal
+
+        return enqueue
+
+    def _start(self, launch: GridLaunch, arguments: Array) -> Callable[[Any], None]:
         with self._device.errors(f"kernel '{launch.kernel}'"):
             if (function := self._functions.get(launch.kernel)) is None:
                 function = self._functions[launch.kernel] = self._module.get_function(launch.kernel)
                 if launch.shared:
                     limit = self._device.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                     function.set_attribute(limit, launch.shared)
-        arguments = self.addresses.packed(len(launch.buffers))
-        start, error = (
-            partial(function._launch_kernel, launch.grid, launch.block, arguments, launch.shared),
-            self._device.driver.Error,
-        )
-
-        def enqueue(stream: Any) -> None:
-            try:
-                start(stream)
-            except error as refusal:
-                raise CudaError(f"kernel '{launch.kernel}' could not be launched: {refusal}") from refusal
-
-        return enqueue
+        return partial(function._launch_kernel, launch.grid, launch.block, arguments, launch.shared)
 
     def _product(self, products: Products, product: Product, dtype: str, step: LibraryCall, stream: Any) -> None:
         lhs, rhs, out = (self.addresses.of(ref) for ref in (*step.inputs, *step.outputs))

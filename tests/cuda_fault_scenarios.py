@@ -18,6 +18,7 @@ from cuda_running import SCALED, chain, chain_value, compiled, counters, normal,
 from cuda_scenarios import changing_pointers
 
 import fuse_opt
+from fuse_opt.runtime import cuda_compiler
 from fuse_opt.runtime.cuda_compiler import find_cuda_library
 from fuse_opt.tools.fuse_run_main import main as fuse_run
 
@@ -127,6 +128,23 @@ def refused_kernels() -> str:
     return "2 programs"
 
 
+def older_compiler() -> str:
+    """A compiler that does not know the device makes PTX for the newest one that it knows, for the driver to compile."""
+    x, built = normal(8, 33), list[tuple[str, bytes]]()
+    text = SCALED.replace("graph.tanh", "graph.sqrt")
+    for known, arch in (("compute_80", "compute_80"), ("compute_80 compute_90", "sm_90"), ("compute_100", "sm_90")):
+        cuda_compiler._nvcc_architectures.cache_clear()  # pyright: ignore[reportPrivateUsage]
+        with environment(FAKE_NVCC_KNOWS=known):
+            compiler = cuda_compiler.find_cuda_compiler()
+            assert compiler is not None and cuda_compiler.supported_arch(compiler, "sm_90") == arch
+            if arch.startswith("compute"):
+                np.testing.assert_allclose(compiled(text)(x * x, np.abs(x[0])), np.sqrt(x * x + np.abs(x[0])), 1e-5)
+                built.append((arch, compiler.build('extern "C" __global__ void k() {\n}\n', arch).data))
+    cuda_compiler._nvcc_architectures.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    assert all(data.endswith(b"\0") for _, data in built)
+    return f"{len(built)} as PTX"
+
+
 def failing_kernel() -> str:
     """It is said where the host waits for it. To be run last: a context is unusable after that."""
     program = compiled(SCALED)
@@ -137,7 +155,14 @@ def failing_kernel() -> str:
     return "2 errors"
 
 
-FAULTS: tuple[Callable[[], str], ...] = (messages, out_of_memory, refused_captures, refused_kernels, failing_kernel)
+FAULTS: tuple[Callable[[], str], ...] = (
+    messages,
+    out_of_memory,
+    refused_captures,
+    refused_kernels,
+    older_compiler,
+    failing_kernel,
+)
 
 if __name__ == "__main__":
     assert counters() is not None, "this is a real driver"

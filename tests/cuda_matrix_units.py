@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringA
 from xdsl.ir import Attribute
 
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.lowering.gpu_schedule import ENTRY, VARIANTS
+from fuse_opt.dialects.gpu_schedule import ENTRY, VARIANTS
 from fuse_opt.passes.schedule_kernels import SCHEMES
 from fuse_opt.tools.pipeline import DEFAULT_PIPELINE, make_passes
 
@@ -40,7 +40,7 @@ FORMS: dict[str, dict[str, Attribute]] = {
     "split": {"kind": StringAttr("split"), "splits": IntegerAttr(3, i64)},
     "pointwise by vectors": _form("pointwise", vector=4, unroll=2),
     "row by vectors": _form("row", vector=4),
-    "tile of 16": _form("tile", tile=16),
+    "tile of 64": _form("tile", tile=64),
 }
 """Schedules that a person may write: each kind, and what can be said besides it."""
 TOLERANCES = {"float16": 4e-3, "bf16": 3e-2, "float32": 1e-4, "float64": 1e-10}

@@ -110,9 +110,10 @@ class CudaOnCpu:
         return self._programs[function]
 
     def _launch(self, launch: GridLaunch, memory: Sequence[Array], order: int) -> None:
+        addresses = [memory[ref.buffer].ctypes.data + _GUARD + ref.offset for ref in launch.buffers]
+        launch = launch.at(addresses)
         run = getattr(self._library, f"run_{global_identifier(launch.kernel)}")
         run.restype = ctypes.c_char_p
-        addresses = [memory[ref.buffer].ctypes.data + _GUARD + ref.offset for ref in launch.buffers]
         pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         error = run(pointers, (ctypes.c_uint * 3)(*launch.grid), (ctypes.c_uint * 3)(*launch.block), int(order))
         assert error is None, f"{launch.kernel}: {error.decode()}"

@@ -16,7 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from cuda_array_scenarios import device_arrays, donated_arguments, narrow_floats, results, streams, torch_tensors
+from cuda_array_scenarios import (
+    device_arrays,
+    donated_arguments,
+    narrow_floats,
+    results,
+    streams,
+    targets_in_common_memory,
+    torch_tensors,
+)
 from cuda_running import (
     EXAMPLES,
     SCALED,
@@ -32,6 +40,7 @@ from cuda_running import (
     on_device,
     shrunk,
 )
+from cuda_stream_scenarios import STREAM_SCENARIOS
 
 from fuse_opt.lowering.narrow_floats import narrow, widen
 from fuse_opt.lowering.program import GridLaunch, Segment
@@ -295,7 +304,8 @@ SCENARIOS: dict[str, Callable[[], str]] = {
     scenario.__name__: scenario
     for scenario in (
         examples, twelve_kernels, changing_pointers, device_arrays, donated_arguments, narrow_floats, streams, torch_tensors,
-        host_calls, products, threads, results, kernel_names, shared_memory, bound_calls, launch_costs,
+        host_calls, products, threads, results, targets_in_common_memory, kernel_names, shared_memory, bound_calls,
+        *STREAM_SCENARIOS, launch_costs,
     )
 }  # fmt: skip
 

@@ -38,6 +38,14 @@ class NvrtcLibrary:
         major._obj.value, minor._obj.value = 13, 0
         return 0
 
+    def _GetNumSupportedArchs(self, count: Any) -> int:
+        count._obj.value = 2
+        return 0
+
+    def _GetSupportedArchs(self, found: Any) -> int:
+        found[0], found[1] = 80, 90
+        return 0
+
     def _CreateProgram(self, program: Any, source: bytes, *rest: Any) -> int:
         program._obj.value = len(self.programs) + 1
         self.programs[program._obj.value] = source
@@ -64,6 +72,8 @@ class NvrtcLibrary:
     def _GetCUBIN(self, program: Any, to: Any) -> int:
         to.raw = self._cubin
         return 0
+
+    _GetPTXSize, _GetPTX = _GetCUBINSize, _GetCUBIN
 
     def _DestroyProgram(self, program: Any) -> int:
         del self.programs[program._obj.value]

@@ -1,4 +1,4 @@
-"""Counts the memory instructions of a cubin: which widths of global loads and stores a kernel was compiled to.
+"""Counts the instructions of a cubin: how many a kernel has, and which widths of global loads and stores.
 
 SASS from Volta to Hopper has 128 bits an instruction: the opcode in bits 0 to 11, the width of a memory access in bits 73
 to 75 (as in Mesa's compiler for it, NAK, `sm70_encode.rs`).
@@ -21,7 +21,11 @@ _OPCODES = {
     0x23E: "F2FP",
     0x43E: "F2FP",
     0x63E: "F2FP",
+    0x308: "MUFU",
+    0x304: "F2F",
+    0xB1D: "BAR",
 }
+_NOP = 0x918
 _WIDTHS = {0: 8, 1: 8, 2: 16, 3: 16, 4: 32, 5: 64, 6: 128}
 _INSTRUCTION = 16
 
@@ -39,6 +43,17 @@ def memory_instructions(cubin: bytes) -> dict[str, Counter[str]]:
             elif mnemonic is not None:
                 counts[f"{mnemonic}.{_WIDTHS.get(high >> 9 & 7, '?')}"] += 1
         found[name] = counts
+    return found
+
+
+def instructions(cubin: bytes) -> dict[str, list[tuple[str, int]]]:
+    """By kernel: all of its instructions but those that fill up the end, by name where it is known, with bits moved."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for name, code in _kernel_sections(cubin):
+        words = [struct.unpack_from("<QQ", code, at) for at in range(0, len(code) - _INSTRUCTION + 1, _INSTRUCTION)]
+        found[name] = [
+            (_OPCODES.get(low & 0xFFF, ""), _WIDTHS.get(high >> 9 & 7, 0)) for low, high in words if low & 0xFFF != _NOP
+        ]
     return found
 
 

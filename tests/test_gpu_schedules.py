@@ -13,7 +13,7 @@ from cuda_matrix_programs import Text, axes
 from cuda_on_cpu import ORDERS, CudaOnCpu, needs_cxx
 from ir_testing import Array, apply, evaluate, function, graph_ops, kernels, parse, random_arguments, text_of
 from narrow_floats import decode, name_of
-from xdsl.dialects import memref, scf
+from xdsl.dialects import memref, scf, vector
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -75,6 +75,23 @@ def statistics(rows: int, columns: int, axis: int) -> str:
     return text.returning(text.op("divide", [shifted, old], shape, "f32"), mixed)
 
 
+def moments(rows: int, columns: int, axis: int, dtype: str) -> str:
+    """Mean and variance of what has been widened, and one of the two again."""
+    text, shape, kept = Text(), (rows, columns), ((columns, rows)[axis],)
+    x = text.argument(shape, dtype)
+    wide = x if dtype in ("f32", "f64") else text.op("astype", [x], shape, "f32", "dtype = f32")
+    of = dtype if wide is x else "f32"
+    mean, variance = (text.op(name, [wide], kept, of, axes(axis)) for name in ("mean", "var"))
+    return text.returning(mean, variance, text.op("sqrt", [variance], kept, of))
+
+
+def layer_norm(rows: int, columns: int, dtype: str) -> str:
+    text, shape = Text(), (rows, columns)
+    x, scale, bias = text.argument(shape, dtype), text.argument((columns,), dtype), text.argument((columns,), dtype)
+    attributes = "axis = 1 : i64, epsilon = 1.0e-05 : f64"
+    return text.returning(text.op("layer_norm", [x, scale, bias], shape, dtype, attributes))
+
+
 def transpose(shape: Sequence[int], order: Sequence[int], dtype: str) -> str:
     text, turned = Text(), [shape[axis] for axis in order]
     x, y = text.argument(shape, dtype), text.argument(turned, dtype)
@@ -110,6 +127,15 @@ CASES: dict[str, tuple[str, str, Entries]] = {
     **{f"split_{op}": (reduce(op, 3, 2500, 1, "i32"), "split", {"splits": 8, "threads": 64}) for op in ("max", "sum")},
     "split_vectors": (softmax(2, 4096, "bf16"), "split", {"splits": 2, "vector": 8, "threads": 64}),
     "split_in_place": (statistics(2, 2000, 1), "split", {"splits": 3, "threads": 64}),
+    **{f"moments_column_{d}_{r}": (moments(r, 37, 0, d), "column", {"splits": 1, "threads": 64})
+       for d in FLOATS for r in (300, 1024)},
+    **{f"moments_splits_{d}": (moments(1000, 37, 0, d), "column", {"splits": 3}) for d in FLOATS},
+    **{f"moments_even_splits_{c}": (moments(1024, c, 0, "f32"), "column", {"splits": 2}) for c in (1, 64)},
+    **{f"moments_stream_{d}_{c}": (moments(3, c, 1, d), "row", {"variant": "stream", "vector": 8, "threads": 64})
+       for d in FLOATS for c in (2048, 1999)},
+    **{f"moments_split_{d}": (moments(2, 5000, 1, d), "split", {"splits": 3, "vector": 8, "threads": 64}) for d in FLOATS},
+    **{f"moments_norm_{d}": (layer_norm(3, 2056, d), "row", {"variant": "stream", "threads": 64}) for d in FLOATS},
+    "moments_one_split": (moments(2, 5000, 1, "f32"), "split", {"splits": 1, "threads": 64}),
     **{f"tile_{d}": (transpose((37, 70), (1, 0), d), "tile", {}) for d in (*FLOATS, "i8")},
     "tile_64": (transpose((64, 128), (1, 0), "f32"), "tile", {"tile": 64}),
     "tile_of_three": (transpose((5, 33, 40), (2, 0, 1), "f32"), "tile", {}),
@@ -187,6 +213,46 @@ def test_buffers_that_begin_at_odd_places(name: str, on_cpu: CudaOnCpu, monkeypa
     assert_close(on_cpu.run(name, arguments), evaluate(module, arguments))
 
 
+@needs_cxx
+@pytest.mark.parametrize("name", ["moments_column_f32_1024", "moments_splits_f32", "moments_stream_f32_2048"])
+def test_moments_of_values_far_from_zero(name: str, on_cpu: CudaOnCpu) -> None:
+    """The error is that of rounding the elements; what is infinite, huge or equal stays what two ways would give."""
+    (x,) = random_arguments(parse(CASES[name][0]), 3)
+    axis = int("stream" in name)
+    far = (x.astype(np.float64) * 10 + 3e4).astype(np.float32)
+    mean, variance, _ = on_cpu.run(name, [far])
+    np.testing.assert_allclose(mean, far.astype(np.float64).mean(axis), 1e-6)
+    np.testing.assert_allclose(variance, far.astype(np.float64).var(axis), 2e-4)
+    mean, variance, _ = on_cpu.run(name, [np.full_like(x, 1e20)])
+    np.testing.assert_allclose(mean, 1e20, 1e-6)
+    assert np.all(variance < 1e34), "equal elements, up to the rounding of their mean"
+    x[1, 1] = np.inf
+    mean, variance, _ = on_cpu.run(name, [x])
+    assert np.isposinf(mean[1]) and np.isnan(variance[1]) and np.isfinite([mean[2], variance[2]]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "launches", "loads"),
+    [("moments_splits_f16", 2, 2), ("moments_column_f32_1024", 1, 1), ("moments_stream_f64_1999", 1, 2),
+     ("moments_split_f32", 2, 2), ("moments_norm_f32", 1, 3)],
+)  # fmt: skip
+def test_moments_go_once_through_memory(name: str, launches: int, loads: int) -> None:
+    """A load in the loop over batches, one in that over the rest, one where the elements are used."""
+    module = apply(scheduled(*CASES[name]), "convert-fused-to-gpu")
+    first, *others = main_kernels(module)
+    assert len(others) == launches - 1
+    found = [op for op in first.walk() if isinstance(op, memref.LoadOp | vector.LoadOp)]
+    assert sum(op.operands[0] is first.arguments[0] for op in found) == loads
+    assert not {first.arguments[0].type} & {kind for kernel in others for kind in kernel.function_type.inputs}
+
+
+def main_kernels(module: ModuleOp) -> list[gpu.FuncOp]:
+    """Those that run where buffers are aligned."""
+    others = {str(op.attributes["fused.unaligned"]) for op in module.walk() if "fused.unaligned" in op.attributes}
+    found = [op for op in module.walk() if isinstance(op, gpu.FuncOp)]
+    return [kernel for kernel in found if not any(f"@{kernel.sym_name.data}" in other.split("::") for other in others)]
+
+
 def kernels_of(text: str, kind: str, entries: Entries) -> list[tuple[str, GridLaunch]]:
     """The launches of the one kernel, and what its function says of its schedule."""
     module = apply(scheduled(text, kind, entries), "convert-fused-to-gpu")
@@ -256,7 +322,12 @@ def test_a_small_grid_takes_blocks_in_turns(tmp_path: Path, monkeypatch: pytest.
         "pointwise": (pointwise(3000, "f32"), "pointwise", {}),
     }
     module = lowered(cases)
-    loops = [op for op in module.walk() if isinstance(op, scf.ForOp) and isinstance(op.lb.owner, gpu.BlockIdOp)]
+    loops = [
+        op
+        for kernel in main_kernels(module)
+        for op in kernel.walk()
+        if isinstance(op, scf.ForOp) and isinstance(op.lb.owner, gpu.BlockIdOp)
+    ]
     assert len(loops) == len(cases)
     on_cpu = CudaOnCpu(module, tmp_path)
     for name, (text, _, _) in cases.items():
@@ -276,15 +347,19 @@ def test_an_edited_schedule_is_kept_through_the_text_of_the_program() -> None:
     ("entries", "problem"),
     [
         ({"variant": "fast"}, "entry 'variant': expected one of thread, warp, block, shared, stream, got \"fast\""),
-        ({"threads": 100}, "entry 'threads': expected a power of two, got 100"),
-        ({"lanes": 4}, "unknown entry 'lanes'; expected variant, threads, vector, unroll, splits, tile"),
-        ({"vector": 0}, "entry 'vector': expected a positive integer, got 0 : i64"),
+        ({"threads": 100}, "entry 'threads': expected a power of two from 32 to 1024, got 100"),
+        ({"vector": 0}, "entry 'vector': expected a power of two from 1 to 16, got 0"),
+        ({"lanes": 4}, "entry 'lanes': expected one of variant, threads, vector, splits in a schedule of kind \"row\""),
     ],
 )
 def test_an_entry_that_cannot_be_is_refused(entries: Entries, problem: str) -> None:
+    """By the verifier, see `schedule-kernels-gpu-invalid.mlir`, and by the lowering where nobody has verified."""
+    module = scheduled(softmax(64, 64, "f32"), "row", {})
+    (kernel,) = kernels(module)
+    kernel.schedule = DictionaryAttr({"kind": StringAttr("row"), "gpu": entries_of(entries)})
     with pytest.raises(LoweringError) as caught:
-        emit_cuda(scheduled(softmax(64, 64, "f32"), "row", entries))
-    assert f"'fused.kernel' schedule, gpu: {problem}; remove it" in str(caught.value)
+        emit_cuda(module)
+    assert f"'fused.kernel' schedule, gpu: {problem}" in str(caught.value)
 
 
 def test_barriers_are_not_under_conditions_of_threads() -> None:

@@ -314,8 +314,8 @@ def test_more_rows_than_a_grid_has_blocks_are_taken_in_turns() -> None:
 def test_large_buffers_are_indexed_by_64_bits() -> None:
     module = apply(parse(POINTWISE.format(n=1 << 30)), DEFAULT_PIPELINE)
     text = emit_cuda(module)
-    assert "long long block = (long long)blockIdx.x;" in text
-    assert "long long first = block * 256 + thread;" in text
+    assert "long long first = (long long)blockIdx.x * 1024 + (long long)threadIdx.x;" in text
+    assert "(int)blockIdx.x" not in text
 
 
 def test_pointwise_text() -> None:
@@ -350,24 +350,80 @@ extern "C" __global__ void __launch_bounds__(256) kernel_add_multiply(const floa
 
 def test_row_text() -> None:
     text = emit_cuda(apply(parse(reduce("sum", (300, 2048), (1,), "f32")), DEFAULT_PIPELINE))
-    kernel = text[text.index("extern") : text.index("// Program")]
-    vectors, elements = kernel.split("} else {\n")
-    for branch in (vectors, elements):
-        assert branch.count("__syncthreads();") == 1
-        assert branch.count("__shfl_xor_sync") == 5 + 3
-        assert "if (thread == 0) {\n      r[block] = " in branch
-    assert "__shared__ __align__(16) float r_slots[8];" in kernel
-    assert "if (((int)(size_t)x & 15) == 0) {" in vectors
+    _, vectors, elements = text[: text.index("// Program")].split('extern "C"')
+    for kernel in (vectors, elements):
+        assert kernel.count("__syncthreads();") == 1
+        assert kernel.count("__shfl_xor_sync") == 5 + 3
+        assert "if (thread == 0) {\n    r[block] = " in kernel
+        assert "__shared__ __align__(16) float r_slots[8];" in kernel
+    assert "kernel_sum_unaligned(" in elements and "size_t" not in text
+    assert (
+        """\
+//   kernel_sum<<<(300, 1, 1), (256, 1, 1)>>>(x, r)
+//   or, unless these begin at multiples of 16 bytes: x
+//   kernel_sum_unaligned<<<(300, 1, 1), (256, 1, 1)>>>(x, r)
+"""
+        in text
+    )
     assert "for (int vector = thread; vector < 512; vector += 256) {" in vectors
     assert "for (int column = thread; column < 2048; column += 256) {" in elements
 
 
 def test_reductions_of_one_stage_share_a_barrier_and_stages_take_turns() -> None:
     text = emit_cuda(apply(parse(several_reductions(300, 2048)), DEFAULT_PIPELINE))
-    kernel = text[text.index("extern") : text.index("// Program")]
-    assert kernel.count("__shared__") == 3
-    for branch in kernel.split("} else {\n"):
-        assert branch.count("__syncthreads();") == 3, "one a stage, one before the memory of a row is overwritten"
+    for kernel in text[: text.index("// Program")].split('extern "C"')[1:]:
+        assert kernel.count("__shared__") == 3
+        assert kernel.count("__syncthreads();") == 3, "one a stage, one before the memory of a row is overwritten"
+
+
+MATH = """func.func @f(%x: tensor<4x{n}x{t}>) -> tensor<4x{n}x{t}> {{
+  %a = graph.sigmoid %x : (tensor<4x{n}x{t}>) -> tensor<4x{n}x{t}>
+  %b = graph.tanh %a : (tensor<4x{n}x{t}>) -> tensor<4x{n}x{t}>
+  %c = graph.sqrt %b : (tensor<4x{n}x{t}>) -> tensor<4x{n}x{t}>
+  %d = graph.divide %c, %a : (tensor<4x{n}x{t}>, tensor<4x{n}x{t}>) -> tensor<4x{n}x{t}>
+  %r = graph.exp %d : (tensor<4x{n}x{t}>) -> tensor<4x{n}x{t}>
+  func.return %r : tensor<4x{n}x{t}>
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "math", "called"),
+    [
+        ("f32", "strict", {"sigmoid_f32"}),
+        ("f32", "fast", {"fast_sigmoid_f32", "fast_exp_f32", "fast_sqrt_f32", "fast_divide_f32"}),
+        ("f64", "fast", set[str]()),
+        ("bf16", "fast", {"fast_sigmoid_f32", "fast_tanh_f32", "fast_sqrt_f32", "fast_divide_f32", "fast_exp_f32"}),
+        ("bf16", "strict", {"fast_sigmoid_f32", "narrow_tanh_f32", "fast_sqrt_f32", "fast_divide_f32", "fast_exp_f32"}),
+    ],
+)
+def test_approximations_are_taken_where_nobody_sees_them_or_asks_for_them(
+    kind: str, math: str, called: set[str]
+) -> None:
+    passes = [text.replace("schedule-kernels", f"schedule-kernels{{math={math}}}") for text in DEFAULT_PIPELINE]
+    text = emit_cuda(apply(parse(MATH.format(n=64, t=kind)), passes))
+    kernel = text[text.index('extern "C"') :]
+    found = set(re.findall(r"fo_((?:fast_|narrow_)?(?:sigmoid|exp|tanh|sqrt|divide)\w*)\(", kernel))
+    assert found == called, found
+
+
+THREE = """func.func @f(%x: tensor<65536xf32>) -> tensor<65536xf32> {
+  %a = graph.exp %x : (tensor<65536xf32>) -> tensor<65536xf32>
+  %b = graph.tanh %a : (tensor<65536xf32>) -> tensor<65536xf32>
+  %c = graph.exp %b : (tensor<65536xf32>) -> tensor<65536xf32>
+  func.return %c : tensor<65536xf32>
+}"""
+
+
+def test_what_lies_in_the_arena_is_known_to_be_aligned() -> None:
+    """Only what reads arguments or writes results has a kernel for others; the first and the last one here share it."""
+    program = build_cuda_program(apply(parse(THREE), "wrap-kernels"))
+    launches = [launch for step in program.steps if isinstance(step, Segment) for launch in step.launches]
+    first, middle, last = (launch for launch in launches if isinstance(launch, GridLaunch))
+    assert middle.unaligned is None and program.source.count("kernel_tanh") == 2
+    assert (first.aligned, last.aligned) == ((0,), (1,)) and first.unaligned and last.unaligned
+    assert first.unaligned.kernel == last.unaligned.kernel == "kernel_exp_unaligned"
+    assert program.stats.kernels == 2
+    assert first.at([32, 4]) is first and first.at([36, 64]) is first.unaligned
 
 
 def test_arena_and_constants_are_aligned() -> None:

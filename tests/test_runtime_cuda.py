@@ -27,6 +27,7 @@ from fuse_opt.runtime.cuda_compiler import (
     compile_kernels,
     find_cuda_compiler,
     kernel_resources,
+    supported_arch,
 )
 from fuse_opt.runtime.disk_cache import DiskCache
 
@@ -45,7 +46,14 @@ def test_scenarios_on_the_stand_in_driver(record_property: Any) -> None:
 @needs_stand_in
 def test_faults_of_the_stand_in_driver(record_property: Any) -> None:
     said = run_script("cuda_fault_scenarios.py")
-    assert list(said) == ["messages", "out_of_memory", "refused_captures", "refused_kernels", "failing_kernel"]
+    assert list(said) == [
+        "messages",
+        "out_of_memory",
+        "refused_captures",
+        "refused_kernels",
+        "older_compiler",
+        "failing_kernel",
+    ]
     record_property(
         "cuda layer", f"C (PyCUDA on a stand-in driver), faults: {len(said)} scenarios, {said['messages']} of messages"
     )
@@ -144,6 +152,7 @@ class Counting:
     """A compiler that counts how often it is asked."""
 
     version = "1"
+    architectures = (90,)
 
     def __init__(self) -> None:
         self.built: list[str] = []
@@ -231,6 +240,10 @@ def test_nvrtc_stands_behind_the_same_interface(tmp_path: Path) -> None:
     with pytest.raises(KernelRefused, match="'NVRTC' failed: kernels.cu.1.: error: no"):
         compile_kernels(compiler, "error", "sm_80", cache)
     assert not library.programs, "each is destroyed, refused ones too"
+    assert [supported_arch(compiler, f"sm_{n}") for n in (75, 80, 89, 90, 120)] == [
+        "sm_75", "sm_80", "compute_80", "sm_90", "compute_90"
+    ]  # fmt: skip
+    assert compiler.build("text", "compute_90").data.endswith(b"\0")
 
 
 def test_a_compiler_that_refuses_everything_is_no_refusal_of_a_kernel(tmp_path: Path) -> None:

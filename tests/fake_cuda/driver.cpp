@@ -83,10 +83,14 @@ bool refuses(const char *what) {
   const char *text = getenv("FAKE_CUDA_REFUSE");
   return text && !strcmp(text, what);
 }
+thread_local Stream *stream_of_thread = nullptr;
+
 Stream *stream_of(CUstream handle) {
-  return handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD
-             ? &default_stream
-             : reinterpret_cast<Stream *>(handle);
+  if (handle == CU_STREAM_PER_THREAD) {
+    if (!stream_of_thread) streams.insert(stream_of_thread = new Stream);
+    return stream_of_thread;
+  }
+  return handle == nullptr || handle == CU_STREAM_LEGACY ? &default_stream : reinterpret_cast<Stream *>(handle);
 }
 
 // Runs what was added to a stream up to a position.

@@ -2,7 +2,7 @@
 
 python nvcc.py --cubin -arch=sm_90 -Xptxas -v -o kernels.cubin kernels.cu
 
-$FAKE_NVCC_REFUSES is a pattern of names of kernels that it refuses.
+$FAKE_NVCC_REFUSES is a pattern of names of kernels that it refuses; $FAKE_NVCC_KNOWS are the architectures that it knows.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ def main(arguments: list[str]) -> int:
     if "--version" in arguments:
         print(f"stand-in for nvcc, {hashlib.sha256(SHIM.read_bytes() + Path(__file__).read_bytes()).hexdigest()}")
         return 0
+    if "--list-gpu-arch" in arguments:
+        print(os.environ.get("FAKE_NVCC_KNOWS", "compute_80 compute_90").replace(" ", "\n"))
+        return 0
+    (arch,) = (argument.removeprefix("-arch=") for argument in arguments if argument.startswith("-arch="))
+    if (arch.startswith("compute_")) != ("--ptx" in arguments):
+        print(f"nvcc fatal   : '{arch}' and what was asked for do not go together", file=sys.stderr)
+        return 1
     source, target = Path(arguments[-1]), arguments[arguments.index("-o") + 1]
     text = source.read_text()
     for kernel in _KERNEL.finditer(text):
