@@ -15,7 +15,8 @@ from ..dialects.fused import KernelOp
 from ..dialects.graph_op import GraphOp, StructuredOp, int_value
 from ..dialects.kernel_access import is_library, kernel_access
 from ..dialects.storage import aliased_operand, byte_size, functions_of
-from .remarks import RefusedError, remark
+from .options import check_counts
+from .remarks import remark
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ class BulkLaunchesPass(ModulePass):
     max_bytes: int = 0
     """The most bytes that the launches of a segment read and write, but for a single one of more: 0 for no limit."""
 
+    def __post_init__(self) -> None:
+        check_counts(self)
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for option, limit in (("max-launches", self.max_launches), ("max-bytes", self.max_bytes)):
-            if limit < 0:
-                raise RefusedError(f"'{self.name}' option {option}: expected 0 or more, got {limit}", op)
         for function in functions_of(op):
             for number, segment in enumerate(self._segments(function)):
                 for kernel in segment:

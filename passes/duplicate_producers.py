@@ -24,6 +24,7 @@ from .fuse_injective import FuseInjectivePass
 from .fuse_row import FuseRowPass
 from .fusion import Group, GroupGraph, Limits, Refusal, Rule
 from .kernel_building import build_kernels, sweep_functions
+from .options import check_counts
 from .remarks import remark
 
 _Copies = dict[Operation, list[tuple[Operation, Operation]]]
@@ -54,6 +55,7 @@ class DuplicateProducersPass(ModulePass):
     device: str = "cpu"
 
     def __post_init__(self) -> None:
+        check_counts(self)
         find_device(self.device)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -19,6 +19,7 @@ from .fuse_row import FuseRowPass
 from .fusion import Group, GroupGraph, Limits, Refusal, Rule
 from .fusion_pass import FusionPass, remark_refusal
 from .kernel_building import sweep_functions
+from .options import check_counts
 from .remarks import is_collecting, retract_provisional
 
 _PASSES: tuple[type[FusionPass], ...] = (FuseInjectivePass, FuseElementwisePass, FuseRowPass)
@@ -44,6 +45,7 @@ class ExplainFusionPass(ModulePass):
     device: str = "cpu"
 
     def __post_init__(self) -> None:
+        check_counts(self)
         find_device(self.device)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -21,6 +21,7 @@ from ..dialects.scalar import topological
 from ..dialects.scalar_bits import elements
 from ..dialects.scalar_evaluation import Evaluator, NotKnown, Number, converted, known
 from ..dialects.scalar_joining import joined
+from .options import check_counts
 
 _MODES = ("strict", "fast")
 
@@ -46,6 +47,7 @@ class FoldConstantsPass(ModulePass):
     """`strict`: no bit of a result changes. `fast`: values may differ in their last digits."""
 
     def __post_init__(self) -> None:
+        check_counts(self)
         if self.math not in _MODES:
             raise ValueError(f"option 'math': expected {' or '.join(_MODES)}, got '{self.math}'")
 

@@ -291,10 +291,5 @@ class FuseHorizontalPass(FusionPass):
     max_elements: int = 8192
     """Elements that the largest op of a kernel may compute or reduce for the kernel to be packed with others."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_elements < 0:
-            raise ValueError(f"option 'max-elements': expected 0 or more, got {self.max_elements}")
-
     def rule(self) -> Rule:
         return HorizontalRule(self.max_elements, Selection(self.only, self.except_))

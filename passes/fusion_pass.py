@@ -17,6 +17,7 @@ from .decisions import Steering, Step, steer
 from .device import Device, find_device
 from .fusion import Group, GroupGraph, Limits, Refusal, Rule
 from .kernel_building import build_kernels, sweep_functions
+from .options import check_counts
 from .peak_limit import PeakLimit
 from .remarks import RefusedError, is_collecting, location, remark
 
@@ -43,10 +44,7 @@ class FusionPass(ModulePass, ABC):
     """Bytes of intermediate values alive at once that no merge may exceed, unless they were exceeded before."""
 
     def __post_init__(self) -> None:
-        if self.fuel is not None and self.fuel < 0:
-            raise ValueError(f"option 'fuel': expected 0 or more, got {self.fuel}")
-        if self.peak_limit is not None and self.peak_limit < 0:
-            raise ValueError(f"option 'peak-limit': expected 0 or more bytes, got {self.peak_limit}")
+        check_counts(self)
         find_device(self.device)
 
     @abstractmethod

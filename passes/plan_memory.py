@@ -15,6 +15,7 @@ from ..dialects.fused import NOT_IN_ARENA, KernelOp
 from ..dialects.graph_op import int_array, int_value
 from ..dialects.storage import ARENA, Storage, StorageMap, analyse_storage, directed_results, functions_of, value_name
 from .inplace_rules import InplaceRules
+from .options import check_counts
 from .packing import ORDERS, STRATEGIES, Buffer, Problem, Solution, pack
 from .pinned_slots import PINNED, pinned_offsets
 from .remarks import RefusedError, is_collecting, remark
@@ -61,13 +62,15 @@ class PlanMemoryPass(ModulePass):
     peak_limit: int | None = None
     """Bytes that the arena may have; a larger one is an error that names what is alive at its peak."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def __post_init__(self) -> None:
         if self.alignment < _WIDEST or self.alignment & (self.alignment - 1):
-            message = f"alignment must be a power of two from {_WIDEST} bytes on, got {self.alignment}"
-            raise RefusedError(f"'{self.name}' option {message}", op)
+            wanted = f"expected a power of two from {_WIDEST} bytes on"
+            raise ValueError(f"option 'alignment': {wanted}, got {self.alignment}")
         if self.strategy not in STRATEGIES:
-            known = ", ".join(STRATEGIES)
-            raise RefusedError(f"'{self.name}' option strategy: unknown '{self.strategy}'; use one of {known}", op)
+            raise ValueError(f"option 'strategy': expected one of {', '.join(STRATEGIES)}, got '{self.strategy}'")
+        check_counts(self)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):
             self._plan(function)
 

@@ -87,7 +87,8 @@ class ScheduleKernelsPass(ModulePass):
     `reference`: op by op, for what is neither passes nor a library's.
 
     With `math=fast` the schedules of generated kernels say so: the C target then uses the approximations, reciprocals and
-    contractions whose bounds `docs/c.md` states. Without it, and on other targets, arithmetic is as the IR says.
+    contractions whose bounds `docs/c.md` states, the CUDA target those of `docs/cuda.md`. Without it arithmetic is as the
+    IR says.
 
     A schedule that is there is kept, with all of its entries: edit it by hand. Requires: that it can run the kernel.
     Ensures: every kernel has a schedule.

@@ -81,13 +81,6 @@ def test_segments_are_made_anew() -> None:
     assert str(apply(module, BulkLaunchesPass())) == text
 
 
-def test_negative_limit_is_an_error() -> None:
-    with pytest.raises(RefusedError, match="max-launches: expected 0 or more, got -1"):
-        apply(wrapped(), BulkLaunchesPass(max_launches=-1))
-    with pytest.raises(RefusedError, match="max-bytes: expected 0 or more, got -8"):
-        apply(wrapped(), BulkLaunchesPass(max_bytes=-8))
-
-
 def test_op_outside_of_kernels_and_kernel_run_op_by_op_end_segments() -> None:
     module = wrapped()
     own = kernels_of(module)

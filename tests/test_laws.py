@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 from ir_testing import (
@@ -25,8 +27,9 @@ from laws import CONVERSIONS, FUSIONS, OPTIMIZATIONS, Subject, compiled_fault, g
 from program_generator import dense_program, random_program, with_unknown_extents
 from xdsl.utils.exceptions import PassFailedException
 
-from fuse_opt.passes.remarks import location
-from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
+from fuse_opt.passes.remarks import RefusedError, location
+from fuse_opt.tools.pipeline import DEFAULT_PIPELINE, UsageError
+from fuse_opt.tools.registry import available_passes
 
 MULTIPLIER = float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1"))
 FIRST = int(os.environ.get("FUSE_OPT_FUZZ_FIRST", "0"))
@@ -50,6 +53,15 @@ def prepared(seed: int) -> Subject:
     subject, state = program(seed), STATES[seed % len(STATES)]
     text = text_of(apply(parse(subject.text), state)) if state else subject.text
     return Subject(text, subject.arguments, subject.values)
+
+
+@pytest.mark.parametrize("name", OPTIMIZATIONS)
+def test_options_that_count_are_not_negative(name: str) -> None:
+    class_ = available_passes()[name]()
+    hints = get_type_hints(class_)
+    for option in (field.name for field in fields(class_) if int in (hints[field.name], *get_args(hints[field.name]))):
+        with pytest.raises((UsageError, RefusedError), match=f"{option.replace('_', '-')}.*, got -1"):
+            apply(parse("builtin.module {}"), [f"{name}{{{option.replace('_', '-')}=-1}}"])
 
 
 @pytest.mark.parametrize("name", OPTIMIZATIONS)

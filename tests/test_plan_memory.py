@@ -197,13 +197,12 @@ def test_pairs_are_dropped_where_the_arena_is_smaller_without() -> None:
 
 @pytest.mark.parametrize("alignment", [48, 0, -64, 4])
 def test_alignment_must_be_a_power_of_two(alignment: int) -> None:
-    with pytest.raises(RefusedError, match="power of two from 8 bytes on, got") as caught:
+    with pytest.raises(ValueError, match="power of two from 8 bytes on, got"):
         planned(alignment=alignment)
-    assert isinstance(caught.value.op, ModuleOp)
 
 
 def test_unknown_strategy_is_an_error_that_names_the_known() -> None:
-    with pytest.raises(RefusedError, match="unknown 'best'; use one of auto, "):
+    with pytest.raises(ValueError, match="expected one of auto, .*, got 'best'"):
         planned(strategy="best")
 
 
