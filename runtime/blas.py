@@ -25,7 +25,13 @@ from fuse_opt.runtime.thread_pool import load_pool, num_threads
 
 Array = NDArray[Any]
 
-_SOURCES = ("blas_tasks.c", "convolution_tasks.c")
+_SOURCES = (
+    "blas_tasks.c",
+    "narrow_tasks.c",
+    "tile_products.c",
+    "convolution_tasks.c",
+    "convolution_gradients.c",
+)
 FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _TASKS_PER_THREAD = 4
 TASK_WORK = 2_000_000
@@ -36,6 +42,10 @@ _pointed: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 _Shape = tuple[int, ...]
 _CALL_WORK = 4_000
 """What a call of gemm costs besides its operations, in operations."""
+_NARROW = 128
+"""Rows or columns up to which products are not the BLAS's, which copies both operands even where that takes the most time."""
+_LINE_BYTES = 64
+"""Of a row of the result, from which on they are not."""
 _BLOCK_MULTIPLE = 32
 """Blocks are multiples of it, for whole tiles in every BLAS's inner loop."""
 
@@ -53,10 +63,14 @@ class _Routines:
 
 @dataclass(frozen=True)
 class Tasks:
-    """The routines of blas_tasks.c and convolution_tasks.c, tied to a BLAS and to the pool."""
+    """The routines of blas_tasks.c and of the files behind it, tied to a BLAS and to the pool."""
 
     library: ctypes.CDLL
     wide: bool
+
+    def function(self, name: str) -> int:
+        """The address of one of them."""
+        return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
 
 
 @functools.cache
@@ -70,13 +84,13 @@ def load_tasks() -> Tasks | None:
         return None
     source = "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _SOURCES)
     try:
-        library = ctypes.CDLL(str(compiler.compile_shared(source, DiskCache(), ["-pthread"])))
+        library = ctypes.CDLL(str(compiler.compile_shared(source, DiskCache(), ["-pthread", "-ffp-contract=fast"])))
     except (CompileError, OSError):
         return None
     pointers = [ctypes.c_void_p] * 7
     library.fuse_blas_bind.argtypes, library.fuse_blas_bind.restype = [*pointers, ctypes.c_int], None
     library.fuse_products.argtypes, library.fuse_products.restype = pointers[:4], None
-    library.fuse_convolve.argtypes, library.fuse_convolve.restype = pointers[:4], ctypes.c_int
+    library.fuse_convolve.argtypes, library.fuse_convolve.restype = pointers[:5], ctypes.c_int
     library.fuse_blas_bind(pool, *routines.products, routines.set_threads, routines.get_threads, routines.wide)
     tasks = Tasks(library, routines.wide)
     return tasks if all(_multiplies(tasks, dtype) for dtype in FLOAT_TYPES) else None
@@ -289,10 +303,10 @@ def _plan(
     rows, columns = choose_blocks(m, n, k, entries, threads)
     tasks = entries * -(-m // rows) * -(-n // columns)
     grain = choose_grain(2 * min(m, rows) * min(n, columns) * k)
+    tiled = not of_a[0] and not of_b[0] and m > 1 and n * item >= _LINE_BYTES and min(m, n) <= _NARROW
     steps = (value for axis in stack for value in (axis.extent, axis.a, axis.b, axis.c))
-    return _Plan(
-        table=int64_table(item, m, n, k, *of_a, *of_b, of_c[1], rows, columns, tasks, grain, len(stack), *steps)
-    )
+    sizes = item, m, n, k, *of_a, *of_b, of_c[1], rows, columns, tasks, grain
+    return _Plan(table=int64_table(*sizes, tiled, len(stack), *steps))
 
 
 def _result_shape(a: _Shape, b: _Shape) -> _Shape | None:

@@ -1,10 +1,12 @@
-/* Matrix products on the shared pool, each task one call of a BLAS's gemm, which must not use threads of its own:
+/* Matrix products on the shared pool, each task tiles of tile_products.c or one call of a BLAS's gemm, which must not use
+ * threads of its own:
  * those wait for each other, and on a busy machine that costs hundreds of times the work. runtime/blas.py compiles and
- * loads this together with convolution_tasks.c. */
+ * loads this together with the files that follow it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define ROW_MAJOR 101
@@ -108,6 +110,7 @@ struct products {
   int64_t a_transposed, lda, b_transposed, ldb, ldc;
   int64_t row_block, column_block; /* of c, for one task */
   int64_t tasks, grain;
+  int64_t tiled; /* whether tile_product makes them */
   int64_t axes;
   struct {
     int64_t extent, a_step, b_step, c_step; /* steps in bytes */
@@ -131,6 +134,9 @@ static char *address(struct place place) { return *place.buffer + place.offset; 
 static int64_t row_blocks(const struct products *p) { return (p->m - 1) / p->row_block + 1; }
 static int64_t column_blocks(const struct products *p) { return (p->n - 1) / p->column_block + 1; }
 
+static void tile_product(int64_t item, int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix b, char *c,
+                         int64_t ldc);
+
 static void run_product(const struct products *p, const char *a, const char *b, char *c, int64_t task) {
   int64_t down = row_blocks(p), across = column_blocks(p);
   int64_t row = task / across % down * p->row_block, column = task % across * p->column_block;
@@ -147,8 +153,9 @@ static void run_product(const struct products *p, const char *a, const char *b, 
   }
   int64_t rows = p->m - row < p->row_block ? p->m - row : p->row_block;
   int64_t columns = p->n - column < p->column_block ? p->n - column : p->column_block;
-  gemm(p->item, rows, columns, p->k, (struct matrix){a, p->a_transposed != 0, p->lda},
-       (struct matrix){b, p->b_transposed != 0, p->ldb}, 0.0, c, p->ldc);
+  struct matrix left = {a, p->a_transposed != 0, p->lda}, right = {b, p->b_transposed != 0, p->ldb};
+  if (p->tiled) tile_product(p->item, rows, columns, p->k, left, right, c, p->ldc);
+  else gemm(p->item, rows, columns, p->k, left, right, 0.0, c, p->ldc);
 }
 
 /* Products as a task of a program's loop. */

@@ -1,4 +1,4 @@
-"""Convolutions on the CPU, as products of the filters with windows that are unfolded piece by piece, on the shared pool."""
+"""Convolutions on the CPU, as products of the filters with windows of blocks that are copied, or else unfolded, on the pool."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fuse_opt.runtime.blas import (
     int64_table,
     load_tasks,
 )
+from fuse_opt.runtime.convolution_copies import Windows, choose_copies
 from fuse_opt.runtime.thread_pool import num_threads
 
 _UNFOLDED_BYTES = 256 << 10
@@ -28,6 +29,9 @@ _POSITIONS = 256
 """Output positions of a task, about, where there are that many; fewer make more of its time copies of the filters."""
 _FILTERS = 128
 """The least filters of a task where there are more: each task unfolds its windows anew."""
+
+TASKS = 27
+"""The place of their number in the record `convolution`; how many are worth a thread is behind it."""
 
 _Shape = tuple[int, ...]
 
@@ -84,9 +88,17 @@ def convolve(tasks: Tasks, x: Array, weight: Array, out: Array, config: Mapping[
     if weight.size == 0:
         out.fill(0)
         return True
-    x, weight = (_packed(array, out) for array in (x, weight))
+    return run_tasks(tasks, "fuse_run_convolution", plan, (x, weight), out)
+
+
+def run_tasks(
+    tasks: Tasks, task: str, plan: ctypes.Array[ctypes.c_int64], inputs: tuple[Array, Array], out: Array
+) -> bool:
+    """Runs the tasks of a record `convolution` on arrays without an extent of zero; False where there was no memory."""
+    a, b = (_packed(array, out) for array in inputs)
     target = out if out.flags.c_contiguous and out.flags.aligned else np.empty(out.shape, out.dtype)
-    if not tasks.library.fuse_convolve(plan, address_of(x), address_of(weight), address_of(target)):
+    function = tasks.function(task)
+    if not tasks.library.fuse_convolve(function, plan, address_of(a), address_of(b), address_of(target)):
         return False
     if target is not out:
         np.copyto(out, target)
@@ -140,34 +152,18 @@ def _plan(
         return None
     if 0 in (*out, window):
         return int64_table()
-    pointwise = result == x[2:] and (*weight[2:], *strides, *pads) == (1,) * 2 * spatial + (0,) * 2 * spatial
+    windows = Windows.of(item, weight[1], filters, x[2:], result, weight[2:], strides, pads, dilations)
     parts = x[0] * group_count
-    some, each = _blocks(filters, positions, window, parts, threads, pointwise)
-    depth = min(window, max(1, _UNFOLDED_BYTES // (each * item)))
-    tasks = parts * -(-filters // some) * -(-positions // each)
-    missing = 3 - spatial
-
-    def to_three(values: _Shape, filling: int) -> _Shape:
-        return (filling,) * missing + values
-
-    return int64_table(
-        item,
-        group_count,
-        weight[1],
-        filters,
-        *to_three(x[2:], 1),
-        *to_three(result, 1),
-        *to_three(weight[2:], 1),
-        *to_three(strides, 1),
-        *to_three(pads[:spatial], 0),
-        *to_three(dilations, 1),
-        each,
-        some,
-        depth,
-        pointwise,
-        tasks,
-        choose_grain(2 * some * each * window),
-    )
+    pointwise = result == x[2:] and (*weight[2:], *strides, *pads) == (1,) * 2 * spatial + (0,) * 2 * spatial
+    direct = None if pointwise else choose_copies(windows, parts, threads)
+    if direct is None:
+        some, each = _blocks(filters, positions, window, parts, threads, pointwise)
+        blocks = (each, some, min(window, max(1, _UNFOLDED_BYTES // (each * item))), pointwise)
+        tasks, work, rest = parts * -(-filters // some) * -(-positions // each), some * each, (0,) * 7
+    else:
+        blocks, rest = (0, direct.filters, 0, False), direct.fields
+        tasks, work = parts * direct.tasks, direct.filters * direct.positions
+    return windows.record(x[0], group_count, blocks, tasks, choose_grain(2 * work * window), rest)
 
 
 def _blocks(filters: int, positions: int, window: int, parts: int, threads: int, pointwise: bool) -> tuple[int, int]:
@@ -179,3 +175,8 @@ def _blocks(filters: int, positions: int, window: int, parts: int, threads: int,
     each = min(positions, -(-each // 16) * 16)
     some, _ = choose_blocks(filters, 1, window * each, parts * pieces, threads)
     return min(filters, max(some, _FILTERS)), each
+
+
+def forget_plans() -> None:
+    """For who changes what they rest on."""
+    _plan.cache_clear()

@@ -1,167 +1,122 @@
-"""Transposed convolutions and gradients of convolutions on the CPU, as convolutions and products on the shared pool."""
+"""Transposed convolutions and gradients of convolutions on the CPU: tasks of convolution_gradients.c, on the shared pool."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
-from math import gcd, prod
+import ctypes
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 import numpy as np
 
 from fuse_opt.lowering.program import ConfigValue
-from fuse_opt.runtime.blas import Array, Tasks, load_tasks, multiply
-from fuse_opt.runtime.convolution import convolve, floats_of_one_type, integers
+from fuse_opt.runtime.blas import Array, Tasks, choose_grain, load_tasks
+from fuse_opt.runtime.convolution import floats_of_one_type, integers, run_tasks
+from fuse_opt.runtime.convolution_copies import Shape, Windows
 
-_UNFOLDED_BYTES = 8 << 20
-"""What is unfolded at a time of several samples together."""
+COLUMNS_BYTES = 256 << 10
+"""What a task has of products or windows at a time: part of a core's second cache."""
+_ROWS = 64
+"""Of a task's products, about: fewer make more of its time copies of the other operand."""
+_WINDOW = 32
+"""Elements of the window of a task, where the weight's gradient is made."""
 
-
-@dataclass(frozen=True)
-class _Phase:
-    """Every `stride`-th position of the result along an axis: a convolution of stride 1 with some of the window's elements."""
-
-    start: int
-    taps: slice
-    dilation: int
-    begin: int
-    """Zeros in front of the operand; what is to be left out of it when negative."""
-    end: int
-
-
-def _phases(extent: int, given: int, window: int, stride: int, pad: int, dilation: int) -> list[_Phase]:
-    """The phases of an axis: of element t of the window, operand element i goes to `i * stride + t * dilation - pad`.
-
-    One that nothing is added to has no taps.
-    """
-    common = gcd(stride, dilation)
-    step, gap = stride // common, dilation // common
-    found: list[_Phase] = []
-    for start in range(min(stride, extent)):
-        taps = [t for t in range(min(step, window)) if (start + pad - t * dilation) % stride == 0]
-        if not taps:
-            found.append(_Phase(start, slice(0, 0), 1, 0, 0))
-            continue
-        count = len(range(taps[0], window, step))
-        results = -(-(extent - start) // stride)
-        begin = (count - 1) * gap - (start + pad - taps[0] * dilation) // stride
-        end = results - given - begin + (count - 1) * gap
-        found.append(_Phase(start, slice(taps[0], None, step), gap, begin, end))
-    return found
+Table = Callable[
+    [Tasks, int, Shape, Shape, Shape, Mapping[str, ConfigValue]],
+    "ctypes.Array[ctypes.c_int64] | None",
+]
+"""Makes the record of a call, from the shapes of its operands and its result."""
 
 
 def try_conv_transpose(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> bool:
     """
     Transposed convolution as `graph.conv_transpose` means it, and the gradient of a convolution's input, which is the
-    same: x is [N, C, spatial...], weight [C, O/groups, spatial...]. Answers False as `try_conv` does, and where the
-    weight has a NaN or an infinity: zeros around x that are multiplied by it would be seen.
+    same: x is [N, C, spatial...], weight [C, O/groups, spatial...]. Answers False as `try_conv` does.
     """
     x, weight = inputs
-    (out,) = outputs
-    tasks = load_tasks()
-    if tasks is None or not floats_of_one_type(x, weight, out) or not _finite(weight):
-        return False
-    if x.dtype == np.float16:
-        single = np.empty(out.shape, np.float32)
-        done = _transpose(tasks, x.astype(np.float32), weight.astype(np.float32), single, config)
-        if done:
-            out[...] = single
-        return done
-    return _transpose(tasks, x, weight, out, config)
-
-
-def _finite(array: Array) -> bool:
-    """Whether there is no NaN and no infinity; False also where the sum overflows."""
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(array.sum(dtype=np.float32 if array.dtype == np.float16 else None)))
-
-
-def _transpose(tasks: Tasks, x: Array, weight: Array, out: Array, config: Mapping[str, ConfigValue]) -> bool:
-    axes = x.ndim - 2
-    groups = integers(config, "groups", (1,))[0]
-    strides, dilations = (integers(config, name, (1,) * axes) for name in ("strides", "dilations"))
-    pads = integers(config, "pads", (0,) * 2 * axes)
-    filters = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:]).swapaxes(1, 2)
-    filters = filters.reshape(out.shape[1], weight.shape[0] // groups, *weight.shape[2:])
-    along = zip(out.shape[2:], x.shape[2:], weight.shape[2:], strides, pads[:axes], dilations, strict=True)
-    for phases in product(*(_phases(*axis) for axis in along)):
-        target = out[(..., *(slice(phase.start, None, s) for phase, s in zip(phases, strides, strict=True)))]
-        some = np.flip(filters[(..., *(phase.taps for phase in phases))], tuple(range(2, 2 + axes)))
-        if 0 in some.shape:
-            target.fill(0)
-        elif not _convolve_phase(tasks, x, some, target, phases, groups):
-            return False
-    return True
-
-
-def _convolve_phase(
-    tasks: Tasks, x: Array, filters: Array, target: Array, phases: Sequence[_Phase], groups: int
-) -> bool:
-    kept = (slice(max(-p.begin, 0), max(n + min(p.end, 0), 0)) for p, n in zip(phases, x.shape[2:], strict=True))
-    x = x[(..., *kept)]
-    if not x.size:
-        target.fill(0)
-        return True
-    config = {
-        "pads": (*(max(p.begin, 0) for p in phases), *(max(p.end, 0) for p in phases)),
-        "dilations": tuple(p.dilation for p in phases),
-        "groups": groups,
-    }
-    return convolve(tasks, x, filters, target, config)
+    return _attempt(x, weight, outputs[0], config, transposed_table, "fuse_run_fold")
 
 
 def try_conv_backward_weight(
     inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]
 ) -> bool:
-    """
-    The gradient of a convolution's weight as `graph.conv_backward_weight` means it: products of the gradient with
-    windows of x, of as many samples at a time as are unfolded together. Answers False as `try_conv` does.
-    """
+    """The gradient of a convolution's weight as `graph.conv_backward_weight` means it. Answers False as `try_conv` does."""
     grad, x = inputs
-    (out,) = outputs
+    return _attempt(grad, x, outputs[0], config, weight_gradient_table, "fuse_run_weight_gradient")
+
+
+def _attempt(a: Array, b: Array, out: Array, config: Mapping[str, ConfigValue], make: Table, task: str) -> bool:
     tasks = load_tasks()
-    if tasks is None or not floats_of_one_type(x, grad, out):
+    if tasks is None or not floats_of_one_type(a, b, out):
         return False
-    work = np.dtype(np.float32) if x.dtype == np.float16 else x.dtype
-    groups = integers(config, "groups", (1,))[0]
-    filters, channels = out.shape[0] // groups, out.shape[1]
-    window, positions = prod(out.shape[2:]), prod(grad.shape[2:])
-    total = np.zeros((groups, filters, channels * window), work)
-    term = np.empty_like(total)
-    for some, columns in _unfolded(x, out.shape[2:], grad.shape[2:], work, config):
-        given = grad[some].astype(work, copy=False)
-        given = given.reshape(-1, groups, filters, positions).transpose(1, 2, 0, 3).reshape(groups, filters, -1)
-        if not multiply(tasks, given, columns.reshape(groups, channels * window, -1).swapaxes(1, 2), term):
-            return False
-        total += term
-    out[...] = total.reshape(out.shape)
-    return True
+    if a.dtype == np.float16:
+        single = np.empty(out.shape, np.float32)
+        done = _attempt(a.astype(np.float32), b.astype(np.float32), single, config, make, task)
+        if done:
+            out[...] = single
+        return done
+    if 0 in (*a.shape, *b.shape, *out.shape):
+        out.fill(0)
+        return True
+    plan = make(tasks, a.itemsize, a.shape, b.shape, out.shape, config)
+    return plan is not None and run_tasks(tasks, task, plan, (a, b), out)
 
 
-def _unfolded(
-    x: Array,
-    window: Sequence[int],
-    result: Sequence[int],
-    work: np.dtype[np.generic],
-    config: Mapping[str, ConfigValue],
-) -> Iterator[tuple[slice, Array]]:
-    """Some samples, and their windows as [C, window..., samples, result...]."""
-    axes = len(window)
+def transposed_table(
+    tasks: Tasks, item: int, x: Shape, weight: Shape, out: Shape, config: Mapping[str, ConfigValue]
+) -> ctypes.Array[ctypes.c_int64] | None:
+    """The record `convolution` for fuse_run_fold; None where shapes do not fit together or are too large."""
+    return _plan(tasks.wide, item, out, weight, x, _attributes(config, len(x) - 2), False)
+
+
+def weight_gradient_table(
+    tasks: Tasks, item: int, grad: Shape, x: Shape, out: Shape, config: Mapping[str, ConfigValue]
+) -> ctypes.Array[ctypes.c_int64] | None:
+    """The record `convolution` for fuse_run_weight_gradient; None where shapes do not fit together or are too large."""
+    return _plan(tasks.wide, item, x, out, grad, _attributes(config, len(x) - 2), True)
+
+
+def _attributes(config: Mapping[str, ConfigValue], axes: int) -> tuple[Shape, Shape, Shape, int]:
+    """Strides, pads, dilations and groups."""
     strides, dilations = (integers(config, name, (1,) * axes) for name in ("strides", "dilations"))
-    pads = integers(config, "pads", (0,) * 2 * axes)
-    extents = [n + a + b for n, a, b in zip(x.shape[2:], pads[:axes], pads[axes:], strict=True)]
-    inner = (..., *(slice(a, a + n) for n, a in zip(x.shape[2:], pads[:axes], strict=True)))
-    each = max(1, prod([x.shape[1], *window, *result]) * work.itemsize)
-    step = min(max(1, _UNFOLDED_BYTES // each), max(1, x.shape[0]))
-    padded = np.zeros((step, x.shape[1], *extents), work)
-    columns = np.empty((x.shape[1], *window, step, *result), work)
-    for first in range(0, x.shape[0], step):
-        some = slice(first, first + step)
-        count = x[some].shape[0]
-        padded[:count][inner] = x[some]
-        chosen = columns if count == step else np.empty((x.shape[1], *window, count, *result), work)
-        for offset in np.ndindex(*window):
-            along = zip(offset, dilations, strides, result, strict=True)
-            places = tuple(slice(k * d, k * d + (n - 1) * s + 1, s) for k, d, s, n in along)
-            chosen[(slice(None), *offset)] = padded[:count][(..., *places)].swapaxes(0, 1)
-        yield some, chosen
+    return strides, integers(config, "pads", (0,) * 2 * axes), dilations, integers(config, "groups", (1,))[0]
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    wide: bool,
+    item: int,
+    x: Shape,
+    weight: Shape,
+    result: Shape,
+    attributes: tuple[Shape, Shape, Shape, int],
+    of_weight: bool,
+) -> ctypes.Array[ctypes.c_int64] | None:
+    """The record of a convolution of x to the result, for one of its gradients; no extent is zero."""
+    axes, (strides, pads, dilations, groups) = len(x) - 2, attributes
+    if axes not in (1, 2, 3) or not len(x) == len(weight) == len(result) or groups < 1:
+        return None
+    if (len(strides), len(pads), len(dilations)) != (axes, 2 * axes, axes) or min((*strides, *dilations)) < 1:
+        return None
+    if (x[0], x[1], result[1]) != (result[0], weight[1] * groups, weight[0]) or weight[0] % groups or min(pads) < 0:
+        return None
+    channels, filters, places, positions = weight[1], weight[0] // groups, prod(weight[2:]), prod(result[2:])
+    if not wide and max(positions, channels * places) >= 2**31:
+        return None
+    windows = Windows.of(item, channels, filters, x[2:], result[2:], weight[2:], strides, pads, dilations)
+    if of_weight:
+        depth = min(channels * places, _WINDOW)
+        each = min(positions, max(1, COLUMNS_BYTES // (depth * item)))
+        tasks = groups * -(-channels * places // depth)
+        grain = choose_grain(2 * filters * depth * positions * x[0])
+        return windows.record(x[0], groups, (each, filters, depth, 0), tasks, grain, (0,) * 7)
+    block = min(channels, -(-_ROWS // places))
+    each = min(positions, max(1, COLUMNS_BYTES // (block * places * item)))
+    tasks = x[0] * groups * -(-channels // block)
+    grain = choose_grain(2 * block * places * positions * filters)
+    return windows.record(x[0], groups, (each, 0, 0, 0), tasks, grain, (0, 0, block, 0, 0, 0, 0))
+
+
+def forget_plans() -> None:
+    """For who changes what they rest on."""
+    _plan.cache_clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -15,26 +14,22 @@ from numpy.typing import NDArray
 
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment
 from fuse_opt.runtime import thread_pool
-from fuse_opt.runtime.buffers import AlignedArena, RecyclingPool
+from fuse_opt.runtime.buffers import AlignedArena
 from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
 from fuse_opt.runtime.cpu_arguments import Arguments, contiguous_view, copied_out
+from fuse_opt.runtime.cpu_calls import OUT_OF_MEMORY, Calls, ResultMemory
 from fuse_opt.runtime.cpu_frames import BoundFrame, FrameMaker, PythonCall, constant_data
 from fuse_opt.runtime.disk_cache import CacheStats, DiskCache
 from fuse_opt.runtime.libraries import resolve
-from fuse_opt.runtime.program_call import Caller, Interpreter, load_caller
+from fuse_opt.runtime.program_call import Call, Caller, Interpreter, load_caller
 
 Array = NDArray[Any]
 
-_RECYCLED = 64 << 10
-"""Bytes from which on a result's memory is taken from the pool of dropped ones."""
 _KERNELS_STAY_FUNCTIONS = ("-fno-inline",)
 """
 All kernels of a program inlined into one function take gcc several times as long, and the kernels run no faster: their
 arguments are constants all the same. Functions of scalars are inlined always.
 """
-_MOST_IDLE = 16
-"""Arenas that a program keeps while nobody calls it."""
-_pool = RecyclingPool()
 _pointed: Callable[[Array], ctypes.c_char] = ctypes.c_char.from_buffer  # pyright: ignore[reportAssignmentType]
 _address_of = ctypes.addressof
 
@@ -102,19 +97,14 @@ class CpuProgram:
         )
         self._arguments = Arguments(program)
         self._own = [
-            (number, buffer.shape, dtype := np.dtype(NUMPY_NAMES[buffer.dtype]), _recycled(buffer.shape, dtype))
+            (number, ResultMemory(buffer.shape, np.dtype(NUMPY_NAMES[buffer.dtype])))
             for number, buffer in enumerate(program.buffers)
             if buffer.kind == "result"
         ]
         self._fixed = len(program.arguments) + len(self._own)
-        self._given = self._results_in_place()
-        self._plain = self._given == tuple(number for number, *_ in self._own)
-        # Its appends and pops are atomic: no lock that a fork could leave held in the child.
-        self._idle: deque[BoundFrame] = deque(maxlen=_MOST_IDLE)
-        self._exclusive = bool(self._arguments.donated)
-        self._call = None
-        if self._caller is not None and self._given is not None and self._frames.is_whole():
-            self._call = self._caller.call
+        self._calls = Calls(self._frame_maker(), self._caller, exclusive=bool(self._arguments.donated))
+        self.direct: Call | None = self._direct()
+        """A call with a tuple of arrays and `out`, by compiled code; None where Python has a part in every run."""
         thread_pool.observe(self)
 
     @property
@@ -127,37 +117,17 @@ class CpuProgram:
         Runs the program: one array for one result, else a tuple. `out` gives an array for each result, which may be
         arguments, too; for one result it may be the array. Raises `TypeError` and `ValueError` where arrays do not fit.
         """
-        if (call := self._call) is not None and (out is None or self._plain):
-            if out is None:
-                results = self._new_results()
-            else:
-                results = (out,) if type(out) is np.ndarray else tuple(out) if isinstance(out, (list, tuple)) else ()
-            try:
-                frame = self._idle.pop()
-            except IndexError:
-                frame = self._new_frame()
-            try:
-                done = call(frame.whole, arrays, results, out is not None or self._exclusive)
-            finally:
-                self._idle.append(frame)
-            if done:
-                if frame.failed:
-                    _check_memory(frame)
-                if not self._plain:
-                    memory = (*arrays, *results)
-                    results = tuple([memory[number] for number in self._given or ()])
-                return results[0] if len(results) == 1 else results
+        if (direct := self.direct) is not None and (found := direct(arrays, out)) is not NotImplemented:
+            return found
         return self._checked_call(arrays, out)
 
     def _checked_call(self, arrays: Sequence[Any], out: Sequence[Array] | Array | None) -> Any:
         """As a call; takes all that can be taken, and says what is wrong with the rest."""
         memory = self._arguments.checked(arrays)
         targets = None if out is None else self._arguments.checked_out(out)
-        for number, shape, dtype, recycled in self._own:
+        for number, own in self._own:
             target = None if targets is None else self._arguments.direct_target(number, targets, memory)
-            if target is None:
-                target = _pool.empty(shape, dtype) if recycled else np.empty(shape, dtype)
-            memory.append(target)
+            memory.append(own.empty() if target is None else target)
         self._run(memory)
         results = self._results(memory)
         if targets is not None:
@@ -191,29 +161,26 @@ class CpuProgram:
 
     def threads_changed(self) -> None:
         """Frames are planned for a number of threads: those that nobody uses are made anew."""
-        self._idle.clear()
+        self._calls.forget()
 
-    def _new_frame(self) -> BoundFrame:
-        return self._frames.make()
+    def _frame_maker(self) -> Callable[[], BoundFrame]:
+        """It does not refer to this object, so that memory goes with the last reference to that."""
+        return self._frames.make
 
-    def _new_results(self) -> tuple[Array, ...]:
-        return tuple(
-            [
-                _pool.empty(shape, dtype) if recycled else np.empty(shape, dtype)
-                for _, shape, dtype, recycled in self._own
-            ]
-        )
+    def _direct(self) -> Call | None:
+        given = self._results_in_place()
+        if self._caller is None or self._caller.call is None or given is None or not self._frames.is_whole():
+            return None
+        own = [memory for _, memory in self._own]
+        return self._calls.direct(self._caller.call, len(self.program.arguments), own, given)
 
     def _run(self, memory: list[Array]) -> None:
-        try:
-            frame = self._idle.pop()
-        except IndexError:
-            frame = self._new_frame()
+        frame = self._calls.take()
         try:
             fill_table(frame, memory)
             self._take_steps(frame, memory)
         finally:
-            self._idle.append(frame)
+            self._calls.give_back(frame)
 
     def _take_steps(self, frame: BoundFrame, memory: list[Array]) -> None:
         for piece in frame.pieces:
@@ -272,7 +239,7 @@ def _check_memory(frame: BoundFrame) -> None:
     if any(record[len(record) - 1] for record in frame.failed):
         for record in frame.failed:
             record[len(record) - 1] = 0
-        raise MemoryError("a convolution has no memory to unfold its windows: expected some 256 KiB for each thread")
+        raise MemoryError(OUT_OF_MEMORY)
 
 
 def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, CacheStats]:
@@ -288,7 +255,3 @@ def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, Cache
         path = compiler.compile_shared(program.source, cache, _KERNELS_STAY_FUNCTIONS)
     hits, misses = cache.stats.hits - before.hits, cache.stats.misses - before.misses
     return ctypes.CDLL(str(path)), CacheStats(hits, misses)
-
-
-def _recycled(shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
-    return prod(shape) * dtype.itemsize >= _RECYCLED

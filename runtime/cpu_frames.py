@@ -42,8 +42,8 @@ class BoundFrame:
     """Of the table."""
     pieces: tuple[int | PythonCall, ...]
     """What a run does in order: addresses of records to run, and calls."""
-    whole: int
-    """The record that is all of the program; 0 where there are several pieces."""
+    record: Frame
+    """Of the piece that is all of the program; where there are several it only says whether the frame is in use."""
     failed: tuple[ctypes.Array[ctypes.c_int64], ...]
     """The last element of each is not 0 when a piece had not enough memory."""
     memory: list[Any]
@@ -139,8 +139,8 @@ class FrameMaker:
             else PythonCall(piece, tuple(map(bound, piece.inputs)), tuple(map(bound, piece.outputs)))
             for piece in (plan.pieces or [[]])
         )
-        whole = pieces[0] if len(pieces) == 1 and isinstance(pieces[0], int) else 0
-        return BoundFrame(arena, table, ctypes.addressof(table), pieces, whole, tuple(plan.failed), plan.memory)
+        record = Frame.from_address(only) if len(pieces) == 1 and isinstance(only := pieces[0], int) else Frame()
+        return BoundFrame(arena, table, ctypes.addressof(table), pieces, record, tuple(plan.failed), plan.memory)
 
     def counters(self) -> Counters:
         """Those of the program as it is bound now."""
@@ -206,9 +206,12 @@ class FrameMaker:
         leaving = (0, 0) if kept else (self._interpreter.release, self._interpreter.take)
         buffers = self._program.buffers
         counts = [sum(buffer.kind == kind for buffer in buffers) for kind in ("argument", "result")]
-        values, kind = ctypes.addressof(self._values), id(np.ndarray)
-        record = Frame(ctypes.addressof(table), *counts, values, kind, loops.ctypes.data, len(rows), *around, *leaving)
-        plan.memory += [loops, record]
+        last = [ctypes.addressof(flags) + 8 * (len(flags) - 1) for flags in plan.failed]
+        failed = (ctypes.c_void_p * len(last))(*last)
+        values, failures = ctypes.addressof(self._values), (ctypes.addressof(failed), len(last))
+        head = (ctypes.addressof(table), *counts, values, loops.ctypes.data, len(rows))
+        record = Frame(*head, *around, *leaving, *failures, 0, 0)
+        plan.memory += [loops, failed, record]
         return ctypes.addressof(record)
 
 

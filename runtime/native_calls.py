@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
+from fuse_opt.lowering.program import NUMPY_NAMES, LibraryCall
 from fuse_opt.runtime.blas import FLOAT_TYPES, Tasks, int64_table, load_tasks, product_table
-from fuse_opt.runtime.convolution import convolution_table
+from fuse_opt.runtime.convolution import TASKS, convolution_table
+from fuse_opt.runtime.convolution_backward import transposed_table, weight_gradient_table
 from fuse_opt.runtime.program_call import LoopRow
 from fuse_opt.runtime.thread_pool import num_threads
+
+NARROW_TYPES = ("f16", "bf16")
+_CONVERTED = 4096
+"""Numbers of a task of narrow_tasks.c."""
+_CONVERSIONS = 4
+"""Its tasks that are worth a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,48 +50,50 @@ class NativeCall:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """A call whose operands and result are floats of one type, in C order, and the address of the table of buffers."""
+    """A call whose operands and result are floats of one type that a BLAS knows, in C order, and where they are."""
 
     call: LibraryCall
     table: int
+    """The address of the table of buffers."""
     tasks: Tasks
-
-    def place(self, ref: BufferRef) -> tuple[int, int]:
-        """The record `place` of blas_tasks.c."""
-        return self.table + 8 * ref.buffer, ref.offset
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        return tuple(v for ref in (*self.call.inputs, *self.call.outputs) for v in self.place(ref))
+    item: int
+    places: tuple[int, ...]
+    """Records `place` of blas_tasks.c: of both operands and the result."""
 
     @property
-    def item(self) -> int:
-        return np.dtype(NUMPY_NAMES[self.call.outputs[0].dtype]).itemsize
-
-    def function(self, name: str) -> int:
-        return ctypes.cast(getattr(self.tasks.library, name), ctypes.c_void_p).value or 0
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        a, b = self.call.inputs
+        return a.shape, b.shape, self.call.outputs[0].shape
 
 
 def native_call(call: LibraryCall, table: int, follower: Follower | None = None) -> NativeCall | None:
     """
     The call, on the buffers of `table`, as loops, for the present number of threads; None where it is Python's to make.
 
-    The follower is the loop behind it, where that may run by parts.
+    The follower is the loop behind it, where that may run by parts. Floats of 16 bits are computed with in f32, and
+    rounded once.
     """
     make = _NATIVE.get(call.implementation)
     tasks = None if make is None or os.environ.get("FUSE_OPT_BLAS") == "numpy" else load_tasks()
     if make is None or tasks is None or not _is_plain(call):
         return None
-    return make(_Places(call, table, tasks), follower)
+    refs = (*call.inputs, *call.outputs)
+    places = tuple((table + 8 * ref.buffer, ref.offset) for ref in refs)
+    if refs[0].dtype in NARROW_TYPES:
+        return _in_single(make, call, table, tasks, places)
+    item = np.dtype(NUMPY_NAMES[refs[0].dtype]).itemsize
+    return make(_Places(call, table, tasks, item, tuple(v for place in places for v in place)), follower)
 
 
 def _is_plain(call: LibraryCall) -> bool:
-    """Whether all are aligned floats of one type that a BLAS knows, and the result shares memory with no operand."""
+    """Whether all are aligned floats of one type, and the result shares memory with no operand."""
     refs = (*call.inputs, *call.outputs)
     if len(call.inputs) != 2 or len(call.outputs) != 1 or len({ref.dtype for ref in refs}) > 1:
         return False
     dtype, (out,) = np.dtype(NUMPY_NAMES[refs[0].dtype]), call.outputs
-    if dtype not in FLOAT_TYPES or any(ref.offset % dtype.itemsize or not ref.nbytes for ref in refs):
+    if refs[0].dtype not in NARROW_TYPES and dtype not in FLOAT_TYPES:
+        return False
+    if any(ref.offset % dtype.itemsize or not ref.nbytes for ref in refs):
         return False
     return not any(
         ref.buffer == out.buffer and ref.offset < out.offset + out.nbytes and out.offset < ref.offset + ref.nbytes
@@ -92,16 +101,43 @@ def _is_plain(call: LibraryCall) -> bool:
     )
 
 
+def _in_single(
+    make: Callable[[_Places, Follower | None], NativeCall | None],
+    call: LibraryCall,
+    table: int,
+    tasks: Tasks,
+    places: Sequence[tuple[int, int]],
+) -> NativeCall | None:
+    """The call on copies of the operands in f32, which are memory of its own, as the result is before it is rounded."""
+    refs = (*call.inputs, *call.outputs)
+    memory: list[Any] = [np.empty(prod(ref.shape), np.float32) for ref in refs]
+    cells = (ctypes.c_int64 * len(refs))(*(array.ctypes.data for array in memory))
+    wide = [(ctypes.addressof(cells) + 8 * number, 0) for number in range(len(refs))]
+    found = make(_Places(call, table, tasks, 4, tuple(v for place in wide for v in place)), None)
+    if found is None:
+        return None
+    records = [
+        (*narrow, *single, array.size, refs[0].dtype == "bf16")
+        for narrow, single, array in zip(places, wide, memory, strict=True)
+    ]
+    widening = int64_table(*records[0], *records[1])
+    rounding = int64_table(*wide[2], *places[2], *records[2][4:])
+    memory += cells, widening, rounding, *found.memory
+    counts = [-(-record[4] // _CONVERTED) for record in records]
+    before = LoopRow(tasks.function("fuse_run_widen"), ctypes.addressof(widening), counts[0] + counts[1], _CONVERSIONS)
+    after = LoopRow(tasks.function("fuse_run_narrow"), ctypes.addressof(rounding), counts[2], _CONVERSIONS)
+    return NativeCall((before, *found.rows, after), tuple(memory), failed=found.failed)
+
+
 def _product(places: _Places, follower: Follower | None) -> NativeCall | None:
-    call, threads = places.call, num_threads()
-    a, b = call.inputs
-    plan = product_table(places.tasks, threads, places.item, a.shape, b.shape, call.outputs[0].shape, call.config)
+    threads = num_threads()
+    plan = product_table(places.tasks, threads, places.item, *places.shapes, places.call.config)
     if plan is None:
         return None
     record = int64_table(ctypes.addressof(plan), *places.places)
     if follower is not None and (found := _followed(places, follower, plan, record, threads)) is not None:
         return found
-    row = LoopRow(places.function("fuse_run_product"), ctypes.addressof(record), plan[11], plan[12])
+    row = LoopRow(places.tasks.function("fuse_run_product"), ctypes.addressof(record), plan[11], plan[12])
     return NativeCall((row,), (plan, record))
 
 
@@ -125,18 +161,32 @@ def _followed(
     record = int64_table(*product, per_row, pieces, threads, panels, across, follower.task, places.table, *arrays, 0, 0)
     address = ctypes.addressof(record)
     names = ("fuse_run_followed", "fuse_begin_followed"), ("fuse_run_left", "fuse_begin_left")
-    loops = tuple(LoopRow(places.function(run), address, 1, 1, places.function(begin)) for run, begin in names)
+    loops = tuple(
+        LoopRow(places.tasks.function(run), address, 1, 1, places.tasks.function(begin)) for run, begin in names
+    )
     return NativeCall(loops, (plan, record, missing, left), with_follower=True)
 
 
 def _convolution(places: _Places, follower: Follower | None) -> NativeCall | None:
-    x, weight = (ref.shape for ref in places.call.inputs)
-    out = places.call.outputs[0].shape
-    plan = convolution_table(places.tasks, num_threads(), places.item, x, weight, out, places.call.config)
+    plan = convolution_table(places.tasks, num_threads(), places.item, *places.shapes, places.call.config)
+    return _convolution_loop(places, plan, "fuse_run_convolution")
+
+
+def _transposed(places: _Places, follower: Follower | None) -> NativeCall | None:
+    plan = transposed_table(places.tasks, places.item, *places.shapes, places.call.config)
+    return _convolution_loop(places, plan, "fuse_run_fold")
+
+
+def _weight_gradient(places: _Places, follower: Follower | None) -> NativeCall | None:
+    plan = weight_gradient_table(places.tasks, places.item, *places.shapes, places.call.config)
+    return _convolution_loop(places, plan, "fuse_run_weight_gradient")
+
+
+def _convolution_loop(places: _Places, plan: ctypes.Array[ctypes.c_int64] | None, task: str) -> NativeCall | None:
     if plan is None:
         return None
     record = int64_table(ctypes.addressof(plan), *places.places, 0)
-    row = LoopRow(places.function("fuse_run_convolution"), ctypes.addressof(record), plan[-2], plan[-1])
+    row = LoopRow(places.tasks.function(task), ctypes.addressof(record), plan[TASKS], plan[TASKS + 1])
     return NativeCall((row,), (plan, record), failed=record)
 
 
@@ -144,5 +194,8 @@ _NATIVE: Mapping[str, Callable[[_Places, Follower | None], NativeCall | None]] =
     "numpy.matmul": _product,
     "numpy.matmul_epilogue": _product,
     "numpy.conv": _convolution,
+    "numpy.conv_transpose": _transposed,
+    "numpy.conv_backward_data": _transposed,
+    "numpy.conv_backward_weight": _weight_gradient,
 }
 """By implementation."""

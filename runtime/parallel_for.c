@@ -1,14 +1,14 @@
 /* A pool of threads that shares one region at a time; runtime/thread_pool.py compiles and loads it.
  *
  * A region is a sequence of phases, a phase one loop or several that do not depend on each other. Loops are cut into
- * chunks. `unclaimed` counts the chunks of the phase that nobody has taken, `unfinished` those that are not done. A thread
- * may take a chunk once it has lowered `unclaimed` from a value above zero, and the phase cannot end before that chunk is
- * done, so `region` is read only while a chunk is held. Who finishes the last chunk begins the next phase, and runs those
- * of one chunk itself: no thread waits for one that has not started, and between phases nobody has to come back to work. A
- * worker that wakes up late finds zero, or takes a valid chunk of a later phase.
+ * chunks. Every thread has a share of neighbouring chunks, which it takes from the front; with none left it takes from the
+ * back of others' shares. So a loop that runs again finds its data in the caches of the same processors, and threads seldom
+ * write to the same cache line.
  *
- * Which chunk it is: every thread has a share of neighbouring chunks, which it takes from the front; with none left it takes
- * from the back of others' shares. So a loop that runs again finds its data in the caches of the same processors. */
+ * `unfinished` counts the chunks of the phase that are not known to be done; a thread tells once it finds none to take. The
+ * phase cannot end before that, so `region` is read only by those who hold a chunk. Who brings the count to zero begins the
+ * next phase, and runs those of one chunk itself: no thread waits for one that has not started, and between phases nobody
+ * has to come back to work. A worker that wakes up late finds no chunk, or takes a valid one of a later phase. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <pthread.h>
@@ -49,10 +49,9 @@ static struct {
   struct fuse_loop *phase, *next, *end; /* loops of this phase, and of those that come */
 } region;
 static OWN_LINE _Atomic int busy;       /* held by the caller whose region it is; guards `region` and `workers` */
-static OWN_LINE _Atomic int unclaimed;  /* chunks of the phase */
 static OWN_LINE _Atomic int unfinished; /* chunks of the phase */
 static OWN_LINE _Atomic int phases;     /* changes when there is news for workers; they sleep on it */
-static OWN_LINE _Atomic int finished;   /* whether the region is done */
+static _Atomic int finished;            /* whether the region is done; the caller looks at both */
 static struct {
   OWN_LINE _Atomic uint64_t chunks; /* the first that is left in the low half, the one behind the last in the high half */
 } shares[MOST_THREADS];
@@ -118,50 +117,48 @@ static void await_change(_Atomic int *word, int value, _Atomic int *sleeping) {
   atomic_fetch_sub(sleeping, 1);
 }
 
-/* Whether a chunk is the thread's to take. */
-static int claim(void) {
-  int left = atomic_load_explicit(&unclaimed, memory_order_relaxed);
-  while (left > 0)
-    if (atomic_compare_exchange_weak_explicit(&unclaimed, &left, left - 1, memory_order_acquire,
-                                              memory_order_relaxed))
-      return 1;
-  return 0;
-}
-
 static void share_out(long chunks) {
   long count = atomic_load_explicit(&threads, memory_order_relaxed);
   for (long k = 0; k < count; k++) {
     uint64_t begin = (uint64_t)(chunks * k / count), end = (uint64_t)(chunks * (k + 1) / count);
-    atomic_store_explicit(&shares[k].chunks, end << 32 | begin, memory_order_relaxed);
+    atomic_store_explicit(&shares[k].chunks, end << 32 | begin, memory_order_release);
   }
 }
 
-/* Takes a chunk of the share `from`, the first or the last one; -1 where there is none. */
-static long take_from(int from, int first) {
-  uint64_t found = atomic_load_explicit(&shares[from].chunks, memory_order_relaxed);
-  for (;;) {
+static long left_of(uint64_t share) {
+  uint64_t begin = share & UINT32_MAX, end = share >> 32;
+  return begin < end ? (long)(end - begin) : 0;
+}
+
+/* Takes a chunk of a share, the first or the last one; -1 where there is none. */
+static long take_from(int share, int first) {
+  uint64_t found = atomic_load_explicit(&shares[share].chunks, memory_order_relaxed);
+  while (left_of(found)) {
     uint64_t begin = found & UINT32_MAX, end = found >> 32;
-    if (begin >= end) return -1;
     uint64_t rest = first ? end << 32 | (begin + 1) : (end - 1) << 32 | begin;
-    if (atomic_compare_exchange_weak_explicit(&shares[from].chunks, &found, rest, memory_order_relaxed,
+    if (atomic_compare_exchange_weak_explicit(&shares[share].chunks, &found, rest, memory_order_acquire,
                                               memory_order_relaxed))
       return (long)(first ? begin : end - 1);
   }
+  return -1;
 }
 
-/* The chunk for a thread with a claim: there is one, but others with claims may be faster to take the one that it sees. */
+/* A chunk for a thread, which it must run then; -1 where there is none. */
 static long take(int self) {
   int count = atomic_load_explicit(&threads, memory_order_relaxed);
   long chunk = self < count ? take_from(self, 1) : -1;
-  for (int k = 1; chunk < 0; k++) chunk = take_from((self + k) % count, 0);
+  for (int k = 1; chunk < 0 && k <= count; k++) chunk = take_from((self + k) % count, 0);
   return chunk;
 }
 
 /* Wakes as many workers as there are chunks left for, `most` at a time: those that wake up go on waking. */
 static void wake_workers(int available, int most) {
-  int wanted = atomic_load_explicit(&unclaimed, memory_order_relaxed) - 1;
   int asleep = atomic_load(&sleeping_workers);
-  int count = wanted - (available - asleep);
+  if (!asleep) return;
+  long wanted = -1;
+  for (int k = 0; k <= available; k++)
+    wanted += left_of(atomic_load_explicit(&shares[k].chunks, memory_order_relaxed));
+  int count = (int)wanted - (available - asleep);
   if (count > asleep) count = asleep;
   if (count > most) count = most;
   if (count > 0) wake(&phases, count);
@@ -202,7 +199,7 @@ static void start_anew_in_child(void) {
   workers = 0;
   atomic_store(&sleeping_workers, 0);
   atomic_store(&sleeping_callers, 0);
-  atomic_store(&unclaimed, 0);
+  for (int k = 0; k < MOST_THREADS; k++) atomic_store_explicit(&shares[k].chunks, 0, memory_order_relaxed);
   atomic_store(&unfinished, 0);
   atomic_store(&finished, 0);
   atomic_store(&busy, 0);
@@ -234,9 +231,8 @@ static int begin_phase(void) {
     region.next = loop;
     if (chunks > 1) {
       if (workers < atomic_load(&threads) - 1) start_workers();
-      share_out(chunks);
       atomic_store_explicit(&unfinished, (int)chunks, memory_order_relaxed);
-      atomic_store(&unclaimed, (int)chunks);
+      share_out(chunks);
       atomic_fetch_add(&phases, 1);
       return 1;
     }
@@ -261,9 +257,10 @@ static void run_chunk(long number) {
 
 /* Until no chunk is to be had. */
 static void work(int self) {
-  while (claim()) {
-    run_chunk(take(self));
-    if (atomic_fetch_sub(&unfinished, 1) > 1) continue;
+  for (;;) {
+    int done = 0;
+    for (long chunk = take(self); chunk >= 0; chunk = take(self), done++) run_chunk(chunk);
+    if (!done || atomic_fetch_sub(&unfinished, done) > done) return;
     if (begin_phase()) wake_workers(atomic_load_explicit(&threads, memory_order_relaxed) - 1, WAKES_BY_WORKER);
     else atomic_store(&finished, 1);
     call_caller();
@@ -282,22 +279,22 @@ static void *worker(void *argument) {
   }
 }
 
-static int has_news(void) {
-  return atomic_load(&unclaimed) > 0 || atomic_load(&finished);
+static int has_news(int phase) {
+  return atomic_load(&phases) != phase || atomic_load(&finished);
 }
 
-/* Returns when there is a chunk, or the region is done, or without cause. */
-static void await_news(void) {
+/* Returns when another phase has begun, or the region is done, or without cause. */
+static void await_news(int phase) {
   long long limit = nanoseconds() + SPIN_NANOSECONDS;
   do {
     for (int i = 0; i < 16; i++) {
-      if (has_news()) return;
+      if (has_news(phase)) return;
       relax();
     }
   } while (nanoseconds() < limit);
   int seen = atomic_load(&calls_to_caller);
   atomic_store(&sleeping_callers, 1);
-  if (!has_news()) sleep_while_equal(&calls_to_caller, seen);
+  if (!has_news(phase)) sleep_while_equal(&calls_to_caller, seen);
   atomic_store(&sleeping_callers, 0);
 }
 
@@ -308,7 +305,12 @@ static void run_shared(struct fuse_loop *begin, struct fuse_loop *end) {
   atomic_store_explicit(&finished, 0, memory_order_relaxed);
   if (begin_phase()) {
     wake_workers(workers, WAKES_BY_CALLER);
-    for (work(CALLER); !atomic_load(&finished); work(CALLER)) await_news();
+    for (;;) {
+      int phase = atomic_load(&phases);
+      work(CALLER);
+      if (atomic_load(&finished)) break;
+      await_news(phase);
+    }
   }
   atomic_store_explicit(&busy, 0, memory_order_release);
 }

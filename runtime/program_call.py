@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -62,14 +63,70 @@ class Frame(ctypes.Structure):
         ("arguments", ctypes.c_int64),
         ("results", ctypes.c_int64),
         ("values", ctypes.c_void_p),
-        ("array_type", ctypes.c_void_p),
         ("loops", ctypes.c_void_p),
         ("count", ctypes.c_int64),
         ("enter", ctypes.c_void_p),
         ("leave", ctypes.c_void_p),
         ("release", ctypes.c_void_p),
         ("take", ctypes.c_void_p),
+        ("failed", ctypes.c_void_p),
+        ("failures", ctypes.c_int64),
+        ("busy", ctypes.c_int64),
+        ("apart", ctypes.c_int64),
     )
+
+
+class _Interface(ctypes.Structure):
+    """The record `interface`: objects and functions of CPython."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in (
+            *("tuple_type", "list_type", "array_type", "none", "not_implemented", "memory_error"),
+            *("increment", "decrement", "new_tuple", "call", "set_error", "clear_error"),
+        )
+    )
+
+
+class Result(ctypes.Structure):
+    """The record `result`: memory of one result."""
+
+    _fields_ = (("kept", ctypes.c_void_p), ("make", ctypes.c_void_p))
+
+
+class ProgramRecord(ctypes.Structure):
+    """The record `fuse_program`."""
+
+    keeps: tuple[Any, ...]
+    """What it points to."""
+
+    _fields_ = (
+        ("python", ctypes.c_void_p),
+        ("frames", ctypes.c_void_p * 16),
+        ("count", ctypes.c_int64),
+        ("arguments", ctypes.c_int64),
+        ("own", ctypes.c_int64),
+        ("results", ctypes.c_void_p),
+        ("given", ctypes.c_void_p),
+        ("results_given", ctypes.c_int64),
+        ("plain", ctypes.c_int64),
+        ("exclusive", ctypes.c_int64),
+        ("out_of_memory", ctypes.c_char_p),
+    )
+
+
+class _Method(ctypes.Structure):
+    """CPython's record PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_METH_FASTCALL = 0x80
 
 
 @dataclass(frozen=True)
@@ -80,16 +137,29 @@ class Interpreter:
     take: int
 
 
+Call = Callable[[tuple[Any, ...], Any], Any]
+"""
+Of a tuple of arguments, and None or what the results are to be written to: what a call of the program gives, or
+NotImplemented where these are not arrays that can be taken as they are, or no memory for runs is at hand.
+"""
+
+
 @dataclass(frozen=True)
 class Caller:
     """The entry points of program_call.c."""
 
     run: Callable[[int], None]
     """Runs a frame, by its address, whose table of buffers is filled; other threads have the interpreter meanwhile."""
-    call: Callable[[int, tuple[Any, ...], tuple[Any, ...], int], int] | None
+    take: Callable[[int], int | None]
+    """Of the address of a program's record: the address of a frame that nobody uses, now marked as busy."""
+    keep: Callable[[int, int], int]
+    """Lets later runs of a program have a frame; 0 where it has enough."""
+    drop: Callable[[int, int], None]
+    """Takes a frame away from later runs; it must be busy, by the caller of this."""
+    call: int | None
     """
-    Fills the table from tuples of arrays, arguments and results, and runs the frame; 0 where they are not of the frame's
-    types. None where this interpreter's objects are laid out in another way than program_call.c reads them.
+    The address of what runs a program from Python; None where this interpreter's objects are laid out in another way than
+    program_call.c reads them.
     """
     interpreter: Interpreter
 
@@ -102,13 +172,37 @@ def load_caller() -> Caller:
     run: Any = library.fuse_run_frame
     run.argtypes, run.restype = [ctypes.c_void_p], None
     held = ctypes.PyDLL(library._name)
-    call: Any = held.fuse_call
-    call.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.py_object, ctypes.c_int]
-    call.restype = ctypes.c_int
+    take: Any = held.fuse_take_frame
+    take.argtypes, take.restype = [ctypes.c_void_p], ctypes.c_void_p
+    keep: Any = held.fuse_keep_frame
+    keep.argtypes, keep.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int
+    drop: Any = held.fuse_drop_frame
+    drop.argtypes, drop.restype = [ctypes.c_void_p, ctypes.c_void_p], None
     interpreter = Interpreter(
         _address(ctypes.pythonapi.PyEval_SaveThread), _address(ctypes.pythonapi.PyEval_RestoreThread)
     )
-    return Caller(run, call if _layout_is_known(held) else None, interpreter)
+    return Caller(run, take, keep, drop, _address(held.fuse_call) if _layout_is_known(held) else None, interpreter)
+
+
+def callable_of(record: ProgramRecord, address: int) -> Call:
+    """What calls the program of a record, by the function at the address; it keeps the record alive."""
+    record.python = ctypes.addressof(_interface())
+    make: Any = ctypes.pythonapi.PyCFunction_NewEx
+    make.argtypes, make.restype = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], ctypes.py_object
+    return make(ctypes.addressof(_method(address)), np.frombuffer(memoryview(record), np.uint8), None)
+
+
+@functools.cache
+def _method(address: int) -> _Method:
+    return _Method(b"call", address, _METH_FASTCALL, None)
+
+
+@functools.cache
+def _interface() -> _Interface:
+    api = ctypes.pythonapi
+    objects = (tuple, list, np.ndarray, None, NotImplemented, MemoryError)
+    functions = (api.Py_IncRef, api.Py_DecRef, api.PyTuple_New, api.PyObject_CallObject, api.PyErr_SetString)
+    return _Interface(*map(id, objects), *map(_address, functions), _address(api.PyErr_Clear))
 
 
 def _address(function: Any) -> int:
@@ -116,8 +210,9 @@ def _address(function: Any) -> int:
 
 
 def _layout_is_known(library: ctypes.PyDLL) -> bool:
-    """Whether program_call.c reads of arrays what they say of themselves; sizes are compared before anything is read."""
-    if (object.__basicsize__, tuple.__basicsize__, tuple.__itemsize__) != (16, 24, 8):
+    """Whether program_call.c reads of objects what they say of themselves; sizes are compared before anything is read."""
+    sizes = (object.__basicsize__, tuple.__basicsize__, tuple.__itemsize__, list.__basicsize__)
+    if sizes != (16, 24, 8, 40) or types.BuiltinMethodType.__basicsize__ < 32:
         return False
     if np.ndarray.__basicsize__ < 72 or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
@@ -128,11 +223,14 @@ def _layout_is_known(library: ctypes.PyDLL) -> bool:
 
 
 def _is_read_rightly(library: ctypes.PyDLL, array: np.ndarray[Any, Any]) -> bool:
-    found = (ctypes.c_void_p * 6)()
-    library.fuse_describe(ctypes.py_object(array), found)
-    kind, data, dimensions, descr, flags, shape = found
+    found = (ctypes.c_void_p * 11)()
+    listed, lone = [array, None], np.empty(1).view
+    library.fuse_describe(*map(ctypes.py_object, (array, listed, lone)), found)
+    kind, data, dimensions, descr, flags, shape, list_kind, size, first, owner, references = found
     said = (id(np.ndarray), array.ctypes.data, array.ndim, id(array.dtype), array.flags.num)
     if (kind, data, dimensions or 0, descr, flags or 0) != said:
+        return False
+    if (list_kind, size, first, owner, references) != (id(list), 2, id(array), id(lone.__self__), 1):
         return False
     if not array.ndim:
         return True

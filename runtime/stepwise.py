@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from fuse_opt.lowering.program import Program, Segment
 from fuse_opt.runtime.cpu import Array, CpuProgram, call_library
 from fuse_opt.runtime.cpu_frames import BoundFrame, PythonCall
@@ -14,11 +17,11 @@ class StepwiseProgram(CpuProgram):
     def __init__(self, program: Program, cache: DiskCache | None = None, *, parallel_for: int | None = None) -> None:
         """`parallel_for` is the address of a function as the pool's loop (`load_pool`), which is taken where there is none."""
         super().__init__(program, cache)
-        self._call = None
+        self.direct = None
         self._parallel_for = self.parallel_for if parallel_for is None else parallel_for
 
-    def _new_frame(self) -> BoundFrame:
-        return self._frames.make(native=False)
+    def _frame_maker(self) -> Callable[[], BoundFrame]:
+        return partial(self._frames.make, native=False)
 
     def _take_steps(self, frame: BoundFrame, memory: list[Array]) -> None:
         for number in range(len(self._steps)):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fuse_opt.lowering import library_convolution
-from fuse_opt.runtime import blas, convolution, libraries, thread_pool
+from fuse_opt.runtime import blas, convolution, convolution_copies, libraries, thread_pool
 from fuse_opt.runtime.blas import blas_matmul, choose_blocks, try_matmul
 from fuse_opt.runtime.convolution import try_conv
 
@@ -126,6 +126,9 @@ def test_products_are_those_of_numpy(
         ((700, 300), (300, 1)),
         ((6, 1, 40), (40, 30)),
         ((513, 127), (127, 1001)),
+        ((8, 513), (513, 96)),
+        ((2, 70, 600), (600, 50)),
+        ((300, 257), (257, 17)),
         ((1000, 3, 3), (1000, 3, 3)),
     ],
 )
@@ -231,10 +234,42 @@ def test_convolutions_are_those_of_the_library(
     assert_close(convolved(try_conv, x, weight, config), expected, weight[:1].size)
 
 
+@settings(deadline=None, max_examples=150)
+@given(
+    case=convolutions(),
+    dtype=st.sampled_from("efd"),
+    seed=st.integers(0, 2**32),
+    share=st.sampled_from((0.0, 0.0, float("inf"))),
+    copied=st.sampled_from((600, 3000, 256 << 10)),
+    widest=st.sampled_from((3, 512)),
+)
+def test_windows_are_unfolded_or_not(
+    case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]],
+    dtype: str,
+    seed: int,
+    share: float,
+    copied: int,
+    widest: int,
+):
+    shape, window, config = case
+    rng = np.random.default_rng(seed)
+    x, weight = random_array(rng, shape, dtype), random_array(rng, window, dtype)
+    expected = convolved(library_convolution.conv, x.astype(float), weight.astype(float), config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(convolution_copies, "LEAST_SHARE", share)
+        patch.setattr(convolution_copies, "COPIED_BYTES", copied)
+        patch.setattr(convolution_copies, "WIDEST", widest)
+        convolution.forget_plans()
+        found = convolved(try_conv, x, weight, config)
+    convolution.forget_plans()
+    assert_close(found, expected, weight[:1].size)
+
+
 @pytest.mark.parametrize(
     ("shape", "window", "config"),
     [
         ((1, 300, 7, 7), (300, 300, 3, 3), {"pads": (1, 1, 1, 1)}),
+        ((3, 40, 20, 21), (36, 40, 3, 5), {"pads": (1, 2, 0, 1), "strides": (1, 2)}),
         ((2, 40, 31, 33), (24, 20, 3, 3), {"groups": 2, "strides": (2, 1)}),
         ((2, 64, 40, 40), (130, 64, 1, 1), {}),
         ((2, 64, 40, 40), (16, 64, 1, 1), {"strides": (2, 2)}),
@@ -250,6 +285,19 @@ def test_convolutions_of_many_tasks(shape: tuple[int, ...], window: tuple[int, .
     assert_close(
         convolved(try_conv, x, weight, config), convolved(library_convolution.conv, x, weight, config), weight[:1].size
     )
+
+
+def test_convolutions_do_not_depend_on_the_number_of_threads():
+    rng = np.random.default_rng(5)
+    x, weight = random_array(rng, (2, 100, 30, 17), "f"), random_array(rng, (70, 100, 3, 3), "f")
+    before, found = thread_pool.num_threads(), list[Array]()
+    try:
+        for count in (1, 2, 3, 7):
+            thread_pool.set_num_threads(count)
+            found.append(convolved(try_conv, x, weight, {"pads": (1, 1, 1, 1)}))
+    finally:
+        thread_pool.set_num_threads(before)
+    assert all(np.array_equal(one, found[0]) for one in found)
 
 
 def test_a_convolution_that_does_not_fit_is_left_to_others():

@@ -53,6 +53,7 @@ class CompiledProgram:
         self.target = target
         """What it runs on: "cpu", "cuda" or "reference"."""
         self._backend = backend
+        self._direct: Any = getattr(backend, "direct", None)
 
     def __call__(self, *arrays: Any, out: Sequence[Any] | None = None, stream: Any = None) -> Any:
         """
@@ -63,6 +64,8 @@ class CompiledProgram:
         or one of PyCUDA's, torch's or cupy's) or on the first array's own, without waiting for it.
         """
         if stream is None:
+            if self._direct is not None and (found := self._direct(arrays, out)) is not NotImplemented:
+                return found
             return self._backend(*arrays, out=out)
         if self.target != "cuda":
             raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")

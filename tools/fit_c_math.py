@@ -3,6 +3,8 @@
 Each row of `FITS` is one weighted fit: find c with sum(c[i] * x**(i * step)) close to f on [lo, hi], the error measured
 as weight * error. Least squares over Chebyshev points is within a bit of the minimax fit. The coefficients are rounded to
 the target type one after the other, lowest power first, and the remaining ones are fitted again after each rounding.
+Where `minimax` is set, points are weighted by their errors first, again and again (Lawson 1961); a rational function is
+fitted as sum(p[i] x**i) - f sum(q[i] x**i), divided by the last q (Loeb 1957).
 
     python tools/fit_c_math.py [NAME ...]      prints the coefficients, lowest power first, and log2 of the error
 """
@@ -35,6 +37,9 @@ class Fit:
     weight: Callable[[Real], Real] = one
     step: int = 1
     bits: int = 24
+    minimax: bool = False
+    below: int = 0
+    """Terms of the denominator but its constant one; those of the numerator are `terms`."""
 
 
 def least_squares(f: list[Real], w: list[Real], basis: list[list[Real]]) -> list[Real]:
@@ -50,21 +55,50 @@ def rounded(c: Real, bits: int) -> Real:
 
 
 def solve(fit: Fit) -> tuple[list[Real], Real]:
-    points = 16 * fit.terms
+    points = 16 * (fit.terms + fit.below)
     middle, half = (mp.mpf(fit.lo) + fit.hi) / 2, (mp.mpf(fit.hi) - fit.lo) / 2
     xs = [middle - half * mp.cos(mp.pi * (2 * i + 1) / (2 * points)) for i in range(points)]
-    f, w = [fit.f(x) for x in xs], [fit.weight(x) for x in xs]
+    exact, weights = [fit.f(x) for x in xs], [fit.weight(x) for x in xs]
     basis = [[x ** (i * fit.step) for x in xs] for i in range(fit.terms)]
-    done: list[Real] = []
-    while len(done) < fit.terms:
-        done.append(rounded(least_squares(f, w, basis[len(done) :])[0], fit.bits))
+    basis += [[-v * x ** (i + 1) for v, x in zip(exact, xs, strict=True)] for i in range(fit.below)]
+    w, divisors = list(weights), [mp.mpf(1)] * points
+    for _ in range(25 if fit.minimax else 0):
+        c = least_squares(exact, [v / d for v, d in zip(w, divisors, strict=True)], basis)
+        divisors = denominators(fit, c, xs)
+        errors = [abs(v) for v in differences(exact, basis, c, divisors)]
+        errors = [e * v for e, v in zip(errors, weights, strict=True)]
+        mean = mp.fsum(errors) / points
+        w = [v * mp.sqrt(e / mean) for v, e in zip(w, errors, strict=True)]
+    f, scaled, done = exact, [v / d for v, d in zip(w, divisors, strict=True)], list[Real]()
+    while len(done) < len(basis):
+        done.append(rounded(least_squares(f, scaled, basis[len(done) :])[0], fit.bits))
         f = [v - done[-1] * b for v, b in zip(f, basis[len(done) - 1], strict=True)]
-    return done, max(abs(e * v) for e, v in zip(f, w, strict=True))
+    last = differences(exact, basis, done, denominators(fit, done, xs))
+    return done, max(abs(e * v) for e, v in zip(last, weights, strict=True))
+
+
+def denominators(fit: Fit, c: list[Real], xs: list[Real]) -> list[Real]:
+    return [1 + mp.fsum(q * x ** (i + 1) for i, q in enumerate(c[fit.terms :])) for x in xs]
+
+
+def differences(exact: list[Real], basis: list[list[Real]], c: list[Real], divisors: list[Real]) -> list[Real]:
+    fitted = [mp.fdot(c, values) for values in zip(*basis, strict=True)]
+    return [(f - v) / d for f, v, d in zip(exact, fitted, divisors, strict=True)]
 
 
 def exp_tail(x: Real) -> Real:
     """(exp(x) - 1 - x) / x**2"""
     return (mp.expm1(x) - x) / x**2
+
+
+def exp_rate(x: Real) -> Real:
+    """(exp(x) - 1) / x"""
+    return mp.expm1(x) / x
+
+
+def log2_rate(x: Real) -> Real:
+    """log2(1 + x) / x"""
+    return mp.log1p(x) / (x * mp.ln2)
 
 
 def log_tail(x: Real) -> Real:
@@ -91,6 +125,12 @@ def erf_rate(a: Real) -> Real:
 def erf_weight(a: Real) -> Real:
     """The relative change of erf(a) for a change of erf_rate(a)."""
     return a * mp.erfc(a) / mp.erf(a)
+
+
+def erf_ratio(z: Real) -> Real:
+    """x / erf(x) with z = x**2"""
+    x = mp.sqrt(z)
+    return x / mp.erf(x)
 
 
 def sin_tail(z: Real) -> Real:
@@ -167,6 +207,14 @@ def exp2_weight(x: Real) -> Real:
     return abs(x) / 2**x
 
 
+def exp_weight(x: Real) -> Real:
+    return abs(x) / mp.exp(x)
+
+
+def log2_weight(x: Real) -> Real:
+    return 1 / log2_rate(x)
+
+
 def rate_of(terms: int, top: str, bits: int) -> Fit:
     return Fit(erf_rate, mp.mpf("1e-9"), mp.mpf(top), terms, erf_weight, bits=bits)
 
@@ -189,8 +237,12 @@ def erfc_of(terms: int, top: str, bits: int = 53) -> Fit:
 FITS: dict[str, Fit] = {
     "expm1_f32": Fit(exp_tail, -LN2_2, LN2_2, 5, expm1_weight),
     "exp2_f32": Fit(exp2_tail, -HALF, HALF, 6, exp2_weight),
-    "log_f32": Fit(log_tail, LOG_LO, LOG_HI, 8, log_weight),
+    "exp_f32": Fit(exp_rate, -LN2_2, LN2_2, 5, exp_weight, minimax=True),
+    "log_f32": Fit(log_tail, LOG_LO, LOG_HI, 7, log_weight, minimax=True),
+    "log1p_f32": Fit(log_tail, LOG_LO, LOG_HI, 8, log_weight),
+    "log2_f32": Fit(log2_rate, LOG_LO, LOG_HI, 9, log2_weight, minimax=True),
     "erf_f32": rate_of(9, "3.95", 24),
+    "fast_erf_f32": Fit(erf_ratio, TINY, mp.mpf("3.93") ** 2, 6, lambda z: 1 / erf_ratio(z), minimax=True, below=5),
     "sin_f32": Fit(sin_tail, mp.mpf("1e-12"), TRIG_Z, 3, lambda z: z),
     "cos_f32": Fit(cos_tail, mp.mpf("1e-12"), TRIG_Z, 3, lambda z: z * z),
     "expm1_f64": Fit(exp_tail, -LN2_2, LN2_2, 11, expm1_weight, bits=53),

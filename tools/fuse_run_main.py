@@ -135,10 +135,19 @@ def _load(given: argparse.Namespace, saved: bool) -> tuple[ModuleOp, dict[str, A
 
 
 def _arrays(file: str) -> dict[str, Array]:
+    """The arrays of an .npz file. Raises OSError where there is none, and ValueError for one that holds anything else."""
+    from zipfile import BadZipFile, ZipFile
+    from zlib import error as ZlibError
+
     import numpy as np
 
-    with np.load(file, allow_pickle=False) as saved:
-        return dict(saved)
+    try:
+        with ZipFile(file) as archive, np.load(file, allow_pickle=False) as saved:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            return {name: saved[name] for name in names}
+    except (BadZipFile, EOFError, KeyError, NotImplementedError, ValueError, ZlibError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"'{file}': expected arrays as numpy.savez writes them; {reason}") from None
 
 
 def _source(file: str) -> Any:

@@ -34,8 +34,10 @@ def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
     _check_names(function, shapes)
     for value, extents in zip(function.body.block.args, shapes, strict=True):
         Rewriter.replace_value_with_new_type(value, TensorType(tensor(value).element_type, extents))
-    types = [value.type for value in function.body.block.args]
-    function.properties["function_type"] = FunctionType.from_lists(types, list(function.function_type.outputs))
+    last = function.body.block.last_op
+    assert last is not None
+    types = ([value.type for value in values] for values in (function.body.block.args, last.operands))
+    function.properties["function_type"] = FunctionType.from_lists(*types)
     return copy
 
 
