@@ -34,7 +34,9 @@ from cpu_workloads import SIZE_NAMES, SIZES, Case, as_tuple, check, choose
 
 _SLOT_MS = 60
 _PAUSE_S = 0.003
-"""Between two slots: threads of the last one stop spinning."""
+"""After a slot: its threads stop spinning."""
+_LONG_PAUSE_S = {"numpy": 0.15}
+"""By peer: OpenBLAS's threads spin for tens of milliseconds, which took the processors from the next peer's."""
 
 
 def write_arrays(case: Case, folder: Path) -> int:
@@ -79,9 +81,9 @@ def measure(case: Case, peers: Sequence[PeerProcess], folder: Path, rounds: int,
     for round_number in range(rounds):
         turn = round_number % max(len(running), 1)
         for peer in running[turn:] + running[:turn]:
-            time.sleep(_PAUSE_S)
             peer.ask({"do": "slot", "size": case.size, "ms": _SLOT_MS})
             found = peer.answer()
+            time.sleep(_LONG_PAUSE_S.get(peer.name, _PAUSE_S))
             if "us" in found:
                 entry = answers[peer.name]
                 entry.setdefault("us", []).append(found["us"])

@@ -25,7 +25,7 @@ LANES_OF_TASK = 1024
 """Rows side by side that make good use of each memory page a task touches."""
 LANES_OF_PART = 4096
 """The same where a task goes through a few rows only: the wider, the fewer the places in memory where it starts anew."""
-SHORTEST_PART = 16
+SHORTEST_PART = 64
 """Elements of what is reduced."""
 SMALLEST_TILE = 16
 

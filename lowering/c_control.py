@@ -14,6 +14,10 @@ from .c_rows import Level
 UNROLL = "fused.unroll"
 """Attribute of a loop that is to be unrolled whole: its buffers can be registers then."""
 
+ROLLED = "fused.rolled"
+"""Attribute of a loop that is not to be unrolled: clang takes a loop over accumulators in memory apart, element by element,
+where the one around it is unrolled."""
+
 
 class ControlPrinter(ExpressionPrinter):
     """Adds the `scf` dialect to expressions."""
@@ -84,6 +88,9 @@ class ControlPrinter(ExpressionPrinter):
         by = self.text(step)
         if UNROLL in op.attributes:
             self.emit("#pragma unroll")
+        if ROLLED in op.attributes:
+            for line in self.language.rolled:
+                self.emit(line)
         name = self.fresh_name(induction, "i")
         self.bind(induction, name)
         advance = f"++{name}" if by == "1" else f"{name} += {by}"

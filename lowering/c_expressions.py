@@ -78,6 +78,8 @@ class Facts:
     written: set[SSAValue] = field(default_factory=set[SSAValue])
     dead: set[Operation] = field(default_factory=set[Operation])
     callees: list[str] = field(default_factory=list[str])
+    bounds: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Constants of the function's block that an extremum is taken with; see `bound_of`."""
     nested_parallel: set[Operation] = field(default_factory=set[Operation])
     """`scf.parallel` ops around others: OpenMP forbids one simd loop within another."""
 
@@ -124,6 +126,18 @@ def row_type(op: Operation) -> str:
     return type_name(op.results[0].type)
 
 
+def bound_of(op: arith.MaximumfOp | arith.MinimumfOp) -> tuple[SSAValue, SSAValue] | None:
+    """The other operand, and the constant, of an extremum with a constant that one comparison makes: NaN is no bound, and
+    of two zeros it is the first that counts."""
+    for value, bound in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        owner = bound.owner
+        if isinstance(owner, arith.ConstantOp) and isa(owner.value, FloatAttr):
+            number = owner.value.value.data
+            if number == number and (bound is op.rhs or number != 0) and value is not bound:
+                return value, bound
+    return None
+
+
 class ExpressionPrinter:
     """Values to expressions, and the statements that name them."""
 
@@ -136,6 +150,7 @@ class ExpressionPrinter:
         self.helpers: set[str] = set()
         self.includes: set[str] = set()
         self._values: dict[SSAValue, Expr] = {}
+        self._bounds: dict[SSAValue, str] = {}
 
     def emit(self, line: str) -> None:
         self.lines.append("  " * self.indent + line)
@@ -189,6 +204,11 @@ class ExpressionPrinter:
         else:
             raise self.refuse(op, f"no literal for {op.result.type}; only scalar constants have one")
         self._values[op.result] = Expr(text, Level.UNARY if text[0] == "-" else Level.ATOM, literal=True)
+        if op.result in self.facts.bounds and self.language.opaque:
+            bound = self._bounds[op.result] = self.scope.fresh("bound", "bound")
+            helper = self.language.opaque.format(text, t=name)
+            self.helpers.update(called_helpers(helper))
+            self.emit(f"const {self.c_type(op.result.type, op)} {bound} = {helper};")
 
     def print_row(self, op: Operation) -> None:
         """An op with one result by its row in the language's table: an expression, named unless cheap and used once."""
@@ -202,6 +222,17 @@ class ExpressionPrinter:
             self._values[result] = Expr(text, row.level, depth, mutable=mutable)
         else:
             self.declare(result, op, text)
+
+    def print_extremum(self, op: arith.MaximumfOp | arith.MinimumfOp) -> None:
+        """With a bound that has a name: one comparison, which for NaN gives the other operand."""
+        found = bound_of(op)
+        if found is None or found[1] not in self._bounds or self._values[found[0]].literal:
+            self.print_row(op)
+            return
+        value, bound = found
+        row = self.language.rows[f"{op.name} bound"][type_name(op.result.type)]
+        self._name_operand(value, op)
+        self.declare(op.result, op, row.text.format(self.text(value, row.operands[0]), self._bounds[bound]))
 
     def find_row(self, op: Operation) -> Row:
         if (row := self.language.row(row_key(op), row_type(op))) is None:

@@ -1,12 +1,17 @@
-/* fo_fast_exp_f32: 1.2 ULP; what is below 2**-125 is 0. */
+/* fo_fast_exp_f32: 2.3 ULP; what is below 2**-125 is 0. */
 FO_FN float fo_fast_exp_f32(float x) {
   x = x < -87.33654f ? -87.33654f : x;
   x = x > 89.0f ? 89.0f : x;
   float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f + 126.0f);
   float n = t - (0x1.8p23f + 126.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
-  float y = (1.0f + fo_expm1_poly_f32(r)) * fo_from_bits_f32(fo_bits_f32(t) << 23); /* 2**(n - 1): n may be 128 */
-  return y + y;
+  float q = 0x1.0fa356p-6f; /* 2 exp(r), as in fo_exp_poly_f32: n may be 128 */
+  q = fo_mad_f32(q, r, 0x1.573abcp-4f);
+  q = fo_mad_f32(q, r, 0x1.555a7ap-2f);
+  q = fo_mad_f32(q, r, 0x1.fffdc4p-1f);
+  q = fo_mad_f32(q, r, 0x1.fffff6p+0f);
+  q = fo_mad_f32(q, r, 2.0f);
+  return q * fo_from_bits_f32(fo_bits_f32(t) << 23); /* 2**(n - 1); 0 for n = -126 */
 }
 
 /* fo_fast_exp_f64: 1.2 ULP; what is below 2**-1021 is 0. */
@@ -20,7 +25,16 @@ FO_FN double fo_fast_exp_f64(double x) {
   return y + y;
 }
 
-/* fo_fast_sigmoid_f32: 2.7 ULP; 1 / (1 + exp(-x)); what is below 2**-127 is 0. */
+/* fo_fast_exp_negative_f32: 2.3 ULP; exp(x) for x <= 0, or a little above; what is below 2**-126 is 0. */
+FO_FN float fo_fast_exp_negative_f32(float x) {
+  x = x < -88.0f ? -88.0f : x;
+  float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f + 127.0f);
+  float n = t - (0x1.8p23f + 127.0f);
+  float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
+  return fo_exp_poly_f32(r) * fo_from_bits_f32(fo_bits_f32(t) << 23); /* 2**n; 0 for n = -127 */
+}
+
+/* fo_fast_sigmoid_f32: 3.6 ULP; 1 / (1 + exp(-x)); what is below 2**-127 is 0. */
 FO_FN float fo_fast_sigmoid_f32(float x) {
   return 1.0f / (1.0f + fo_fast_exp_f32(-x));
 }
@@ -30,21 +44,19 @@ FO_FN double fo_fast_sigmoid_f64(double x) {
   return 1.0 / (1.0 + fo_fast_exp_f64(-x));
 }
 
-/* fo_fast_erf_f32: 6.0 ULP; odd, keeps the sign of zero; the rational function of Eigen's generic_fast_erf_float. */
+/* fo_fast_erf_f32: 5.6 ULP; odd, keeps the sign of zero; x p(x**2) / q(x**2), which is 1 from 3.91 on. */
 FO_FN float fo_fast_erf_f32(float x) {
-  float a = x < -4.0f ? -4.0f : x;
-  a = a > 4.0f ? 4.0f : a;
-  float s = a * a;
-  float p = fo_mad_f32(s, -2.72614225801306e-10f, 2.77068142495902e-08f);
-  p = fo_mad_f32(p, s, -2.10102402082508e-06f);
-  p = fo_mad_f32(p, s, -5.69250639462346e-05f);
-  p = fo_mad_f32(p, s, -7.34990630326855e-04f);
-  p = fo_mad_f32(p, s, -2.95459980854025e-03f);
-  p = fo_mad_f32(p, s, -1.60960333262415e-02f);
-  float q = fo_mad_f32(s, -1.45660718464996e-05f, -2.13374055278905e-04f);
-  q = fo_mad_f32(q, s, -1.68282697438203e-03f);
-  q = fo_mad_f32(q, s, -7.37332916720468e-03f);
-  q = fo_mad_f32(q, s, -1.42647390514189e-02f);
-  float y = a * p / q;
-  return __builtin_fabsf(x) < 0x1p-60f ? x * 1.1283791670955126f : y;
+  x = x < -3.9140625f ? -3.9140625f : x;
+  x = x > 3.9140625f ? 3.9140625f : x;
+  float z = x * x;
+  float p = fo_mad_f32(0x1.e54ce8p-20f, z, 0x1.08e048p-12f);
+  p = fo_mad_f32(p, z, 0x1.b839dep-9f);
+  p = fo_mad_f32(p, z, 0x1.7f7adep-5f);
+  p = fo_mad_f32(p, z, 0x1.5ab49cp-3f);
+  float q = fo_mad_f32(0x1.1a776p-15f, z, 0x1.0f4786p-10f);
+  q = fo_mad_f32(q, z, 0x1.b41c6ep-7f);
+  q = fo_mad_f32(q, z, 0x1.9f1c26p-4f);
+  q = fo_mad_f32(q, z, 0x1.c820c6p-2f);
+  q = fo_mad_f32(q, z, 0x1.c5bf8ap-1f);
+  return fo_mad_f32(x * z, p, x) / q;
 }

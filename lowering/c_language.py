@@ -48,6 +48,10 @@ class CLanguage:
     barrier: str | None = None
     vector: str | None = None
     """The type of a vector of elements {0} of which there are {1}, aligned to its size; None where there is none."""
+    rolled: tuple[str, ...] = ()
+    """Lines before a loop that is not to be unrolled."""
+    opaque: str = ""
+    """A number {0} of type {t} as one that compilers do not know, where that makes extrema with it cheaper."""
     simd: str = ""
     """Before a loop whose iterations are independent."""
     reduction: str = ""
@@ -232,6 +236,8 @@ C = CLanguage(
     },
     helpers=c_helpers,
     local_array="{} {}[{}] __attribute__((aligned(64)))",
+    rolled=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#endif"),
+    opaque="fo_opaque_{t}({0})",
     simd="#pragma omp simd",
     reduction=" reduction({}:{})",
     declared_reduction=(

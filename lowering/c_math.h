@@ -215,14 +215,26 @@ FO_FN double fo_expm1_poly_f64(double r) {
   return fo_mad_f64(r * r, q, r);
 }
 
-/* fo_exp_f32: 1.2 ULP. */
+/* fo_exp_poly_f32: exp(r) for |r| <= 0.3467. */
+FO_FN float fo_exp_poly_f32(float r) {
+  float q = 0x1.0fa356p-7f;
+  q = fo_mad_f32(q, r, 0x1.573abcp-5f);
+  q = fo_mad_f32(q, r, 0x1.555a7ap-3f);
+  q = fo_mad_f32(q, r, 0x1.fffdc4p-2f);
+  q = fo_mad_f32(q, r, 0x1.fffff6p-1f);
+  return fo_mad_f32(q, r, 1.0f);
+}
+
+/* fo_exp_f32: 2.3 ULP. */
 FO_FN float fo_exp_f32(float x) {
   x = x < -105.0f ? -105.0f : x;
   x = x > 89.0f ? 89.0f : x;
-  float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f);
-  float n = t - 0x1.8p23f;
+  float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f + 254.0f);
+  float n = t - (0x1.8p23f + 254.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
-  return fo_scale_f32(1.0f + fo_expm1_poly_f32(r), t);
+  /* 2**n in two factors, the fields of their exponents being halves of n + 254: underflow is gradual. */
+  fo_u32 both = fo_bits_f32(t) << 23, half = (fo_bits_f32(t) << 22) & 0xff800000u;
+  return fo_exp_poly_f32(r) * fo_from_bits_f32(half) * fo_from_bits_f32(both - half);
 }
 
 /* fo_exp_f64: 1.2 ULP. */
@@ -235,14 +247,14 @@ FO_FN double fo_exp_f64(double x) {
   return fo_scale_f64(1.0 + fo_expm1_poly_f64(r), t);
 }
 
-/* fo_exp_negative_f32: exp(x) for x <= 0, or a little above; 1.2 ULP. */
+/* fo_exp_negative_f32: exp(x) for x <= 0, or a little above; 2.3 ULP. */
 FO_FN float fo_exp_negative_f32(float x) {
   x = x < -104.0f ? -104.0f : x;
-  float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f);
-  float n = t - 0x1.8p23f;
+  float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f + 150.0f);
+  float n = t - (0x1.8p23f + 150.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
-  float s = fo_from_bits_f32((fo_bits_f32(t) << 23) + (150u << 23)); /* 2**(n + 23); 0 for n = -150 */
-  return fo_mad_f32(s, fo_expm1_poly_f32(r), s) * 0x1p-23f;
+  float s = fo_from_bits_f32(fo_bits_f32(t) << 23); /* 2**(n + 23); 0 for n = -150 */
+  return fo_exp_poly_f32(r) * s * 0x1p-23f;
 }
 
 /* fo_exp_negative_f64: exp(x) for x <= 0, or a little above; 1.2 ULP. */
@@ -333,12 +345,21 @@ FO_FN double fo_expm1_f64(double x) {
   return __builtin_fabs(x) < 0x1p-54 ? x : y;
 }
 
-/* fo_tanh_f32: 2.7 ULP; odd, keeps the sign of zero; e / (e + 2) with e = exp(2 |x|) - 1. */
+/* fo_tanh_f32: 2.7 ULP; odd, keeps the sign of zero; h / (h + 1) with h = (exp(2 |x|) - 1) / 2. */
 FO_FN float fo_tanh_f32(float x) {
   float a = __builtin_fabsf(x);
   a = a > 9.5f ? 9.5f : a;
-  float e = fo_expm1_core_f32(a + a);
-  return __builtin_copysignf(e / (e + 2.0f), x);
+  float t = fo_mad_f32(a, 0x1.715476p+1f, 0x1.8p23f + 127.0f);
+  float n = t - (0x1.8p23f + 127.0f);
+  float r = fo_mad_f32(n, -0x1.62e43p-2f, a);
+  float s = fo_from_bits_f32(fo_bits_f32(t) << 23); /* 2**n */
+  float q = 0x1.6b6514p-5f; /* (exp(2 r) - 1) / 2: the coefficients of fo_expm1_poly_f32 times powers of two */
+  q = fo_mad_f32(q, r, 0x1.1228c2p-3f);
+  q = fo_mad_f32(q, r, 0x1.555722p-2f);
+  q = fo_mad_f32(q, r, 0x1.5554aep-1f);
+  q = fo_mad_f32(q, r, 0x1.fffffep-1f);
+  float h = fo_mad_f32(s, fo_mad_f32(r * r, q, r), fo_mad_f32(s, 0.5f, -0.5f));
+  return __builtin_copysignf(h / (h + 1.0f), x);
 }
 
 /* fo_tanh_f64: 2.8 ULP; odd, keeps the sign of zero; e / (e + 2) with e = exp(2 |x|) - 1. */
@@ -424,14 +445,21 @@ FO_FN double fo_log1p_poly_f64(double f) {
   return fo_mad_f64(s, fo_mad_f64(p, z, h), -h);
 }
 
-/* fo_log_f32: 1.0 ULP; +-0 is -inf, x < 0 is NaN. */
+/* fo_log_f32: 1.3 ULP; +-0 is -inf, x < 0 is NaN. */
 FO_FN float fo_log_f32(float x) {
   float a = x < 0x1p-126f ? x * 0x1p25f : x;
-  fo_u32 u = fo_bits_f32(a) - 0x3f3504f3u; /* 0x3f3504f3 is sqrt(1/2) */
-  float k = (float)((fo_i32)u >> 23) - (x < 0x1p-126f ? 25.0f : 0.0f);
-  float f = fo_from_bits_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
-  float y = fo_mad_f32(k, 0x1.7f7d1cp-20f, fo_log1p_poly_f32(f)) + f;
-  y = fo_mad_f32(k, 0x1.62e4p-1f, y);
+  fo_u32 u = (fo_bits_f32(a) - 0x3f3504f3u) & 0xff800000u; /* k << 23; 0x3f3504f3 is sqrt(1/2) */
+  float f = fo_from_bits_f32(fo_bits_f32(a) - u) - 1.0f;
+  float k = (float)(fo_i32)(x < 0x1p-126f ? u - (25u << 23) : u);
+  float q = 0x1.6472dep-4f;
+  q = fo_mad_f32(q, f, -0x1.24359p-3f);
+  q = fo_mad_f32(q, f, 0x1.3171d8p-3f);
+  q = fo_mad_f32(q, f, -0x1.5381cap-3f);
+  q = fo_mad_f32(q, f, 0x1.98d82ap-3f);
+  q = fo_mad_f32(q, f, -0x1.000384p-2f);
+  q = fo_mad_f32(q, f, 0x1.5556d8p-2f);
+  q = fo_mad_f32(q, f, -0.5f);
+  float y = fo_mad_f32(k, 0x1.62e43p-24f, fo_mad_f32(f * f, q, f)); /* log(2) / 2**23 */
   y = x < __builtin_inff() ? y : x;
   y = x < 0.0f ? __builtin_nanf("") : y;
   return x == 0.0f ? -__builtin_inff() : y;
@@ -450,16 +478,22 @@ FO_FN double fo_log_f64(double x) {
   return x == 0.0 ? -__builtin_inf() : y;
 }
 
-/* fo_log2_f32: 1.2 ULP; exact at powers of two; +-0 is -inf, x < 0 is NaN. */
+/* fo_log2_f32: 2.1 ULP; exact at powers of two; +-0 is -inf, x < 0 is NaN. */
 FO_FN float fo_log2_f32(float x) {
   float a = x < 0x1p-126f ? x * 0x1p25f : x;
-  fo_u32 u = fo_bits_f32(a) - 0x3f3504f3u;
-  float k = (float)((fo_i32)u >> 23) - (x < 0x1p-126f ? 25.0f : 0.0f);
-  float f = fo_from_bits_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
-  float p = fo_log1p_poly_f32(f);
-  /* 1 / log(2) = 1.5 - 0x1.d571360p-5: f * 1.5 loses little, the rest is small. */
-  float y = fo_mad_f32(p, 0x1.715476p+0f, f * -0x1.d571360p-5f);
-  y = fo_mad_f32(f, 1.5f, y) + k;
+  fo_u32 u = (fo_bits_f32(a) - 0x3f3504f3u) & 0xff800000u; /* k << 23; 0x3f3504f3 is sqrt(1/2) */
+  float f = fo_from_bits_f32(fo_bits_f32(a) - u) - 1.0f;
+  float k = (float)(fo_i32)(x < 0x1p-126f ? u - (25u << 23) : u);
+  float q = 0x1.02c91cp-3f;
+  q = fo_mad_f32(q, f, -0x1.a839bp-3f);
+  q = fo_mad_f32(q, f, 0x1.b9368p-3f);
+  q = fo_mad_f32(q, f, -0x1.e9600ap-3f);
+  q = fo_mad_f32(q, f, 0x1.26dcfp-2f);
+  q = fo_mad_f32(q, f, -0x1.715c66p-2f);
+  q = fo_mad_f32(q, f, 0x1.ec736ep-2f);
+  q = fo_mad_f32(q, f, -0x1.71547p-1f);
+  q = fo_mad_f32(q, f, 0x1.715476p+0f);
+  float y = fo_mad_f32(k, 0x1p-23f, q * f);
   y = x < __builtin_inff() ? y : x;
   y = x < 0.0f ? __builtin_nanf("") : y;
   return x == 0.0f ? -__builtin_inff() : y;

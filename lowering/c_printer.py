@@ -20,7 +20,7 @@ from xdsl.utils.hints import isa
 from ..dialects import gpu
 from ..dialects.gpu_kernels import DYNAMIC_SHARED, shared_bytes
 from .c_control import ControlPrinter
-from .c_expressions import CPrintError, Facts
+from .c_expressions import CPrintError, Facts, bound_of
 from .c_language import CLanguage
 from .c_names import NameScope, comment_lines, global_identifier
 from .c_support import called_helpers
@@ -109,11 +109,18 @@ def _collect_facts(function: Function) -> Facts:
                 facts.written.add(op.source)
             case scf.ParallelOp():
                 _mark_outer_parallels(op, facts)
+            case arith.MaximumfOp() | arith.MinimumfOp() if (found := bound_of(op)) is not None:
+                if found[1].owner.parent is function.body.blocks[0] and not _is_unread(op.result, facts):
+                    facts.bounds.add(found[1])
             case _:
                 pass
-        if _may_die(op) and all(use.operation in facts.dead for result in op.results for use in result.uses):
+        if _may_die(op) and all(_is_unread(result, facts) for result in op.results):
             facts.dead.add(op)
     return facts
+
+
+def _is_unread(value: SSAValue, facts: Facts) -> bool:
+    return all(use.operation in facts.dead for use in value.uses)
 
 
 def _written_by(callee: str, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
@@ -205,6 +212,8 @@ class CPrinter(ControlPrinter):
                 self.emit(f"{self.language.barrier};")
             case gpu.ShuffleOp() if self.is_used(op.valid):
                 raise self.refuse(op, "no row for its second result; compare lane numbers instead")
+            case arith.MaximumfOp() | arith.MinimumfOp():
+                self.print_extremum(op)
             case _ if len(op.results) == 1 or isinstance(op, gpu.ShuffleOp):
                 self.print_row(op)
             case _:

@@ -17,11 +17,12 @@ class Level(IntEnum):
     """How tightly an expression binds; operands that bind less than a row asks for get parentheses."""
 
     TERNARY = 0
-    LOOSE = 1
-    ADD = 2
-    MUL = 3
-    UNARY = 4
-    ATOM = 5
+    BITS = 1
+    LOOSE = 2
+    ADD = 3
+    MUL = 4
+    UNARY = 5
+    ATOM = 6
 
 
 _PLACE = re.compile(r"\{(\d)\}")
@@ -63,6 +64,11 @@ def loose(text: str, *, inline: bool = False) -> Row:
     return Row(text, Level.LOOSE, (Level.UNARY,) * 3, inline)
 
 
+def bits(symbol: str) -> Row:
+    """An operator on bits: clang warns of one without parentheses in front of `?`."""
+    return Row(f"{{0}} {symbol} {{1}}", Level.BITS, (Level.UNARY,) * 3, inline=True)
+
+
 def compare(text: str) -> Row:
     return Row(text, Level.LOOSE, (Level.ADD,) * 2, inline=True)
 
@@ -77,7 +83,7 @@ def call(text: str) -> Row:
 
 
 def choose(text: str, *, inline: bool = False) -> Row:
-    return Row(text, Level.TERNARY, (Level.LOOSE,) * 3, inline)
+    return Row(text, Level.TERNARY, (Level.LOOSE, Level.BITS, Level.BITS), inline)
 
 
 def over(types: Iterable[str], row: Row) -> dict[str, Row]:
@@ -99,7 +105,7 @@ def arithmetic_rows(wraps: bool) -> dict[str, dict[str, Row]]:
             "index": plain,
             **over(WORDS, plain if wraps else unsigned),
             **over(NARROW, narrow),
-            "i1": loose(f"{{0}} {on_bits} {{1}}", inline=True),
+            "i1": bits(on_bits),
         }
     for name, symbol in (("div", "/"), ("rem", "%")):
         plain = infix(symbol, Level.MUL, inline=True)
@@ -118,7 +124,7 @@ def bit_rows() -> dict[str, dict[str, Row]]:
     """Bitwise ops, shifts (amounts are masked: too large ones are poison in the IR, undefined in C), extrema."""
     rows: dict[str, dict[str, Row]] = {}
     for name, symbol in (("andi", "&"), ("ori", "|"), ("xori", "^")):
-        rows[f"arith.{name}"] = over((*INTEGERS, "i1"), loose(f"{{0}} {symbol} {{1}}", inline=True))
+        rows[f"arith.{name}"] = over((*INTEGERS, "i1"), bits(symbol))
     for name, text in (
         ("shli", "({{T}})(({{U}}){{0}} << {})"),
         ("shrui", "({{T}})(({{U}}){{0}} >> {})"),
@@ -132,7 +138,7 @@ def bit_rows() -> dict[str, dict[str, Row]]:
         rows[f"arith.{name}si"] = over(INTEGERS, choose(signed))
         rows[f"arith.{name}ui"] = {
             **over(INTEGERS, choose(unsigned)),
-            "i1": loose(f"{{0}} {on_bits} {{1}}", inline=True),
+            "i1": bits(on_bits),
         }
     return rows
 
@@ -211,6 +217,8 @@ def float_rows() -> dict[str, dict[str, Row]]:
         "arith.negf": over(FLOATS, Row("-{0}", Level.UNARY, (Level.ATOM,))),
         "arith.maximumf": over(FLOATS, call("fo_max_{t}({0}, {1})")),
         "arith.minimumf": over(FLOATS, call("fo_min_{t}({0}, {1})")),
+        "arith.maximumf bound": over(FLOATS, choose("{1} > {0} ? {1} : {0}")),
+        "arith.minimumf bound": over(FLOATS, choose("{1} < {0} ? {1} : {0}")),
         "arith.maxnumf": over(FLOATS, choose(first_number.format(">"))),
         "arith.minnumf": over(FLOATS, choose(first_number.format("<"))),
     }

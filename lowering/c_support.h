@@ -1,3 +1,22 @@
+/* fo_opaque_f32: the number, which gcc does not know then: it makes one instruction of `c > x ? c : x` only where c is no
+   constant, and threads no jumps from one such choice to the next. For loops to be vectors, it must be outside of them. */
+FO_FN float fo_opaque_f32(float x) {
+#if defined(__clang__)
+  if (x != 0.0f) return x; /* of zeros clang 14 may take the other one in vectors */
+#endif
+  volatile float y = x;
+  return y;
+}
+
+/* fo_opaque_f64: the number, which gcc does not know then; see fo_opaque_f32. */
+FO_FN double fo_opaque_f64(double x) {
+#if defined(__clang__)
+  if (x != 0.0) return x; /* of zeros clang 14 may take the other one in vectors */
+#endif
+  volatile double y = x;
+  return y;
+}
+
 /* fo_f16_to_f32: exact, denormals included. */
 FO_FN float fo_f16_to_f32(unsigned short h) {
   fo_u32 w = (h & 0x7fffu) << 13, u = fo_bits_f32(fo_from_bits_f32(w) * 0x1p112f);
@@ -94,6 +113,12 @@ FO_FN float fo_round_bf16(float x) {
   fo_u32 u = fo_bits_f32(x);
   u = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
   return x != x ? x : fo_from_bits_f32(u);
+}
+
+/* fo_round_clean_bf16: the same for numbers and for NaN that bf16 has. */
+FO_FN float fo_round_clean_bf16(float x) {
+  fo_u32 u = fo_bits_f32(x);
+  return fo_from_bits_f32((u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u);
 }
 
 /* fo_f64_to_bf16: to nearest, halves to even, rounded once. */

@@ -1,5 +1,5 @@
 """The text of the `fo_*` functions that printed programs call: math from `c_math.h` and `c_fast_math.h`, the rest from
-`c_support.h`."""
+`c_support.h`; CUDA has some of its own, in `cuda_math.h`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,12 @@ FO_FN void fo_transpose_{name}(const {c} *from, long at, long step, {c} *to, lon
   fo_turn_u{bits}(from + at, step, to + to_at, to_step);
 }}
 """
+_OFFSET = """\
+/* fo_transpose_offset_{name}: how many elements from[at] lies behind the start of its cache line of 64 bytes. */
+FO_FN long fo_transpose_offset_{name}(const {c} *from, long at) {{
+  return (long)((__UINTPTR_TYPE__)(from + at) % 64 / sizeof *from);
+}}
+"""
 
 
 @cache
@@ -57,13 +63,21 @@ def _own_functions() -> dict[str, str]:
     found = {match[1]: match[0] for match in _FUNCTION.finditer(text)}
     for name, (kind, bits) in _TRANSPOSED.items():
         found[f"fo_transpose_{name}"] = _TRANSPOSE.format(name=name, c=kind, bits=bits)
+        found[f"fo_transpose_offset_{name}"] = _OFFSET.format(name=name, c=kind)
     return found
+
+
+@cache
+def _cuda_functions() -> dict[str, str]:
+    """Those that CUDA has of its own, with those of C of the same names."""
+    text = (Path(__file__).parent / "cuda_math.h").read_text(encoding="utf-8")
+    return {match[1]: match[0] for match in _FUNCTION.finditer(text)}
 
 
 @cache
 def helper_names() -> frozenset[str]:
     """Every function that programs may call."""
-    return frozenset(c_math_names()) | frozenset(_own_functions())
+    return frozenset(c_math_names()) | frozenset(_own_functions()) | frozenset(_cuda_functions())
 
 
 def called_helpers(text: str) -> list[str]:
@@ -87,9 +101,12 @@ def c_helpers(names: Iterable[str]) -> str:
 
 def cuda_helpers(names: Iterable[str]) -> str:
     """The same for CUDA: these are scalar C without state, so a preamble and CUDA's own names for builtins suffice."""
-    names = set(names)
+    names, own = set(names), _cuda_functions()
     vectors = _VECTOR if "fo_vector" in names else ""
-    text = c_helpers(names - {"fo_vector"})
-    if not text:
+    called = {*names & own.keys(), *(each for name in names & own.keys() for each in called_helpers(own[name]))}
+    fast = "\n".join(text for name, text in own.items() if name in called)
+    text = _BUILTIN.sub(r"\1", c_helpers(names - {"fo_vector"} - own.keys()).removeprefix(_PREAMBLE))
+    if not text and not fast:
         return vectors
-    return (f"{vectors}\n" if vectors else "") + _CUDA_PREAMBLE + _BUILTIN.sub(r"\1", text.removeprefix(_PREAMBLE))
+    before = f"{vectors}\n" if vectors else ""
+    return before + _CUDA_PREAMBLE + "\n".join(filter(None, (fast, text)))

@@ -16,8 +16,9 @@ from ..dialects.pull import Pulled
 from .kernel_loops import KernelLoops, build_kernel_loops
 from .kernel_points import KernelPoints, Stage
 from .lane_loops import KEPT, MOST_AT_A_TIME, Geometry, Lanes
-from .loop_parts import part_length
+from .loop_parts import outside_caches, part_length
 from .loop_space import extent
+from .moment_loops import LONGEST_PART, MomentLanes, strip_width
 from .moments import Moments, build_moments_join, find_moments
 from .phases import MOST, Phase, PhasedKernel, build_join
 
@@ -83,18 +84,27 @@ def _build_moments(
     phased: PhasedKernel, points: KernelPoints, geometry: Geometry, stages: Sequence[Stage], moments: Moments
 ) -> None:
     """Both stages of each part in one launch, with parts so small that the second finds its elements in a cache."""
-    dims = stages[0].dims
+    dims, lanes, wide = stages[0].dims, geometry.lane, geometry.width
     longest = max(dims, key=lambda dim: dim.extent, default=Dim("i", 1))
-    line = max(extent(dims) // max(longest.extent, 1) * geometry.width * 4, 1)
-    splits = max(phased.entry("splits") or 1, -(-longest.extent * line // KEPT))
+    others = extent(dims) // max(longest.extent, 1)
+    splits = max(phased.entry("splits") or 1, -(-longest.extent * others * wide * 4 // KEPT))
+    strip = strip_width(wide) if lanes.extent % wide == 0 else None
+    short = max(splits, -(-longest.extent * others // LONGEST_PART))
+    if strip and not outside_caches(phased.pulled) and short <= MOST and others * MOST_AT_A_TIME <= LONGEST_PART:
+        splits, geometry = short, Geometry(geometry.outer, lanes, strip)
+    else:
+        strip = None
     part = part_length(longest.extent, min(splits, MOST), MOST_AT_A_TIME)
     for point in (*stages[0].reductions, *stages[1].reductions):
         phased.add_partials(point, max(-(-longest.extent // part), 1), geometry.rows)
-    Lanes(phased, points, geometry).build_moments(stages, longest, part)
+    if strip:
+        MomentLanes(phased, points, geometry).build_strips(stages[0], longest, part, wide, moments)
+    else:
+        Lanes(phased, points, geometry).build_moments(stages, longest, part)
     joined = [*stages[0].reductions, *stages[1].reductions]
 
     def join(phase: Phase) -> None:
-        build_moments_join(phased, phase, moments, part, longest.extent)
+        build_moments_join(phased, phase, moments, part * others, longest.extent * others)
 
     build_join(phased, joined, phased.once(), join)
 

@@ -15,13 +15,15 @@ from ..dialects.fused import KernelOp
 from ..dialects.kernel_access import COLUMN, SPLIT, TILE
 from ..dialects.pull import Pulled
 from .column_loops import build_column_loops
+from .constant_division import divide_in_f64
 from .equal_reductions import merge_equal_reductions
 from .fast_math import is_fast, relax_math
 from .kernel_buffers import Parameter
 from .kernel_loops import KernelLoops, build_kernel_loops, kernel_function
 from .kernel_text import kernel_comment, kernel_name
+from .loop_distribution import distribute_loops
 from .narrow_blocks import convert_in_blocks
-from .narrow_rounding import round_in_registers
+from .narrow_rounding import keep_wide, round_in_registers
 from .pack_loops import build_pack_loops
 from .program_conversion import ModuleConverter, convert_programs
 from .program_memory import put_first
@@ -81,10 +83,14 @@ class _LoopsConverter(ModuleConverter[_Generated]):
         phases = _build_phases(kernel, passes, memory)
         functions: list[func.FuncOp] = []
         for loops in phases:
-            round_in_registers(loops.body, loops.helpers)
             if is_fast(kernel):
+                keep_wide(loops.body)
                 relax_math(loops.body, loops.helpers)
+            else:
+                round_in_registers(loops.body, loops.helpers)
+                divide_in_f64(loops.body)
             convert_in_blocks(loops.body, loops.helpers)
+            distribute_loops(loops.body, loops.tasks)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
             if is_fast(kernel):

@@ -21,7 +21,10 @@ Helpers = dict[str, tuple[tuple[Attribute, ...], Attribute]]
 """Functions that are called, with the types of their arguments and result."""
 
 _FAST: Mapping[type[Operation], str] = {math.ExpOp: "exp", math.ErfOp: "erf"}
-_HELPERS = ("fo_fast_exp_f32", "fo_fast_exp_f64", "fo_fast_sigmoid_f32", "fo_fast_sigmoid_f64", "fo_fast_erf_f32")
+_HELPERS = (
+    *("fo_fast_exp_f32", "fo_fast_exp_f64", "fo_fast_exp_negative_f32"),
+    *("fo_fast_sigmoid_f32", "fo_fast_sigmoid_f64", "fo_fast_erf_f32"),
+)
 
 
 def is_fast(kernel: KernelOp) -> bool:
@@ -33,15 +36,21 @@ def relax_math(body: Block, helpers: Helpers) -> None:
     """Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on."""
     for op in list(body.walk()):
         if isinstance(op, arith.DivfOp):
-            if (argument := _sigmoid_argument(op)) is not None:
+            if (argument := sigmoid_argument(op)) is None:
+                multiply_by_reciprocal(op)
+            elif _has_inverse_exponential(argument):
                 _call("sigmoid", op, argument, helpers)
-            else:
-                _multiply_by_reciprocal(op)
         elif isinstance(op, arith.AddfOp):
             _contract(op, helpers)
     for op in list(body.walk()):
-        if (name := _FAST.get(type(op))) is not None and NONPOSITIVE not in op.attributes:  # has a faster one
-            _call(name, op, op.operands[0], helpers)
+        if (name := _FAST.get(type(op))) is not None:
+            _call(f"{name}_negative" if NONPOSITIVE in op.attributes else name, op, op.operands[0], helpers)
+
+
+def _has_inverse_exponential(x: SSAValue) -> bool:
+    """Whether exp(-x) is computed, too: the exponential of its sigmoid."""
+    negated = [use.operation.result for use in x.uses if isinstance(use.operation, arith.NegfOp)]
+    return any(isinstance(use.operation, math.ExpOp) for value in negated for use in value.uses)
 
 
 def _call(name: str, op: Operation, argument: SSAValue, helpers: Helpers) -> None:
@@ -55,7 +64,7 @@ def _call(name: str, op: Operation, argument: SSAValue, helpers: Helpers) -> Non
     Rewriter.replace_op(op, call)
 
 
-def _sigmoid_argument(op: arith.DivfOp) -> SSAValue | None:
+def sigmoid_argument(op: arith.DivfOp) -> SSAValue | None:
     """x where the op is (x < 0 ? e : 1) / (1 + e) with e = exp(-|x|)."""
     select, total = op.lhs.owner, op.rhs.owner
     if not isinstance(select, arith.SelectOp) or not isinstance(total, arith.AddfOp):
@@ -82,15 +91,18 @@ def _is(value: SSAValue, number: float) -> bool:
     )
 
 
-def _multiply_by_reciprocal(op: arith.DivfOp) -> None:
-    """A division by what an outer loop fixes becomes a multiplication; the reciprocal is made there."""
+def multiply_by_reciprocal(op: arith.DivfOp) -> None:
+    """A division by a constant, or by what an outer loop fixes, becomes a multiplication; the reciprocal is made there."""
     divisor, kind = op.rhs, op.rhs.type
     owner = divisor.owner
     home = owner if isinstance(owner, Block) else owner.parent
-    if home is op.parent or home is None or not isinstance(kind, Float32Type | Float64Type):
+    if home is None or not isinstance(kind, Float32Type | Float64Type):
         return
     if isinstance(owner, arith.ConstantOp):
-        return  # the compiler knows whether its reciprocal is exact
+        if not _has_normal_reciprocal(owner):
+            return
+    elif home is op.parent:
+        return
     one = arith.ConstantOp(FloatAttr(1.0, kind))
     reciprocal = arith.DivfOp(one.result, divisor)
     reciprocal.result.name_hint = "reciprocal"
@@ -99,6 +111,12 @@ def _multiply_by_reciprocal(op: arith.DivfOp) -> None:
     product = arith.MulfOp(op.lhs, reciprocal.result)
     product.result.name_hint = op.result.name_hint
     Rewriter.replace_op(op, product)
+
+
+def _has_normal_reciprocal(constant: arith.ConstantOp) -> bool:
+    """Whether neither the number nor its reciprocal is zero, infinite or below the smallest normal number."""
+    value = constant.value
+    return isinstance(value, FloatAttr) and 2.0**-126 <= abs(value.value.data) <= 2.0**126
 
 
 def _contract(op: arith.AddfOp, helpers: Helpers) -> None:

@@ -18,7 +18,7 @@ from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
 from .loop_builder import INDEX, Scope
 from .loop_parts import Fixed, part_bounds, part_length, task_parts
 from .loop_space import extent
-from .row_stages import early_stores, plan_kept_rows, plan_stages
+from .row_stages import KeptRow, early_stores, move_store, plan_kept_rows, plan_stages
 from .scalar_ops import value_type
 from .stage_loops import StageLoops
 
@@ -162,14 +162,12 @@ class PassLoops(StageLoops):
         scope = self._open_tasks(task)
         whole = [store for store in pulled.stores if not store.per_row]
         once = [store for store in pulled.stores if store.per_row]
-        stages = plan_stages(points, whole, columns, self.memory.in_place(pulled, whole))
+        in_place = self.memory.in_place(pulled, whole)
+        stages = plan_stages(points, whole, columns, in_place)
         for kept in plan_kept_rows(points, stages):
-            count = extent(kept.dims)
-            alloca = memref.AllocaOp.get(value_type(dtype(kept.point.value)), 64, [count])
-            memory = self.root.add(alloca)
-            memory.name_hint = f"{kept.point.value.name_hint or 'kept'}_row"
-            row = RowBuffer(memory, kept.position)
-            kept.source.left[kept.point] = row
+            row = None if in_place else self._row_of_result(kept, stages)
+            if row is None:
+                row = kept.source.left[kept.point] = self._row_buffer(kept)
             for reader in kept.readers:
                 reader.taken[kept.point] = row
         for stage in stages:
@@ -181,6 +179,19 @@ class PassLoops(StageLoops):
         self._close_tasks(scope)
         loops = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
         return loops + sum(body_cost(point.op) for point in pulled.points if point.op and not point.op.COMBINE)
+
+    def _row_buffer(self, kept: KeptRow) -> RowBuffer:
+        alloca = memref.AllocaOp.get(value_type(dtype(kept.point.value)), 64, [extent(kept.dims)])
+        memory = self.root.add(alloca)
+        memory.name_hint = f"{kept.point.value.name_hint or 'kept'}_row"
+        return RowBuffer(memory, kept.position)
+
+    def _row_of_result(self, kept: KeptRow, stages: Sequence[Stage]) -> RowBuffer | None:
+        """The row of a result that the kept scalar is stored to anyway."""
+        store = move_store(self.points, kept, stages)
+        if store is None:
+            return None
+        return RowBuffer(self.arguments[self.memory.targets[store.result]], self.points.space.apply(store.address))
 
     def _open_tasks(self, task: Dim) -> Scope:
         block = Block(arg_types=[INDEX])

@@ -8,8 +8,13 @@ from math import prod
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
+from ..dialects.graph_op import dtype, shape
 from ..dialects.index_expr import Dim, IndexExpr
+from ..dialects.pull import Pulled
 from .loop_builder import Scope
+
+OUTSIDE_CACHES = 64 << 20
+"""Bytes that the third level caches of most machines do not hold."""
 
 
 class Fixed(Scope):
@@ -23,6 +28,12 @@ class Fixed(Scope):
 
     def index(self, expression: IndexExpr) -> SSAValue:
         return super().index(expression.substitute(self.fixed))
+
+
+def outside_caches(pulled: Pulled) -> bool:
+    """Whether a pass reads and stores more than caches hold."""
+    values = [*(point.value for point in pulled.loads()), *(store.point.value for store in pulled.stores)]
+    return sum(prod(shape(value)) * dtype(value).itemsize for value in dict.fromkeys(values)) >= OUTSIDE_CACHES
 
 
 def part_length(length: int, splits: int, multiple: int) -> int:

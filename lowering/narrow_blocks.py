@@ -21,20 +21,16 @@ from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     Float16Type,
     Float32Type,
-    IndexType,
-    IntegerAttr,
     MemRefType,
     NoneType,
     f32,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from .loop_builder import INDEX
+from .block_loops import BLOCK, BlockLoops, constant, counted, iterations
 
-BLOCK = 512
-"""Elements that are converted at a time."""
 LARGEST = 4096
 """Iterations of a loop that carries a reduction, which is not taken apart."""
 FEWEST = 16
@@ -43,7 +39,7 @@ FEWEST = 16
 
 def convert_in_blocks(body: Block, helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]) -> None:
     """Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on."""
-    rewriter = _Rewriter(body, helpers)
+    rewriter = _Rewriter(BlockLoops(body), helpers)
     for op in list(body.walk()):
         if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1:
             rewriter.rewrite(op)
@@ -57,90 +53,54 @@ class _Conversion:
     memory: SSAValue
     offsets: tuple[SSAValue, ...]
     """What the address is more than the loop's counter."""
-    value: SSAValue | None = None
-    """What is narrowed and stored."""
+    stores: bool = False
 
 
 @dataclass
 class _Rewriter:
-    body: Block
+    blocks: BlockLoops
     helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]
-    buffers: dict[int, list[tuple[SSAValue, SSAValue]]] = field(
-        default_factory=dict[int, list[tuple[SSAValue, SSAValue]]]
-    )
-    """By size: memory for f32s that loops use one after the other, and the same without its size."""
-    constants: dict[int, SSAValue] = field(default_factory=dict[int, SSAValue])
     flat: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
     def rewrite(self, loop: scf.ParallelOp) -> None:
         conversions = _conversions(loop.body.block)
-        count = _constant(loop.upperBound[0])
-        lower = _constant(loop.lowerBound[0])
-        count = None if count is None or lower is None else count - lower
-        if not conversions or _constant(loop.step[0]) != 1 or (count is not None and count < FEWEST):
+        count = iterations(loop)
+        if not conversions or constant(loop.step[0]) != 1 or (count is not None and count < FEWEST):
             return
         if count is not None and count <= (LARGEST if loop.initVals else BLOCK):
-            self._convert(loop, conversions, count, self._number(count))
+            self._convert(loop, conversions, count, self.blocks.number(count))
         elif not loop.initVals:
-            whole = self._number(BLOCK) if count is not None and count % BLOCK == 0 else None
-            self._convert(self._block_of(loop, whole), conversions, BLOCK, whole)
-
-    def _block_of(self, loop: scf.ParallelOp, whole: SSAValue | None) -> scf.ParallelOp:
-        """The loop over one block, in a new one over blocks that takes the loop's place; `whole`: no block is smaller."""
-        lower, upper, step = loop.lowerBound[0], loop.upperBound[0], loop.step[0]
-        block = Block(arg_types=[INDEX])
-        first = block.args[0]
-        first.name_hint = "first"
-        ends: list[Operation] = [arith.AddiOp(first, self._number(BLOCK))]
-        if whole is None:
-            ends.append(arith.MinSIOp(ends[0].results[0], upper))
-        inner = scf.ParallelOp([first], [ends[-1].results[0]], [step], loop.detach_region(loop.body))
-        Rewriter.replace_op(loop, scf.ForOp(lower, upper, self._number(BLOCK), [], Region(block)), [])
-        block.add_ops([*ends, inner, scf.YieldOp()])
-        return inner
+            whole = self.blocks.number(BLOCK) if count is not None and count % BLOCK == 0 else None
+            self._convert(self.blocks.in_blocks(loop, whole is not None), conversions, BLOCK, whole)
 
     def _convert(
         self, loop: scf.ParallelOp, conversions: Sequence[_Conversion], size: int, count: SSAValue | None
     ) -> None:
         """The loop of at most `size` iterations on f32s alone; `count` of them where that is known."""
         before, after = InsertPoint.before(loop), InsertPoint.after(loop)
-        place, zero = self._counted(loop), self._number(0)
+        place, zero = counted(loop), self.blocks.number(0)
         if count is None:
             count = _insert(arith.SubiOp(loop.upperBound[0], loop.lowerBound[0]), before)
         for number, conversion in enumerate(conversions):
-            buffer, flat = self._buffer(size, number)
-            terms = [term for term in (*conversion.offsets, loop.lowerBound[0]) if _constant(term) != 0] or [zero]
+            buffer = self.blocks.buffer(f32, size, number, "converted")
+            flat = self._flat(buffer)
+            terms = [term for term in (*conversion.offsets, loop.lowerBound[0]) if constant(term) != 0] or [zero]
             at = terms[0]
             for term in terms[1:]:
                 at = _insert(arith.AddiOp(at, term), before)
             memory = self._flat(conversion.memory)
-            if conversion.value is None:
+            if not conversion.stores:
                 self._call("fo_widen_f16", (memory, at, flat, zero, count), before)
                 load = memref.LoadOp.get(buffer, [place])
                 load.res.name_hint = conversion.op.results[0].name_hint
                 Rewriter.replace_op(conversion.op, load)
             else:
-                Rewriter.replace_op(conversion.op, memref.StoreOp.get(conversion.value, buffer, [place]), [])
+                narrowing = conversion.op.operands[0].owner
+                assert isinstance(narrowing, arith.TruncFOp)  # of what a conversion before may have replaced
+                Rewriter.replace_op(conversion.op, memref.StoreOp.get(narrowing.input, buffer, [place]), [])
                 call = self._call("fo_narrow_f16", (flat, zero, memory, at, count), after)
                 after = InsertPoint.after(call)
         _erase_unused(loop.body.block)
-
-    def _counted(self, loop: scf.ParallelOp) -> SSAValue:
-        """How many iterations came before, in the loop."""
-        block, lower = loop.body.block, loop.lowerBound[0]
-        if _constant(lower) == 0:
-            return block.args[0]
-        return _insert(arith.SubiOp(block.args[0], lower), InsertPoint.at_start(block))
-
-    def _buffer(self, size: int, number: int) -> tuple[SSAValue, SSAValue]:
-        known = self.buffers.setdefault(size, [])
-        if number == len(known):
-            memory = memref.AllocaOp.get(f32, 64, [size])
-            memory.memref.name_hint = "converted"
-            flat = memref.CastOp.get(memory.memref, MemRefType(f32, [DYNAMIC_INDEX]))
-            Rewriter.insert_op([memory, flat], InsertPoint.at_start(self.body))
-            known.append((memory.memref, flat.dest))
-        return known[number]
 
     def _flat(self, memory: SSAValue) -> SSAValue:
         if memory not in self.flat:
@@ -148,17 +108,10 @@ class _Rewriter:
             assert isa(kind, MemRefType)
             cast = memref.CastOp.get(memory, MemRefType(kind.element_type, [DYNAMIC_INDEX]))
             owner = memory.owner
-            place = InsertPoint.after(owner) if isinstance(owner, Operation) else InsertPoint.at_start(self.body)
+            place = InsertPoint.after(owner) if isinstance(owner, Operation) else InsertPoint.at_start(self.blocks.body)
             Rewriter.insert_op(cast, place)
             self.flat[memory] = cast.dest
         return self.flat[memory]
-
-    def _number(self, value: int) -> SSAValue:
-        if value not in self.constants:
-            constant = arith.ConstantOp(IntegerAttr(value, IndexType()))
-            Rewriter.insert_op(constant, InsertPoint.at_start(self.body))
-            self.constants[value] = constant.result
-        return self.constants[value]
 
     def _call(self, helper: str, arguments: Sequence[SSAValue], place: InsertPoint) -> Operation:
         self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), NoneType()))
@@ -181,7 +134,7 @@ def _conversions(block: Block) -> list[_Conversion]:
                 narrowing = op.value.owner
                 if isinstance(narrowing, arith.TruncFOp) and _narrows(narrowing):
                     offsets = _offsets(op.indices, block)
-                    found += [_Conversion(op, op.memref, offsets, narrowing.input)] if offsets is not None else []
+                    found += [_Conversion(op, op.memref, offsets, stores=True)] if offsets is not None else []
             case _:
                 pass
     return found
@@ -208,13 +161,6 @@ def _offsets(indices: Sequence[SSAValue], block: Block) -> tuple[SSAValue, ...] 
         else:
             return None
     return tuple(offsets) if counted == 1 and len(indices) == 1 else None
-
-
-def _constant(value: SSAValue) -> int | None:
-    owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isa(owner.value, IntegerAttr):
-        return owner.value.value.data
-    return None
 
 
 def _insert(op: Operation, place: InsertPoint) -> SSAValue:

@@ -29,6 +29,9 @@ from .program_memory import RESULTS, Constants, LoweringError, ProgramMemory, is
 REFERENCE = "reference"
 """The implementation that runs a kernel op by op; its config names the function that holds the ops."""
 
+MOST_BYTES = 1 << 63
+"""Those that addresses count stay below."""
+
 Generated = TypeVar("Generated")
 """A kernel's code on a target, with what launching it takes."""
 
@@ -294,8 +297,11 @@ def check_convertible(function: func.FuncOp) -> None:
 def _check_static(value: SSAValue, op: Operation) -> None:
     try:
         if is_static(value):
-            return
-        problem = f"has the dynamic type {value.type}; give static shapes and run infer-shapes"
+            if (byte_size(value) or 0) < MOST_BYTES:
+                return
+            problem = f"has the type {value.type}; expected fewer than 2**63 bytes"
+        else:
+            problem = f"has the dynamic type {value.type}; give static shapes and run infer-shapes"
     except VerifyException:
         problem = f"is of type {value.type}; expected a tensor"
     raise LoweringError(f"'{op.name}': {value_name(value)} {problem}", op)

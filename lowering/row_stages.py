@@ -101,6 +101,25 @@ def plan_kept_rows(points: KernelPoints, stages: list[Stage], rules: KeepRules =
     return list(kept.values())
 
 
+def move_store(points: KernelPoints, kept: KeptRow, stages: Sequence[Stage]) -> Store | None:
+    """Where a kept scalar is a result, too: its store, which the loop that computes it does from now on, so that others
+    read it back from the result. None where there is no such store over neighbours in memory."""
+    element = dtype(kept.point.value)
+    if element.compute is not element:
+        return None
+    for stage in stages:
+        store = next((store for store in stage.stores if store.point is kept.point), None)
+        if store is None or stage.dims != kept.dims or (stage is not kept.source and len(stage.roots()) == 1):
+            continue
+        factors = points.space.apply(store.address).coefficients()
+        if factors is None or factors.get(kept.dims[-1], 0) != 1:
+            continue
+        stage.stores.remove(store)
+        kept.source.stores.append(store)
+        return store
+    return None
+
+
 def early_stores(points: KernelPoints, stores: Sequence[Store], stage: Stage) -> list[Point]:
     """The scalars to store that need no reduction of the stage: read before it may overwrite what they read."""
     late = set(stage.reductions)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, Region, SSAValue
 
 from ..dialects.graph_op import dtype
 from ..dialects.index_expr import Dim
 from ..dialects.pull import Point, Store
+from .c_control import ROLLED
 from .kernel_buffers import KernelBuffers
 from .kernel_points import KernelPoints, PointEmitter, Stage, body_cost
 from .loop_builder import INDEX, Scope
@@ -19,10 +21,14 @@ from .scalar_ops import emit_combine
 
 LANES = 64
 """Accumulators of a reduction side by side: enough vectors that none waits for another, few enough for registers."""
-FEWEST_LANES = 16
+SHORT_LANES = 16
+"""The same of a loop that does not fill `LANES` twice: a wide vector, or two. Fewer elements than these that are left over
+have an accumulator of their own: a wide load behind narrow stores waits for them."""
+FEWEST_LANES = 4
 """Accumulators that are joined one by one."""
-LIGHT_WORK = 8
-"""Simple operations of an iteration that are done before the next value of its accumulator is known."""
+LIGHT_WORK = 16
+"""Simple operations of an iteration next to which it counts that it waits for the one before, and that gcc joins what a loop
+over bytes reduces one element after the other, 64 of them."""
 
 Range = tuple[SSAValue, SSAValue]
 Bounds = Mapping[Dim, tuple[SSAValue, SSAValue]]
@@ -53,7 +59,8 @@ class StageLoops:
         bounds = bounds or {}
         lanes = self._lanes(stage)
         memories = [self._accumulators(outer, point, lanes) for point in stage.reductions] if lanes else []
-        carried = [] if lanes else accumulators
+        apart = not lanes or self._has_short_rest(stage, bounds, lanes)
+        carried = accumulators if apart else []
         scopes: list[Scope] = [outer]
         starts: list[Sequence[SSAValue]] = []
         for dim in stage.dims[:-1]:
@@ -63,7 +70,7 @@ class StageLoops:
             carried = block.args[1:]
             scopes.append(Scope(scopes[-1], block, {dim: block.args[0]}))
         if lanes:
-            results: Sequence[SSAValue] = self._accumulate(stage, scopes[-1], bounds, memories, lanes)
+            results: Sequence[SSAValue] = self._accumulate(stage, scopes[-1], bounds, memories, lanes, carried)
         else:
             results = self._reduce_innermost(stage, scopes[-1], bounds, carried)
         for scope, dim, start in zip(scopes[:0:-1], stage.dims[-2::-1], reversed(starts), strict=True):
@@ -75,7 +82,11 @@ class StageLoops:
             results = loop.results
         if lanes:
             pairs = zip(stage.reductions, memories, strict=True)
-            return [self._folded(outer, point, memory, lanes) for point, memory in pairs]
+            folded = [self._folded(outer, point, memory, lanes) for point, memory in pairs]
+            if not apart:
+                return folded
+            joined = zip(stage.reductions, folded, results, strict=True)
+            return [self.combine(outer, point, *pair) for point, *pair in joined]
         return results
 
     def _reduce_innermost(
@@ -102,12 +113,18 @@ class StageLoops:
         with which not every compiler makes vectors of a loop."""
         if not stage.reductions:
             return 0
-        narrowest = min(dtype(point.value).compute.itemsize for point in stage.reductions)
-        lanes = LANES if narrowest > 1 else 4 * LANES
-        if stage.dims[-1].extent < 2 * lanes:
+        if not _takes_extremum(stage) and self.stage_work(stage) > LIGHT_WORK:
             return 0
-        extremum = any(point.op is not None and point.op.COMBINE in ("max", "min") for point in stage.reductions)
-        return lanes if extremum or self.stage_work(stage) <= LIGHT_WORK else 0
+        narrowest = min(dtype(point.value).compute.itemsize for point in stage.reductions)
+        many, few = (LANES, SHORT_LANES) if narrowest > 1 else (4 * LANES, LANES)
+        lanes = many if stage.dims[-1].extent >= 2 * many else few
+        return lanes if stage.dims[-1].extent >= 2 * lanes else 0
+
+    def _has_short_rest(self, stage: Stage, bounds: Bounds, lanes: int) -> bool:
+        """Whether so few elements are left over that they have accumulators of their own. An extremum's would not be a
+        vector."""
+        last = stage.dims[-1]
+        return last not in bounds and 0 < last.extent % lanes < SHORT_LANES and not _takes_extremum(stage)
 
     def _accumulators(self, outer: Scope, point: Point, lanes: int) -> SSAValue:
         """Memory for the accumulators of a reduction, which start from what is neutral to it."""
@@ -121,9 +138,16 @@ class StageLoops:
         return memory
 
     def _accumulate(
-        self, stage: Stage, outer: Scope, bounds: Bounds, memories: Sequence[SSAValue], lanes: int
+        self,
+        stage: Stage,
+        outer: Scope,
+        bounds: Bounds,
+        memories: Sequence[SSAValue],
+        lanes: int,
+        carried: Sequence[SSAValue],
     ) -> Sequence[SSAValue]:
-        """The innermost loop of a stage, so many neighbours at a time, then those left over."""
+        """The innermost loop of a stage, so many neighbours at a time, then those left over; gives what the carried
+        accumulators of these come to."""
         last, constant = stage.dims[-1], self.root.index_constant
         lower, upper = self.bounds_of(last, bounds)
         first = Dim(f"{last.name}_first", last.extent)
@@ -137,7 +161,11 @@ class StageLoops:
         scope = Scope(outer, block, {first: block.args[0]})
         self._join_lanes(stage, scope, first, memories, constant(lanes))
         block.add_op(scf.YieldOp())
-        outer.block.add_op(self.loop(block, lower, middle, step=lanes))
+        loop = self.loop(block, lower, middle, step=lanes)
+        loop.attributes[ROLLED] = UnitAttr()
+        outer.block.add_op(loop)
+        if carried:
+            return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
         if last in bounds or last.extent % lanes:
             left_over = Fixed(outer, {})
             left_over.indices[first] = middle
@@ -247,6 +275,10 @@ class StageLoops:
 
 def loop_name(dim: Dim) -> str:
     return {"i": "i", "r": "row", "c": "column"}.get(dim.name[:1], "i")
+
+
+def _takes_extremum(stage: Stage) -> bool:
+    return any(point.op is not None and point.op.COMBINE in ("max", "min") for point in stage.reductions)
 
 
 def _combiner(point: Point, element: SSAValue) -> Region:

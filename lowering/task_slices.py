@@ -108,12 +108,20 @@ class _Forms:
         if bounds is None:
             return None
         lower, upper, step = bounds
-        if (lower, upper) == tuple(self._tasks):
+        if self._are_tasks(lower, upper):
             return _Form(1, 0, 0) if (by := self._known[step]) is not None and by.constant == 1 else None
         first, last = self._known[lower], self._known[upper]
         if first is None or last is None or first.step != last.step:
             return None
         return _Form(first.step, first.low, max(last.high - 1, first.low))
+
+    def _are_tasks(self, lower: SSAValue, upper: SSAValue) -> bool:
+        """Whether a loop within these bounds counts tasks: all, or a block of them that a loop around it begins."""
+        begin, end = self._tasks
+        if isinstance(lower, BlockArgument) and isinstance(upper.owner, arith.MinSIOp) and upper.owner.rhs is end:
+            outer = _bounds(lower)
+            return outer is not None and outer[0] is begin and outer[1] is end
+        return lower is begin and upper is end
 
 
 def _bounds(value: BlockArgument) -> tuple[SSAValue, SSAValue, SSAValue] | None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialects.fused import KernelOp
-from ..dialects.graph_op import dtype, shape
+from ..dialects.graph_op import dtype
 from ..dialects.index_expr import Dim, IndexExpr
 from ..dialects.loop_order import fastest_dim
 from ..dialects.pull import Point, Pulled, Store
@@ -25,7 +24,7 @@ from .kernel_buffers import KernelBuffers
 from .kernel_loops import WORK_PER_CHUNK, KernelLoops, build_kernel_loops, kernel_block
 from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
 from .loop_builder import INDEX, Scope
-from .loop_parts import part_bounds, part_length, task_parts
+from .loop_parts import outside_caches, part_bounds, part_length, task_parts
 from .loop_space import as_expr, extent
 from .scalar_ops import value_type
 from .stage_loops import StageLoops
@@ -36,9 +35,9 @@ SHORT_BYTES = 64
 LONG_BYTES = 1024
 """Of its longer side."""
 SQUARE_BYTES = 256
-"""Of both sides, where the arrays are `OUTSIDE_CACHES`: memory is faster the more of it lies side by side in all of them."""
-OUTSIDE_CACHES = 64 << 20
-"""Bytes that the third level caches of most machines do not hold."""
+"""Of both sides, where the arrays are `outside_caches`: memory is faster the more of it lies side by side in all of them."""
+CROWDED_BYTES = 2048
+"""Lines at a multiple of this distance compete for a few sets of a first level cache: blocks have few of them."""
 LARGEST_BLOCK = 256
 """Elements of a side, whatever the schedule says: blocks lie on the stack."""
 GROUP = 16
@@ -77,6 +76,8 @@ class _Tile:
     line: int
     height: int
     begin: Mapping[str, SSAValue]
+    whole: bool = False
+    """Whether all that is turned for it are whole squares along its rows."""
 
 
 class _Tiles(StageLoops):
@@ -105,15 +106,20 @@ class _Tiles(StageLoops):
         if given is not None:
             return min(given, LARGEST_BLOCK), min(given, LARGEST_BLOCK)
         size = max(dtype(point.value).itemsize for point in self.turned.points)
-        values = [*(point.value for point in self.pulled.loads()), *(store.point.value for store in self.pulled.stores)]
-        if sum(prod(shape(value)) * dtype(value).itemsize for value in dict.fromkeys(values)) >= OUTSIDE_CACHES:
+        if outside_caches(self.pulled):
             return SQUARE_BYTES // size, SQUARE_BYTES // size
         short, long = SHORT_BYTES // size, min(LONG_BYTES // size, LARGEST_BLOCK)
         turned = set(self.turned.points)
-        others = [point.address for point in self.pulled.loads() if point not in turned]
-        others += [store.address for store in self.pulled.stores]
-        beside = sum(fastest_dim(self.points.space.apply(address)) == self.inner for address in others)
-        return (short, long) if beside > len(turned) else (long, short)
+        others = [(point.address, point.value) for point in self.pulled.loads() if point not in turned]
+        others += [(store.address, store.point.value) for store in self.pulled.stores]
+        beside = crowded = 0
+        for address, value in others:
+            address = self.points.space.apply(address)
+            if fastest_dim(address) == self.inner:
+                step = (address.coefficients() or {}).get(self.along, 0) * dtype(value).itemsize
+                beside, crowded = beside + 1, crowded + (step % CROWDED_BYTES == 0)
+        wide = beside > len(turned) or (beside == len(turned) and crowded > 0)
+        return (short, long) if wide else (long, short)
 
     def build(self, given: int | None) -> None:
         """A task is a block of `along` and the innermost dimension, with as many elements on a side as `given`."""
@@ -128,23 +134,31 @@ class _Tiles(StageLoops):
             part_length(dim.extent, -(-dim.extent // side), GROUP)
             for dim, side in zip((along, inner), sides, strict=True)
         ]
+        moved, behind = self._moved(), self._behind_line(lengths[0])
+        shifted = moved is None and behind is not None
         blocks = [-(-dim.extent // length) for dim, length in zip((along, inner), lengths, strict=True)]
+        if shifted:
+            blocks[0] = -(-(along.extent + self._line_elements - 1) // lengths[0])
         task = Scope(self.root, Block(arg_types=[INDEX]))
         task.block.args[0].name_hint = "task"
         digits = task_parts(task, self.root, task.block.args[0], (outer.extent, *blocks))
         task.indices = {outer: digits[0]}
         rows = part_bounds(task, digits[1], lengths[0], along.extent)
         columns = part_bounds(task, digits[2], lengths[1], inner.extent)
+        turned = rows
+        if shifted:
+            assert behind is not None
+            rows, turned = self._shifted(task, digits[1], lengths[0], behind)
         size = max(dtype(point.value).compute.itemsize for point in self.turned.points)
         line = lengths[1] + (PADDING_BYTES // size if lengths[1] * size > PADDING_BYTES else 0)
         position = as_expr(Dim("tile_row", lengths[0])) * line + as_expr(Dim("tile_column", lengths[1]))
-        tile = _Tile(position, line, lengths[0], {"tile_row": rows[0], "tile_column": columns[0]})
+        tile = _Tile(position, line, lengths[0], {"tile_row": turned[0], "tile_column": columns[0]}, shifted)
         stage = Stage((along, inner), stores=list(points.pulled.stores))
-        if (moved := self._moved()) is not None:
+        if moved is not None:
             self._move(moved, task, rows, columns, tile)
         else:
             for point in self.turned.points:
-                stage.taken[point] = self._turn(point, task, rows, columns, tile)
+                stage.taken[point] = self._turn(point, task, turned, columns, tile)
             self._build_block(stage, task, rows, columns, tile)
         task.block.add_op(scf.YieldOp())
         self.root.block.add_op(self.loop(task.block, self.begin, self.end))
@@ -152,12 +166,50 @@ class _Tiles(StageLoops):
         cost = sum(body_cost(p.op) if p.op else 1 for p in points.pulled.points) + len(stage.stores)
         self.work = lengths[0] * lengths[1] * (cost + 2 * len(self.turned.points))
 
+    @property
+    def _line_elements(self) -> int:
+        """How many elements of the first turned load a cache line has."""
+        return SHORT_BYTES // dtype(self.turned.points[0].value).itemsize
+
+    def _behind_line(self, height: int) -> SSAValue | None:
+        """How many elements behind the start of a cache line the first turned load begins, at run time.
+
+        None where its lines do not all begin alike, or blocks of this height do not keep to cache lines."""
+        point, element = self.turned.points[0], dtype(self.turned.points[0].value)
+        address = self.points.addresses[point]
+        factors = address.coefficients() or {}
+        others = [factor for dim, factor in factors.items() if dim != self.along]
+        if any(factor % self._line_elements for factor in others) or height % self._line_elements:
+            return None
+        if self.along.extent < 2 * height or not all(self._is_turned_by_vectors(p) for p in self.turned.points):
+            return None
+        arguments = [self._flat(self.emitter.buffers[point.value]), self.root.index_constant(address.constant)]
+        return self.root.call(f"fo_transpose_offset_{element.name}", arguments, INDEX)
+
+    def _shifted(self, task: Scope, number: SSAValue, height: int, behind: SSAValue) -> tuple[Range, Range]:
+        """The rows of a block that begins at a cache line, within those there are; and the rows turned for it, as many as
+        for any other block, or none."""
+        constant, extent_of = self.root.index_constant, self.along.extent
+        first = task.add(arith.SubiOp(task.add(arith.MuliOp(number, constant(height))), behind))
+        last = task.add(arith.MinSIOp(task.add(arith.AddiOp(first, constant(height))), constant(extent_of)))
+        begin = task.add(arith.MaxSIOp(first, constant(0)))
+        origin = task.add(arith.MinSIOp(begin, constant(extent_of - height)))
+        count = task.add(arith.SubiOp(last, begin))
+        turned = task.add(arith.MinSIOp(task.add(arith.MuliOp(count, constant(height))), constant(height)))
+        return (begin, last), (origin, task.add(arith.AddiOp(origin, turned)))
+
+    def _is_turned_by_vectors(self, point: Point) -> bool:
+        element = dtype(point.value)
+        return self._kept_type(point) == element.attribute and self._line_step(point) is not None
+
+    def _kept_type(self, point: Point) -> Attribute:
+        """Narrow floats as they are: a NaN keeps its payload where values are only moved."""
+        element = dtype(point.value)
+        return value_type(element) if element.compute is element else element.attribute
+
     def _turn(self, point: Point, task: Scope, rows: Range, columns: Range, tile: _Tile) -> RowBuffer:
         """Reads a block of a load line by line, and puts it down across."""
-        element = dtype(point.value)
-        # Narrow floats as they are: a NaN keeps its payload where values are only moved.
-        kept = value_type(element) if element.compute is element else element.attribute
-        memory = self.root.add(memref.AllocaOp.get(kept, 64, [tile.line * tile.height]))
+        memory = self.root.add(memref.AllocaOp.get(self._kept_type(point), 64, [tile.line * tile.height]))
         memory.name_hint = f"{point.value.name_hint or 'value'}_tile"
 
         def turn(scope: Scope) -> None:
@@ -169,8 +221,7 @@ class _Tiles(StageLoops):
             value = self.emitter.value(point, scope) if narrow is None else narrow[0]
             scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(tile.position)]))
 
-        turned = kept == element.attribute and self._line_step(point) is not None
-        self._go_over(task, rows, columns, tile, turn if turned else None, put)
+        self._go_over(task, rows, columns, tile, turn if self._is_turned_by_vectors(point) else None, put)
         return RowBuffer(memory, tile.position)
 
     def _go_over(
@@ -188,8 +239,8 @@ class _Tiles(StageLoops):
             return
         group = self.group
         middles = [
-            self._whole_groups(task, *bounds, dim.extent, group)
-            for bounds, dim in ((rows, self.along), (columns, self.inner))
+            self._whole_groups(task, *bounds, length, group)
+            for bounds, length in ((rows, 0 if tile.whole else self.along.extent), (columns, self.inner.extent))
         ]
         outer = self._open(task, self.along, "tile_row", tile)
         scope = self._open(outer, self.inner, "tile_column", tile)

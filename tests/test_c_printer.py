@@ -256,6 +256,51 @@ func.func @nested(%o: memref<6xi64>, %a: index, %b: index, %c: index) {
     assert text.count(";") == 2, text
 
 
+BOUNDS = {"p": "1.0", "m": "-0.0", "z": "0.0", "h": "0x7F800000", "q": "0x7FC00000"}
+"""Constants of f32 by name; the last is NaN."""
+
+
+def extremum_of_constant(op: str, constant: str, first: bool) -> str:
+    """Of each element and a constant, in either order, stored in the next line of the result."""
+    operands = f"%{constant}, %v" if first else f"%v, %{constant}"
+    return f"""
+    %{op}{constant}{int(first)} = arith.{op}imumf {operands} : f32
+    memref.store %{op}{constant}{int(first)}, %o[%{{}}] : memref<{{}}xf32>"""
+
+
+def test_extrema_with_constants_know_nan_and_zeros(tmp_path: Path):
+    """As those of two values do: NaN wins, and of two zeros the first."""
+    values = np.array([-np.inf, -2, -0.0, 0.0, 0.5, 1, 3, np.inf, np.nan, -1e-45], np.float32)
+    kinds = [(op, name, first) for op in ("max", "min") for name in BOUNDS for first in (False, True)]
+    count, total = len(values), len(values) * len(kinds)
+    constants = "\n".join(f"%{name} = arith.constant {text} : f32" for name, text in BOUNDS.items())
+    body = f"%v = memref.load %x[%i] : memref<{count}xf32>"
+    for number, kind in enumerate(kinds):
+        body += f"\n%start{number} = arith.constant {number * count} : index\n"
+        body += f"%at{number} = arith.addi %i, %start{number} : index"
+        body += extremum_of_constant(*kind).format(f"at{number}", total)
+    loop = parallel("%i", "%n", f"{body}\nscf.reduce")
+    text = f"""
+func.func @extrema(%x: memref<{count}xf32>, %o: memref<{total}xf32>) {{
+  {CONSTANTS.replace(str(COUNT), str(count))}
+  {constants}
+  {loop}
+  func.return
+}}"""
+    got = np.zeros((len(kinds), count), np.float32)
+    printed = run_one(text, tmp_path, values, got)
+    assert printed.count("fo_opaque_f32(") == 4, "NaN is no bound"
+    numbers = {"p": 1.0, "m": -0.0, "z": 0.0, "h": np.inf, "q": np.nan}
+    for line, (op, name, first) in zip(got, kinds, strict=True):
+        constant = np.full(count, numbers[name], np.float32)
+        a, b = (constant, values) if first else (values, constant)
+        better = b > a if op == "max" else b < a
+        expected = np.where(np.isnan(b), b, np.where(better, b, a))
+        assert np.array_equal(line, expected, equal_nan=True), (op, name, first)
+        known = ~np.isnan(expected)
+        assert np.array_equal(np.signbit(line[known]), np.signbit(expected[known])), (op, name, first)
+
+
 CONSTANT_VALUES: dict[str, list[Any]] = {
     "f32": [0.1, 1e-45, 3.4028235e38, 1.17549435e-38, -0.0, np.inf, -np.inf, np.nan, 16777216.0, 0.7071067811865476],
     "f64": [0.1, 5e-324, 1.7976931348623157e308, -0.0, np.inf, -np.inf, np.nan, 2.0**70, -1e22, 1 / 3],

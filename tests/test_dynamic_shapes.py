@@ -132,3 +132,18 @@ def test_very_large_tensors_are_legal_types() -> None:
       func.return %z : tensor<65536x65536xi8>
     }"""
     assert "memref<17179869184xi8>" in str(fuse_opt.optimize(text, "fuse-row,schedule-kernels,convert-fused-to-loops"))
+
+
+@needs_compiler
+def test_an_argument_of_unknown_extent_may_be_a_result() -> None:
+    text = """
+func.func @main(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %0 = graph.exp %x : (tensor<?xf32>) -> tensor<?xf32>
+  func.return %x, %0 : tensor<?xf32>, tensor<?xf32>
+}"""
+    program = fuse_opt.compile(text, "cpu")
+    for extent in (3, 5):
+        x = np.linspace(-1, 1, extent, dtype=np.float32)
+        same, found = program(x)
+        np.testing.assert_array_equal(same, x)
+        np.testing.assert_allclose(found, np.exp(x), rtol=1e-6)

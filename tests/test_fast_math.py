@@ -30,10 +30,16 @@ BOUNDS = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_fast_\w+): ([\d.]+) 
 TYPES = {"f32": (np.float32, "float"), "f64": (np.float64, "double")}
 
 
+def named(helper: str) -> tuple[str, str]:
+    """The function and the type that a helper's name says."""
+    word, _, kind = helper.removeprefix("fo_fast_").rpartition("_")
+    return word, kind
+
+
 def exact(name: str, x: Array) -> Array:
     """In long double, of finite arguments."""
     wide = x.astype(np.longdouble)
-    if name == "exp":
+    if name.startswith("exp"):
         return np.exp(wide)
     if name == "sigmoid":
         e = np.exp(-np.abs(wide))
@@ -70,9 +76,10 @@ def call(function: Any, x: Array) -> Array:
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_the_bound_that_a_function_states(functions: dict[str, Any], name: str) -> None:
-    _, _, word, kind = name.split("_")
+    word, kind = named(name)
     dtype = TYPES[kind][0]
     info, x = np.finfo(dtype), samples(dtype)
+    x = -np.abs(x) if word == "exp_negative" else x
     y, expected = call(functions[name], x), exact(word, x)
     with np.errstate(all="ignore"):
         unit = np.ldexp(np.longdouble(1), np.frexp(expected)[1] - 1 - info.nmant)
@@ -85,16 +92,17 @@ def test_the_bound_that_a_function_states(functions: dict[str, Any], name: str) 
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_special_values(functions: dict[str, Any], name: str) -> None:
-    _, _, word, kind = name.split("_")
-    x = np.array([np.inf, -np.inf, 0.0, -0.0, np.nan, 1e6, -1e6], TYPES[kind][0])
+    word, kind = named(name)
+    x = np.array([-0.0, 0.0, np.nan, -np.inf, -1e6, np.inf, 1e6], TYPES[kind][0])
     expected = {
-        "exp": [np.inf, 0, 1, 1, np.nan, np.inf, 0],
-        "sigmoid": [1, 0, 0.5, 0.5, np.nan, 1, 0],
-        "erf": [1, -1, 0, -0.0, np.nan, 1, -1],
+        "exp": [1, 1, np.nan, 0, 0, np.inf, np.inf],
+        "exp_negative": [1, 1, np.nan, 0, 0],
+        "sigmoid": [0.5, 0.5, np.nan, 0, 0, 1, 1],
+        "erf": [-0.0, 0, np.nan, -1, -1, 1, 1],
     }[word]
-    y = call(functions[name], x)
+    y = call(functions[name], x[: len(expected)])
     np.testing.assert_array_equal(y, np.array(expected, x.dtype))
-    assert np.signbit(y[3]) == np.signbit(expected[3])
+    assert np.signbit(y[0]) == np.signbit(expected[0])
 
 
 def test_the_documentation_states_the_bounds() -> None:
@@ -103,13 +111,30 @@ def test_the_documentation_states_the_bounds() -> None:
     ]
     table = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows if len(row) == 5}
     for name, bound in BOUNDS.items():
-        word, kind = name.split("_")[2:]
-        assert float(table[word][2 if kind == "f32" else 3]) == bound, name
+        word, kind = named(name)
+        assert float(table[word.removesuffix("_negative")][2 if kind == "f32" else 3]) == bound, name
     strict = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_\w+): .*?([\d.]+) ULP", C_MATH_HEADER, re.MULTILINE)}
     for word, cells in table.items():
         for kind, cell in zip(TYPES, cells[:2], strict=True):
             if (bound := strict.get(f"fo_{word}_{kind}")) is not None:
                 assert float(cell) == bound, (word, kind)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_bound_of_sigmoid_in_strict_mode(kind: str) -> None:
+    """Denormal results included."""
+    dtype = TYPES[kind][0]
+    x = samples(dtype)
+    shape = f"tensor<{x.size}x{kind}>"
+    text = f"func.func @main(%x: {shape}) -> {shape} {{ %y = graph.sigmoid %x : ({shape}) -> {shape} func.return %y : {shape} }}"
+    y = CpuProgram(build_program(apply(parse(text), [*PASSES, "schedule-kernels"])))(x)
+    rows = re.search(r"^\| sigmoid \| ([\d.]+) \| ([\d.]+) ", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows is not None
+    info, expected = np.finfo(dtype), exact("sigmoid", x)
+    exponent = np.maximum(np.frexp(expected)[1] - 1, info.minexp)
+    errors = np.abs(y.astype(np.longdouble) - expected) / np.ldexp(np.longdouble(1), exponent - info.nmant)
+    assert np.max(errors) <= float(rows[1 if kind == "f32" else 2])
 
 
 PROGRAM = """
@@ -119,7 +144,8 @@ func.func @main(%x: tensor<64x512xf32>) -> (tensor<64x512xf32>, tensor<64x512xf3
   %e = graph.erf %g : (tensor<64x512xf32>) -> tensor<64x512xf32>
   %m = graph.multiply %e, %x : (tensor<64x512xf32>, tensor<64x512xf32>) -> tensor<64x512xf32>
   %a = graph.add %m, %g : (tensor<64x512xf32>, tensor<64x512xf32>) -> tensor<64x512xf32>
-  %k = graph.exp %x : (tensor<64x512xf32>) -> tensor<64x512xf32>
+  %n = graph.negative %x : (tensor<64x512xf32>) -> tensor<64x512xf32>
+  %k = graph.exp %n : (tensor<64x512xf32>) -> tensor<64x512xf32>
   %b = graph.add %a, %k : (tensor<64x512xf32>, tensor<64x512xf32>) -> tensor<64x512xf32>
   func.return %s, %b : tensor<64x512xf32>, tensor<64x512xf32>
 }
@@ -136,14 +162,33 @@ def test_a_program_in_fast_mode() -> None:
     assert "math" not in text_of(strict)
     loops = text_of(apply(fast, ["convert-fused-to-loops"]))
     assert 'fused.math = "fast"' in loops
-    for helper in ("fo_fast_exp_f32", "fo_fast_sigmoid_f32", "fo_fast_erf_f32", "fo_mad_f32"):
-        assert f"@{helper}(" in loops
+    for name in ("fast_exp", "fast_exp_negative", "fast_sigmoid", "fast_erf", "mad"):
+        assert f"@fo_{name}_f32(" in loops
     assert "%reciprocal" in loops
     first, second = (build_program(module) for module in (strict, fast))
     assert "fo_fast" not in first.source
     exact, relaxed = CpuProgram(first)(x), CpuProgram(second)(x)
     np.testing.assert_allclose(relaxed[0], exact[0], rtol=1e-6)
     np.testing.assert_allclose(relaxed[1], exact[1], rtol=1e-6, atol=1e-6)  # a sum that may cancel
+
+
+@needs_compiler
+@pytest.mark.parametrize("divisor", ("3.1", "-7.0e-3", "1.0e38", "1.0e-40", "0.0"))
+def test_division_by_a_constant_in_fast_mode(divisor: str) -> None:
+    """One reciprocal, where that is a normal number; within 1.5 ULP of the quotient."""
+    shape = "tensor<512xf32>"
+    text = f"""func.func @main(%x: {shape}) -> {shape} {{
+      %c = graph.constant dense<{divisor}> : tensor<f32>
+      %y = graph.divide %x, %c : ({shape}, tensor<f32>) -> {shape}
+      func.return %y : {shape} }}"""
+    module = apply(parse(text), [*PASSES, "schedule-kernels{math=fast}"])
+    x = np.random.default_rng(2).standard_normal(512, np.float32)
+    y = CpuProgram(build_program(module))(x)
+    with np.errstate(divide="ignore", over="ignore"):
+        expected = x / np.float32(divisor)
+    np.testing.assert_allclose(y, expected, rtol=1.5 * 2.0**-23)
+    loops = text_of(apply(module, ["convert-fused-to-loops"]))
+    assert ("%reciprocal" in loops) == (divisor not in ("1.0e38", "1.0e-40", "0.0"))
 
 
 def test_an_unknown_accuracy_is_refused() -> None:

@@ -290,3 +290,23 @@ def test_backend_declines_what_is_not_supported() -> None:
     with pytest.raises(package("onnx.backend.test.runner").BackendIsNotSupposedToImplementIt, match="operator NonZero"):
         FuseOptBackend.run_model(model([("NonZero", "x", "y", {})], {"x": [3]}), [x])
     assert FuseOptBackend.supports_device("CPU") and not FuseOptBackend.supports_device("CUDA")
+
+
+@needs_onnx
+def test_damaged_models_are_refused() -> None:
+    """Names that are no text, weights that are not of their shape or type, element types that there are not."""
+    text: bytes = model([("Add", "x w", "y", {})], {"x": [2, 3]}, {"w": floats(3)}).SerializeToString()
+    assert b"node_Add" in text
+    weight, name, element = (package().ModelProto.FromString(text) for _ in range(3))
+    weight.graph.initializer[0].dims.append(7)
+    name.graph.initializer[0].data_type = 112
+    element.graph.input[0].type.tensor_type.elem_type = 87
+    cases: dict[bytes, str] = {
+        text.replace(b"node_Add", b"node\xff\xfedd"): "expected names in UTF-8",
+        weight.SerializeToString(): "initializer 'w': expected numbers of its type and extents",
+        name.SerializeToString(): "initializer 'w': expected numbers of its type and extents",
+        element.SerializeToString(): "input 'x': .*type number 87",
+    }
+    for data, words in cases.items():
+        with pytest.raises(OnnxError, match=words):
+            load(data).specialize()

@@ -10,10 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ir_testing import apply, parse, text_of
+from ir_testing import apply, evaluate, parse, text_of
+from lowered_programs import needs_compiler
 
 from fuse_opt.lowering.c_support import c_helpers
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.lowering.narrow_floats import bit_patterns, computed, narrow
 from fuse_opt.runtime.c_compiler import find_c_compiler
+from fuse_opt.runtime.cpu import CpuProgram
 from fuse_opt.runtime.disk_cache import DiskCache
 
 
@@ -22,13 +26,14 @@ def test_rounding_is_narrowing_and_widening(kind: str) -> None:
     compiler = find_c_compiler()
     if compiler is None:
         pytest.skip("no working C compiler")
-    names = [f"fo_round_{kind}", f"fo_f32_to_{kind}", f"fo_{kind}_to_f32"]
+    names = [f"fo_round_{kind}", f"fo_f32_to_{kind}", f"fo_{kind}_to_f32", "fo_round_clean_bf16"]
     text = (
         c_helpers(names)
         + f"""
-void both(long n, const float *x, float *y, float *z) {{
+void both(long n, const float *x, float *y, float *z, float *c) {{
   for (long i = 0; i < n; i++) {{
     y[i] = fo_round_{kind}(x[i]);
+    c[i] = fo_round_clean_bf16(x[i]);
     z[i] = fo_{kind}_to_f32(fo_f32_to_{kind}(x[i]));
   }}
 }}
@@ -41,13 +46,17 @@ void both(long n, const float *x, float *y, float *z) {{
     with np.errstate(all="ignore"):
         ties = [(v.astype(np.float64) * (1 + d)).astype(np.float32) for v in near for d in (2**-11, 2**-9, 3 * 2**-12)]
     x = np.concatenate([*near, *ties, patterns])
-    y, z = np.empty_like(x), np.empty_like(x)
-    both(ctypes.c_long(x.size), *(ctypes.c_void_p(a.ctypes.data) for a in (x, y, z)))
+    y, z, c = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    both(ctypes.c_long(x.size), *(ctypes.c_void_p(a.ctypes.data) for a in (x, y, z, c)))
     np.testing.assert_array_equal(y, z)
     np.testing.assert_array_equal(np.signbit(y[y == y]), np.signbit(z[y == y]))
     if kind == "f16":
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(y, x.astype(np.float16).astype(np.float32))
+    else:
+        clean = ~np.isnan(x) | (x.view(np.uint32) & 0xFFFF == 0)
+        assert np.isnan(x[clean]).sum() > 200
+        np.testing.assert_array_equal(c[clean], y[clean])
 
 
 def test_only_what_is_stored_becomes_narrow() -> None:
@@ -67,6 +76,87 @@ func.func @main(%x: {kind}) -> {kind} {{
     )
     text = text_of(apply(module, ["convert-fused-to-loops"]))
     assert text.count("call @fo_round_f16(") == 2
+
+
+def chain(kind: str, argument: str = "") -> str:
+    """Two roundings, what a narrow type has anyway, a cast there and back, and one rounding more."""
+    t, first = f"tensor<64x{kind}>", f"tensor<64x{argument or kind}>"
+    return f"""
+func.func @main(%x: {first}, %y: {t}) -> {t} {{
+  %n = graph.astype %x {{dtype = {kind}}} : ({first}) -> {t}
+  %0 = graph.exp %n : ({t}) -> {t}
+  %1 = graph.tanh %y : ({t}) -> {t}
+  %2 = graph.maximum %0, %1 : ({t}, {t}) -> {t}
+  %3 = graph.negative %2 : ({t}) -> {t}
+  %4 = graph.abs %3 : ({t}) -> {t}
+  %5 = graph.relu %4 : ({t}) -> {t}
+  %6 = graph.floor %5 : ({t}) -> {t}
+  %7 = graph.sqrt %6 : ({t}) -> {t}
+  %8 = graph.multiply %7, %y : ({t}, {t}) -> {t}
+  func.return %8 : {t}
+}}
+"""
+
+
+PASSES = ["decompose", "fuse-elementwise", "wrap-kernels"]
+STRICT, FAST = [*PASSES, "schedule-kernels"], [*PASSES, "schedule-kernels{math=fast}"]
+
+
+@pytest.mark.parametrize(
+    "kind, argument, helper", [("f16", "", "f16"), ("bf16", "", "clean_bf16"), ("bf16", "f32", "bf16")]
+)
+def test_what_a_narrow_type_has_is_not_rounded_again(kind: str, argument: str, helper: str) -> None:
+    """Of exp, tanh and sqrt, and of an f32 argument; NaN of one may have digits that bf16 has not."""
+    text = text_of(apply(parse(chain(kind, argument)), [*STRICT, "convert-fused-to-loops"]))
+    assert text.count("call @fo_round") == text.count(f"call @fo_round_{helper}(") == 3 + bool(argument)
+    fast = text_of(apply(parse(chain(kind, argument)), [*FAST, "convert-fused-to-loops"]))
+    assert "fo_round" not in fast
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_strict_rounds_every_op_and_fast_the_last(kind: str) -> None:
+    module = parse(chain(kind))
+    wide = np.random.default_rng(3).standard_normal((2, 64), np.float32) * np.float32(2)
+    x, y = (narrow(a, "bf16") if kind == "bf16" else a.astype(np.float16) for a in wide)
+    if kind == "bf16":  # a NaN of all ones stays one
+        bit_patterns(x)[:2] = [0x7FFF, 0xFFFF]
+    strict, fast = (CpuProgram(build_program(apply(parse(chain(kind)), passes)))(x, y) for passes in (STRICT, FAST))
+    (expected,) = evaluate(module, [x, y])
+    np.testing.assert_allclose(computed(strict), computed(expected), rtol=2e-2, atol=1e-2)
+    a, b = computed(x).astype(np.float64), computed(y).astype(np.float64)
+    unrounded = np.sqrt(np.floor(np.maximum(np.abs(-np.maximum(np.exp(a), np.tanh(b))), 0))) * b
+    once = computed(narrow(unrounded, "bf16") if kind == "bf16" else unrounded.astype(np.float16))
+    assert np.mean((computed(fast) == once)[2:]) > 0.97
+    assert np.isnan(computed(strict)[:2]).all() == np.isnan(computed(fast)[:2]).all() == (kind == "bf16")
+
+
+@pytest.mark.parametrize(
+    ("kind", "bound", "expected"), [("bf16", 0.5, 1), ("bf16", 0.1, 2), ("f16", 0.5, 1), ("f16", 1e5, 2)]
+)
+def test_what_is_chosen_among_narrow_numbers_is_not_rounded(kind: str, bound: float, expected: int) -> None:
+    narrow = f"tensor<64x{kind}>"
+    module = parse(
+        f"""
+func.func @main(%x: {narrow}, %c: tensor<64xi1>) -> {narrow} {{
+  %r = fused.kernel(%a = %x : {narrow}, %b = %c : tensor<64xi1>) -> ({narrow}) {{
+    %0 = graph.exp %a : ({narrow}) -> {narrow}
+    %1 = graph.relu %0 : ({narrow}) -> {narrow}
+    %2 = graph.negative %1 : ({narrow}) -> {narrow}
+    %k = graph.full {{shape = array<i64>, dtype = f32, value = {bound} : f64}} : () -> tensor<f32>
+    %n = graph.astype %k {{dtype = {kind}}} : (tensor<f32>) -> tensor<{kind}>
+    %3 = graph.minimum %2, %n : ({narrow}, tensor<{kind}>) -> {narrow}
+    %4 = graph.maximum %3, %a : ({narrow}, {narrow}) -> {narrow}
+    %5 = graph.where %b, %4, %a : (tensor<64xi1>, {narrow}, {narrow}) -> {narrow}
+    %6 = graph.sqrt %5 : ({narrow}) -> {narrow}
+    fused.yield %6 : {narrow}
+  }}
+  func.return %r : {narrow}
+}}
+"""
+    )
+    text = text_of(apply(module, ["convert-fused-to-loops"]))
+    assert text.count("call @fo_round_") == expected
 
 
 BUILDS = [

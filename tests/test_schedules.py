@@ -178,7 +178,7 @@ def moves(schedule: str) -> Kernels:
 def lanes(schedule: str) -> Kernels:
     """Rows so long that reductions have several accumulators, with a last part of any length."""
     kernels = Kernels()
-    for columns in (128, 191, 512, 1000):
+    for columns in (32, 33, 100, 128, 191, 512, 1000):
         for op in ("max", "min", "sum"):
             reduce(kernels, schedule, op, (5, columns), (1,))
     for element, op in (
@@ -479,4 +479,4 @@ func.func @main(%x: {x}, %y: {y}) -> {y} {{
 }}""")
     text = text_of(apply(module, ["convert-fused-to-loops"]))
     tasks = int(text.partition("fused.tasks = ")[2].partition(" ")[0])
-    assert tasks == rows * columns // (sides[0] * sides[1])
+    assert tasks == -(-(columns + 15) // sides[0]) * rows // sides[1]  # from cache line to cache line

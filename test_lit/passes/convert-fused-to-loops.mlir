@@ -1,20 +1,20 @@
 // RUN: fuse-opt %s --convert-fused-to-loops --split-input-file | filecheck %s
 
 // A softmax is one function: its rows are the tasks, what two loops of a row need is kept in a buffer.
-func.func @softmax(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
-  %r = fused.kernel(%a = %x : tensor<8x64xf32>) -> (tensor<8x64xf32>) {
-    %m = graph.max %a {axes = array<i64: 1>, keepdims = true} : (tensor<8x64xf32>) -> tensor<8x1xf32>
-    %s = graph.subtract %a, %m : (tensor<8x64xf32>, tensor<8x1xf32>) -> tensor<8x64xf32>
-    %e = graph.exp %s : (tensor<8x64xf32>) -> tensor<8x64xf32>
-    %t = graph.sum %e {axes = array<i64: 1>, keepdims = true} : (tensor<8x64xf32>) -> tensor<8x1xf32>
-    %d = graph.divide %e, %t : (tensor<8x64xf32>, tensor<8x1xf32>) -> tensor<8x64xf32>
-    fused.yield %d : tensor<8x64xf32>
+func.func @softmax(%x: tensor<8x24xf32>) -> tensor<8x24xf32> {
+  %r = fused.kernel(%a = %x : tensor<8x24xf32>) -> (tensor<8x24xf32>) {
+    %m = graph.max %a {axes = array<i64: 1>, keepdims = true} : (tensor<8x24xf32>) -> tensor<8x1xf32>
+    %s = graph.subtract %a, %m : (tensor<8x24xf32>, tensor<8x1xf32>) -> tensor<8x24xf32>
+    %e = graph.exp %s : (tensor<8x24xf32>) -> tensor<8x24xf32>
+    %t = graph.sum %e {axes = array<i64: 1>, keepdims = true} : (tensor<8x24xf32>) -> tensor<8x1xf32>
+    %d = graph.divide %e, %t : (tensor<8x24xf32>, tensor<8x1xf32>) -> tensor<8x24xf32>
+    fused.yield %d : tensor<8x24xf32>
   }
-  func.return %r : tensor<8x64xf32>
+  func.return %r : tensor<8x24xf32>
 }
-// CHECK:      func.func private @kernel_max_subtract_exp_sum_divide(%a: memref<512xf32>, %r: memref<512xf32>, %begin: index, %end: index)
+// CHECK:      func.func private @kernel_max_subtract_exp_sum_divide(%a: memref<192xf32>, %r: memref<192xf32>, %begin: index, %end: index)
 // CHECK-SAME:   fused.tasks = 8 : i64
-// CHECK:        %e_row = memref.alloca() {alignment = 64 : i64} : memref<64xf32>
+// CHECK:        %e_row = memref.alloca() {alignment = 64 : i64} : memref<24xf32>
 // CHECK:        scf.for %row = %begin to %end
 // CHECK:          %m = "scf.parallel"
 // CHECK:            arith.maximumf
@@ -25,8 +25,8 @@ func.func @softmax(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
 // CHECK:          "scf.parallel"
 // CHECK-NOT:        math.exp
 // CHECK:            memref.load %e_row
-// CHECK:      func.func @softmax(%x: memref<8x64xf32>, %r: memref<8x64xf32>)
-// CHECK-SAME:   fused.results = [{kind = "buffer", number = 0 : i64, type = memref<8x64xf32>}]
+// CHECK:      func.func @softmax(%x: memref<8x24xf32>, %r: memref<8x24xf32>)
+// CHECK-SAME:   fused.results = [{kind = "buffer", number = 0 : i64, type = memref<8x24xf32>}]
 // CHECK:        gpu.bulk 0 {
 // CHECK-NEXT:     func.call @kernel_max_subtract_exp_sum_divide
 
