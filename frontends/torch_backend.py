@@ -138,6 +138,7 @@ def compile_graph(
 
 def _compile(graph_module: Any, kind: str, options: Options, metas: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
     started = time.perf_counter()
+    api.use_openmp_threads()  # those that PyTorch's own kernels run on
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
         imported = Importer(graph_module, metas).run()

@@ -61,6 +61,12 @@ static _Atomic int generation; /* workers of an older one end */
 static _Atomic int threads = 1;
 static int workers;
 
+/* Threads of another library, which share regions in place of workers: the entry of OpenMP's runtime for parallel regions
+ * as gcc calls it, and omp_get_thread_num; 0 without. */
+typedef void (*fuse_team)(void (*member)(void *), void *data, unsigned threads, unsigned flags);
+static fuse_team team;
+static int (*team_number)(void);
+
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -203,6 +209,7 @@ static void start_anew_in_child(void) {
   atomic_store(&unfinished, 0);
   atomic_store(&finished, 0);
   atomic_store(&busy, 0);
+  team = 0; /* its threads stayed with the parent */
 }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(0, 0, start_anew_in_child); }
@@ -230,7 +237,7 @@ static int begin_phase(void) {
     while (loop < region.end && !loop->first);
     region.next = loop;
     if (chunks > 1) {
-      if (workers < atomic_load(&threads) - 1) start_workers();
+      if (!team && workers < atomic_load(&threads) - 1) start_workers();
       atomic_store_explicit(&unfinished, (int)chunks, memory_order_relaxed);
       share_out(chunks);
       atomic_fetch_add(&phases, 1);
@@ -298,12 +305,31 @@ static void await_news(int phase) {
   atomic_store(&sleeping_callers, 0);
 }
 
+/* What each thread of a team runs, to the end of the region. */
+static void run_member(void *ignored) {
+  (void)ignored;
+  int self = team_number();
+  for (;;) {
+    int phase = atomic_load(&phases);
+    work(self);
+    if (atomic_load(&finished)) return;
+    long long limit = nanoseconds() + SPIN_NANOSECONDS;
+    while (!has_news(phase)) {
+      for (int i = 0; i < 16 && !has_news(phase); i++) relax();
+      if (nanoseconds() >= limit) sched_yield();
+    }
+  }
+}
+
 /* Needs `busy`, and gives it back. */
 static void run_shared(struct fuse_loop *begin, struct fuse_loop *end) {
   region.next = begin;
   region.end = end;
   atomic_store_explicit(&finished, 0, memory_order_relaxed);
-  if (begin_phase()) {
+  int shared = begin_phase();
+  if (shared && team) {
+    team(run_member, 0, (unsigned)atomic_load(&threads), 0);
+  } else if (shared) {
     wake_workers(workers, WAKES_BY_CALLER);
     for (;;) {
       int phase = atomic_load(&phases);
@@ -352,15 +378,29 @@ void fuse_parallel_for(fuse_task task, void *arg, long count, long grain) {
   run_region(&loop, &loop + 1);
 }
 
-/* From the next region on, `count` threads share it, the caller included. Must not be called from a task. */
-void fuse_set_num_threads(int count) {
+/* Takes the pool; its workers end, others start when they are needed. */
+static void replace_workers(void) {
   struct timespec pause = {0, 50000};
   while (atomic_exchange_explicit(&busy, 1, memory_order_acquire)) nanosleep(&pause, 0);
-  atomic_store(&threads, count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : count);
   workers = 0;
   atomic_fetch_add(&generation, 1);
   atomic_fetch_add(&phases, 1);
   wake(&phases, INT_MAX);
+}
+
+/* From the next region on, `count` threads share it, the caller included. Must not be called from a task. */
+void fuse_set_num_threads(int count) {
+  replace_workers();
+  atomic_store(&threads, count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : count);
+  atomic_store_explicit(&busy, 0, memory_order_release);
+}
+
+/* From the next region on, a team shares it in place of the pool's own threads; 0 for those again. */
+void fuse_set_team(fuse_team found, int (*number)(void)) {
+  if (team == found) return;
+  replace_workers();
+  team = found;
+  team_number = number;
   atomic_store_explicit(&busy, 0, memory_order_release);
 }
 

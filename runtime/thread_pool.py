@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -64,6 +65,31 @@ def set_num_threads(count: int) -> None:
             changed.threads_changed()
 
 
+def use_openmp_threads(wanted: bool = True) -> bool:
+    """
+    Lets the threads of an OpenMP runtime that this process has loaded already, as PyTorch does, share loops in place of the
+    pool's own, or these again: two sets of threads that spin while they wait take each other's processors. Returns whether
+    OpenMP's are used from now on: False where there is no such runtime. A child after a fork has the pool's own.
+    """
+    library = pool_library()
+    if library is None or not hasattr(library, "fuse_set_team"):
+        return False
+    found = _loaded_openmp() if wanted else None
+    entries = (None, None) if found is None else (found.GOMP_parallel, found.omp_get_thread_num)
+    library.fuse_set_team(*(ctypes.cast(entry, ctypes.c_void_p) for entry in entries))
+    return found is not None
+
+
+def _loaded_openmp() -> ctypes.CDLL | None:
+    """The runtime of gcc, or one of those of LLVM and Intel, which have gcc's entries, too."""
+    for name in ("libgomp.so.1", "libiomp5.so", "libomp.so.5", "libomp.so"):
+        with suppress(OSError, AttributeError):
+            found = ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
+            if found.GOMP_parallel and found.omp_get_thread_num:
+                return found
+    return None
+
+
 def num_threads() -> int:
     """How many threads may share a loop, the caller included; 1 where there is no pool."""
     library = pool_library()
@@ -113,6 +139,8 @@ def pool_library() -> ctypes.CDLL | None:
         path = compiler.compile_shared(_SERIAL_SOURCE + _text("program_call.c"), cache)
     library = ctypes.CDLL(str(path))
     library.fuse_set_num_threads.argtypes, library.fuse_set_num_threads.restype = [ctypes.c_int], None
+    if hasattr(library, "fuse_set_team"):
+        library.fuse_set_team.argtypes, library.fuse_set_team.restype = [ctypes.c_void_p, ctypes.c_void_p], None
     library.fuse_num_threads.argtypes, library.fuse_num_threads.restype = [], ctypes.c_int
     library.fuse_set_num_threads(min(count, 2**31 - 1))
     return library

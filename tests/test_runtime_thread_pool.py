@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,36 @@ def test_every_index_once_in_any_loop(harness: ctypes.CDLL, count: int, grain: i
     assert visits(harness, count, grain) == {1}
 
 
+@pytest.fixture
+def openmp_threads() -> Iterator[None]:
+    with suppress(OSError):
+        ctypes.CDLL("libgomp.so.1")
+    if not thread_pool.use_openmp_threads():
+        pytest.skip("no OpenMP runtime")
+    yield
+    assert not thread_pool.use_openmp_threads(False)
+
+
+@pytest.mark.usefixtures("openmp_threads")
+def test_loops_on_the_threads_of_openmp(harness: ctypes.CDLL) -> None:
+    for threads in (1, 2, 4):
+        thread_pool.set_num_threads(threads)
+        assert all(visits(harness, count, grain) == {1} for count in (1, 63, 4096) for grain in (1, 64, 1000))
+        assert visits(harness, 500, 8, times=500) == {500}
+    begins = np.full(4, -1, np.int64)
+    harness.first_chunks(thread_pool.load_pool(), begins.ctypes.data, 4, 240, 10)
+    assert sorted(begins.tolist()) == [0, 60, 120, 180]
+    hits = np.zeros(64 * 300, np.int32)
+    harness.visit_inside(thread_pool.load_pool(), hits.ctypes.data, 300)
+    assert (hits == 1).all()
+
+    def call(count: int) -> set[int]:
+        return visits(harness, count, 7, 50)
+
+    with ThreadPoolExecutor(3) as callers:
+        assert list(callers.map(call, range(900, 930))) == [{50}] * 30
+
+
 @pytest.mark.parametrize("count", [0, -1, -(2**63)])
 def test_empty_loops(harness: ctypes.CDLL, count: int) -> None:
     assert harness.visit(thread_pool.load_pool(), None, count, 1, 1) == 0
@@ -168,6 +199,16 @@ void (*const tasks[])(void *, long, long) = {first, turned, beside, check};
 
 @pytest.mark.parametrize("threads", [1, 2, 4, 9])
 def test_phases_wait_for_each_other(harness: ctypes.CDLL, threads: int) -> None:
+    run_phases(threads, 1000)
+
+
+@pytest.mark.usefixtures("openmp_threads")
+def test_phases_on_the_threads_of_openmp() -> None:
+    for threads in (2, 4):
+        run_phases(threads, 200)
+
+
+def run_phases(threads: int, times: int) -> None:
     """Elements are read in another task than the one that wrote them; a phase of one task is run by whoever comes to it."""
     compiler, caller = find_c_compiler(), thread_pool.pool_library()
     assert compiler is not None and caller is not None
@@ -179,7 +220,7 @@ def test_phases_wait_for_each_other(harness: ctypes.CDLL, threads: int) -> None:
     rows += [LoopRow(beside or 0, at, 3000, 9, 0, 0), LoopRow(check or 0, at, 1, 1), LoopRow(first or 0, at, 3000, 3)]
     table = loop_table(rows)
     thread_pool.set_num_threads(threads)
-    for number in range(1000):
+    for number in range(times):
         state[0] = number
         caller.fuse_run_loops(ctypes.c_void_p(table.ctypes.data), ctypes.c_long(len(rows)))
     assert state[1] == 0
@@ -256,6 +297,26 @@ print("fine")
 def test_children_start_their_own_threads(harness: ctypes.CDLL) -> None:
     environment = {"FUSE_OPT_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "1"}
     done = run_python(COUNT_IN_PROCESS + FORKS, **environment)
+    assert done.stdout == "fine\n", done.stderr
+
+
+OPENMP = """
+ctypes.CDLL("libgomp.so.1")
+assert thread_pool.use_openmp_threads() and check()
+child = os.fork()
+if child == 0:
+    good = workers() == 0 and check() and workers() == 3
+    os._exit(0 if good else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert check()
+print("fine")
+"""
+
+
+@pytest.mark.usefixtures("openmp_threads")
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+def test_a_child_has_threads_of_its_own_where_openmp_had_them(harness: ctypes.CDLL) -> None:
+    done = run_python(COUNT_IN_PROCESS + OPENMP, FUSE_OPT_NUM_THREADS="4", OPENBLAS_NUM_THREADS="1")
     assert done.stdout == "fine\n", done.stderr
 
 

@@ -184,6 +184,14 @@ def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
         raise InputError(error.file, error.line, error.col, error.message) from error
 
 
+def use_openmp_threads(wanted: bool = True) -> bool:
+    """
+    Lets CPU programs of this process run on the threads of an OpenMP runtime that it has loaded, or on their own again; for
+    programs between kernels of a library that has such threads. Returns whether they do: False where there is none.
+    """
+    return import_module("fuse_opt.runtime.thread_pool").use_openmp_threads(wanted)
+
+
 def _completion(passes: Sequence[ModulePass]) -> list[ModulePass]:
     """
     The passes that bring what others left over into kernels with schedules and memory, with the options that the caller
