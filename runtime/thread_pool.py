@@ -75,8 +75,11 @@ def use_openmp_threads(wanted: bool = True) -> bool:
     if library is None or not hasattr(library, "fuse_set_team"):
         return False
     found = _loaded_openmp() if wanted else None
-    entries = (None, None) if found is None else (found.GOMP_parallel, found.omp_get_thread_num)
-    library.fuse_set_team(*(ctypes.cast(entry, ctypes.c_void_p) for entry in entries))
+    if found is None:
+        library.fuse_set_team(None, None)
+    else:
+        entries = (found.GOMP_parallel, found.omp_get_thread_num)
+        library.fuse_set_team(*(ctypes.cast(entry, ctypes.c_void_p) for entry in entries))
     return found is not None
 
 
