@@ -200,7 +200,9 @@ def _input(value: Any, extents: Mapping[str, int]) -> Input:
         raise UnsupportedError(f"input '{value.name}': {error}") from error
     if not type_.tensor_type.HasField("shape"):
         return Input(value.name, element, None)
-    dims = [dim.dim_value if dim.HasField("dim_value") else str(dim.dim_param) for dim in type_.tensor_type.shape.dim]
+    stated = type_.tensor_type.shape.dim
+    # Some exporters write -1 for an extent that is not known.
+    dims = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param for dim in stated]
     return Input(value.name, element, tuple(extents.get(dim, dim) if isinstance(dim, str) else dim for dim in dims))
 
 

@@ -102,6 +102,9 @@ def _checked(given: dict[str, Any] | None) -> Options:
         raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
     if options.get("target", "cpu") != "cpu":
         raise ValueError(f"option 'target': expected 'cpu', got {options['target']!r}; other targets cannot run yet")
+    for name in ("pipeline", "dump", "decisions"):
+        if not isinstance(text := options.get(name), str | Path | None):
+            raise ValueError(f"option '{name}': expected a text, got {text!r}")
     if type(programs := options.get("programs", 1)) is not int or programs < 0:
         raise ValueError(
             f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"

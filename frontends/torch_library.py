@@ -13,19 +13,10 @@ from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
 LIBRARY, record = records()
 
 
-@record("aten.mm.default", "aten.bmm.default", library=True)
-def _mm(call: Call) -> SSAValue:
-    return call.emit.matmul(call.tensor("self"), call.tensor("mat2"))
-
-
-@record("aten.mv.default", library=True)
-def _mv(call: Call) -> SSAValue:
-    return call.emit.matmul(call.tensor("self"), call.tensor("vec"))
-
-
-@record("aten.dot.default", library=True)
-def _dot(call: Call) -> SSAValue:
-    return call.emit.matmul(call.tensor("self"), call.tensor("tensor"))
+@record("aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default", library=True)
+def _product(call: Call) -> SSAValue:
+    other = next(name for name in ("mat2", "vec", "tensor") if name in call.arguments)
+    return call.emit.matmul(call.tensor("self"), call.tensor(other))
 
 
 @record("aten.addmm.default", "aten.baddbmm.default", library=True)

@@ -196,14 +196,14 @@ def _pow(call: Call) -> SSAValue:
     return call.result(call.emit.pow(call.operand("self", element), call.operand("exponent", element)))
 
 
-@record("aten.bitwise_left_shift.Tensor", "aten.bitwise_left_shift.Tensor_Scalar", "aten.__lshift__.Scalar")
-def _shift_left(call: Call) -> SSAValue:
-    return call.emit.bitwise_left_shift(call.operand("self", call.dtype), call.operand("other", call.dtype))
-
-
-@record("aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Scalar")
-def _shift_right(call: Call) -> SSAValue:
-    return call.emit.bitwise_right_shift(call.operand("self", call.dtype), call.operand("other", call.dtype))
+@record(
+    "aten.bitwise_left_shift.Tensor", "aten.bitwise_left_shift.Tensor_Scalar", "aten.__lshift__.Scalar",
+    "aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Scalar",
+)  # fmt: skip
+def _shift(call: Call) -> SSAValue:
+    is_left = "left" in str(call.node.target) or "lshift" in str(call.node.target)
+    shift = call.emit.bitwise_left_shift if is_left else call.emit.bitwise_right_shift
+    return shift(call.operand("self", call.dtype), call.operand("other", call.dtype))
 
 
 @record("aten.isnan.default", "aten.isinf.default")

@@ -21,65 +21,40 @@ def _axes(call: Call, x: SSAValue) -> list[int]:
     return call.axes("dim", len(shape(x))) if "dim" in call.arguments else list(range(len(shape(x))))
 
 
-@record("aten.sum.dim_IntList", "aten.sum.default")
-def _sum(call: Call) -> SSAValue:
-    x = call.tensor("self", call.dtype)
-    return call.emit.sum(x, axes=_axes(call, x), keepdims=_keepdims(call)) if shape(x) else x
+_REDUCED: dict[str, tuple[str, ...]] = {
+    "sum": ("sum.dim_IntList", "sum.default"),
+    "mean": ("mean.dim", "mean.default"),
+    "prod": ("prod.dim_int", "prod.default"),
+    "max": ("amax.default", "max.default"),
+    "min": ("amin.default", "min.default"),
+    "any": ("any.default", "any.dim", "any.dims"),
+    "all": ("all.default", "all.dim", "all.dims"),
+}
+"""By graph op: overloads that reduce `self`, converted to the type of the result or to truth values first."""
 
 
-@record("aten.mean.dim", "aten.mean.default")
-def _mean(call: Call) -> SSAValue:
-    x = call.tensor("self", call.dtype)
-    return call.emit.mean(x, axes=_axes(call, x), keepdims=_keepdims(call))
+def _reduction(name: str) -> None:
+    def build(call: Call) -> SSAValue:
+        x = call.tensor("self", BOOL if name in ("any", "all") else call.dtype)
+        if not shape(x):
+            return call.result(x)
+        return call.result(call.emit.all(name, x, axes=_axes(call, x), keepdims=_keepdims(call))[0])
+
+    record(*(f"aten.{torch_name}" for torch_name in _REDUCED[name]))(build)
 
 
-@record("aten.prod.dim_int", "aten.prod.default")
-def _prod(call: Call) -> SSAValue:
-    x = call.tensor("self", call.dtype)
-    return call.emit.prod(x, axes=_axes(call, x), keepdims=_keepdims(call)) if shape(x) else x
+for _name in _REDUCED:
+    _reduction(_name)
 
 
-@record("aten.amax.default", "aten.max.default")
-def _amax(call: Call) -> SSAValue:
-    x = call.tensor("self")
-    return call.emit.max(x, axes=_axes(call, x), keepdims=_keepdims(call)) if shape(x) else x
-
-
-@record("aten.amin.default", "aten.min.default")
-def _amin(call: Call) -> SSAValue:
-    x = call.tensor("self")
-    return call.emit.min(x, axes=_axes(call, x), keepdims=_keepdims(call)) if shape(x) else x
-
-
-@record("aten.any.default", "aten.any.dim", "aten.any.dims")
-def _any(call: Call) -> SSAValue:
-    x = call.tensor("self", BOOL)
-    return call.result(call.emit.any(x, axes=_axes(call, x), keepdims=_keepdims(call)) if shape(x) else x)
-
-
-@record("aten.all.default", "aten.all.dim", "aten.all.dims")
-def _all(call: Call) -> SSAValue:
-    x = call.tensor("self", BOOL)
-    return call.result(call.emit.all("all", x, axes=_axes(call, x), keepdims=_keepdims(call))[0] if shape(x) else x)
-
-
-@record("aten.max.dim")
-def _max_dim(call: Call) -> Sequence[SSAValue]:
-    return _extreme(call, "max", "argmax")
-
-
-@record("aten.min.dim")
-def _min_dim(call: Call) -> Sequence[SSAValue]:
-    return _extreme(call, "min", "argmin")
-
-
-def _extreme(call: Call, value: str, position: str) -> Sequence[SSAValue]:
-    x = call.tensor("self")
+@record("aten.max.dim", "aten.min.dim")
+def _extreme(call: Call) -> Sequence[SSAValue]:
+    x, emit = call.tensor("self"), call.emit
     if not shape(x) or 0 in shape(x):
         raise NotCoveredError("is over a scalar or nothing")
     axis, keepdims = call["dim"] % len(shape(x)), _keepdims(call)
-    found = getattr(call.emit, value)(x, axes=[axis], keepdims=keepdims)
-    return found, getattr(call.emit, position)(x, axis=axis, keepdims=keepdims)
+    value, position = (emit.max, emit.argmax) if "max" in str(call.node.target) else (emit.min, emit.argmin)
+    return value(x, axes=[axis], keepdims=keepdims), position(x, axis=axis, keepdims=keepdims)
 
 
 @record("aten.argmax.default", "aten.argmin.default")

@@ -50,14 +50,14 @@ def _t(call: Call) -> SSAValue:
     return call.emit.permute_dims(call.tensor("self"), axes=list(range(len(call.shape)))[::-1])
 
 
-def _sliced(call: Call, x: SSAValue, axis: int, positions: range) -> SSAValue:
-    extents = shape(x)
+def _bounds(extents: Sequence[int], axis: int, positions: range) -> dict[str, list[int]]:
+    """The properties of a slice of these positions on an axis."""
     starts, stops, steps = [0] * len(extents), list(extents), [1] * len(extents)
     if positions:
         starts[axis], stops[axis], steps[axis] = positions.start, positions[-1] + 1, positions.step
     else:
         stops[axis] = 0
-    return call.emit.slice(x, starts=starts, stops=stops, steps=steps)
+    return {"starts": starts, "stops": stops, "steps": steps}
 
 
 def _positions(call: Call, extent: int) -> range:
@@ -73,7 +73,7 @@ def _positions(call: Call, extent: int) -> range:
 def _slice(call: Call) -> SSAValue:
     x = call.tensor("self")
     axis: int = call["dim"] % len(shape(x))
-    return _sliced(call, x, axis, _positions(call, shape(x)[axis]))
+    return call.emit.slice(x, **_bounds(shape(x), axis, _positions(call, shape(x)[axis])))
 
 
 @record("aten.select.int")
@@ -89,7 +89,7 @@ def _split(call: Call) -> Sequence[SSAValue]:
     start = 0
     for meta in call.out:
         extent = call.extents(meta)[axis]
-        parts.append(_sliced(call, x, axis, range(start, start + extent)))
+        parts.append(call.emit.slice(x, **_bounds(shape(x), axis, range(start, start + extent))))
         start += extent
     return parts
 
@@ -109,14 +109,11 @@ def _diagonal(call: Call) -> SSAValue:
 @record("aten.slice_scatter.default")
 def _slice_scatter(call: Call) -> SSAValue:
     x = call.tensor("self")
-    extents = shape(x)
-    axis: int = call["dim"] % len(extents)
-    positions = _positions(call, extents[axis])
-    if not len(positions):
+    axis: int = call["dim"] % len(shape(x))
+    positions = _positions(call, shape(x)[axis])
+    if not positions:
         return x
-    starts, stops, steps = [0] * len(extents), list(extents), [1] * len(extents)
-    starts[axis], stops[axis], steps[axis] = positions.start, positions[-1] + 1, positions.step
-    return call.emit.slice_scatter(x, call.tensor("src", dtype(x)), starts=starts, stops=stops, steps=steps)
+    return call.emit.slice_scatter(x, call.tensor("src", dtype(x)), **_bounds(shape(x), axis, positions))
 
 
 @record("aten.select_scatter.default")
@@ -181,14 +178,10 @@ def _roll(call: Call) -> SSAValue:
     return call.emit.roll(call.tensor("self"), shifts=call["shifts"], axes=call["dims"] or None)
 
 
-@record("aten.tril.default")
-def _tril(call: Call) -> SSAValue:
-    return call.emit.tril(call.tensor("self"), k=call["diagonal"])
-
-
-@record("aten.triu.default")
-def _triu(call: Call) -> SSAValue:
-    return call.emit.triu(call.tensor("self"), k=call["diagonal"])
+@record("aten.tril.default", "aten.triu.default")
+def _triangle(call: Call) -> SSAValue:
+    keep = call.emit.tril if "tril" in str(call.node.target) else call.emit.triu
+    return keep(call.tensor("self"), k=call["diagonal"])
 
 
 @record("aten.full.default", "aten.full_like.default", "aten.new_full.default")
@@ -203,15 +196,11 @@ def _scalar_tensor(call: Call) -> SSAValue:
 
 @record(
     "aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.empty.memory_format",
-    "aten.empty_permuted.default", "aten.empty_like.default", "aten.new_empty.default",
+    "aten.empty_permuted.default", "aten.empty_like.default", "aten.new_empty.default", "aten.ones.default",
+    "aten.ones_like.default", "aten.new_ones.default",
 )  # fmt: skip
-def _zeros(call: Call) -> SSAValue:
-    return call.number(0, call.dtype, call.shape)
-
-
-@record("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
-def _ones(call: Call) -> SSAValue:
-    return call.number(1, call.dtype, call.shape)
+def _zeros_or_ones(call: Call) -> SSAValue:
+    return call.number(int("ones" in str(call.node.target)), call.dtype, call.shape)
 
 
 @record("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
@@ -220,11 +209,14 @@ def _arange(call: Call) -> SSAValue:
     start, step = (call["start"] if "start" in call.arguments else start), (call["step"] if step != 1 else 1)
     if call.dtype.is_float and call.dtype.bits < 32:
         raise NotCoveredError("counts in narrow floats")
-    values = {"start": _value(start, call.dtype), "step": _value(step, call.dtype)}
-    return call.emit.iota(shape=list(call.shape), dtype=call.dtype, axis=0, **values)
+    return _counted(call, start, step)
 
 
 @record("prims.iota.default")
 def _iota(call: Call) -> SSAValue:
-    values = {"start": _value(call["start"], call.dtype), "step": _value(call["step"], call.dtype)}
+    return _counted(call, call["start"], call["step"])
+
+
+def _counted(call: Call, start: float, step: float) -> SSAValue:
+    values = {"start": _value(start, call.dtype), "step": _value(step, call.dtype)}
     return call.emit.iota(shape=list(call.shape), dtype=call.dtype, axis=0, **values)

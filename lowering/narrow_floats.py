@@ -14,6 +14,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from .c_support import c_helpers
+
 Array = npt.NDArray[Any]
 
 
@@ -126,6 +128,11 @@ def _rounded(u: Array, target: Format, mantissa: int, bias: int) -> Array:
     pattern = np.minimum((steps << target.mantissa) + kept, target.overflow)
     pattern = np.where(special, target.overflow | target.quiet, pattern)
     return pattern | sign.astype(np.int64) << (target.bits - 1)
+
+
+def c_conversions() -> str:
+    """The C text of `fo_widen_f16`, `fo_narrow_f16`, `fo_bf16_to_f32` and `fo_f32_to_bf16`, as generated programs have it."""
+    return c_helpers(["fo_widen_f16", "fo_narrow_f16", "fo_bf16_to_f32", "fo_f32_to_bf16"])
 
 
 def computed(array: Array) -> Array:

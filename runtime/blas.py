@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fuse_opt.lowering.narrow_floats import c_conversions
 from fuse_opt.lowering.program import ConfigValue
 from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
+from fuse_opt.runtime.c_records import address_in, fields_of, int64_table, runtime_text
 from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.runtime.numpy_blas import find_routines
+from fuse_opt.runtime.task_sizes import choose_blocks, choose_grain
 from fuse_opt.runtime.thread_pool import load_pool, num_threads
 
 Array = NDArray[Any]
@@ -33,32 +35,20 @@ _SOURCES = (
     "convolution_gradients.c",
 )
 FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
-_TASKS_PER_THREAD = 4
-TASK_WORK = 2_000_000
-"""Operations that are worth a task of their own: some 50 microseconds."""
 _PLAIN = 0x401
 """NumPy's flags of an array in C order that can be written to."""
 _pointed: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 _Shape = tuple[int, ...]
-_CALL_WORK = 4_000
-"""What a call of gemm costs besides its operations, in operations."""
 _NARROW = 128
 """Rows or columns up to which products are not the BLAS's, which copies both operands even where that takes the most time."""
 _LINE_BYTES = 64
 """Of a row of the result, from which on they are not."""
-_BLOCK_MULTIPLE = 32
-"""Blocks are multiples of it, for whole tiles in every BLAS's inner loop."""
 
 
-@dataclass(frozen=True)
-class _Routines:
-    """A BLAS's entry points, as addresses, with `wide` for integers of 64 bits."""
+class Products(ctypes.Structure):
+    """The record `products` of blas_tasks.c, without the axes at its end."""
 
-    products: tuple[int, ...]
-    """gemm and gemv, each for f32 and f64."""
-    set_threads: int
-    get_threads: int
-    wide: bool
+    _fields_ = fields_of("blas_tasks.c", "products")
 
 
 @dataclass(frozen=True)
@@ -70,7 +60,7 @@ class Tasks:
 
     def function(self, name: str) -> int:
         """The address of one of them."""
-        return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
+        return address_in(self.library, name)
 
 
 @functools.cache
@@ -79,10 +69,10 @@ def load_tasks() -> Tasks | None:
     The routines, or None where NumPy's BLAS is not an OpenBLAS that can be found, or nothing can be compiled for it.
     The first call compiles them, or takes them from the disk cache.
     """
-    routines, compiler, pool = _find_routines(), find_c_compiler(), load_pool()
+    routines, compiler, pool = find_routines(), find_c_compiler(), load_pool()
     if routines is None or compiler is None or not pool:
         return None
-    source = "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _SOURCES)
+    source = c_conversions() + "".join(map(runtime_text, _SOURCES))
     try:
         library = ctypes.CDLL(str(compiler.compile_shared(source, DiskCache(), ["-pthread", "-ffp-contract=fast"])))
     except (CompileError, OSError):
@@ -96,56 +86,11 @@ def load_tasks() -> Tasks | None:
     return tasks if all(_multiplies(tasks, dtype) for dtype in FLOAT_TYPES) else None
 
 
-def _numpy_library() -> ctypes.CDLL | None:
-    """The extension module of NumPy that multiplies: names are looked up in it and in what it is linked to."""
-    try:
-        module = importlib.import_module("numpy._core._multiarray_umath")
-        return ctypes.CDLL(str(module.__file__))
-    except (ImportError, OSError):
-        return None
-
-
-def _find_routines() -> _Routines | None:
-    if (library := _numpy_library()) is None:
-        return None
-    for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "_64"), ("", "")):
-        kinds = ("sgemm", "dgemm", "sgemv", "dgemv")
-        products = [_address(library, f"{prefix}cblas_{kind}{suffix}") for kind in kinds]
-        names = (f"{prefix}openblas_{name}{suffix}" for name in ("set_num_threads", "get_num_threads"))
-        threads = [_address(library, name) for name in names]
-        if all(products) and all(threads):
-            break
-    else:
-        return None
-    wide = bool(suffix)
-    if parallel := getattr(library, f"{prefix}openblas_get_parallel{suffix}", None):
-        parallel.argtypes, parallel.restype = [], ctypes.c_int
-        if parallel() == 0:
-            return None  # built for one thread: it may share buffers between the threads that call it
-    if describe := getattr(library, f"{prefix}openblas_get_config{suffix}", None):
-        describe.argtypes, describe.restype = [], ctypes.c_char_p
-        wide = b"USE64BITINT" in describe()  # it may be so without a suffix
-    return _Routines(tuple(products), threads[0], threads[1], wide)
-
-
-def _address(library: ctypes.CDLL, name: str) -> int:
-    """The address of a routine; 0 where there is none."""
-    routine = getattr(library, name, None)
-    return 0 if routine is None else ctypes.cast(routine, ctypes.c_void_p).value or 0
-
-
 def _multiplies(tasks: Tasks, dtype: np.dtype[Any]) -> bool:
     """Whether a small product is right; one of integers of the wrong width is not."""
     a, b = np.arange(6, dtype=dtype).reshape(2, 3), np.arange(12, dtype=dtype).reshape(3, 4)
     out = np.full((2, 4), -1, dtype)
     return multiply(tasks, a, b, out) and bool((out == [[20, 23, 26, 29], [56, 68, 80, 92]]).all())
-
-
-def blas_matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> None:
-    """`np.matmul` of the operands, transposed as `config` says, into `outputs[0]`, on the pool where `try_matmul` can do it."""
-    if not try_matmul(inputs, outputs, config):
-        (out,) = outputs
-        out[...] = np.matmul(*_oriented(inputs, config))
 
 
 def _oriented(inputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> tuple[Array, Array]:
@@ -156,24 +101,26 @@ def _oriented(inputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> tup
 
 
 def try_matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> bool:
-    """
-    As `blas_matmul`, or does nothing and answers False: for element types other than floats of 16 (computed in 32 and
-    rounded once), 32 and 64 bits, shapes that do not fit, and where there is no BLAS to call.
-    """
+    """`np.matmul` of the operands, transposed as `config` says, into `outputs[0]`; answers as `attempt` does."""
     a, b = _oriented(inputs, config)
-    (out,) = outputs
+    return attempt(multiply, a, b, outputs[0])
+
+
+def attempt(compute: Callable[[Tasks, Array, Array, Array], bool], a: Array, b: Array, out: Array) -> bool:
+    """
+    What `compute` does with floats of 32 and 64 bits, and with those of 16 (in 32, rounded once). Does nothing and answers
+    False for other element types, where `compute` does so, and where there is no BLAS to call.
+    """
     tasks = load_tasks()
-    if tasks is None or a.dtype != b.dtype or a.dtype != out.dtype or not out.flags.writeable:
+    if tasks is None or not a.dtype == b.dtype == out.dtype or not out.flags.writeable:
         return False
     if a.dtype == np.float16:
         single = np.empty(out.shape, np.float32)
-        done = multiply(tasks, a.astype(np.float32), b.astype(np.float32), single)
+        done = compute(tasks, a.astype(np.float32), b.astype(np.float32), single)
         if done:
             out[...] = single
         return done
-    if a.dtype not in FLOAT_TYPES:
-        return False
-    return multiply(tasks, a, b, out)
+    return a.dtype in FLOAT_TYPES and compute(tasks, a, b, out)
 
 
 def multiply(tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
@@ -342,35 +289,3 @@ def _layout(rows: int, columns: int, row_step: int, column_step: int, item: int,
         if rest == 0 and distance >= length and (wide or distance < 2**31):
             return transposed, distance
     return None
-
-
-def choose_blocks(m: int, n: int, k: int, entries: int, threads: int) -> tuple[int, int]:
-    """Rows and columns of the result of one task, where there are `entries` products of m times k by k times n."""
-    pieces = min(-(-threads * _TASKS_PER_THREAD // entries), 2 * m * n * k // TASK_WORK)
-    if threads == 1 or pieces < 2:
-        return m, n
-    best = (m, n)
-    least = None
-    for down in range(1, pieces + 1):
-        rows, columns = _block(m, down), _block(n, -(-pieces // down))
-        # Each block of rows reads all columns again, and the other way round.
-        read = -(-m // rows) * n + -(-n // columns) * m
-        count = -(-m // rows) * -(-n // columns)
-        if (least is None or read < least) and 2 * count > pieces:
-            best, least = (rows, columns), read
-    return best
-
-
-def _block(extent: int, pieces: int) -> int:
-    size = -(-extent // pieces)
-    return min(extent, -(-size // _BLOCK_MULTIPLE) * _BLOCK_MULTIPLE)
-
-
-def choose_grain(work: int) -> int:
-    """How many tasks of so many operations are worth a thread."""
-    return max(1, TASK_WORK // (work + _CALL_WORK))
-
-
-def int64_table(*values: int) -> ctypes.Array[ctypes.c_int64]:
-    """A record of C whose fields are all of 64 bits."""
-    return (ctypes.c_int64 * len(values))(*values)

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,10 @@ class CompileError(RuntimeError):
     """The C compiler refused a source or could not be run; the text is the first lines of what it said."""
 
 
+class _NeverEnds(CompileError):
+    """The compiler was stopped: it took longer than anybody waits for a trial."""
+
+
 @dataclass(frozen=True)
 class CCompiler:
     """A C compiler that was seen to build a shared object which this process could load and call."""
@@ -52,18 +56,21 @@ class CCompiler:
     target: str
     """Checksum of the predefined macros: the instruction sets that `flags` mean on this machine."""
 
-    def compile_shared(self, source: str, cache: DiskCache, extra: Sequence[str] = ()) -> Path:
+    def compile_shared(
+        self, source: str, cache: DiskCache, extra: Sequence[str] = (), timeout: float | None = None
+    ) -> Path:
         """
         The shared object of the C text `source`, from `cache` where it is there; `extra` are arguments more, such as
-        "-pthread". The mathematical library is linked. Raises `CompileError`, and `OSError` from the cache.
+        "-pthread", `timeout` are seconds. The mathematical library is linked. Raises `CompileError`, and `OSError` from the
+        cache.
         """
         key = ("c", source, *self._identity(extra))
 
         def build(path: Path) -> None:
             arguments = [*self.flags, *extra, "-x", "c", "-", "-o", str(path), "-lm"]
-            _run(self.path, arguments, source)
+            _run(self.path, arguments, source, timeout)
 
-        return cache.get_or_build(key, ".so", build)
+        return self._made(cache, key, ".so", build)
 
     def compile_units(self, sources: Sequence[str], cache: DiskCache, extra: Sequence[str] = ()) -> Path:
         """
@@ -80,14 +87,20 @@ class CCompiler:
                 objects = list(pool.map(compiled, sources))
             _run(self.path, [*self.flags, *extra, *map(str, objects), "-o", str(path), "-lm"], "")
 
-        return cache.get_or_build(key, ".so", build)
+        return self._made(cache, key, ".so", build)
 
     def _object(self, source: str, cache: DiskCache, extra: Sequence[str]) -> Path:
         def build(path: Path) -> None:
             flags = [flag for flag in self.flags if flag != _LINKED]
             _run(self.path, [*flags, *extra, "-c", "-x", "c", "-", "-o", str(path)], source)
 
-        return cache.get_or_build(("c object", source, *self._identity(extra)), ".o", build)
+        return self._made(cache, ("c object", source, *self._identity(extra)), ".o", build)
+
+    def _made(self, cache: DiskCache, key: Sequence[str], suffix: str, build: Callable[[Path], None]) -> Path:
+        try:
+            return cache.get_or_build(key, suffix, build)
+        except ValueError as error:
+            raise CompileError(f"'{self.path}' made no object and did not say why") from error
 
     def _identity(self, extra: Sequence[str]) -> tuple[str, ...]:
         """What an object depends on besides its source."""
@@ -142,6 +155,8 @@ def _tried(command: str, cache: DiskCache) -> CCompiler:
         try:
             compiler = _described(os.path.abspath(path), (*arguments, *flags))
             _check(compiler, cache)
+        except _NeverEnds:
+            raise
         except CompileError as error:
             last = error
         else:
@@ -172,14 +187,20 @@ def _described(path: str, flags: tuple[str, ...]) -> CCompiler:
 
 def _check(compiler: CCompiler, cache: DiskCache) -> None:
     """Raises where the compiler cannot link, or its objects cannot be loaded here (other machine, noexec directory)."""
-    try:
-        library = ctypes.CDLL(str(compiler.compile_shared(_TRIAL_SOURCE, cache)))
-        function = library.fuse_opt_trial
-    except (OSError, AttributeError) as error:
-        raise CompileError(f"'{compiler.path}' built an object that cannot be loaded: {error}") from error
+    library = load_object(compiler, compiler.compile_shared(_TRIAL_SOURCE, cache, timeout=_PROBE_SECONDS))
+    if (function := getattr(library, "fuse_opt_trial", None)) is None:
+        raise CompileError(f"'{compiler.path}' built an object without the function that it was given")
     function.argtypes, function.restype = [ctypes.c_double], ctypes.c_double
     if function(0.0) != 1.0:
         raise CompileError(f"'{compiler.path}' built an object that computes exp(0) wrongly")
+
+
+def load_object(compiler: CCompiler, path: Path) -> ctypes.CDLL:
+    """What the compiler has made. Raises `CompileError`."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CompileError(f"'{compiler.path}' built an object that cannot be loaded: {error}") from error
 
 
 def _run(path: str, arguments: Sequence[str], source: str, timeout: float | None = None) -> str:
@@ -193,7 +214,9 @@ def _run(path: str, arguments: Sequence[str], source: str, timeout: float | None
             timeout=timeout,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise _NeverEnds(f"'{path}' did not end within {error.timeout:g} seconds") from error
+    except OSError as error:
         raise CompileError(f"'{path}' could not be run: {error}") from error
     if done.returncode == 0:
         return done.stdout.decode("utf-8", "replace")
@@ -202,4 +225,5 @@ def _run(path: str, arguments: Sequence[str], source: str, timeout: float | None
     if len(lines) > len(shown):
         shown.append(f"({len(lines) - len(shown)} more lines)")
     ending = f"was killed by signal {-done.returncode}" if done.returncode < 0 else "failed"
-    raise CompileError("\n".join([f"'{path}' {ending}:", *shown]))
+    cause = next((line for line in lines if "error" in line), lines[0] if lines else "it did not say why")
+    raise CompileError("\n".join([f"'{path}' {ending}: {cause}", *shown]))

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
-from fuse_opt.lowering.program import ConfigValue
-from fuse_opt.runtime.blas import (
-    FLOAT_TYPES,
-    Array,
-    Tasks,
-    address_of,
-    choose_blocks,
-    choose_grain,
-    int64_table,
-    load_tasks,
-)
-from fuse_opt.runtime.convolution_copies import Windows, choose_copies
+from fuse_opt.runtime.blas import Array, Tasks, address_of, attempt
+from fuse_opt.runtime.c_records import fields_of, int64_table
+from fuse_opt.runtime.convolution_copies import Attributes, Config, Shape, Windows, attributes_of, choose_copies
+from fuse_opt.runtime.task_sizes import choose_blocks, choose_grain
 from fuse_opt.runtime.thread_pool import num_threads
 
 _UNFOLDED_BYTES = 256 << 10
@@ -30,65 +22,39 @@ _POSITIONS = 256
 _FILTERS = 128
 """The least filters of a task where there are more: each task unfolds its windows anew."""
 
-TASKS = 27
-"""The place of their number in the record `convolution`; how many are worth a thread is behind it."""
 
-_Shape = tuple[int, ...]
+class Convolution(ctypes.Structure):
+    """The record `convolution` of convolution_tasks.c, without the table at its end."""
+
+    _fields_ = fields_of("convolution_tasks.c", "convolution")
 
 
-def try_conv(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> bool:
+def try_conv(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> bool:
     """
     Convolution as `graph.conv` means it: x is [N, C, spatial...], weight [O, C/groups, spatial...], over 1 to 3 axes;
-    `config` holds `strides`, `pads`, `dilations` and `groups`. Does nothing and answers False for element types other
-    than floats of 16 (computed in 32 and rounded once), 32 and 64 bits, and where there is no BLAS to call.
+    `config` holds `strides`, `pads`, `dilations` and `groups`. Answers as `attempt` does.
     """
-    x, weight = inputs
-    (out,) = outputs
-    tasks = load_tasks()
-    if tasks is None or not floats_of_one_type(x, weight, out):
-        return False
-    if x.dtype == np.float16:
-        single = np.empty(out.shape, np.float32)
-        done = convolve(tasks, x.astype(np.float32), weight.astype(np.float32), single, config)
-        if done:
-            out[...] = single
-        return done
-    return convolve(tasks, x, weight, out, config)
-
-
-def floats_of_one_type(x: Array, weight: Array, out: Array) -> bool:
-    """Whether these are floats of 16, 32 or 64 bits, and the last can be written to."""
-    return x.dtype == weight.dtype == out.dtype in (np.dtype(np.float16), *FLOAT_TYPES) and out.flags.writeable
+    (x, weight), (out,) = inputs, outputs
+    return attempt(functools.partial(_convolve, config), x, weight, out)
 
 
 def convolution_table(
-    tasks: Tasks, threads: int, item: int, x: _Shape, weight: _Shape, out: _Shape, config: Mapping[str, ConfigValue]
+    tasks: Tasks, threads: int, item: int, x: Shape, weight: Shape, out: Shape, config: Config
 ) -> ctypes.Array[ctypes.c_int64] | None:
     """The record `convolution` of convolution_tasks.c; None where shapes do not fit together, are empty or too large."""
-    plan = _planned(tasks, threads, item, x, weight, out, config)
+    plan = planned(tasks.wide, threads, item, x, weight, out, attributes_of(config, len(x) - 2))
     return plan if plan is not None and len(plan) else None
 
 
-def _planned(
-    tasks: Tasks, threads: int, item: int, x: _Shape, weight: _Shape, out: _Shape, config: Mapping[str, ConfigValue]
-) -> ctypes.Array[ctypes.c_int64] | None:
-    spatial = len(x) - 2
-    strides, dilations = (integers(config, name, (1,) * spatial) for name in ("strides", "dilations"))
-    pads, groups = integers(config, "pads", (0,) * 2 * spatial), integers(config, "groups", (1,))
-    return _plan(tasks.wide, threads, item, x, weight, out, strides, pads, dilations, groups)
-
-
-def convolve(tasks: Tasks, x: Array, weight: Array, out: Array, config: Mapping[str, ConfigValue]) -> bool:
-    """As `try_conv`, of floats of 32 or 64 bits."""
-    plan = _planned(tasks, num_threads(), x.itemsize, x.shape, weight.shape, out.shape, config)
+def _convolve(config: Config, tasks: Tasks, x: Array, weight: Array, out: Array) -> bool:
+    attributes = attributes_of(config, x.ndim - 2)
+    plan = planned(tasks.wide, num_threads(), x.itemsize, x.shape, weight.shape, out.shape, attributes)
     if plan is None:
         return False
-    if out.size == 0:
-        return True
-    if weight.size == 0:
-        out.fill(0)
-        return True
-    return run_tasks(tasks, "fuse_run_convolution", plan, (x, weight), out)
+    if out.size and weight.size:
+        return run_tasks(tasks, "fuse_run_convolution", plan, (x, weight), out)
+    out.fill(0)
+    return True
 
 
 def run_tasks(
@@ -112,47 +78,27 @@ def _packed(array: Array, out: Array) -> Array:
     return array
 
 
-def integers(config: Mapping[str, ConfigValue], name: str, default: _Shape) -> _Shape:
-    """Integers of the config; a number is one of them."""
-    value = config.get(name, default)
-    if isinstance(value, int):
-        return (value,)
-    return tuple(int(v) for v in value) if isinstance(value, tuple) else default
-
-
 @functools.lru_cache(maxsize=1024)
-def _plan(
-    wide: bool,
-    threads: int,
-    item: int,
-    x: _Shape,
-    weight: _Shape,
-    out: _Shape,
-    strides: _Shape,
-    pads: _Shape,
-    dilations: _Shape,
-    groups: _Shape,
+def planned(
+    wide: bool, threads: int, item: int, x: Shape, weight: Shape, out: Shape, attributes: Attributes
 ) -> ctypes.Array[ctypes.c_int64] | None:
-    """The record `convolution` of convolution_tasks.c; None where shapes do not fit together or are too large."""
-    spatial, group_count = len(x) - 2, groups[0]
-    if spatial not in (1, 2, 3) or len(weight) != len(x) or group_count < 1:
+    """The record `convolution`, an empty one where an array is; None where shapes do not fit together or are too large."""
+    windows = Windows.of(item, x, weight, out, attributes)
+    strides, pads, dilations, group_count = attributes
+    if windows is None:
         return None
-    if (len(strides), len(pads), len(dilations)) != (spatial, 2 * spatial, spatial):
-        return None
-    if x[1] != weight[1] * group_count or weight[0] % group_count or min((*strides, *dilations)) < 1 or min(pads) < 0:
-        return None
+    spatial = len(x) - 2
     result = tuple(
         (extent + pads[k] + pads[spatial + k] - dilations[k] * (weight[2 + k] - 1) - 1) // strides[k] + 1
         for k, extent in enumerate(x[2:])
     )
-    if out != (x[0], weight[0], *result):
+    if out[2:] != result:
         return None
-    filters, positions, window = weight[0] // group_count, prod(result), prod(weight[1:])
+    filters, positions, window = windows.filters, prod(result), prod(weight[1:])
     if not wide and max(positions, window) >= 2**31:
         return None
     if 0 in (*out, window):
         return int64_table()
-    windows = Windows.of(item, weight[1], filters, x[2:], result, weight[2:], strides, pads, dilations)
     parts = x[0] * group_count
     pointwise = result == x[2:] and (*weight[2:], *strides, *pads) == (1,) * 2 * spatial + (0,) * 2 * spatial
     direct = None if pointwise else choose_copies(windows, parts, threads)
@@ -175,8 +121,3 @@ def _blocks(filters: int, positions: int, window: int, parts: int, threads: int,
     each = min(positions, -(-each // 16) * 16)
     some, _ = choose_blocks(filters, 1, window * each, parts * pieces, threads)
     return min(filters, max(some, _FILTERS)), each
-
-
-def forget_plans() -> None:
-    """For who changes what they rest on."""
-    _plan.cache_clear()

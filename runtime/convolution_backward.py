@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
-import numpy as np
-
-from fuse_opt.lowering.program import ConfigValue
-from fuse_opt.runtime.blas import Array, Tasks, choose_grain, load_tasks
-from fuse_opt.runtime.convolution import floats_of_one_type, integers, run_tasks
-from fuse_opt.runtime.convolution_copies import Shape, Windows
+from fuse_opt.runtime.blas import Array, Tasks, attempt
+from fuse_opt.runtime.convolution import run_tasks
+from fuse_opt.runtime.convolution_copies import Attributes, Config, Shape, Windows, attributes_of
+from fuse_opt.runtime.task_sizes import choose_grain
 
 COLUMNS_BYTES = 256 << 10
 """What a task has of products or windows at a time: part of a core's second cache."""
@@ -21,40 +19,26 @@ _ROWS = 64
 _WINDOW = 32
 """Elements of the window of a task, where the weight's gradient is made."""
 
-Table = Callable[
-    [Tasks, int, Shape, Shape, Shape, Mapping[str, ConfigValue]],
-    "ctypes.Array[ctypes.c_int64] | None",
-]
+Table = Callable[[Tasks, int, Shape, Shape, Shape, Config], "ctypes.Array[ctypes.c_int64] | None"]
 """Makes the record of a call, from the shapes of its operands and its result."""
 
 
-def try_conv_transpose(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> bool:
+def try_conv_transpose(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> bool:
     """
     Transposed convolution as `graph.conv_transpose` means it, and the gradient of a convolution's input, which is the
-    same: x is [N, C, spatial...], weight [C, O/groups, spatial...]. Answers False as `try_conv` does.
+    same: x is [N, C, spatial...], weight [C, O/groups, spatial...]. Answers as `attempt` does.
     """
-    x, weight = inputs
-    return _attempt(x, weight, outputs[0], config, transposed_table, "fuse_run_fold")
+    run = functools.partial(_run, transposed_table, "fuse_run_fold", config)
+    return attempt(run, *inputs, *outputs)
 
 
-def try_conv_backward_weight(
-    inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]
-) -> bool:
-    """The gradient of a convolution's weight as `graph.conv_backward_weight` means it. Answers False as `try_conv` does."""
-    grad, x = inputs
-    return _attempt(grad, x, outputs[0], config, weight_gradient_table, "fuse_run_weight_gradient")
+def try_conv_backward_weight(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> bool:
+    """The gradient of a convolution's weight as `graph.conv_backward_weight` means it. Answers as `attempt` does."""
+    run = functools.partial(_run, weight_gradient_table, "fuse_run_weight_gradient", config)
+    return attempt(run, *inputs, *outputs)
 
 
-def _attempt(a: Array, b: Array, out: Array, config: Mapping[str, ConfigValue], make: Table, task: str) -> bool:
-    tasks = load_tasks()
-    if tasks is None or not floats_of_one_type(a, b, out):
-        return False
-    if a.dtype == np.float16:
-        single = np.empty(out.shape, np.float32)
-        done = _attempt(a.astype(np.float32), b.astype(np.float32), single, config, make, task)
-        if done:
-            out[...] = single
-        return done
+def _run(make: Table, task: str, config: Config, tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
     if 0 in (*a.shape, *b.shape, *out.shape):
         out.fill(0)
         return True
@@ -63,47 +47,31 @@ def _attempt(a: Array, b: Array, out: Array, config: Mapping[str, ConfigValue], 
 
 
 def transposed_table(
-    tasks: Tasks, item: int, x: Shape, weight: Shape, out: Shape, config: Mapping[str, ConfigValue]
+    tasks: Tasks, item: int, x: Shape, weight: Shape, out: Shape, config: Config
 ) -> ctypes.Array[ctypes.c_int64] | None:
     """The record `convolution` for fuse_run_fold; None where shapes do not fit together or are too large."""
-    return _plan(tasks.wide, item, out, weight, x, _attributes(config, len(x) - 2), False)
+    return planned(tasks.wide, item, out, weight, x, attributes_of(config, len(x) - 2), False)
 
 
 def weight_gradient_table(
-    tasks: Tasks, item: int, grad: Shape, x: Shape, out: Shape, config: Mapping[str, ConfigValue]
+    tasks: Tasks, item: int, grad: Shape, x: Shape, out: Shape, config: Config
 ) -> ctypes.Array[ctypes.c_int64] | None:
     """The record `convolution` for fuse_run_weight_gradient; None where shapes do not fit together or are too large."""
-    return _plan(tasks.wide, item, x, out, grad, _attributes(config, len(x) - 2), True)
-
-
-def _attributes(config: Mapping[str, ConfigValue], axes: int) -> tuple[Shape, Shape, Shape, int]:
-    """Strides, pads, dilations and groups."""
-    strides, dilations = (integers(config, name, (1,) * axes) for name in ("strides", "dilations"))
-    return strides, integers(config, "pads", (0,) * 2 * axes), dilations, integers(config, "groups", (1,))[0]
+    return planned(tasks.wide, item, x, out, grad, attributes_of(config, len(x) - 2), True)
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(
-    wide: bool,
-    item: int,
-    x: Shape,
-    weight: Shape,
-    result: Shape,
-    attributes: tuple[Shape, Shape, Shape, int],
-    of_weight: bool,
+def planned(
+    wide: bool, item: int, x: Shape, weight: Shape, result: Shape, attributes: Attributes, of_weight: bool
 ) -> ctypes.Array[ctypes.c_int64] | None:
     """The record of a convolution of x to the result, for one of its gradients; no extent is zero."""
-    axes, (strides, pads, dilations, groups) = len(x) - 2, attributes
-    if axes not in (1, 2, 3) or not len(x) == len(weight) == len(result) or groups < 1:
+    windows = Windows.of(item, x, weight, result, attributes)
+    if windows is None:
         return None
-    if (len(strides), len(pads), len(dilations)) != (axes, 2 * axes, axes) or min((*strides, *dilations)) < 1:
-        return None
-    if (x[0], x[1], result[1]) != (result[0], weight[1] * groups, weight[0]) or weight[0] % groups or min(pads) < 0:
-        return None
-    channels, filters, places, positions = weight[1], weight[0] // groups, prod(weight[2:]), prod(result[2:])
+    groups = attributes[3]
+    channels, filters, places, positions = windows.channels, windows.filters, prod(weight[2:]), prod(result[2:])
     if not wide and max(positions, channels * places) >= 2**31:
         return None
-    windows = Windows.of(item, channels, filters, x[2:], result[2:], weight[2:], strides, pads, dilations)
     if of_weight:
         depth = min(channels * places, _WINDOW)
         each = min(positions, max(1, COLUMNS_BYTES // (depth * item)))
@@ -115,8 +83,3 @@ def _plan(
     tasks = x[0] * groups * -(-channels // block)
     grain = choose_grain(2 * block * places * positions * filters)
     return windows.record(x[0], groups, (each, 0, 0, 0), tasks, grain, (0, 0, block, 0, 0, 0, 0))
-
-
-def forget_plans() -> None:
-    """For who changes what they rest on."""
-    _plan.cache_clear()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from fuse_opt.runtime.blas import int64_table
+from fuse_opt.lowering.program import ConfigValue
+from fuse_opt.runtime.c_records import int64_table
 
 COPIED_BYTES = 256 << 10
 """What a task copies at a time: part of a core's second cache, with room for the filters."""
@@ -29,6 +30,22 @@ _ADDING = 4
 _LONGEST_SUM = 576
 """Terms that are added one by one; sums of so many are added to each other, as the blocks of a BLAS are."""
 Shape = tuple[int, ...]
+Attributes = tuple[Shape, Shape, Shape, int]
+"""Strides, pads before and behind, dilations and groups."""
+Config = Mapping[str, ConfigValue]
+
+
+def attributes_of(config: Config, axes: int) -> Attributes:
+    """Those of a call of a library; a number is one of them."""
+    strides, dilations = (_integers(config, name, (1,) * axes) for name in ("strides", "dilations"))
+    return strides, _integers(config, "pads", (0,) * 2 * axes), dilations, _integers(config, "groups", (1,))[0]
+
+
+def _integers(config: Config, name: str, default: Shape) -> Shape:
+    value = config.get(name, default)
+    if isinstance(value, int):
+        return (value,)
+    return tuple(int(v) for v in value) if isinstance(value, tuple) else default
 
 
 @dataclass(frozen=True)
@@ -47,15 +64,19 @@ class Windows:
     dilations: Shape
 
     @staticmethod
-    def of(
-        item: int, channels: int, filters: int, extents: Shape, result: Shape, window: Shape, strides: Shape,
-        pads: Shape, dilations: Shape,
-    ) -> Windows:  # fmt: skip
-        """Those of one to three axes, with pads before and behind."""
-        ones = (1,) * (3 - len(extents))
-        begins = (*(0 for _ in ones), *pads[: len(extents)])
-        sizes = ones + extents, ones + result, ones + window
-        return Windows(item, channels, filters, *sizes, ones + strides, begins, ones + dilations)
+    def of(item: int, x: Shape, weight: Shape, result: Shape, attributes: Attributes) -> Windows | None:
+        """Those of a convolution of `x` over one to three axes; None where shapes do not fit together."""
+        axes, (strides, pads, dilations, groups) = len(x) - 2, attributes
+        if axes not in (1, 2, 3) or not len(x) == len(weight) == len(result) or groups < 1:
+            return None
+        if (len(strides), len(pads), len(dilations)) != (axes, 2 * axes, axes) or min((*strides, *dilations)) < 1:
+            return None
+        if (x[0], x[1], result[1]) != (result[0], weight[1] * groups, weight[0]) or weight[0] % groups or min(pads) < 0:
+            return None
+        ones = (1,) * (3 - axes)
+        sizes = ones + x[2:], ones + result[2:], ones + weight[2:]
+        begins = (0,) * len(ones) + pads[:axes]
+        return Windows(item, weight[1], weight[0] // groups, *sizes, ones + strides, begins, ones + dilations)
 
     def record(
         self, samples: int, groups: int, blocks: Shape, tasks: int, grain: int, rest: Shape

@@ -1,38 +1,6 @@
 /* Gradients of convolutions, of which the one of the input is the transposed convolution; follows convolution_tasks.c in
  * one text. Records are those of the convolution: `extent` is of its input, `result` of its result. */
 
-#define DEFINE_ADD_EVERY(NAME, T)                                                         \
-  static void NAME(T *restrict to, const T *restrict from, int64_t count, int64_t step) { \
-    if (step == 1)                                                                        \
-      for (int64_t i = 0; i < count; i++) to[i] += from[i];                               \
-    else                                                                                  \
-      for (int64_t i = 0; i < count; i++) to[i * step] += from[i];                        \
-  }
-DEFINE_ADD_EVERY(add_every_4, float)
-DEFINE_ADD_EVERY(add_every_8, double)
-
-/* What unfold_place takes from a plane is added to it: elements outside of it are dropped. */
-static void fold_place(const struct convolution *v, char *plane, const int64_t place[3], int64_t begin, int64_t end,
-                       const char *from) {
-  int64_t width = v->result[2], step = v->stride[2], shift = place[2] * v->dilation[2] - v->pad[2];
-  int64_t first = ceiling(-shift, step), last = ceiling(v->extent[2] - shift, step); /* inside: [first, last) */
-  for (int64_t position = begin; position < end;) {
-    int64_t row = position / width, column = position % width, until = smaller(width, column + end - position);
-    int64_t d = row / v->result[1] * v->stride[0] + place[0] * v->dilation[0] - v->pad[0];
-    int64_t h = row % v->result[1] * v->stride[1] + place[1] * v->dilation[1] - v->pad[1];
-    int inside = d >= 0 && d < v->extent[0] && h >= 0 && h < v->extent[1];
-    int64_t low = larger(first, column), high = smaller(last, until);
-    if (inside && high > low) {
-      char *to = plane + ((d * v->extent[1] + h) * v->extent[2] + low * step + shift) * v->item;
-      const char *source = from + (low - column) * v->item;
-      if (v->item == 4) add_every_4((float *)to, (const float *)source, high - low, step);
-      else add_every_8((double *)to, (const double *)source, high - low, step);
-    }
-    from += (until - column) * v->item;
-    position += until - column;
-  }
-}
-
 /* A task is a block of channels of the input's gradient, of one sample and group: products of the transposed filters with
  * some positions of the gradient at a time, folded onto it. Nothing is multiplied by zeros around the gradient, so a
  * filter that is not finite reaches only what it is multiplied with. */
@@ -59,11 +27,8 @@ void fuse_run_fold(void *arg, long begin, long end) {
       int64_t count = smaller(v->position_block, positions - p);
       gemm(v->item, channels * places, count, v->filters, (struct matrix){weight, 1, window},
            (struct matrix){grad + p * v->item, 0, positions}, 0.0, columns, count);
-      for (int64_t k = 0; k < channels * places; k++) {
-        int64_t at = k % places;
-        int64_t place[3] = {at / (v->window[1] * v->window[2]), at / v->window[2] % v->window[1], at % v->window[2]};
-        fold_place(v, out + k / places * plane * v->item, place, p, p + count, columns + k * count * v->item);
-      }
+      for (int64_t k = 0; k < channels * places; k++)
+        move_place(v, out + k / places * plane * v->item, k % places, p, p + count, columns + k * count * v->item, 1);
     }
   }
 }

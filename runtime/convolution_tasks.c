@@ -72,25 +72,44 @@ static void copy_every(char *to, const char *from, int64_t count, int64_t step, 
   else copy_every_8((uint64_t *)to, (const uint64_t *)from, count, step);
 }
 
-/* What one place of the window meets at the positions [begin, end): parts of input rows, zeros outside the input. */
-static void unfold_place(const struct convolution *v, const char *plane, const int64_t place[3], int64_t begin,
-                         int64_t end, char *to) {
-  int64_t width = v->result[2], step = v->stride[2], shift = place[2] * v->dilation[2] - v->pad[2];
+#define DEFINE_ADD_EVERY(NAME, T)                                                         \
+  static void NAME(T *restrict to, const T *restrict from, int64_t count, int64_t step) { \
+    if (step == 1)                                                                        \
+      for (int64_t i = 0; i < count; i++) to[i] += from[i];                               \
+    else                                                                                  \
+      for (int64_t i = 0; i < count; i++) to[i * step] += from[i];                        \
+  }
+DEFINE_ADD_EVERY(add_every_4, float)
+DEFINE_ADD_EVERY(add_every_8, double)
+
+static void add_every(char *to, const char *from, int64_t count, int64_t step, int64_t item) {
+  if (item == 4) add_every_4((float *)to, (const float *)from, count, step);
+  else add_every_8((double *)to, (const double *)from, count, step);
+}
+
+/* What place number `p` of the window meets at the positions [begin, end), parts of a plane's rows: copied to `column`, with
+ * zeros for what is outside, or, where they are folded, added to what is there; elements outside are dropped. */
+static inline void move_place(const struct convolution *v, char *plane, int64_t p, int64_t begin, int64_t end, char *column,
+                              int folded) {
+  int64_t places[3] = {p / (v->window[1] * v->window[2]), p / v->window[2] % v->window[1], p % v->window[2]};
+  int64_t width = v->result[2], step = v->stride[2], shift = places[2] * v->dilation[2] - v->pad[2];
   int64_t first = ceiling(-shift, step), last = ceiling(v->extent[2] - shift, step); /* inside: [first, last) */
   for (int64_t position = begin; position < end;) {
     int64_t row = position / width, from = position % width, until = smaller(width, from + end - position);
-    int64_t d = row / v->result[1] * v->stride[0] + place[0] * v->dilation[0] - v->pad[0];
-    int64_t h = row % v->result[1] * v->stride[1] + place[1] * v->dilation[1] - v->pad[1];
+    int64_t d = row / v->result[1] * v->stride[0] + places[0] * v->dilation[0] - v->pad[0];
+    int64_t h = row % v->result[1] * v->stride[1] + places[1] * v->dilation[1] - v->pad[1];
     int inside = d >= 0 && d < v->extent[0] && h >= 0 && h < v->extent[1];
     int64_t low = inside ? smaller(larger(first, from), until) : until;
     int64_t high = inside ? larger(smaller(last, until), low) : until;
-    if (low > from) memset(to, 0, (size_t)((low - from) * v->item));
     if (high > low) {
-      int64_t source = (d * v->extent[1] + h) * v->extent[2] + low * step + shift;
-      copy_every(to + (low - from) * v->item, plane + source * v->item, high - low, step, v->item);
+      char *met = plane + ((d * v->extent[1] + h) * v->extent[2] + low * step + shift) * v->item;
+      char *own = column + (low - from) * v->item;
+      if (folded) add_every(met, own, high - low, step, v->item);
+      else copy_every(own, met, high - low, step, v->item);
     }
-    if (until > high) memset(to + (high - from) * v->item, 0, (size_t)((until - high) * v->item));
-    to += (until - from) * v->item;
+    if (!folded && low > from) memset(column, 0, (size_t)((low - from) * v->item));
+    if (!folded && until > high) memset(column + (high - from) * v->item, 0, (size_t)((until - high) * v->item));
+    column += (until - from) * v->item;
     position += until - from;
   }
 }
@@ -100,11 +119,8 @@ static void unfold(const struct convolution *v, const char *x, int64_t first, in
                    char *to) {
   int64_t plane = v->extent[0] * v->extent[1] * v->extent[2];
   int64_t places = v->window[0] * v->window[1] * v->window[2];
-  for (int64_t k = first; k < last; k++, to += (end - begin) * v->item) {
-    int64_t p = k % places;
-    int64_t place[3] = {p / (v->window[1] * v->window[2]), p / v->window[2] % v->window[1], p % v->window[2]};
-    unfold_place(v, x + k / places * plane * v->item, place, begin, end, to);
-  }
+  for (int64_t k = first; k < last; k++, to += (end - begin) * v->item)
+    move_place(v, (char *)x + k / places * plane * v->item, k % places, begin, end, to, 0);
 }
 
 static void run_direct(struct fuse_convolution *call, long begin, long end);

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment
 from fuse_opt.runtime import thread_pool
 from fuse_opt.runtime.buffers import AlignedArena
-from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
+from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler, load_object
 from fuse_opt.runtime.cpu_arguments import Arguments, contiguous_view, copied_out
 from fuse_opt.runtime.cpu_calls import OUT_OF_MEMORY, Calls, ResultMemory
 from fuse_opt.runtime.cpu_frames import BoundFrame, FrameMaker, PythonCall, constant_data
@@ -112,7 +112,7 @@ class CpuProgram:
         """The C text."""
         return self.program.source
 
-    def __call__(self, *arrays: Any, out: Sequence[Array] | Array | None = None) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
         """
         Runs the program: one array for one result, else a tuple. `out` gives an array for each result, which may be
         arguments, too; for one result it may be the array. Raises `TypeError` and `ValueError` where arrays do not fit.
@@ -121,7 +121,7 @@ class CpuProgram:
             return found
         return self._checked_call(arrays, out)
 
-    def _checked_call(self, arrays: Sequence[Any], out: Sequence[Array] | Array | None) -> Any:
+    def _checked_call(self, arrays: Sequence[Any], out: Any) -> Any:
         """As a call; takes all that can be taken, and says what is wrong with the rest."""
         memory = self._arguments.checked(arrays)
         targets = None if out is None else self._arguments.checked_out(out)
@@ -254,4 +254,4 @@ def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, Cache
     else:
         path = compiler.compile_shared(program.source, cache, _KERNELS_STAY_FUNCTIONS)
     hits, misses = cache.stats.hits - before.hits, cache.stats.misses - before.misses
-    return ctypes.CDLL(str(path)), CacheStats(hits, misses)
+    return load_object(compiler, path), CacheStats(hits, misses)

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from fuse_opt.lowering.narrow_floats import recognized, type_name
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, Program
-from fuse_opt.runtime.out_arrays import check_apart
+from fuse_opt.runtime.call_arrays import (
+    as_array,
+    both_used,
+    check_apart,
+    check_target,
+    expected_argument,
+    misfit,
+    not_reusable,
+    out_arrays,
+)
 
 Array = NDArray[Any]
 
@@ -37,59 +46,42 @@ class Arguments:
         memory: list[Array] = []
         for array, (shape, dtype, flags) in zip(arrays, self.expected, strict=True):
             if type(array) is not np.ndarray:
-                array = _as_array(array)
+                array = as_array(array, dtype, self._expected(len(memory)))
             if array.dtype != dtype:
                 array = recognized(array, dtype)
             if array.dtype != dtype or array.shape != shape:
-                raise self._misfit(len(memory), array)
+                number = len(memory)
+                raise misfit(
+                    number, self.program.buffers[number], type_name(array.dtype), array.shape, array.dtype != dtype
+                )
             if array.flags.num & flags != flags:
                 array = self._usable(len(memory), array, flags)
             memory.append(array)
         self._check_donated(memory)
         return memory
 
-    def _misfit(self, number: int, array: Array) -> Exception:
-        shape, dtype, _ = self.expected[number]
-        name = self.program.buffers[number].name
-        kind = TypeError if array.dtype != dtype else ValueError
-        wanted, got = f"{type_name(dtype)} {list(shape)}", f"{type_name(array.dtype)} {list(array.shape)}"
-        return kind(f"argument {number} ('{name}'): expected {wanted}, got {got}")
+    def _expected(self, number: int) -> str:
+        return expected_argument(number, self.program.buffers[number])
 
     def _usable(self, number: int, array: Array, flags: int) -> Array:
         """The array in C order: a copy, unless the program is to write to it."""
         if flags & WRITEABLE:
-            name = self.program.buffers[number].name
-            raise ValueError(
-                f"argument {number} ('{name}') is donated: expected a writeable array in C order, which can be reused"
-            )
+            raise not_reusable(number, self.program.buffers[number])
         return np.array(array, order="C")
 
     def _check_donated(self, memory: Sequence[Array]) -> None:
         for number in self.donated:
             for other, array in enumerate(memory):
                 if other != number and np.may_share_memory(memory[number], array):
-                    raise ValueError(f"arguments {number} and {other} share memory, and argument {number} is donated")
+                    raise both_used(number, other)
 
-    def checked_out(self, out: Sequence[Array] | Array) -> list[Array]:
-        """The caller's array for each result; one result may come without a sequence around it. Raises `ValueError`."""
+    def checked_out(self, out: Any) -> list[Array]:
+        """The caller's array for each result; one result may come without a sequence around it. Raises TypeError, ValueError."""
         results = self.program.results
-        given = [out] if isinstance(out, np.ndarray) and len(results) == 1 else out
-        if not isinstance(given, Sequence):
-            raise TypeError(f"out: expected a sequence of {len(results)} arrays, got {type(given).__name__}")
-        if len(given) != len(results):
-            raise ValueError(f"out: expected {len(results)} arrays, got {len(given)}")
-        targets: list[Array] = []
-        for number, (array, result) in enumerate(zip(given, results, strict=True)):
-            dtype = np.dtype(NUMPY_NAMES[result.dtype])
-            if isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
-                array = recognized(array, dtype)
-            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != result.shape:  # pyright: ignore[reportUnnecessaryIsInstance]
-                found = f"{type_name(array.dtype)} {list(array.shape)}" if isinstance(array, np.ndarray) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-                wanted = f"{type_name(dtype)} {list(result.shape)}"
-                raise ValueError(f"out[{number}]: expected {wanted}, got {found or type(array).__name__}")
-            if not array.flags.writeable:
-                raise ValueError(f"out[{number}] cannot be written to")
-            targets.append(array)
+        targets = [
+            check_target(number, array, result.shape, np.dtype(NUMPY_NAMES[result.dtype]))
+            for number, (array, result) in enumerate(zip(out_arrays(out, len(results)), results, strict=True))
+        ]
         check_apart(targets)
         return targets
 
@@ -126,9 +118,3 @@ def copied_out(results: Sequence[Array], targets: Sequence[Array]) -> list[Array
         if result is not target:
             np.copyto(target, result)
     return list(targets)
-
-
-def _as_array(value: Any) -> Array:
-    """What another library, or Python, calls an array."""
-    foreign = hasattr(value, "__dlpack__") and not issubclass(type(value), (np.ndarray, np.generic))
-    return np.from_dlpack(value) if foreign else np.asarray(value)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, LibraryCall, Program, Segment
 from fuse_opt.runtime.blas import load_tasks
 from fuse_opt.runtime.buffers import AlignedArena
+from fuse_opt.runtime.c_records import address_in
 from fuse_opt.runtime.cpu_arguments import READY, WRITEABLE, contiguous_view
 from fuse_opt.runtime.native_calls import Follower, NativeCall, native_call
-from fuse_opt.runtime.program_call import PHASE, REGION, Frame, Interpreter, LoopRow, Value, loop_table
+from fuse_opt.runtime.program_call import PHASE, REGION, Frame, Interpreter, Loop, LoopRow, Value
 
 Array = NDArray[Any]
 
@@ -94,7 +95,7 @@ class FrameMaker:
         self._program = program
         self._steps = steps
         self._loops = [
-            [_address(library, f"{s.function}_loop_{k}") for k in range(sum(map(len, s.phases)))]
+            [address_in(library, f"{s.function}_loop_{k}") for k in range(sum(map(len, s.phases)))]
             if isinstance(s, Segment)
             else []
             for s in steps
@@ -199,18 +200,27 @@ class FrameMaker:
         return Follower(self._loops[number + 1][0], loops[0].tasks, loops[0].grain)
 
     def _record(self, rows: Sequence[LoopRow], table: ctypes.Array[ctypes.c_void_p], plan: _Plan) -> int:
-        loops = loop_table(rows)
+        loops = (Loop * len(rows))(*rows)
         tasks = load_tasks() if plan.native else None
-        around = [_address(tasks.library, f"fuse_{name}_blas") if tasks else 0 for name in ("enter", "leave")]
+        enter, leave = (tasks.function(f"fuse_{name}_blas") if tasks else 0 for name in ("enter", "leave"))
         kept = self._small and not plan.native
-        leaving = (0, 0) if kept else (self._interpreter.release, self._interpreter.take)
         buffers = self._program.buffers
-        counts = [sum(buffer.kind == kind for buffer in buffers) for kind in ("argument", "result")]
         last = [ctypes.addressof(flags) + 8 * (len(flags) - 1) for flags in plan.failed]
         failed = (ctypes.c_void_p * len(last))(*last)
-        values, failures = ctypes.addressof(self._values), (ctypes.addressof(failed), len(last))
-        head = (ctypes.addressof(table), *counts, values, loops.ctypes.data, len(rows))
-        record = Frame(*head, *around, *leaving, *failures, 0, 0)
+        record = Frame(
+            buffers=ctypes.addressof(table),
+            arguments=sum(buffer.kind == "argument" for buffer in buffers),
+            results=sum(buffer.kind == "result" for buffer in buffers),
+            values=ctypes.addressof(self._values),
+            loops=ctypes.addressof(loops),
+            count=len(rows),
+            enter=enter,
+            leave=leave,
+            release=0 if kept else self._interpreter.release,
+            take=0 if kept else self._interpreter.take,
+            failed=ctypes.addressof(failed),
+            failures=len(last),
+        )
         plan.memory += [loops, failed, record]
         return ctypes.addressof(record)
 
@@ -268,8 +278,3 @@ def _work(program: Program) -> float:
     """Chunks that are worth a thread, of all launches together."""
     segments = [step for step in program.steps if isinstance(step, Segment)]
     return sum(launch.tasks / max(launch.grain, 1) for segment in segments for launch in segment.launches)
-
-
-def _address(library: ctypes.CDLL | None, name: str) -> int:
-    assert library is not None
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0

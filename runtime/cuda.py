@@ -142,7 +142,7 @@ class CudaProgram:
         """The program's counts, and those of all calls so far."""
         return CudaStats(**vars(self.program.stats), **vars(self._counts), compile_s=self._compile_s)
 
-    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None, stream: Any = None) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
         """
         Runs the program: one array for one result, else a tuple. Where all arrays are the host's, so are the results, and
         the call returns when they are there. With one of a device the results are arrays of the same library, and the
@@ -156,7 +156,7 @@ class CudaProgram:
             self._run(call)
         return call.results
 
-    def bind(self, *arrays: Any, out: Sequence[Any] | None = None, stream: Any = None) -> Callable[[], Any]:
+    def bind(self, *arrays: Any, out: Any = None, stream: Any = None) -> Callable[[], Any]:
         """
         The call with these arrays as a function, which checks nothing and gives the same result arrays each time. It runs
         nothing yet. Arrays of the host are read when it is called, but for those that are not in C order.
@@ -171,7 +171,7 @@ class CudaProgram:
 
         return run
 
-    def _bound(self, arrays: Sequence[Any], out: Sequence[Any] | None, stream: Any) -> _Call:
+    def _bound(self, arrays: Sequence[Any], out: Any, stream: Any) -> _Call:
         arguments = self._arguments.adopt(arrays)
         streams = self._streams(arguments, stream)
         outcome = self._results.prepare(arguments, out, streams[0])

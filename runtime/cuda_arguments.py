@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.narrow_floats import recognized, type_name
-from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, Program
+from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, Program
+from fuse_opt.runtime.call_arrays import as_array, both_used, expected_argument, misfit, not_reusable
 from fuse_opt.runtime.cuda_arrays import DeviceArray, contiguous_copy, device_array
 from fuse_opt.runtime.cuda_driver import Device
 from fuse_opt.runtime.cuda_graphs import RunCounts
@@ -65,7 +66,7 @@ class Staging:
         """Of the block of a buffer. Raises CudaMemoryError."""
         if number not in self._blocks:
             buffer = self._program.buffers[number]
-            nbytes = int(np.prod(buffer.shape, dtype=np.int64)) * np.dtype(NUMPY_NAMES[buffer.dtype]).itemsize
+            nbytes = BufferRef(number, 0, buffer.shape, buffer.dtype).nbytes
             self._blocks[number] = self._device.allocate(nbytes, f"{buffer.kind} '{buffer.name}'")
         return int(self._blocks[number])
 
@@ -115,52 +116,38 @@ class Arguments:
                     self._counts.bytes_to_device += given.nbytes
 
     def _on_host(self, number: int, value: Any, buffer: Buffer) -> Array:
-        array = value if type(value) is np.ndarray else _as_array(value)
+        array = (
+            value
+            if type(value) is np.ndarray
+            else as_array(value, self._types[number], expected_argument(number, buffer))
+        )
         dtype = self._types[number]
         array = recognized(array, dtype)
         if array.dtype != dtype or array.shape != buffer.shape:
-            raise self._misfit(number, type_name(array.dtype), array.shape, array.dtype != dtype)
+            raise misfit(number, buffer, type_name(array.dtype), array.shape, array.dtype != dtype)
         usable = array.flags.c_contiguous and array.flags.aligned
         if buffer.donated and not (usable and array.flags.writeable):
-            raise self._not_reusable(number)
+            raise not_reusable(number, buffer)
         return array if usable else np.array(array, order="C")
 
     def _on_device(self, number: int, given: DeviceArray, buffer: Buffer) -> DeviceArray:
         if not given.fits(buffer.dtype) or given.shape != buffer.shape:
             got = str(np.dtype(NUMPY_NAMES[given.dtype])) if given.dtype in NUMPY_NAMES else given.dtype
-            raise self._misfit(number, got, given.shape, not given.fits(buffer.dtype))
+            raise misfit(number, buffer, got, given.shape, not given.fits(buffer.dtype))
         if given.device not in (None, self._device.number):
             raise ValueError(
                 f"argument {number} ('{buffer.name}'): expected an array on device {self._device.number}, "
                 f"got one on device {given.device}"
             )
         if buffer.donated and not (given.contiguous and given.writeable):
-            raise self._not_reusable(number)
+            raise not_reusable(number, buffer)
         if given.contiguous:
             return given
         if (copy := contiguous_copy(given)) is None:
             raise ValueError(f"argument {number} ('{buffer.name}'): expected an array in C order; copy it to one first")
         return copy
 
-    def _misfit(self, number: int, dtype: str, shape: Sequence[int], is_type: bool) -> Exception:
-        buffer = self._buffers[number]
-        wanted = f"{type_name(self._types[number])} {list(buffer.shape)}"
-        kind = TypeError if is_type else ValueError
-        return kind(f"argument {number} ('{buffer.name}'): expected {wanted}, got {dtype} {list(shape)}")
-
-    def _not_reusable(self, number: int) -> Exception:
-        name = self._buffers[number].name
-        return ValueError(
-            f"argument {number} ('{name}') is donated: expected a writeable array in C order, which can be reused"
-        )
-
     def _check_donated(self, number: int, found: Sequence[Argument]) -> None:
         for other, argument in enumerate(found):
             if other != number and argument.overlaps(found[number].given):
-                raise ValueError(f"arguments {number} and {other} share memory, and argument {number} is donated")
-
-
-def _as_array(value: Any) -> Array:
-    """What another library, or Python, calls an array."""
-    foreign = hasattr(value, "__dlpack__") and not issubclass(type(value), (np.ndarray, np.generic))
-    return np.from_dlpack(value) if foreign else np.asarray(value)
+                raise both_used(number, other)

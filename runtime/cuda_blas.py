@@ -11,8 +11,8 @@ from math import prod
 from typing import Any
 
 from fuse_opt.lowering.program import LibraryCall
-from fuse_opt.runtime.cuda_compiler import find_cuda_library
 from fuse_opt.runtime.cuda_driver import CudaError, Device
+from fuse_opt.runtime.cuda_installation import find_cuda_library
 
 IMPLEMENTATIONS = ("numpy.matmul", "numpy.matmul_epilogue")
 """What programs call a product."""

@@ -8,21 +8,18 @@ import os
 import re
 import shlex
 import shutil
-import site
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from fuse_opt.runtime.cuda_installation import find_cuda_library, include_folders, toolkits
 from fuse_opt.runtime.disk_cache import DiskCache
 
 _FLAGS = ("--cubin", "-Xptxas", "-v", "-diag-suppress=186")
 """186: a comparison of what has no sign with 0; the sign comes with the type."""
 _MESSAGE_LINES = 20
-_HOMES = ("CUDA_HOME", "CUDA_PATH")
 
 
 class CudaCompileError(RuntimeError):
@@ -177,9 +174,12 @@ def _ended(data: bytes, arch: str) -> bytes:
 
 def _find_nvcc() -> Nvcc | None:
     if chosen := os.environ.get("FUSE_OPT_NVCC"):
-        command = tuple(shlex.split(chosen))
+        try:
+            command = tuple(shlex.split(chosen))
+        except ValueError as error:
+            raise CudaCompileError(f"FUSE_OPT_NVCC={chosen!r}: expected a command, got {error}") from error
     else:
-        places = os.pathsep.join(str(home / "bin") for home in _toolkits())
+        places = os.pathsep.join(str(home / "bin") for home in toolkits())
         found = shutil.which("nvcc") or shutil.which("nvcc", path=places)
         if found is None:
             return None
@@ -225,41 +225,6 @@ def _refusal(name: str, text: str) -> str:
     return f"'{name}' failed: " + "\n".join(errors[:_MESSAGE_LINES])
 
 
-def _toolkits() -> Iterator[Path]:
-    """Folders in which a CUDA toolkit may be installed."""
-    for name in _HOMES:
-        if home := os.environ.get(name):
-            yield Path(home)
-    yield Path("/usr/local/cuda")
-
-
-def _wheels() -> Iterator[Path]:
-    """Folders of NVIDIA's packages for pip, each with an `include` or `lib` of its own."""
-    folders = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
-    for folder in dict.fromkeys(folders):
-        yield from sorted(Path(folder, "nvidia").glob("*")) if folder else ()
-
-
-def find_cuda_library(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL | None:
-    """
-    A library of CUDA's, the newest version of `lib{name}.so` that can be loaded: where the system looks, in toolkits and
-    in NVIDIA's packages for pip.
-    """
-    plain = [f"lib{name}.so{version}" for version in (".13", ".12", "")]
-    placed = [
-        str(path)
-        for home in (*_toolkits(), *_wheels())
-        for folder in ("lib64", "lib")
-        for path in sorted((home / folder).glob(f"lib{name}.so*"), reverse=True)
-    ]
-    for candidate in (*plain, *placed):
-        try:
-            return ctypes.CDLL(candidate, mode)
-        except OSError:
-            continue
-    return None
-
-
 _BUILTINS = {
     "__builtin_inff()": "__int_as_float(0x7f800000)",
     "__builtin_nanf(x)": "__int_as_float(0x7fc00000)",
@@ -278,7 +243,7 @@ class Nvrtc:
         library.nvrtcGetErrorString.restype = ctypes.c_char_p
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._check(library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
-        self._includes = tuple(str(folder) for folder in _include_folders())
+        self._includes = tuple(str(folder) for folder in include_folders())
         self.version = f"NVRTC {major.value}.{minor.value} {' '.join(self._includes)}"
 
     def build(self, source: str, arch: str) -> Cubin:
@@ -317,15 +282,6 @@ class Nvrtc:
     def _check(self, status: int, name: str) -> None:
         if status:
             raise CudaCompileError(f"{name} failed: {self._library.nvrtcGetErrorString(status).decode()}")
-
-
-def _include_folders() -> Iterator[Path]:
-    """Where cuda_fp16.h and what it includes are."""
-    for home in (*_toolkits(), *_wheels()):
-        folder = home / "include"
-        if (folder / "cuda_fp16.h").is_file():
-            yield folder
-            return
 
 
 @functools.cache

@@ -6,20 +6,20 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.narrow_floats import recognized, type_name
+from fuse_opt.lowering.narrow_floats import type_name
 from fuse_opt.lowering.program import NUMPY_NAMES, Program, Result
 from fuse_opt.runtime.buffers import RecyclingPool
+from fuse_opt.runtime.call_arrays import check_apart, check_target, out_arrays, shared
 from fuse_opt.runtime.cuda_arguments import Argument, Staging, as_bytes, overlap
 from fuse_opt.runtime.cuda_arrays import DeviceArray, Kind, device_array, new_array, reshaped
 from fuse_opt.runtime.cuda_driver import THREAD_STREAM, Device
 from fuse_opt.runtime.cuda_graphs import RunCounts
 from fuse_opt.runtime.cuda_memory import DevicePool
-from fuse_opt.runtime.out_arrays import check_apart, shared
 
 Array = NDArray[Any]
 
@@ -65,8 +65,7 @@ class Results:
         `stream` is the one that they will be used on. Raises ValueError where `out` does not fit, and CudaMemoryError.
         """
         results, outcome = self._program.results, Outcome()
-        if out is not None and len(out) != len(results):
-            raise ValueError(f"out: expected {len(results)} arrays, got {len(out)}")
+        out = None if out is None else out_arrays(out, len(results))
         kind: Kind | None = next((a.given.kind for a in arguments if isinstance(a.given, DeviceArray)), None)
         targets = [None if out is None else self._target(n, out[n]) for n in range(len(results))]
         taken = [t for t in targets if isinstance(t, DeviceArray)]
@@ -127,22 +126,15 @@ class Results:
         """The caller's array for a result. Raises ValueError where it does not fit."""
         result = self._program.results[number]
         dtype = np.dtype(NUMPY_NAMES[result.dtype])
-        found: DeviceArray | Array | None = device_array(array, self._stream.handle)
-        if found is not None:
-            fits = found.fits(result.dtype) and found.shape == result.shape
-            given = f"{found.dtype} {list(found.shape)}"
-        elif isinstance(array, np.ndarray):
-            found = recognized(cast(Array, array), dtype)
-            fits = found.dtype == dtype and found.shape == result.shape
-            given = f"{type_name(found.dtype)} {list(found.shape)}"
-        else:
-            fits, given = False, type(array).__name__
-        if found is None or not fits:
+        found = device_array(array, self._stream.handle)
+        if found is None:
+            return check_target(number, array, result.shape, dtype)
+        if not found.fits(result.dtype) or found.shape != result.shape:
             wanted = f"{type_name(dtype)} {list(result.shape)}"
-            raise ValueError(f"out[{number}]: expected {wanted}, got {given}")
-        if not (found.writeable if isinstance(found, DeviceArray) else found.flags.writeable):
+            raise ValueError(f"out[{number}]: expected {wanted}, got {found.dtype} {list(found.shape)}")
+        if not found.writeable:
             raise ValueError(f"out[{number}] cannot be written to")
-        if isinstance(found, DeviceArray) and not found.contiguous:
+        if not found.contiguous:
             raise ValueError(
                 f"out[{number}]: expected an array in C order, got a strided one; copy it from one in C order"
             )

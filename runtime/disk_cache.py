@@ -61,20 +61,27 @@ def _why_refused(directory: Path) -> str | None:
         return f"is writable by others (mode {stat.S_IMODE(status.st_mode):o})"
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         return "is not writable"
+    if os.statvfs(directory).f_flag & getattr(os, "ST_NOEXEC", 0):
+        return "is on a file system from which nothing can be loaded (noexec)"
     return None
 
 
-@functools.cache
-def _directory_of_process(pid: int) -> Path:
-    """A fresh private directory, removed when the process `pid` ends (a forked child makes its own)."""
-    directory = Path(tempfile.mkdtemp(prefix="fuse-opt-"))
+_own_directories: dict[int, Path] = {}
+"""By process: a forked child makes its own."""
 
-    def remove() -> None:
-        if os.getpid() == pid:
-            shutil.rmtree(directory, ignore_errors=True)
 
-    atexit.register(remove)
-    return directory
+def _directory_of_process() -> Path:
+    """A private directory, removed when the process ends."""
+    pid = os.getpid()
+    if pid not in _own_directories:
+        directory = _own_directories[pid] = Path(tempfile.mkdtemp(prefix="fuse-opt-"))
+
+        def remove() -> None:
+            if os.getpid() == pid:
+                shutil.rmtree(directory, ignore_errors=True)
+
+        atexit.register(remove)
+    return _own_directories[pid]
 
 
 @functools.cache
@@ -127,14 +134,15 @@ class DiskCache:
         """
         try:
             wanted = self._wanted or default_directory()
-        except RuntimeError:
-            wanted, reason = Path("~/.cache/fuse-opt"), "has no home directory to be in"
+        except RuntimeError:  # of a user who does not exist, too
+            wanted = Path(os.environ.get("FUSE_OPT_CACHE_DIR") or "~/.cache/fuse-opt")
+            reason = "has no home directory to be in"
         else:
             reason = _why_refused(wanted)
         if reason is None:
             return wanted
         _warn_refused(wanted, reason)
-        return _directory_of_process(os.getpid())
+        return _directory_of_process()
 
     def get_or_build(self, key_parts: Sequence[str], suffix: str, build: Callable[[Path], None]) -> Path:
         """
@@ -142,17 +150,20 @@ class DiskCache:
 
         Where no intact one is there, `build` is called with the path of an empty file to fill or replace. What it
         raises is passed on and leaves no entry. Several processes may build one entry at once; each gets an intact
-        file. Raises `ValueError` if `build` leaves no content, `OSError` if the directory cannot be written.
+        file. Raises `ValueError` if `build` leaves no content, `OSError` if no directory can be written to.
         """
-        directory = self.directory
-        key = _key(key_parts, suffix)
-        note = directory / f"{key}{suffix}.sha256"
-        recorded = _read_own_file(note)
-        if recorded is not None and (found := _intact_object(directory, key, suffix, recorded)):
+        key, directory = _key(key_parts, suffix), self.directory
+        found, damaged = _find_entry(directory, key, suffix)
+        if found is None and (own := _own_directories.get(os.getpid())) is not None:
+            found, _ = _find_entry(own, key, suffix)
+        if found is not None:
             self._count(hits=1)
             return found
-        path = _build_entry(directory, key, suffix, build)
-        self._count(misses=1, damaged=int(recorded is not None))
+        with tempfile.TemporaryDirectory(prefix="fuse-opt-") as folder:
+            draft = _new_file(Path(folder), suffix)
+            build(draft)
+            path = _enter(draft, directory, key, suffix)
+        self._count(misses=1, damaged=int(damaged))
         return path
 
     def _count(self, hits: int = 0, misses: int = 0, damaged: int = 0) -> None:
@@ -173,38 +184,46 @@ def _object_path(directory: Path, key: str, suffix: str, checksum: str) -> Path:
     return directory / f"{key}-{checksum[:16]}{suffix}"
 
 
-def _intact_object(directory: Path, key: str, suffix: str, recorded: bytes) -> Path | None:
+def _find_entry(directory: Path, key: str, suffix: str) -> tuple[Path | None, bool]:
+    """The file of an intact entry, and whether there is a damaged one."""
+    recorded = _read_own_file(directory / f"{key}{suffix}.sha256")
+    if recorded is None:
+        return None, False
     checksum = recorded.decode("ascii", "replace")
-    if _DIGEST.fullmatch(checksum) is None:
-        return None
     path = _object_path(directory, key, suffix, checksum)
-    content = _read_own_file(path)
-    if content is None or hashlib.sha256(content).hexdigest() != checksum:
-        return None
+    content = _read_own_file(path) if _DIGEST.fullmatch(checksum) else None
+    intact = content is not None and hashlib.sha256(content).hexdigest() == checksum
+    return (path if intact else None), not intact
+
+
+def _enter(draft: Path, directory: Path, key: str, suffix: str) -> Path:
+    """Makes an entry of a file in `directory`, or in that of the process, with a warning, where no more can be written."""
+    content = _read_own_file(draft)
+    if not content:
+        raise ValueError(f"nothing was built in '{draft.name}': expected a file with content")
+    checksum = hashlib.sha256(content).hexdigest()
+    path, note = _object_path(directory, key, suffix, checksum), directory / f"{key}{suffix}.sha256"
+    try:
+        _put(path, content, stat.S_IMODE(draft.stat().st_mode))
+        _put(note, checksum.encode("ascii"))
+    except OSError as error:
+        if directory == _own_directories.get(os.getpid()):
+            raise
+        with suppress(OSError):
+            if not note.exists():
+                path.unlink()
+        _warn_refused(directory, f"cannot be written to ({error.strerror})")
+        return _enter(draft, _directory_of_process(), key, suffix)
     return path
 
 
-def _build_entry(directory: Path, key: str, suffix: str, build: Callable[[Path], None]) -> Path:
-    draft = _new_file(directory, suffix)
+def _put(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Puts a file in place as a whole."""
+    draft = _new_file(path.parent, path.suffix)
     try:
-        build(draft)
-        content = _read_own_file(draft)
-        if not content:
-            raise ValueError(f"nothing was built in '{draft.name}': expected a file with content")
-        checksum = hashlib.sha256(content).hexdigest()
-        path = _object_path(directory, key, suffix, checksum)
+        draft.write_bytes(content)
+        draft.chmod(mode)
         os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    _write_note(directory / f"{key}{suffix}.sha256", checksum)
-    return path
-
-
-def _write_note(note: Path, checksum: str) -> None:
-    draft = _new_file(note.parent, ".sha256")
-    try:
-        draft.write_text(checksum, encoding="ascii")
-        os.replace(draft, note)
     finally:
         draft.unlink(missing_ok=True)
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from fuse_opt.lowering.program import NUMPY_NAMES, LibraryCall
-from fuse_opt.runtime.blas import FLOAT_TYPES, Tasks, int64_table, load_tasks, product_table
-from fuse_opt.runtime.convolution import TASKS, convolution_table
+from fuse_opt.runtime.blas import FLOAT_TYPES, Products, Tasks, load_tasks, product_table
+from fuse_opt.runtime.c_records import int64_table
+from fuse_opt.runtime.convolution import Convolution, convolution_table
 from fuse_opt.runtime.convolution_backward import transposed_table, weight_gradient_table
 from fuse_opt.runtime.program_call import LoopRow
 from fuse_opt.runtime.thread_pool import num_threads
@@ -137,7 +138,8 @@ def _product(places: _Places, follower: Follower | None) -> NativeCall | None:
     record = int64_table(ctypes.addressof(plan), *places.places)
     if follower is not None and (found := _followed(places, follower, plan, record, threads)) is not None:
         return found
-    row = LoopRow(places.tasks.function("fuse_run_product"), ctypes.addressof(record), plan[11], plan[12])
+    head = Products.from_buffer(plan)
+    row = LoopRow(places.tasks.function("fuse_run_product"), ctypes.addressof(record), head.tasks, head.grain)
     return NativeCall((row,), (plan, record))
 
 
@@ -149,13 +151,13 @@ def _followed(
     threads: int,
 ) -> NativeCall | None:
     """The product and, each of its tasks soon after the rows of the product that it overwrites, the follower."""
-    size = prod(places.call.outputs[0].shape)
-    m, columns, rows, across, tasks, grain = plan[1], plan[2], plan[9], -(-plan[2] // plan[10]), plan[11], plan[12]
-    per_row, rest = divmod(columns * follower.count, size)
-    if rest or not per_row or grain > 1 or follower.count <= follower.grain:
+    size, head = prod(places.call.outputs[0].shape), Products.from_buffer(plan)
+    per_row, rest = divmod(head.n * follower.count, size)
+    if rest or not per_row or head.grain > 1 or follower.count <= follower.grain:
         return None
-    pieces = max(1, min(2 * threads, min(rows, m) * per_row // follower.grain))
-    panels = tasks // across
+    pieces = max(1, min(2 * threads, min(head.row_block, head.m) * per_row // follower.grain))
+    across = -(-head.n // head.column_block)
+    panels = head.tasks // across
     missing, left = (ctypes.c_int64 * panels)(), (ctypes.c_int64 * (panels * pieces))()
     arrays = ctypes.addressof(missing), ctypes.addressof(left)
     record = int64_table(*product, per_row, pieces, threads, panels, across, follower.task, places.table, *arrays, 0, 0)
@@ -186,7 +188,8 @@ def _convolution_loop(places: _Places, plan: ctypes.Array[ctypes.c_int64] | None
     if plan is None:
         return None
     record = int64_table(ctypes.addressof(plan), *places.places, 0)
-    row = LoopRow(places.tasks.function(task), ctypes.addressof(record), plan[TASKS], plan[TASKS + 1])
+    head = Convolution.from_buffer(plan)
+    row = LoopRow(places.tasks.function(task), ctypes.addressof(record), head.tasks, head.grain)
     return NativeCall((row,), (plan, record), failed=record)
 
 

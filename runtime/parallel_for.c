@@ -1,4 +1,5 @@
-/* A pool of threads that shares one region at a time; runtime/thread_pool.py compiles and loads it.
+/* A pool of threads that shares one region at a time; follows pool_waiting.c in one text, which runtime/thread_pool.py
+ * compiles and loads.
  *
  * A region is a sequence of phases, a phase one loop or several that do not depend on each other. Loops are cut into
  * chunks. Every thread has a share of neighbouring chunks, which it takes from the front; with none left it takes from the
@@ -9,7 +10,6 @@
  * phase cannot end before that, so `region` is read only by those who hold a chunk. Who brings the count to zero begins the
  * next phase, and runs those of one chunk itself: no thread waits for one that has not started, and between phases nobody
  * has to come back to work. A worker that wakes up late finds no chunk, or takes a valid one of a later phase. */
-#define _GNU_SOURCE
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,14 +17,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
-#ifdef __linux__
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 #define CHUNKS_PER_THREAD 6
-#define SPIN_NANOSECONDS 30000
 #define WAKES_BY_CALLER 1 /* each costs the caller a system call of several microseconds */
 #define WAKES_BY_WORKER 2
 #define MOST_THREADS 1024
@@ -66,62 +60,6 @@ static int workers;
 typedef void (*fuse_team)(void (*member)(void *), void *data, unsigned threads, unsigned flags);
 static fuse_team team;
 static int (*team_number)(void);
-
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield" ::: "memory");
-#endif
-}
-
-#ifdef __linux__
-static void sleep_while_equal(_Atomic int *word, int value) {
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, (void *)0, (void *)0, 0);
-}
-static void wake(_Atomic int *word, int sleepers) {
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, sleepers, (void *)0, (void *)0, 0);
-}
-static void forget_sleepers(void) {}
-#else
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static void sleep_while_equal(_Atomic int *word, int value) {
-  pthread_mutex_lock(&mutex);
-  if (atomic_load(word) == value) pthread_cond_wait(&changed, &mutex);
-  pthread_mutex_unlock(&mutex);
-}
-static void wake(_Atomic int *word, int sleepers) {
-  (void)word, (void)sleepers;
-  pthread_mutex_lock(&mutex);
-  pthread_cond_broadcast(&changed);
-  pthread_mutex_unlock(&mutex);
-}
-static void forget_sleepers(void) {
-  pthread_mutex_init(&mutex, 0);
-  pthread_cond_init(&changed, 0);
-}
-#endif
-
-static long long nanoseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
-/* Returns when *word is not `value`, or without cause; the caller of this looks again. */
-static void await_change(_Atomic int *word, int value, _Atomic int *sleeping) {
-  long long limit = nanoseconds() + SPIN_NANOSECONDS;
-  do {
-    for (int i = 0; i < 16; i++) {
-      if (atomic_load_explicit(word, memory_order_acquire) != value) return;
-      relax();
-    }
-  } while (nanoseconds() < limit);
-  atomic_fetch_add(sleeping, 1);
-  sleep_while_equal(word, value);
-  atomic_fetch_sub(sleeping, 1);
-}
 
 static void share_out(long chunks) {
   long count = atomic_load_explicit(&threads, memory_order_relaxed);

@@ -5,21 +5,23 @@ from __future__ import annotations
 import ctypes
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fuse_opt.runtime.c_records import address_in, fields_of
 from fuse_opt.runtime.thread_pool import pool_library
 
 PHASE, REGION = 1, 2
 """What a loop begins; 0 is for one that runs beside the loop before."""
 
-_LOOP = np.dtype(
-    [(name, np.int64) for name in ("task", "arg", "count", "grain", "prepare", "first", "chunk", "chunks")], align=True
-)
-"""The record `fuse_loop` of the pool."""
+
+class Loop(ctypes.Structure):
+    """The record `fuse_loop` of the pool; a `LoopRow` says what is in it."""
+
+    _fields_ = fields_of("parallel_for.c", "fuse_loop")
 
 
 class LoopRow(NamedTuple):
@@ -34,64 +36,28 @@ class LoopRow(NamedTuple):
     first: int = PHASE
 
 
-def loop_table(rows: Sequence[LoopRow]) -> np.ndarray[Any, np.dtype[Any]]:
-    """The rows as the pool reads them."""
-    table = np.zeros(len(rows), _LOOP)
-    for number, row in enumerate(rows):
-        table[number] = (*row, 0, 0)
-    return table
-
-
 class Value(ctypes.Structure):
     """The record `value`: what an argument or a result must be."""
 
-    _fields_ = (
-        ("descr", ctypes.c_void_p),
-        ("dimensions", ctypes.c_int64),
-        ("shape", ctypes.c_void_p),
-        ("bytes", ctypes.c_int64),
-        ("flags", ctypes.c_int64),
-        ("alone", ctypes.c_int64),
-    )
+    _fields_ = fields_of("program_call.c", "value")
 
 
 class Frame(ctypes.Structure):
     """The record `fuse_frame`: a program bound to memory of one run."""
 
-    _fields_ = (
-        ("buffers", ctypes.c_void_p),
-        ("arguments", ctypes.c_int64),
-        ("results", ctypes.c_int64),
-        ("values", ctypes.c_void_p),
-        ("loops", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("enter", ctypes.c_void_p),
-        ("leave", ctypes.c_void_p),
-        ("release", ctypes.c_void_p),
-        ("take", ctypes.c_void_p),
-        ("failed", ctypes.c_void_p),
-        ("failures", ctypes.c_int64),
-        ("busy", ctypes.c_int64),
-        ("apart", ctypes.c_int64),
-    )
+    _fields_ = fields_of("program_call.c", "fuse_frame")
 
 
 class _Interface(ctypes.Structure):
     """The record `interface`: objects and functions of CPython."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in (
-            *("tuple_type", "list_type", "array_type", "none", "not_implemented", "memory_error"),
-            *("increment", "decrement", "new_tuple", "call", "set_error", "clear_error"),
-        )
-    )
+    _fields_ = fields_of("program_call.c", "interface")
 
 
 class Result(ctypes.Structure):
     """The record `result`: memory of one result."""
 
-    _fields_ = (("kept", ctypes.c_void_p), ("make", ctypes.c_void_p))
+    _fields_ = fields_of("program_call.c", "result")
 
 
 class ProgramRecord(ctypes.Structure):
@@ -100,19 +66,7 @@ class ProgramRecord(ctypes.Structure):
     keeps: tuple[Any, ...]
     """What it points to."""
 
-    _fields_ = (
-        ("python", ctypes.c_void_p),
-        ("frames", ctypes.c_void_p * 16),
-        ("count", ctypes.c_int64),
-        ("arguments", ctypes.c_int64),
-        ("own", ctypes.c_int64),
-        ("results", ctypes.c_void_p),
-        ("given", ctypes.c_void_p),
-        ("results_given", ctypes.c_int64),
-        ("plain", ctypes.c_int64),
-        ("exclusive", ctypes.c_int64),
-        ("out_of_memory", ctypes.c_char_p),
-    )
+    _fields_ = fields_of("program_call.c", "fuse_program")
 
 
 class _Method(ctypes.Structure):
@@ -178,10 +132,9 @@ def load_caller() -> Caller:
     keep.argtypes, keep.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int
     drop: Any = held.fuse_drop_frame
     drop.argtypes, drop.restype = [ctypes.c_void_p, ctypes.c_void_p], None
-    interpreter = Interpreter(
-        _address(ctypes.pythonapi.PyEval_SaveThread), _address(ctypes.pythonapi.PyEval_RestoreThread)
-    )
-    return Caller(run, take, keep, drop, _address(held.fuse_call) if _layout_is_known(held) else None, interpreter)
+    interpreter = Interpreter(*(address_in(ctypes.pythonapi, f"PyEval_{name}Thread") for name in ("Save", "Restore")))
+    call = address_in(held, "fuse_call") if _layout_is_known(held) else None
+    return Caller(run, take, keep, drop, call, interpreter)
 
 
 def callable_of(record: ProgramRecord, address: int) -> Call:
@@ -199,14 +152,9 @@ def _method(address: int) -> _Method:
 
 @functools.cache
 def _interface() -> _Interface:
-    api = ctypes.pythonapi
     objects = (tuple, list, np.ndarray, None, NotImplemented, MemoryError)
-    functions = (api.Py_IncRef, api.Py_DecRef, api.PyTuple_New, api.PyObject_CallObject, api.PyErr_SetString)
-    return _Interface(*map(id, objects), *map(_address, functions), _address(api.PyErr_Clear))
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+    functions = ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyObject_CallObject", "PyErr_SetString", "PyErr_Clear")
+    return _Interface(*map(id, objects), *(address_in(ctypes.pythonapi, name) for name in functions))
 
 
 def _layout_is_known(library: ctypes.PyDLL) -> bool:

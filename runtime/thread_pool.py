@@ -1,4 +1,4 @@
-"""The process's pool of threads that generated C programs share; the pool itself is parallel_for.c."""
+"""The process's pool of threads that generated C programs share; the pool itself is parallel_for.c and pool_waiting.c."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import functools
 import os
 import weakref
 from contextlib import suppress
-from pathlib import Path
 from typing import Protocol
 
 from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler, usable_processors
+from fuse_opt.runtime.c_records import address_in, runtime_text
 from fuse_opt.runtime.disk_cache import DiskCache
 
+_SOURCES = ("pool_waiting.c", "parallel_for.c", "program_call.c")
 _SERIAL_SOURCE = """\
 struct fuse_loop {
   void (*task)(void *, long, long);
@@ -46,9 +47,7 @@ def load_pool() -> int:
     the answer is 0. Raises `ValueError` if `$FUSE_OPT_NUM_THREADS` is not a positive integer.
     """
     library = pool_library()
-    if library is None:
-        return 0
-    return ctypes.cast(library.fuse_parallel_for, ctypes.c_void_p).value or 0
+    return 0 if library is None else address_in(library, "fuse_parallel_for")
 
 
 def set_num_threads(count: int) -> None:
@@ -122,10 +121,6 @@ def _initial_count() -> int:
     return int(text)
 
 
-def _text(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
-
-
 @functools.cache
 def pool_library() -> ctypes.CDLL | None:
     """
@@ -137,9 +132,9 @@ def pool_library() -> ctypes.CDLL | None:
         return None
     cache = DiskCache()
     try:
-        path = compiler.compile_shared(_text("parallel_for.c") + _text("program_call.c"), cache, ["-pthread"])
+        path = compiler.compile_shared("".join(map(runtime_text, _SOURCES)), cache, ["-pthread"])
     except CompileError:
-        path = compiler.compile_shared(_SERIAL_SOURCE + _text("program_call.c"), cache)
+        path = compiler.compile_shared(_SERIAL_SOURCE + runtime_text("program_call.c"), cache)
     library = ctypes.CDLL(str(path))
     library.fuse_set_num_threads.argtypes, library.fuse_set_num_threads.restype = [ctypes.c_int], None
     if hasattr(library, "fuse_set_team"):

@@ -19,7 +19,7 @@ from cuda_scenarios import changing_pointers
 
 import fuse_opt
 from fuse_opt.runtime import cuda_compiler
-from fuse_opt.runtime.cuda_compiler import find_cuda_library
+from fuse_opt.runtime.cuda_installation import find_cuda_library
 from fuse_opt.tools.fuse_run_main import main as fuse_run
 
 FFN = str(Path(__file__).parent.parent / "examples" / "ffn.mlir")

@@ -28,8 +28,9 @@ from xdsl.utils.target import Target
 
 from fuse_opt.dialects.graph_op import GraphOp, shape
 from fuse_opt.tools.diagnostics import InputError
-from fuse_opt.tools.driver import Options, make_context, make_target
+from fuse_opt.tools.driver import Options, make_target
 from fuse_opt.tools.parsing import parse_module
+from fuse_opt.tools.registry import make_context
 from fuse_opt.tools.verification import OpVerifyError, verify
 
 PER_MODULE = 100

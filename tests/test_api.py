@@ -1,5 +1,8 @@
 """The library's face: compile, evaluate, optimize, load, register."""
 
+import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import fuse_opt
 from fuse_opt.runtime.cuda_driver import CudaUnavailable
-from fuse_opt.tools import api
+from fuse_opt.tools import api, backends
 from fuse_opt.tools.diagnostics import InputError
 from fuse_opt.tools.fuse_run_main import main as fuse_run
 from fuse_opt.tools.pipeline import UsageError
@@ -71,6 +74,59 @@ def test_unfit_arguments(target: str, arguments: Any, error: type[Exception]):
     assert "\n" not in str(caught.value)
 
 
+class Odd:
+    """Gives no array, and an error of its own."""
+
+    def __array__(self, *options: Any, **more: Any) -> Any:
+        raise RuntimeError("no array\nhere")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (Odd(), "expected float32 [4, 8], got Odd, which gives no array: no array"),
+        ([[1], [2, 3]], "expected float32 [4, 8], got list, which gives no array: setting an array element"),
+        (None, "expected float32 [4, 8], got "),
+        (X.astype(">f4"), "expected float32 [4, 8], got "),
+        (X.astype(object), "expected float32 [4, 8], got "),
+    ],
+)
+def test_what_is_no_array_is_named(target: str, given: Any, message: str):
+    with pytest.raises(TypeError) as caught:
+        fuse_opt.compile(PROGRAM, target)(given, Y)
+    assert str(caught.value).startswith("argument 0 (") and message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_are_taken_for_arrays(target: str):
+    program = fuse_opt.compile(PROGRAM, target)
+    np.testing.assert_allclose(program(X.tolist(), tuple(Y.tolist())), EXPECTED, rtol=1e-5)
+    whole = fuse_opt.compile(
+        "func.func @f(%x: tensor<2xui8>) -> tensor<2xui8> {\n  func.return %x : tensor<2xui8>\n}\n", target
+    )
+    assert whole([7, 255]).tolist() == [7, 255]
+    for wrong in ([7, 256], [7, 1.5]):
+        with pytest.raises(TypeError, match=r"argument 0 .*: expected uint8 \[2\], got "):
+            whole(wrong)
+
+
+def test_one_result_needs_no_sequence(target: str):
+    program, out = fuse_opt.compile(PROGRAM, target), np.empty_like(X)
+    assert program(X, Y, out=out) is out
+    np.testing.assert_allclose(out, EXPECTED, rtol=1e-5)
+    both = fuse_opt.compile(TWO_RESULTS, target)
+    refused: list[tuple[Any, str]] = [
+        (7, "out: expected a sequence of 2 arrays, got int"),
+        ([out], "out: expected 2 arrays, got 1"),
+        ([out, out], r"out\[0\] and out\[1\] share memory"),
+        ([out, X.tolist()], r"out\[1\]: expected float32 \[4, 8\], got list"),
+        ([out, np.broadcast_to(Y, X.shape)], r"out\[1\] cannot be written to"),
+    ]
+    for given, message in refused:
+        with pytest.raises((TypeError, ValueError), match=message):
+            both(X, Y, out=given)
+
+
 def test_arrays_in_any_order_and_by_dlpack(target: str):
     class Foreign:
         """Gives its memory by DLPack and by nothing else."""
@@ -107,6 +163,26 @@ def test_optimize_works_in_place_on_modules_only():
     assert isinstance(fuse_opt.optimize(PROGRAM, "cse,dce"), ModuleOp)
 
 
+@pytest.mark.parametrize(
+    ("source", "pipeline", "message"),
+    [
+        (PROGRAM.encode(), None, "source: expected MLIR text, a path or a ModuleOp, got bytes"),
+        (None, None, "source: expected MLIR text, a path or a ModuleOp, got NoneType"),
+        (PROGRAM, 3, "pipeline: expected a text or texts, got int"),
+        (PROGRAM, ["cse", None], "pipeline: expected a text or texts, got NoneType"),
+    ],
+)
+def test_what_is_neither_text_nor_module_is_named(source: Any, pipeline: Any, message: str):
+    with pytest.raises(TypeError, match=message):
+        fuse_opt.compile(source, "reference", pipeline)
+
+
+def test_byte_order_marks_are_passed_over(tmp_path: Path):
+    path = tmp_path / "program.mlir"
+    path.write_text(PROGRAM, encoding="utf-8-sig")
+    assert str(api.load(path)) == str(api.load(PROGRAM))
+
+
 def test_compile_leaves_the_module_alone(target: str):
     module = api.load(PROGRAM)
     before = str(module)
@@ -127,7 +203,7 @@ def test_errors_are_located_and_of_one_line():
 
 def test_without_a_c_compiler_there_is_one_warning(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("fuse_opt.runtime.c_compiler.find_c_compiler", lambda: None)
-    api._has_c_compiler.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    backends.has_c_compiler.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match="no C compiler") as caught:
             assert fuse_opt.compile(PROGRAM).target == "reference"
@@ -136,7 +212,7 @@ def test_without_a_c_compiler_there_is_one_warning(monkeypatch: pytest.MonkeyPat
             warnings.simplefilter("error")
             np.testing.assert_allclose(fuse_opt.compile(PROGRAM)(X, Y), EXPECTED, rtol=1e-5)
     finally:
-        api._has_c_compiler.cache_clear()  # pyright: ignore[reportPrivateUsage]
+        backends.has_c_compiler.cache_clear()
 
 
 def test_register_in_a_context_that_knows_some():
@@ -203,6 +279,27 @@ def test_fuse_run_refuses_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
         f"{path}:3:8: error: unknown operation 'graph.expp'; did you mean 'graph.exp"
     )
     assert fuse_run([str(tmp_path / "missing.mlir")]) == 1
+    path.write_text("")
+    capsys.readouterr()
+    assert fuse_run([str(path)]) == 1
+    assert capsys.readouterr().err.startswith(f"{path}:1:1: error: expected one function")
+
+
+def test_fuse_run_warns_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "program.mlir"
+    path.write_text(PROGRAM)
+    command = [sys.executable, "-m", "fuse_opt.tools.fuse_run_main", str(path)]
+    environment = {**os.environ, "FUSE_OPT_CC": "no-such-compiler"}
+    strict = {**environment, "PYTHONWARNINGS": "error::RuntimeWarning"}
+    done = subprocess.run(command, capture_output=True, text=True, env=strict, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1) and done.stderr.startswith(
+        "fuse-run: error: FUSE_OPT_CC="
+    )
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert [line.split("'")[0] for line in done.stderr.splitlines()] == [
+        "fuse-run: warning: FUSE_OPT_CC=",
+        "fuse-run: warning: no C compiler works here: programs run on the reference, slowly (set FUSE_OPT_CC or CC)",
+    ]
 
 
 def test_cuda_gives_text_and_says_that_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,9 +24,9 @@ from fuse_opt.runtime.cuda_compiler import (
     KernelResources,
     compile_cuda,
     find_cuda_compiler,
-    find_cuda_library,
     kernel_resources,
 )
+from fuse_opt.runtime.cuda_installation import find_cuda_library
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
 

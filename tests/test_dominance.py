@@ -6,8 +6,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.dominance import DominanceError, verify_dominance, walk
-from fuse_opt.tools.driver import make_context
 from fuse_opt.tools.parsing import parse_module
+from fuse_opt.tools.registry import make_context
 
 T = "tensor<4xf32>"
 

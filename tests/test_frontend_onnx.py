@@ -135,6 +135,16 @@ def test_unknown_extents() -> None:
 
 
 @needs_onnx
+def test_negative_extents_are_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As some exporters write them."""
+    proto = model([("Exp", "x", "y", {})], {"x": [-1, 2]})
+    assert "tensor<?x2xf32>" in str(load(proto).module)
+    package().save(proto, str(tmp_path / "exp.onnx"))
+    assert fuse_run_main([str(tmp_path / "exp.onnx"), "--target", "reference"]) == 0
+    assert "'shape': [4, 2]" in capsys.readouterr().out
+
+
+@needs_onnx
 def test_shapes_are_specialized_by_value() -> None:
     proto = model([("Reshape", "x shape", "y", {})], {"x": [2, 6], "shape": (np.int64, [2])})
     loaded, x = load(proto), floats(2, 6)
@@ -264,6 +274,10 @@ def test_commands_take_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "bad.onnx").write_bytes(b"no model")
     assert fuse_opt_main([str(tmp_path / "bad.onnx")]) == 1
     assert "error: expected an ONNX model" in capsys.readouterr().err
+    huge = tmp_path / "huge.onnx"
+    package().save(model([("Exp", "x", "y", {})], {"x": [10**12, 10**12]}), str(huge))
+    assert fuse_run_main([str(huge)]) == 1
+    assert capsys.readouterr().err.startswith(f"{huge}:1:1: error: ")
 
 
 @needs_onnx

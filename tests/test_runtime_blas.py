@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fuse_opt.lowering import library_convolution
-from fuse_opt.runtime import blas, convolution, convolution_copies, libraries, thread_pool
-from fuse_opt.runtime.blas import blas_matmul, choose_blocks, try_matmul
+from fuse_opt.runtime import blas, convolution, convolution_copies, libraries, numpy_blas, thread_pool
+from fuse_opt.runtime.blas import try_matmul
 from fuse_opt.runtime.convolution import try_conv
+from fuse_opt.runtime.task_sizes import TASK_WORK, choose_blocks
 
 Array = NDArray[Any]
 
@@ -166,8 +167,6 @@ def test_what_is_no_float_is_left_to_numpy():
     a = np.arange(6, dtype=np.int32).reshape(2, 3)
     out = np.empty((2, 2), np.int32)
     assert not try_matmul([a, a.T], [out], {})
-    blas_matmul([a, a.T], [out], {})
-    assert (out == a @ a.T).all()
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (2, 5), (1, 2, 4)])
@@ -183,7 +182,7 @@ def test_blocks_are_worth_a_task(extents: tuple[int, int, int], entries: int, th
     m, n, k = extents
     rows, columns = choose_blocks(m, n, k, entries, threads)
     assert 1 <= rows <= m and 1 <= columns <= n
-    assert -(-m // rows) * -(-n // columns) <= max(1, 2 * 2 * m * n * k // blas.TASK_WORK)
+    assert -(-m // rows) * -(-n // columns) <= max(1, 2 * 2 * m * n * k // TASK_WORK)
 
 
 @st.composite
@@ -259,9 +258,9 @@ def test_windows_are_unfolded_or_not(
         patch.setattr(convolution_copies, "LEAST_SHARE", share)
         patch.setattr(convolution_copies, "COPIED_BYTES", copied)
         patch.setattr(convolution_copies, "WIDEST", widest)
-        convolution.forget_plans()
+        convolution.planned.cache_clear()
         found = convolved(try_conv, x, weight, config)
-    convolution.forget_plans()
+    convolution.planned.cache_clear()
     assert_close(found, expected, weight[:1].size)
 
 
@@ -310,7 +309,7 @@ def test_a_convolution_that_does_not_fit_is_left_to_others():
 
 def blas_threads() -> tuple[Callable[[], int], Callable[[int], None]]:
     """How many threads NumPy's BLAS uses, and the way to say so."""
-    routines = blas._find_routines()  # pyright: ignore[reportPrivateUsage]
+    routines = numpy_blas.find_routines()
     assert routines is not None
     return (
         ctypes.CFUNCTYPE(ctypes.c_int)(routines.get_threads),
@@ -410,15 +409,14 @@ def forgotten() -> Iterator[None]:
 @pytest.mark.usefixtures("forgotten")
 @pytest.mark.parametrize("found", [None, _Bare()])
 def test_without_a_blas_the_default_is_used(found: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(blas, "_numpy_library", lambda: found)
+    monkeypatch.setattr(numpy_blas, "numpy_library", lambda: found)
     monkeypatch.setenv("FUSE_OPT_BLAS", "")
     assert libraries.resolve("numpy.matmul", default) is default
     monkeypatch.setenv("FUSE_OPT_BLAS", "pool")
     with pytest.warns(RuntimeWarning, match="no BLAS was found"):
         assert libraries.resolve("numpy.conv", default) is default
     a, out = np.ones((2, 2)), np.empty((2, 2))
-    blas_matmul([a, a], [out], {})
-    assert (out == 2).all()
+    assert not try_matmul([a, a], [out], {})
     assert not convolution.try_conv([a[None], a[None]], [out[None]], {})
 
 

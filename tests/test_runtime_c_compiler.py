@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fuse_opt.runtime import c_compiler
 from fuse_opt.runtime.c_compiler import CCompiler, CompileError, find_c_compiler
 from fuse_opt.runtime.disk_cache import DiskCache
 
@@ -68,7 +69,8 @@ def test_refused_source(compiler: CCompiler, cache: DiskCache) -> None:
     with pytest.raises(CompileError, match="missing0") as caught:
         compiler.compile_shared(wrong, cache)
     text = str(caught.value)
-    assert text.startswith(f"'{compiler.path}' failed:")
+    first = text.splitlines()[0]
+    assert first.startswith(f"'{compiler.path}' failed: ") and "missing0" in first
     assert len(text.splitlines()) < 30
     assert "more lines)" in text
 
@@ -108,6 +110,25 @@ def test_broken_choice_is_named(monkeypatch: pytest.MonkeyPatch, cache: DiskCach
     monkeypatch.setenv("FUSE_OPT_CC", str(executable(tmp_path / "broken", text)))
     with pytest.warns(RuntimeWarning, match="FUSE_OPT_CC=.*broken.*does not work"):
         assert find_c_compiler(cache) is None
+
+
+def test_a_compiler_that_never_ends_is_tried_once(
+    monkeypatch: pytest.MonkeyPatch, cache: DiskCache, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(c_compiler, "_PROBE_SECONDS", 0.2)
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("FUSE_OPT_CC", str(executable(tmp_path / "endless", f"echo >> {calls}; exec sleep 60")))
+    with pytest.warns(RuntimeWarning, match="did not end within 0.2 seconds"):
+        assert find_c_compiler(cache) is None
+    assert calls.read_text() == "\n"
+
+
+@pytest.mark.parametrize(("made", "message"), [(":", "made no object"), ("echo garbage > $o", "cannot be loaded")])
+def test_objects_that_are_none(compiler: CCompiler, cache: DiskCache, tmp_path: Path, made: str, message: str) -> None:
+    script = executable(tmp_path / "liar", f'for a; do [ "$p" = -o ] && o=$a; p=$a; done; {made}')
+    liar = CCompiler(str(script), compiler.version, compiler.flags, compiler.target)
+    with pytest.raises(CompileError, match=message):
+        c_compiler.load_object(liar, liar.compile_shared("int x;", cache))
 
 
 def test_choice_with_arguments(

@@ -99,10 +99,10 @@ def test_positions_by_parts(case: Convolution, seed: int):
     conv_backward_weight([grad.astype(float), given.astype(float)], [expected[1]], config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(convolution_backward, "COLUMNS_BYTES", 500)
-        convolution_backward.forget_plans()
+        convolution_backward.planned.cache_clear()
         assert try_conv_transpose([grad, weight], [outs[0]], config)
         assert try_conv_backward_weight([grad, given], [outs[1]], config)
-    convolution_backward.forget_plans()
+    convolution_backward.planned.cache_clear()
     for out, wanted, terms in zip(outs, expected, (prod(window), result[0] * prod(result[2:])), strict=True):
         assert_close(out, wanted, terms)
 

@@ -187,9 +187,12 @@ def test_the_environment_chooses_the_compiler(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("FUSE_OPT_NVCC", "false")
     with pytest.raises(CudaCompileError, match="'false' failed"):
         find_cuda_compiler()
+    monkeypatch.setenv("FUSE_OPT_NVCC", "'nvcc")
+    with pytest.raises(CudaCompileError, match="FUSE_OPT_NVCC=.*expected a command"):
+        find_cuda_compiler()
     monkeypatch.delenv("FUSE_OPT_NVCC")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(cuda_compiler, "_toolkits", lambda: iter(()))
+    monkeypatch.setattr(cuda_compiler, "toolkits", lambda: iter(()))
     assert find_cuda_compiler() is None
 
 

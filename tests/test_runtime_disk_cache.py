@@ -1,5 +1,6 @@
 """The cache of compiled objects: intact, private, and safe to share."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -8,6 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -142,6 +144,40 @@ def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
         assert DiskCache(wanted).directory != wanted
 
 
+def test_full_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, replace = tmp_path / "cache", os.replace
+    cache = DiskCache(wanted)
+    first = cache.get_or_build(["first"], ".so", writer(b"one"))
+
+    def full(source: Path, target: Path) -> None:
+        if target.parent == wanted and target.suffix == ".sha256":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.warns(RuntimeWarning, match=r"cannot be written to \(No space left on device\)"):
+        path = cache.get_or_build(["second"], ".so", writer(b"two"))
+    assert path.parent != wanted and path.read_bytes() == b"two"
+    assert cache.get_or_build(["second"], ".so", refuse) == path
+    assert cache.get_or_build(["first"], ".so", refuse) == first
+    assert set(wanted.iterdir()) == {first, *wanted.glob("*.sha256")}
+
+
+def test_directory_from_which_nothing_can_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def noexec(directory: Path) -> SimpleNamespace:
+        return SimpleNamespace(f_flag=os.ST_NOEXEC)
+
+    monkeypatch.setattr(os, "statvfs", noexec)
+    with pytest.warns(RuntimeWarning, match="noexec"):
+        assert DiskCache(tmp_path / "cache").directory != tmp_path / "cache"
+
+
+def test_home_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSE_OPT_CACHE_DIR", "~no-such-user/cache")
+    with pytest.warns(RuntimeWarning, match="'~no-such-user/cache' has no home directory"):
+        assert DiskCache().directory.is_dir()
+
+
 def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.delenv("FUSE_OPT_CACHE_DIR", raising=False)
@@ -171,6 +207,7 @@ def test_concurrent_threads(cache: DiskCache) -> None:
 BUILD_BY_TURNS = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from fuse_opt.runtime.disk_cache import DiskCache
 
 # Entries whose content differs from builder to builder, as a compiler that writes the time would make.

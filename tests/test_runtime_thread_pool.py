@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fuse_opt.runtime import thread_pool
 from fuse_opt.runtime.c_compiler import find_c_compiler
 from fuse_opt.runtime.disk_cache import DiskCache
-from fuse_opt.runtime.program_call import REGION, LoopRow, loop_table
+from fuse_opt.runtime.program_call import REGION, Loop, LoopRow
 
 HARNESS = """
 int sched_yield(void);
@@ -218,11 +218,11 @@ def run_phases(threads: int, times: int) -> None:
     at = ctypes.addressof(state)
     rows = [LoopRow(first or 0, at, 3000, 7, 0, REGION), LoopRow(turned or 0, at, 3000, 50)]
     rows += [LoopRow(beside or 0, at, 3000, 9, 0, 0), LoopRow(check or 0, at, 1, 1), LoopRow(first or 0, at, 3000, 3)]
-    table = loop_table(rows)
+    table = (Loop * len(rows))(*rows)
     thread_pool.set_num_threads(threads)
     for number in range(times):
         state[0] = number
-        caller.fuse_run_loops(ctypes.c_void_p(table.ctypes.data), ctypes.c_long(len(rows)))
+        caller.fuse_run_loops(ctypes.byref(table), ctypes.c_long(len(rows)))
     assert state[1] == 0
 
 

@@ -216,8 +216,9 @@ def test_options(tmp_path: Any):
     with collect_reports() as fused:
         compiled(chain)(torch.randn(4))
     assert reports.graphs[0].stats.kernels == 3 and fused.graphs[0].stats.kernels == 1
-    with pytest.raises(Exception, match="option 'size': expected one of target"):
-        compiled(torch.exp, options={"size": 3})(torch.randn(4))
+    for wrong, message in (({"size": 3}, "'size': expected one of target"), ({"dump": [1]}, "'dump': expected a text")):
+        with pytest.raises(Exception, match=f"option {message}"):
+            compiled(torch.exp, options=wrong)(torch.randn(4))
 
 
 def test_graphs_are_logged(caplog: pytest.LogCaptureFixture):

@@ -44,7 +44,8 @@ def _run(path: Path, repeat: int) -> int:
     error = check_against_reference(path, fused, inputs)
     if fused.source:
         stats = fused.stats
-        shared = f"{stats.parallel_regions} parallel regions with {stats.barriers} barriers"
+        regions = f"{stats.parallel_regions} parallel region{'' if stats.parallel_regions == 1 else 's'}"
+        shared = f"{regions} with {stats.barriers} barriers"
         print(f"  foreign calls  {stats.foreign_calls} a run, {shared}; C compiled in {stats.compile_s:.2f} s")
         times = interleave({"fused": fused, "unfused": unfused}, inputs, repeat)
         for name, row in times.items():

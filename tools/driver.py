@@ -25,7 +25,7 @@ from fuse_opt.passes.remarks import Remark, collect
 from fuse_opt.tools.diagnostics import InputError, located, located_error, one_line
 from fuse_opt.tools.parsing import decode, parse_module
 from fuse_opt.tools.pipeline import UsageError, run_pipeline
-from fuse_opt.tools.registry import available_targets, get_dialects
+from fuse_opt.tools.registry import available_targets, make_context
 
 _SEPARATOR = "// -----\n"
 _SPLIT = re.compile(rb"^[ \t]*// -----[ \t]*$\n?", re.MULTILINE)
@@ -107,14 +107,6 @@ def _remarks_into(remarks: list[Remark], options: Options) -> Generator[None]:
             yield
         finally:
             remarks += found
-
-
-def make_context(allow_unregistered: bool = False) -> Context:
-    """A context that knows xDSL's dialects and ours."""
-    ctx = Context(allow_unregistered)
-    for name, factory in get_dialects().items():
-        ctx.register_dialect(name, factory)
-    return ctx
 
 
 def make_target(options: Options) -> Target:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from fuse_opt import __version__
-from fuse_opt.tools.command import USAGE, run_command
+from fuse_opt.tools.command import Parser, run_command
 from fuse_opt.tools.registry import available_passes, available_targets, pass_summary, target_summary
 
 OK, REFUSED = 0, 1
@@ -72,22 +72,6 @@ def _main(arguments: list[str]) -> int:
         return REFUSED
 
 
-class _Parser(argparse.ArgumentParser):
-    """Names the flag that may have been meant."""
-
-    def error(self, message: str) -> NoReturn:
-        unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0]
-        if unknown.startswith("-"):
-            from difflib import get_close_matches
-
-            known = [flag for action in self._actions for flag in action.option_strings]
-            known += [f"--{name}" for name in (*available_passes(), *_PIPELINE_FLAGS)]
-            close = get_close_matches(unknown.partition("=")[0], known, 1)
-            message = f"unknown flag '{unknown}'" + (f"; did you mean '{close[0]}'?" if close else "")
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
-        raise SystemExit(USAGE)
-
-
 class _AddPipeline(argparse.Action):
     """Keeps `-p` and pass flags in one list, in the order written."""
 
@@ -98,14 +82,9 @@ class _AddPipeline(argparse.Action):
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="fuse-opt",
-        usage="fuse-opt [FILE] [--PASS[=opt=value,...]]... [-p PIPELINE] [-t TARGET] [-o FILE] [option]...",
-        description=_DESCRIPTION,
-        epilog=_EPILOG + "\npasses:\n" + _pass_table(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    flags = [f"--{name}" for name in (*available_passes(), *_PIPELINE_FLAGS)]
+    parser = Parser("fuse-opt", _DESCRIPTION, f"{_EPILOG}\npasses:\n{_pass_table()}", flags)
+    parser.usage = "fuse-opt [FILE] [--PASS[=opt=value,...]]... [-p PIPELINE] [-t TARGET] [-o FILE] [option]..."
     add = parser.add_argument
     add(
         "file",

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from fuse_opt.passes.packing import STRATEGIES, Buffer, Problem, Solution, pack
-from fuse_opt.tools.command import USAGE, run_command
+from fuse_opt.tools.command import Parser, run_command
 
 OK, FAILED = 0, 1
 _EPILOG = """\
@@ -29,12 +28,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command("fuse-pack", _main, argv)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
-        raise SystemExit(USAGE)
-
-
 def _main(arguments: Sequence[str]) -> int:
     given = _make_parser().parse_args(arguments)
     try:
@@ -47,13 +40,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="fuse-pack",
-        description=__doc__,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("fuse-pack", __doc__, _EPILOG)
     add = parser.add_argument
     add("file", metavar="FILE.csv", help="the buffers; - for standard input")
     add("--capacity", type=_positive, metavar="N", help="bytes there are: stop at the first placement that fits")

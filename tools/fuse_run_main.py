@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from fuse_opt.tools.command import USAGE, run_command
+from fuse_opt.tools.command import Parser, run_command
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -23,12 +23,6 @@ OK, FAILED = 0, 1
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status: 1 when the input is refused or a check fails, 2 for wrong usage."""
     return run_command("fuse-run", _main, argv)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
-        raise SystemExit(USAGE)
 
 
 def _main(arguments: Sequence[str]) -> int:
@@ -64,7 +58,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="fuse-run", description=__doc__, allow_abbrev=False)
+    parser = Parser("fuse-run", __doc__)
     add = parser.add_argument
     add("file", metavar="FILE", help="the program, MLIR text or an .onnx model; - for standard input")
     add("--target", default="cpu", choices=("cpu", "cuda", "reference"), help="what runs it (default: cpu)")

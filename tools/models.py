@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 
 from fuse_opt.tools.diagnostics import InputError
 from fuse_opt.tools.signature import Array
@@ -47,8 +47,14 @@ def read_model(
     The model in a file. `extents` gives names of extents values, `unknown_extent` the others one; `arrays` are inputs by
     name, for models that need to know some. Raises InputError for what cannot be imported, OSError for files.
     """
-    if file.endswith(STABLEHLO):
-        return Model(_stablehlo(file))
+    model = Model(_stablehlo(file)) if file.endswith(STABLEHLO) else _onnx(file, extents, arrays, unknown_extent)
+    model.module.location = FileLineColLoc(StringAttr(file), IntAttr(1), IntAttr(1))
+    return model
+
+
+def _onnx(
+    file: str, extents: Mapping[str, int] | None, arrays: Mapping[str, Array] | None, unknown_extent: int | None
+) -> Model:
     from fuse_opt.frontends import onnx
 
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from codecs import BOM_UTF8
 from difflib import get_close_matches
 
 from xdsl.context import Context
@@ -44,7 +45,8 @@ _CLEARER = {
 
 
 def decode(data: bytes, name: str) -> str:
-    """The text of a file. Raises InputError when it is not UTF-8."""
+    """The text of a file, without a byte order mark. Raises InputError when it is not UTF-8."""
+    data = data.removeprefix(BOM_UTF8)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -111,9 +113,8 @@ class LocatingParser(Parser):
             self._scopes.drop_to(value)
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        if self._current_token.kind is MLIRTokenKind.EOF:
-            return ModuleOp([])
-        module = super().parse_module(allow_implicit_module)
+        is_empty = self._current_token.kind is MLIRTokenKind.EOF
+        module = ModuleOp([]) if is_empty else super().parse_module(allow_implicit_module)
         if module.location is UNKNOWN_LOC:
             module.location = self._lines.location(0)
         return module

@@ -11,7 +11,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from keyword import iskeyword
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Union, cast, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -108,10 +108,12 @@ def parse_pass_flag(name: str, options: str | None) -> list[ModulePass]:
 
 def make_passes(pipeline: str | Sequence[str] | None) -> list[ModulePass]:
     """The passes of a pipeline given as text or as a sequence of texts; None is the default pipeline."""
-    if pipeline is None:
-        pipeline = DEFAULT_PIPELINE
-    texts = [pipeline] if isinstance(pipeline, str) else list(pipeline)
-    return [pass_ for text in texts for pass_ in parse_pipeline(text)]
+    given: object = DEFAULT_PIPELINE if pipeline is None else pipeline
+    texts = list(cast("Sequence[object]", given)) if isinstance(given, list | tuple) else [given]
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"pipeline: expected a text or texts, got {type(text).__name__}")
+    return [pass_ for text in texts for pass_ in parse_pipeline(str(text))]
 
 
 def run_pipeline(

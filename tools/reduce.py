@@ -12,9 +12,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from fuse_opt.tools.command import USAGE, run_command
+from fuse_opt.tools.command import Parser, run_command
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -33,20 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command("reduce", _main, argv)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
-        raise SystemExit(USAGE)
-
-
 def _make_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="python -m fuse_opt.tools.reduce",
-        description=__doc__,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("python -m fuse_opt.tools.reduce", __doc__, _EPILOG)
     add = parser.add_argument
     add("file", metavar="FILE", help="the program, a text that verifies; - for standard input")
     add("-p", "--passes", metavar="PIPELINE", default="default", help="the passes (default: the default pipeline)")
@@ -128,10 +116,10 @@ class Failing:
         from fuse_opt.lowering.reference import EvaluationError
         from fuse_opt.tools.api import evaluate
         from fuse_opt.tools.diagnostics import InputError, located_error
-        from fuse_opt.tools.driver import make_context
         from fuse_opt.tools.measuring import example_inputs
         from fuse_opt.tools.parsing import parse_module
         from fuse_opt.tools.reduction_edits import droppable
+        from fuse_opt.tools.registry import make_context
         from fuse_opt.tools.verification import verify
 
         module = parse_module(text, name, make_context())
@@ -153,9 +141,9 @@ class Failing:
 
     def fault(self, text: str, passes: Sequence[str]) -> str | None:
         """The kind of failure, in this process."""
-        from fuse_opt.tools.driver import make_context
         from fuse_opt.tools.parsing import parse_module
         from fuse_opt.tools.pipeline import make_passes
+        from fuse_opt.tools.registry import make_context
         from fuse_opt.tools.verification import OpVerifyError, verify
 
         context = make_context()
@@ -211,8 +199,8 @@ def _text(module: ModuleOp) -> str:
 
 def _is_read_back(module: ModuleOp) -> bool:
     from fuse_opt.tools.diagnostics import InputError
-    from fuse_opt.tools.driver import make_context
     from fuse_opt.tools.parsing import parse_module
+    from fuse_opt.tools.registry import make_context
 
     once = _text(module)
     try:

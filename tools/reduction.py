@@ -18,9 +18,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
 from fuse_opt.tools.diagnostics import InputError
-from fuse_opt.tools.driver import make_context
 from fuse_opt.tools.parsing import parse_module
 from fuse_opt.tools.reduction_edits import EDITS, Edit, droppable, extents, with_extent
+from fuse_opt.tools.registry import make_context
 from fuse_opt.tools.verification import OpVerifyError, verify
 
 TRIALS = 2000

@@ -68,6 +68,16 @@ def register(ctx: Context) -> None:
             ctx.register_dialect(name, factory)
 
 
+def make_context(allow_unregistered: bool = False) -> Context:
+    """A context that knows xDSL's dialects and ours."""
+    from xdsl.context import Context
+
+    ctx = Context(allow_unregistered)
+    for name, factory in get_dialects().items():
+        ctx.register_dialect(name, factory)
+    return ctx
+
+
 def own_dialects() -> dict[str, Callable[[], Dialect]]:
     """Our dialects, by name."""
 

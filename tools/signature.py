@@ -14,8 +14,9 @@ from xdsl.ir import Attribute
 
 from fuse_opt.dialects.dtypes import dtype_of
 from fuse_opt.dialects.storage import DONATED
-from fuse_opt.lowering.narrow_floats import converted, is_narrow, recognized, type_name
+from fuse_opt.lowering.narrow_floats import recognized, type_name
 from fuse_opt.lowering.numpy_scalar import NUMPY_DTYPES
+from fuse_opt.runtime.call_arrays import as_array, check_apart, check_target, out_arrays
 from fuse_opt.tools.diagnostics import located
 
 Array = NDArray[Any]
@@ -77,46 +78,16 @@ class Signature:
             raise TypeError(f"'{self.name}' takes {_counted(len(self.arguments), 'argument')}, got {len(arrays)}")
         return [_input(value, given) for value, given in zip(self.arguments, arrays, strict=True)]
 
-    def check_outputs(self, out: Sequence[Any]) -> list[Array]:
+    def check_outputs(self, out: Any) -> list[Array]:
         """The caller's arrays for the results. Raises TypeError or ValueError when results cannot be put there."""
-        if len(out) != len(self.results):
-            raise TypeError(f"'{self.name}' gives {_counted(len(self.results), 'result')}, got {len(out)} in out=")
-        checked: list[Array] = []
-        for value, given in zip(self.results, out, strict=True):
-            if not isinstance(given, np.ndarray):
-                raise TypeError(f"out, {value.label}: expected a NumPy array, got {type(given).__name__}")
-            array = recognized(cast(Array, given), value.dtype)
-            value.check(array)
-            if not array.flags.writeable:
-                raise ValueError(f"out, {value.label}: expected an array that can be written to")
-            checked.append(array)
-        for number, array in enumerate(checked):
-            if any(np.may_share_memory(array, other) for other in checked[:number]):
-                raise ValueError(f"out, result {number}: overlaps the array of another result")
+        given = zip(out_arrays(out, len(self.results)), self.results, strict=True)
+        checked = [check_target(number, array, value.shape, value.dtype) for number, (array, value) in enumerate(given)]
+        check_apart(checked)
         return checked
 
 
-def to_array(given: Any, dtype: np.dtype[Any] | None = None) -> Array:
-    """A NumPy array over the same memory where possible: of an array, a DLPack tensor, or numbers (as `dtype`)."""
-    if isinstance(given, np.ndarray | np.generic):
-        return np.asarray(cast(Array, given))
-    if hasattr(given, "__dlpack__"):
-        return np.from_dlpack(given)
-    if hasattr(given, "__array__") or hasattr(given, "__array_interface__"):
-        return np.asarray(given)
-    if dtype is not None and is_narrow(dtype):
-        return converted(np.asarray(given, np.float64), dtype)
-    return np.asarray(given, dtype)
-
-
 def _input(value: Value, given: Any) -> Array:
-    try:
-        array = recognized(to_array(given, value.dtype), value.dtype)
-    except Exception as error:  # foreign __dlpack__ and __array__ methods raise what they like
-        reason = str(error).partition("\n")[0]
-        raise TypeError(
-            f"{value.label}: expected {value}, got {type(given).__name__}, which gives no array: {reason}"
-        ) from error
+    array = recognized(as_array(given, value.dtype, f"{value.label}: expected {value}"), value.dtype)
     value.check(array)
     if not (array.flags.c_contiguous and array.flags.aligned) or (value.donated and not array.flags.writeable):
         return np.array(array, order="C")

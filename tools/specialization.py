@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, FunctionType, ModuleOp, TensorType
@@ -61,7 +61,7 @@ class SpecializedPrograms:
         self._programs: OrderedDict[Shapes, Any] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
         inputs = self._signature.convert_inputs(arrays)
         return self._program(tuple(array.shape for array in inputs))(*inputs, out=out)
 
