@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
 
@@ -43,6 +43,8 @@ class Device:
     """Scalars of an element alive at once."""
     parameter_bytes: int
     """Bytes of a kernel's arguments; each operand and each result is an address of 8."""
+    last_level_cache_bytes: int = 0
+    """Bytes of the largest cache; 0 where it does not matter to how kernels store."""
     gpu: tuple[tuple[str, int], ...] = ()
     """What kernels of a GPU may use, by the names of GPU_ENTRIES; nothing for other devices."""
 
@@ -92,8 +94,9 @@ def _read_device(name: str) -> Device:
 
 def _described(entries: dict[str, object], path: Path) -> Device:
     names = [field.name for field in fields(Device) if field.name != "gpu"]
+    required = [field.name for field in fields(Device) if field.default is MISSING]
     table = entries.pop("gpu", {})
-    for name in (*names, *entries):
+    for name in (*required, *entries):
         if name not in entries or name not in names:
             problem = "has no entry" if name in names else "has the unknown entry"
             raise ValueError(f"option 'device': {path} {problem} '{name}'; expected {', '.join(names)}")

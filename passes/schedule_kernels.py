@@ -16,6 +16,8 @@ from ..dialects.kernel_access import is_library, kernel_access
 from ..dialects.loop_order import LoopOrder, choose_order
 from ..dialects.pull import pull_kernel
 from ..dialects.storage import functions_of
+from .device import find_device
+from .nontemporal_stores import StoreRules
 from .remarks import RefusedError, remark
 
 
@@ -47,11 +49,17 @@ def _refuse_entries(kernel: KernelOp) -> str | None:
     for name, value in kernel.schedule.data.items():
         if name in NUMBERS and not (isinstance(value, IntegerAttr) and value.value.data > 0):
             return f"entry '{name}': expected a positive integer, got {value}"
-        if name == "math" and value not in (StringAttr("strict"), StringAttr("fast")):
-            return f'entry \'math\': expected "strict" or "fast", got {value}'
+        if name in WORDS and value not in [StringAttr(word) for word in WORDS[name]]:
+            first, second = WORDS[name]
+            return f'entry \'{name}\': expected "{first}" or "{second}", got {value}'
+    if kernel.schedule.data.get("stores") == StringAttr("nontemporal") and kernel.schedule_kind() in _NOT_GENERATED:
+        return "entry 'stores': expected generated code, or \"temporal\""
     return None
 
 
+WORDS = {"math": ("strict", "fast"), "stores": ("temporal", "nontemporal")}
+"""Entries of a schedule that are one of some words; the first is what holds without the entry."""
+_NOT_GENERATED = ("library", "reference")
 NUMBERS = ("splits", "block")
 """Entries of a schedule that are counts: parts of what is reduced, rows of a block."""
 
@@ -81,14 +89,19 @@ class ScheduleKernelsPass(ModulePass):
     ```
     `pointwise`: one loop over elements. `tile`: elements in blocks, where what is read and what is stored lie in different
     orders. `row`: the stages of one row before the next row. `column`: those of a block of rows, where neighbours in memory
-    belong to different rows. `split`: parts of rows that are few and long. `column` and `split` reduce in `splits` parts,
-    which are joined in order: the result does not depend on the number of threads. `pack`: parts that do not depend
-    on each other side by side, each a `pointwise` or a `row` one. `library`: an implementation runs it as a whole.
+    belong to different rows, or what is reduced lies in stretches shorter than a vector. `split`: parts of rows that are
+    few and long. `column` and `split` reduce in `splits` parts, which are joined in order: the result does not depend on
+    the number of threads. `pack`: parts that do not depend on each other side by side, each a `pointwise` or a `row` one.
+    `library`: an implementation runs it as a whole.
     `reference`: op by op, for what is neither passes nor a library's.
 
     With `math=fast` the schedules of generated kernels say so: the C target then uses the approximations, reciprocals and
     contractions whose bounds `docs/c.md` states, the CUDA target those of `docs/cuda.md`. Without it arithmetic is as the
     IR says.
+
+    A kernel that moves more bytes than caches hold (twice the device's `last_level_cache_bytes`), and waits for memory
+    rather than for arithmetic, gets `stores = "nontemporal"`: results of such sizes are stored past the caches where they are
+    not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
 
     A schedule that is there is kept, with all of its entries: edit it by hand. Requires: that it can run the kernel.
     Ensures: every kernel has a schedule.
@@ -98,21 +111,33 @@ class ScheduleKernelsPass(ModulePass):
 
     math: Literal["strict", "fast"] = "strict"
     """Accuracy of the functions in generated C: "strict" or "fast"."""
+    device: str = "cpu"
+    """What decides on non-temporal stores: a name of `device_names()`, or the path of a .toml file like theirs."""
+
+    def __post_init__(self) -> None:
+        find_device(self.device)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        device = find_device(self.device)
         for function in functions_of(op):
+            rules = StoreRules(function, device)
             for kernel in function.body.block.ops:
                 if isinstance(kernel, KernelOp):
-                    _schedule(kernel, self.math)
+                    _schedule(kernel, self.math, rules)
 
 
-def _schedule(kernel: KernelOp, math: str) -> None:
+def _schedule(kernel: KernelOp, math: str, rules: StoreRules) -> None:
     if (given := kernel.schedule_kind()) is None:
         order = _choose(kernel)
         entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
-        if math == "fast" and order.kind not in ("library", "reference"):
+        if math == "fast" and order.kind not in _NOT_GENERATED:
             entries["math"] = StringAttr(math)
         kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries})
+        verdict = rules.judge(kernel)
+        if verdict.nontemporal:
+            kernel.schedule = DictionaryAttr({**kernel.schedule.data, "stores": StringAttr("nontemporal")})
+        if verdict.code:
+            remark(ScheduleKernelsPass.name, kernel, verdict.code, verdict.message, flip=verdict.flip)
         return
     if given not in SCHEMES:
         raise RefusedError(f"'fused.kernel' schedule kind \"{given}\": expected one of {', '.join(SCHEMES)}", kernel)

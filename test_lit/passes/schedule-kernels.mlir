@@ -133,3 +133,53 @@ func.func @plain(%x: tensor<64x32x48xf32>) -> (tensor<64x32xf32>, tensor<32x64x4
   }
   func.return %a, %b, %c, %d : tensor<64x32xf32>, tensor<32x64x48xf32>, tensor<64xf32>, tensor<64x32xf32>
 }
+
+// -----
+
+// Results that no cache holds go past them, where a kernel waits for memory.
+// CHECK-LABEL: func.func @large
+// CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "pointwise", stores = "nontemporal"}} {
+// CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "row", stores = "nontemporal"}} {
+func.func @large(%x: tensor<8192x1024xf32>, %y: tensor<8192x1024xf32>) -> (tensor<8192x1024xf32>, tensor<8192x1024xf32>) {
+  %a = fused.kernel(%0 = %x : tensor<8192x1024xf32>, %1 = %y : tensor<8192x1024xf32>) -> (tensor<8192x1024xf32>) {
+    %2 = graph.add %0, %1 : (tensor<8192x1024xf32>, tensor<8192x1024xf32>) -> tensor<8192x1024xf32>
+    fused.yield %2 : tensor<8192x1024xf32>
+  }
+  %b = fused.kernel(%0 = %x : tensor<8192x1024xf32>) -> (tensor<8192x1024xf32>) {
+    %1 = graph.sum %0 {axes = array<i64: 1>, keepdims = true} : (tensor<8192x1024xf32>) -> tensor<8192x1xf32>
+    %2 = graph.subtract %0, %1 : (tensor<8192x1024xf32>, tensor<8192x1xf32>) -> tensor<8192x1024xf32>
+    fused.yield %2 : tensor<8192x1024xf32>
+  }
+  func.return %a, %b : tensor<8192x1024xf32>, tensor<8192x1024xf32>
+}
+
+// -----
+
+// Must stay ordinary stores: in the memory of a donated operand, after much arithmetic, of small results, and as written by hand.
+// CHECK-LABEL: func.func @through_caches
+// CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "pointwise"}} {
+// CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "row"}} {
+// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "pointwise", stores = "temporal"}} {
+// CHECK:         %d = fused.kernel({{.*}} attributes {schedule = {kind = "pointwise"}} {
+func.func @through_caches(%x: tensor<8192x1024xf32> {graph.donated}, %y: tensor<8192x1024xf32>)
+    -> (tensor<8192x1024xf32>, tensor<8192x1xf32>, tensor<8192x1024xf32>, tensor<8192x1024xf32>) {
+  %a = fused.kernel(%0 = %y : tensor<8192x1024xf32>) -> (tensor<8192x1024xf32>) {
+    %1 = graph.sin %0 : (tensor<8192x1024xf32>) -> tensor<8192x1024xf32>
+    fused.yield %1 : tensor<8192x1024xf32>
+  }
+  %b = fused.kernel(%0 = %y : tensor<8192x1024xf32>, %1 = %a : tensor<8192x1024xf32>) -> (tensor<8192x1xf32>) {
+    %2 = graph.multiply %0, %1 : (tensor<8192x1024xf32>, tensor<8192x1024xf32>) -> tensor<8192x1024xf32>
+    %3 = graph.sum %2 {axes = array<i64: 1>, keepdims = true} : (tensor<8192x1024xf32>) -> tensor<8192x1xf32>
+    fused.yield %3 : tensor<8192x1xf32>
+  }
+  %c = fused.kernel(%0 = %x : tensor<8192x1024xf32>, %1 = %y : tensor<8192x1024xf32>) -> (tensor<8192x1024xf32>)
+      attributes {schedule = {kind = "pointwise", stores = "temporal"}} {
+    %2 = graph.add %0, %1 : (tensor<8192x1024xf32>, tensor<8192x1024xf32>) -> tensor<8192x1024xf32>
+    fused.yield %2 : tensor<8192x1024xf32>
+  }
+  %d = fused.kernel(%0 = %x : tensor<8192x1024xf32>, %1 = %y : tensor<8192x1024xf32>) -> (tensor<8192x1024xf32>) {
+    %2 = graph.add %0, %1 : (tensor<8192x1024xf32>, tensor<8192x1024xf32>) -> tensor<8192x1024xf32>
+    fused.yield %2 : tensor<8192x1024xf32>
+  }
+  func.return %a, %b, %c, %d : tensor<8192x1024xf32>, tensor<8192x1xf32>, tensor<8192x1024xf32>, tensor<8192x1024xf32>
+}
