@@ -12,9 +12,9 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def,
 from xdsl.utils.exceptions import VerifyException
 
 from .dtypes import BOOL, I64
-from .graph_arithmetic import AddOp, DivideOp, MultiplyOp, SubtractOp, WhereOp
+from .graph_arithmetic import AddOp, MultiplyOp, SubtractOp, WhereOp
 from .graph_comparison import EqualOp, GreaterEqualOp
-from .graph_composites import FloatComposite, check_shape, narrowed, number, softmax_of, total_of, widened
+from .graph_composites import FloatComposite, check_shape, narrowed, number, shares_of, softmax_of, total_of, widened
 from .graph_constant import scalar_constant
 from .graph_creation import IotaOp
 from .graph_library import MatmulOp
@@ -139,7 +139,7 @@ def _safe_softmax(builder: GraphBuilder, scores: SSAValue) -> SSAValue:
     masked = builder(EqualOp, largest, scalar_constant(builder, float("-inf"), scores))
     powers = builder(ExpOp, builder(SubtractOp, scores, builder(WhereOp, masked, zero, largest)))
     total = total_of(builder, powers, [axis], True)
-    return builder(DivideOp, powers, builder(WhereOp, masked, scalar_constant(builder, 1.0, scores), total))
+    return shares_of(builder, powers, builder(WhereOp, masked, scalar_constant(builder, 1.0, scores), total))
 
 
 @irdl_op_definition

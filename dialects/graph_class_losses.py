@@ -12,11 +12,10 @@ from xdsl.utils.exceptions import VerifyException
 from .dtypes import I32, I64
 from .graph_arithmetic import AddOp, DivideOp, MultiplyOp, NegativeOp, SubtractOp, WhereOp
 from .graph_comparison import EqualOp, NotEqualOp
-from .graph_composites import check_shape, narrowed, number, on_axis, total_of, widened
+from .graph_composites import check_shape, narrowed, number, on_axis, softmax_of, total_of, widened
 from .graph_constant import number_of, scalar_constant
 from .graph_creation import FullOp, IotaOp
 from .graph_losses import Loss
-from .graph_math import ExpOp
 from .graph_moving import axis_of
 from .graph_normalization import log_softmax_of
 from .graph_op import AnyTensor, GraphBuilder, dtype, int_array, int_value, shape, shape_text, tensor
@@ -218,6 +217,6 @@ class CrossEntropyBackwardOp(CrossEntropy, Backward):
         x = widened(builder, self.x)
         gradient = self.score_gradient(builder, x)
         total = total_of(builder, gradient, [self.class_axis(x)], True)
-        probabilities = builder(ExpOp, self.log_probabilities(builder, x))
+        probabilities = softmax_of(builder, x, self.class_axis(x))
         dx = builder(SubtractOp, gradient, builder(MultiplyOp, probabilities, total))
         return (narrowed(builder, dx, self.x),)

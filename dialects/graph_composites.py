@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import FloatAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from .graph_arithmetic import AddOp, AstypeOp, DivideOp, MultiplyOp, SquareOp, SubtractOp
+from .graph_arithmetic import AddOp, AstypeOp, MultiplyOp, ReciprocalOp, SquareOp, SubtractOp
 from .graph_constant import scalar_constant
 from .graph_math import ExpOp, RsqrtOp
 from .graph_op import (
@@ -89,10 +89,15 @@ def standardized_gradient(
 
 
 def softmax_of(builder: GraphBuilder, x: SSAValue, axis: int) -> SSAValue:
-    """exp(x - max) / sum(exp(x - max)) along an axis that is not empty."""
+    """exp(x - max) * (1 / sum(exp(x - max))) along an axis that is not empty."""
     axes, keep = int_array([axis]), bool_value(True)
     weights = builder(ExpOp, builder(SubtractOp, x, builder(MaxOp, x, axes=axes, keepdims=keep)))
-    return builder(DivideOp, weights, builder(SumOp, weights, axes=axes, keepdims=keep))
+    return shares_of(builder, weights, builder(SumOp, weights, axes=axes, keepdims=keep))
+
+
+def shares_of(builder: GraphBuilder, parts: SSAValue, total: SSAValue) -> SSAValue:
+    """Parts of totals that are at least 1, or NaN: by one reciprocal of each total, which cannot overflow."""
+    return builder(MultiplyOp, parts, builder(ReciprocalOp, total))
 
 
 def on_axis(builder: GraphBuilder, value: SSAValue, axis: int, rank: int) -> SSAValue:

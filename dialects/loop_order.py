@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -60,12 +61,18 @@ def _row_order(pulled: Pulled) -> LoopOrder:
     if rows * columns == 0:
         return LoopOrder("row")
     work = max(sum(1 if p.op is None else cost(p.op.body()) for p in pulled.points), 1)
-    lanes = _lanes(pulled)
+    lanes = _side_by_side(pulled, _dims(pulled.rows))
     if lanes >= FEWEST_LANES and _by_lanes(pulled):
         entries = {"splits": splits} if (splits := _column_splits(pulled, lanes, work)) > 1 else {}
         return LoopOrder("column", entries, "neighbours belong to different rows")
     if columns <= SHORT_ROW and lanes >= FEWEST_SHORT:
         return LoopOrder("column", {}, f"rows of {columns} elements are shorter than a vector")
+    short = _side_by_side(pulled, _dims(pulled.columns))
+    if 1 < short < min(columns, lanes, SHORT_ROW + 1) and _near(pulled):
+        entries = {"splits": splits} if (splits := _column_splits(pulled, lanes, work)) > 1 else {}
+        return LoopOrder(
+            "column", entries, f"what is reduced lies in stretches of {short} elements, shorter than a vector"
+        )
     splits = min(TASKS // rows, rows * columns * work // WORK_PER_TASK // rows) if rows < FEW_ROWS else 1
     if splits > 1:
         return LoopOrder("split", {"splits": splits}, f"{rows} rows are too few for several threads")
@@ -97,9 +104,15 @@ def _by_lanes(pulled: Pulled) -> bool:
     return votes > 0
 
 
-def _lanes(pulled: Pulled) -> int:
-    """How many rows lie side by side: the extents of the last dimensions that are merged in every address."""
-    dims = _dims(pulled.rows)
+def _near(pulled: Pulled) -> bool:
+    """Whether neighbouring rows begin near to each other, as those of sliding windows do."""
+    lane = _dims(pulled.rows)[-1]
+    factors = [point.address.coefficients() for point in pulled.loads()]
+    return all(abs(each.get(lane, 0)) <= SHORT_ROW for each in factors if each is not None)
+
+
+def _side_by_side(pulled: Pulled, dims: Sequence[Dim]) -> int:
+    """How many elements of these dimensions lie side by side: the extents of the last that are merged in every address."""
     if not dims:
         return 0
     lanes = dims[-1].extent

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from ir_testing import graph_ops, kernels, optimized
+from lowered_programs import needs_compiler
 
+import fuse_opt
 from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
 
 X, V, S, T = "tensor<64x128xf32>", "tensor<128xf32>", "tensor<64xf32>", "tensor<64xi64>"
@@ -92,3 +95,16 @@ def test_unknown_batch(name: str) -> None:
     module = optimized(text, "infer-shapes,canonicalize,cse,decompose")
     (op,) = graph_ops(module)
     assert [str(type_) for type_ in op.infer_types()] == [str(value.type) for value in op.results]
+
+
+@needs_compiler
+@pytest.mark.parametrize("columns", (3, 41, 300))
+def test_softmax_is_exact_where_one_reciprocal_is(columns: int) -> None:
+    """One number far above all others is 1, and equal numbers are the nearest to 1 / n."""
+    x = np.zeros((columns + 2, columns), np.float32)
+    x[np.arange(columns), np.arange(columns)] = 200
+    x[-1] = -1e30
+    t = f"tensor<{columns + 2}x{columns}xf32>"
+    y = fuse_opt.compile(program(f"graph.softmax %0 : ({t}) -> {t}"), "cpu")(x)
+    np.testing.assert_array_equal(y[:columns], np.eye(columns, dtype=np.float32))
+    np.testing.assert_array_equal(y[columns:], np.float32(1) / np.float32(columns))

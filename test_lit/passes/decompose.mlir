@@ -1,13 +1,14 @@
 // RUN: fuse-opt %s --split-input-file --decompose | filecheck %s
 // RUN: fuse-opt %s --split-input-file --decompose --decompose | filecheck %s
 
-// Softmax by its definition.
+// Softmax by its definition, with one reciprocal for a row.
 // CHECK-LABEL: func.func @softmax(
 // CHECK-NEXT:      %0 = graph.max %x {axes = array<i64: 1>, keepdims = true} : (tensor<8x4xf32>) -> tensor<8x1xf32>
 // CHECK-NEXT:      %1 = graph.subtract %x, %0 : (tensor<8x4xf32>, tensor<8x1xf32>) -> tensor<8x4xf32>
 // CHECK-NEXT:      %2 = graph.exp %1 : (tensor<8x4xf32>) -> tensor<8x4xf32>
 // CHECK-NEXT:      %3 = graph.sum %2 {axes = array<i64: 1>, keepdims = true} : (tensor<8x4xf32>) -> tensor<8x1xf32>
-// CHECK-NEXT:      %y = graph.divide %2, %3 : (tensor<8x4xf32>, tensor<8x1xf32>) -> tensor<8x4xf32>
+// CHECK-NEXT:      %4 = graph.reciprocal %3 : (tensor<8x1xf32>) -> tensor<8x1xf32>
+// CHECK-NEXT:      %y = graph.multiply %2, %4 : (tensor<8x4xf32>, tensor<8x1xf32>) -> tensor<8x4xf32>
 // CHECK-NEXT:      func.return %y : tensor<8x4xf32>
 // CHECK-NEXT:    }
 func.func @softmax(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
