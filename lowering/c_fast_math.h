@@ -1,7 +1,8 @@
 /* fo_fast_exp_f32: 2.3 ULP; what is below 2**-125 is 0. */
 FO_FN float fo_fast_exp_f32(float x) {
-  x = x < -87.33654f ? -87.33654f : x;
-  x = x > 89.0f ? 89.0f : x;
+  FO_KEPT float low = -87.33654f, high = 89.0f;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f + 126.0f);
   float n = t - (0x1.8p23f + 126.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
@@ -16,8 +17,9 @@ FO_FN float fo_fast_exp_f32(float x) {
 
 /* fo_fast_exp_f64: 1.2 ULP; what is below 2**-1021 is 0. */
 FO_FN double fo_fast_exp_f64(double x) {
-  x = x < -708.39641 ? -708.39641 : x;
-  x = x > 710.0 ? 710.0 : x;
+  FO_KEPT double low = -708.39641, high = 710.0;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52 + 1022.0);
   double n = t - (0x1.8p52 + 1022.0);
   double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, x));
@@ -27,7 +29,8 @@ FO_FN double fo_fast_exp_f64(double x) {
 
 /* fo_fast_exp_negative_f32: 2.3 ULP; exp(x) for x <= 0, or a little above; what is below 2**-126 is 0. */
 FO_FN float fo_fast_exp_negative_f32(float x) {
-  x = x < -88.0f ? -88.0f : x;
+  FO_KEPT float low = -88.0f;
+  x = low > x ? low : x;
   float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f + 127.0f);
   float n = t - (0x1.8p23f + 127.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
@@ -46,8 +49,9 @@ FO_FN double fo_fast_sigmoid_f64(double x) {
 
 /* fo_fast_erf_f32: 5.6 ULP; odd, keeps the sign of zero; x p(x**2) / q(x**2), which is 1 from 3.91 on. */
 FO_FN float fo_fast_erf_f32(float x) {
-  x = x < -3.9140625f ? -3.9140625f : x;
-  x = x > 3.9140625f ? 3.9140625f : x;
+  FO_KEPT float low = -3.9140625f, high = 3.9140625f;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   float z = x * x;
   float p = fo_mad_f32(0x1.e54ce8p-20f, z, 0x1.08e048p-12f);
   p = fo_mad_f32(p, z, 0x1.b839dep-9f);

@@ -7,6 +7,14 @@
 
 #define FO_FN static inline __attribute__((always_inline, unused))
 
+/* FO_KEPT float c = ...: a constant that gcc does not fold. `c > x ? c : x` is one instruction of x86 then; of a known c gcc
+   makes comparisons and blends, as it threads jumps from one such choice to the next. */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define FO_KEPT static __attribute__((used))
+#else
+#define FO_KEPT const
+#endif
+
 typedef __INT8_TYPE__ fo_i8;
 typedef __INT16_TYPE__ fo_i16;
 typedef __INT32_TYPE__ fo_i32;
@@ -173,46 +181,43 @@ FO_FN double fo_rem_f64(double a, double b) {
   return b == b ? r : b;
 }
 
-/* fo_scale_f32: p * 2**n for -250 <= n <= 250 and t = n + 0x1.8p23, in two steps so that the result overflows and underflows
-   gradually by itself. */
+/* fo_scale_f32: p * 2**n for -250 <= n <= 250 and t = n + 254 + 0x1.8p23. By two factors, the fields of whose exponents are
+   halves of n + 254: the result overflows and underflows gradually by itself. */
 FO_FN float fo_scale_f32(float p, float t) {
-  fo_u32 n = fo_bits_f32(t) - 0x4b400000u + 254u;
-  fo_u32 half = n >> 1;
-  return p * fo_from_bits_f32(half << 23) * fo_from_bits_f32((n - half) << 23);
+  fo_u32 both = fo_bits_f32(t) << 23, half = (fo_bits_f32(t) << 22) & 0xff800000u;
+  return p * fo_from_bits_f32(half) * fo_from_bits_f32(both - half);
 }
 
-/* fo_scale_f64: p * 2**n for -2000 <= n <= 2000 and t = n + 0x1.8p52, in two steps so that the result overflows and underflows
-   gradually by itself. */
+/* fo_scale_f64: p * 2**n for -2000 <= n <= 2000 and t = n + 2046 + 0x1.8p52; as fo_scale_f32. */
 FO_FN double fo_scale_f64(double p, double t) {
-  fo_u64 n = fo_bits_f64(t) - 0x4338000000000000u + 2046u;
-  fo_u64 half = n >> 1;
-  return p * fo_from_bits_f64(half << 52) * fo_from_bits_f64((n - half) << 52);
+  fo_u64 both = fo_bits_f64(t) << 52, half = (fo_bits_f64(t) << 51) & 0xfff0000000000000u;
+  return p * fo_from_bits_f64(half) * fo_from_bits_f64(both - half);
 }
 
 /* fo_expm1_poly_f32: exp(r) - 1 for |r| <= 0.3467. */
 FO_FN float fo_expm1_poly_f32(float r) {
-  float q = 0x1.6b6514p-10f;
-  q = fo_mad_f32(q, r, 0x1.1228c2p-7f);
-  q = fo_mad_f32(q, r, 0x1.555722p-5f);
-  q = fo_mad_f32(q, r, 0x1.5554aep-3f);
+  float z = r * r;
+  float q = fo_mad_f32(0x1.1228c2p-7f, z, 0x1.5554aep-3f);
+  float odd = fo_mad_f32(0x1.6b6514p-10f, z, 0x1.555722p-5f);
+  q = fo_mad_f32(odd, r, q);
   q = fo_mad_f32(q, r, 0x1.fffffep-2f);
-  return fo_mad_f32(r * r, q, r);
+  return fo_mad_f32(z, q, r);
 }
 
 /* fo_expm1_poly_f64: exp(r) - 1 for |r| <= 0.3467. */
 FO_FN double fo_expm1_poly_f64(double r) {
-  double q = 0x1.1f102bb7c77e5p-29;
-  q = fo_mad_f64(q, r, 0x1.af5f172ab98f7p-26);
-  q = fo_mad_f64(q, r, 0x1.27e5198469b2ep-22);
-  q = fo_mad_f64(q, r, 0x1.71ddf819562cbp-19);
-  q = fo_mad_f64(q, r, 0x1.a01a018b44f8bp-16);
-  q = fo_mad_f64(q, r, 0x1.a01a01b00095fp-13);
-  q = fo_mad_f64(q, r, 0x1.6c16c16c1b322p-10);
-  q = fo_mad_f64(q, r, 0x1.111111110f659p-7);
-  q = fo_mad_f64(q, r, 0x1.555555555554cp-5);
-  q = fo_mad_f64(q, r, 0x1.5555555555559p-3);
-  q = fo_mad_f64(q, r, 0.5);
-  return fo_mad_f64(r * r, q, r);
+  double z = r * r;
+  double q = fo_mad_f64(0x1.1f102bb7c77e5p-29, z, 0x1.27e5198469b2ep-22);
+  q = fo_mad_f64(q, z, 0x1.a01a018b44f8bp-16);
+  q = fo_mad_f64(q, z, 0x1.6c16c16c1b322p-10);
+  q = fo_mad_f64(q, z, 0x1.555555555554cp-5);
+  q = fo_mad_f64(q, z, 0.5);
+  double odd = fo_mad_f64(0x1.af5f172ab98f7p-26, z, 0x1.71ddf819562cbp-19);
+  odd = fo_mad_f64(odd, z, 0x1.a01a01b00095fp-13);
+  odd = fo_mad_f64(odd, z, 0x1.111111110f659p-7);
+  odd = fo_mad_f64(odd, z, 0x1.5555555555559p-3);
+  q = fo_mad_f64(odd, r, q);
+  return fo_mad_f64(z, q, r);
 }
 
 /* fo_exp_poly_f32: exp(r) for |r| <= 0.3467. */
@@ -227,8 +232,9 @@ FO_FN float fo_exp_poly_f32(float r) {
 
 /* fo_exp_f32: 2.3 ULP. */
 FO_FN float fo_exp_f32(float x) {
-  x = x < -105.0f ? -105.0f : x;
-  x = x > 89.0f ? 89.0f : x;
+  FO_KEPT float low = -105.0f, high = 89.0f;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f + 254.0f);
   float n = t - (0x1.8p23f + 254.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
@@ -239,17 +245,19 @@ FO_FN float fo_exp_f32(float x) {
 
 /* fo_exp_f64: 1.2 ULP. */
 FO_FN double fo_exp_f64(double x) {
-  x = x < -746.0 ? -746.0 : x;
-  x = x > 710.0 ? 710.0 : x;
-  double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52);
-  double n = t - 0x1.8p52;
+  FO_KEPT double low = -746.0, high = 710.0;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
+  double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52 + 2046.0);
+  double n = t - (0x1.8p52 + 2046.0);
   double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, x));
   return fo_scale_f64(1.0 + fo_expm1_poly_f64(r), t);
 }
 
 /* fo_exp_negative_f32: exp(x) for x <= 0, or a little above; 2.3 ULP. */
 FO_FN float fo_exp_negative_f32(float x) {
-  x = x < -104.0f ? -104.0f : x;
+  FO_KEPT float low = -104.0f;
+  x = low > x ? low : x;
   float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f + 150.0f);
   float n = t - (0x1.8p23f + 150.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
@@ -259,20 +267,22 @@ FO_FN float fo_exp_negative_f32(float x) {
 
 /* fo_exp_negative_f64: exp(x) for x <= 0, or a little above; 1.2 ULP. */
 FO_FN double fo_exp_negative_f64(double x) {
-  x = x < -745.2 ? -745.2 : x;
-  double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52);
-  double n = t - 0x1.8p52;
+  FO_KEPT double low = -745.2;
+  x = low > x ? low : x;
+  double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52 + 1075.0);
+  double n = t - (0x1.8p52 + 1075.0);
   double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, x));
-  double s = fo_from_bits_f64((fo_bits_f64(t) << 52) + ((fo_u64)1075 << 52)); /* 2**(n + 52); 0 for n = -1075 */
+  double s = fo_from_bits_f64(fo_bits_f64(t) << 52); /* 2**(n + 52); 0 for n = -1075 */
   return fo_mad_f64(s, fo_expm1_poly_f64(r), s) * 0x1p-52;
 }
 
 /* fo_exp2_f32: 1.2 ULP; exact at integers. */
 FO_FN float fo_exp2_f32(float x) {
-  x = x < -151.0f ? -151.0f : x;
-  x = x > 129.0f ? 129.0f : x;
-  float t = x + 0x1.8p23f;
-  float r = x - (t - 0x1.8p23f);
+  FO_KEPT float low = -151.0f, high = 129.0f;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
+  float t = x + (0x1.8p23f + 254.0f);
+  float r = x - (t - (0x1.8p23f + 254.0f));
   float q = 0x1.3f9bcp-13f;
   q = fo_mad_f32(q, r, 0x1.5f0b8cp-10f);
   q = fo_mad_f32(q, r, 0x1.3b30a6p-7f);
@@ -284,63 +294,57 @@ FO_FN float fo_exp2_f32(float x) {
 
 /* fo_exp2_f64: 1.2 ULP; exact at integers. */
 FO_FN double fo_exp2_f64(double x) {
-  x = x < -1076.0 ? -1076.0 : x;
-  x = x > 1025.0 ? 1025.0 : x;
-  double t = x + 0x1.8p52;
-  double r = x - (t - 0x1.8p52);
-  double q = 0x1.d487100e0d40fp-36;
-  q = fo_mad_f64(q, r, 0x1.eb0754d5d1ac4p-32);
-  q = fo_mad_f64(q, r, 0x1.e4c3801506237p-28);
-  q = fo_mad_f64(q, r, 0x1.b5241c91658f4p-24);
-  q = fo_mad_f64(q, r, 0x1.62c025606fa91p-20);
-  q = fo_mad_f64(q, r, 0x1.ffcbfcde55481p-17);
-  q = fo_mad_f64(q, r, 0x1.430912f7a9f3ep-13);
-  q = fo_mad_f64(q, r, 0x1.5d87fe788836bp-10);
-  q = fo_mad_f64(q, r, 0x1.3b2ab6fba50fep-7);
-  q = fo_mad_f64(q, r, 0x1.c6b08d704a185p-5);
-  q = fo_mad_f64(q, r, 0x1.ebfbdff82c58ep-3);
-  q = fo_mad_f64(q, r, 0x1.62e42fefa39efp-1);
+  FO_KEPT double low = -1076.0, high = 1025.0;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
+  double t = x + (0x1.8p52 + 2046.0);
+  double r = x - (t - (0x1.8p52 + 2046.0));
+  double z = r * r;
+  double q = fo_mad_f64(0x1.eb0754d5d1ac4p-32, z, 0x1.b5241c91658f4p-24);
+  q = fo_mad_f64(q, z, 0x1.ffcbfcde55481p-17);
+  q = fo_mad_f64(q, z, 0x1.5d87fe788836bp-10);
+  q = fo_mad_f64(q, z, 0x1.c6b08d704a185p-5);
+  q = fo_mad_f64(q, z, 0x1.62e42fefa39efp-1);
+  double odd = fo_mad_f64(0x1.d487100e0d40fp-36, z, 0x1.e4c3801506237p-28);
+  odd = fo_mad_f64(odd, z, 0x1.62c025606fa91p-20);
+  odd = fo_mad_f64(odd, z, 0x1.430912f7a9f3ep-13);
+  odd = fo_mad_f64(odd, z, 0x1.3b2ab6fba50fep-7);
+  odd = fo_mad_f64(odd, z, 0x1.ebfbdff82c58ep-3);
+  q = fo_mad_f64(odd, r, q);
   return fo_scale_f64(fo_mad_f64(q, r, 1.0), t);
-}
-
-/* fo_expm1_core_f32: exp(x) - 1 for -80 <= x <= 80; the sign of zero is lost. 2**n * (exp(r) - 1) + (2**n - 1). */
-FO_FN float fo_expm1_core_f32(float x) {
-  float t = fo_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f);
-  float n = t - 0x1.8p23f;
-  float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, x));
-  float s = fo_from_bits_f32((fo_bits_f32(t) - 0x4b400000u + 127u) << 23);
-  return fo_mad_f32(s, fo_expm1_poly_f32(r), s - 1.0f);
 }
 
 /* fo_expm1_core_f64: exp(x) - 1 for -700 <= x <= 700; the sign of zero is lost. 2**n * (exp(r) - 1) + (2**n - 1). */
 FO_FN double fo_expm1_core_f64(double x) {
-  double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52);
-  double n = t - 0x1.8p52;
+  double t = fo_mad_f64(x, 0x1.71547652b82fep+0, 0x1.8p52 + 1023.0);
+  double n = t - (0x1.8p52 + 1023.0);
   double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, x));
-  double s = fo_from_bits_f64((fo_bits_f64(t) - 0x4338000000000000u + 1023u) << 52);
+  double s = fo_from_bits_f64(fo_bits_f64(t) << 52);
   return fo_mad_f64(s, fo_expm1_poly_f64(r), s - 1.0);
 }
 
 /* fo_expm1_f32: 1.7 ULP; keeps the sign of zero. */
 FO_FN float fo_expm1_f32(float x) {
-  float c = x < -20.0f ? -20.0f : x;
-  c = c > 89.0f ? 89.0f : c;
-  float t = fo_mad_f32(c, 0x1.715476p+0f, 0x1.8p23f);
-  float n = t - 0x1.8p23f;
+  FO_KEPT float low = -20.0f, high = 89.0f;
+  float c = low > x ? low : x;
+  c = high < c ? high : c;
+  float t = fo_mad_f32(c, 0x1.715476p+0f, 0x1.8p23f + 126.0f);
+  float n = t - (0x1.8p23f + 126.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, c));
-  float s = fo_from_bits_f32((fo_bits_f32(t) - 0x4b400000u + 126u) << 23); /* 2**(n - 1): n may be 128 */
+  float s = fo_from_bits_f32(fo_bits_f32(t) << 23); /* 2**(n - 1): n may be 128 */
   float y = 2.0f * fo_mad_f32(s, fo_expm1_poly_f32(r), s - 0.5f);
   return __builtin_fabsf(x) < 0x1p-25f ? x : y;
 }
 
 /* fo_expm1_f64: 2.1 ULP; keeps the sign of zero. */
 FO_FN double fo_expm1_f64(double x) {
-  double c = x < -40.0 ? -40.0 : x;
-  c = c > 710.0 ? 710.0 : c;
-  double t = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52);
-  double n = t - 0x1.8p52;
+  FO_KEPT double low = -40.0, high = 710.0;
+  double c = low > x ? low : x;
+  c = high < c ? high : c;
+  double t = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52 + 1022.0);
+  double n = t - (0x1.8p52 + 1022.0);
   double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, c));
-  double s = fo_from_bits_f64((fo_bits_f64(t) - 0x4338000000000000u + 1022u) << 52); /* 2**(n - 1): n may be 1024 */
+  double s = fo_from_bits_f64(fo_bits_f64(t) << 52); /* 2**(n - 1): n may be 1024 */
   double y = 2.0 * fo_mad_f64(s, fo_expm1_poly_f64(r), s - 0.5);
   return __builtin_fabs(x) < 0x1p-54 ? x : y;
 }
@@ -348,86 +352,98 @@ FO_FN double fo_expm1_f64(double x) {
 /* fo_tanh_f32: 2.7 ULP; odd, keeps the sign of zero; h / (h + 1) with h = (exp(2 |x|) - 1) / 2. */
 FO_FN float fo_tanh_f32(float x) {
   float a = __builtin_fabsf(x);
-  a = a > 9.5f ? 9.5f : a;
+  FO_KEPT float high = 9.5f;
+  a = high < a ? high : a;
   float t = fo_mad_f32(a, 0x1.715476p+1f, 0x1.8p23f + 127.0f);
   float n = t - (0x1.8p23f + 127.0f);
   float r = fo_mad_f32(n, -0x1.62e43p-2f, a);
   float s = fo_from_bits_f32(fo_bits_f32(t) << 23); /* 2**n */
-  float q = 0x1.6b6514p-5f; /* (exp(2 r) - 1) / 2: the coefficients of fo_expm1_poly_f32 times powers of two */
-  q = fo_mad_f32(q, r, 0x1.1228c2p-3f);
-  q = fo_mad_f32(q, r, 0x1.555722p-2f);
-  q = fo_mad_f32(q, r, 0x1.5554aep-1f);
-  q = fo_mad_f32(q, r, 0x1.fffffep-1f);
-  float h = fo_mad_f32(s, fo_mad_f32(r * r, q, r), fo_mad_f32(s, 0.5f, -0.5f));
+  /* (exp(2 r) - 1) / 2: the coefficients of fo_expm1_poly_f32 times powers of two */
+  float z = r * r;
+  float q = fo_mad_f32(0x1.6b6514p-5f, z, 0x1.555722p-2f);
+  q = fo_mad_f32(q, z, 0x1.fffffep-1f);
+  float odd = fo_mad_f32(0x1.1228c2p-3f, z, 0x1.5554aep-1f);
+  q = fo_mad_f32(odd, r, q);
+  float h = fo_mad_f32(s, fo_mad_f32(z, q, r), fo_mad_f32(s, 0.5f, -0.5f));
   return __builtin_copysignf(h / (h + 1.0f), x);
 }
 
 /* fo_tanh_f64: 2.8 ULP; odd, keeps the sign of zero; e / (e + 2) with e = exp(2 |x|) - 1. */
 FO_FN double fo_tanh_f64(double x) {
   double a = __builtin_fabs(x);
-  a = a > 20.0 ? 20.0 : a;
+  FO_KEPT double high = 20.0;
+  a = high < a ? high : a;
   double e = fo_expm1_core_f64(a + a);
   return __builtin_copysign(e / (e + 2.0), x);
 }
 
-/* fo_erf_f32: 2.1 ULP; odd, keeps the sign of zero; 1 - exp(-a - a g(a)) with the polynomial g(a) = -log(erfc(a)) / a - 1. */
+/* fo_erf_f32: 2.7 ULP; odd, keeps the sign of zero; 1 - 2**(a g(a)) with the polynomial g(a) = log2(erfc(a)) / a. */
 FO_FN float fo_erf_f32(float x) {
+  FO_KEPT float high = 3.925f;
   float a = __builtin_fabsf(x);
-  a = a > 3.95f ? 3.95f : a;
-  float g = -0x1.3d0becp-17f;
-  g = fo_mad_f32(g, a, 0x1.f4a336p-14f);
-  g = fo_mad_f32(g, a, -0x1.4f0128p-11f);
-  g = fo_mad_f32(g, a, 0x1.b7f06p-10f);
-  g = fo_mad_f32(g, a, -0x1.67e092p-13f);
-  g = fo_mad_f32(g, a, -0x1.39b452p-6f);
-  g = fo_mad_f32(g, a, 0x1.a4f8a4p-4f);
-  g = fo_mad_f32(g, a, 0x1.45f3p-1f);
-  g = fo_mad_f32(g, a, 0x1.06eba8p-3f);
-  return __builtin_copysignf(fo_expm1_core_f32(-fo_mad_f32(a, g, a)), x);
+  a = high < a ? high : a;
+  float z = a * a;
+  float odd = fo_mad_f32(-0x1.1de048p-14f, z, -0x1.02b784p-9f);
+  odd = fo_mad_f32(odd, z, 0x1.c6808ap-6f);
+  odd = fo_mad_f32(odd, z, -0x1.d63eb0p-1f);
+  float g = fo_mad_f32(0x1.41ead4p-11f, z, -0x1.5e7036p-14f);
+  g = fo_mad_f32(g, z, -0x1.2fb3b4p-3f);
+  g = fo_mad_f32(fo_mad_f32(g, a, odd), a, -0x1.a0be84p+0f);
+  float v = a * g;
+  float t = v + (0x1.8p23f + 127.0f);
+  float r = v - (t - (0x1.8p23f + 127.0f));
+  float s = fo_from_bits_f32(fo_bits_f32(t) << 23);
+  float p = 0x1.3f1b7ap-13f; /* (2**r - 1) / r */
+  p = fo_mad_f32(p, r, 0x1.5efa52p-10f);
+  p = fo_mad_f32(p, r, 0x1.3b3126p-7f);
+  p = fo_mad_f32(p, r, 0x1.c6af94p-5f);
+  p = fo_mad_f32(p, r, 0x1.ebfbd8p-3f);
+  p = fo_mad_f32(p, r, 0x1.62e43p-1f);
+  return __builtin_copysignf(fo_mad_f32(-(s * r), p, 1.0f - s), x);
 }
 
 /* fo_erf_f64: 2.2 ULP; odd, keeps the sign of zero; 1 - exp(-a - a g(a)) with the polynomial g(a) = -log(erfc(a)) / a - 1. */
 FO_FN double fo_erf_f64(double x) {
   double a = __builtin_fabs(x);
-  a = a > 5.95 ? 5.95 : a;
-  double g = -0x1.e81cace376244p-49;
-  g = fo_mad_f64(g, a, 0x1.584b9f1b641cdp-43);
-  g = fo_mad_f64(g, a, -0x1.c2111cb06eccp-39);
-  g = fo_mad_f64(g, a, 0x1.68f1faf53cf8ep-35);
-  g = fo_mad_f64(g, a, -0x1.8b9906d60cf9cp-32);
-  g = fo_mad_f64(g, a, 0x1.3700005b5c5a3p-29);
-  g = fo_mad_f64(g, a, -0x1.62e7eed1bac21p-27);
-  g = fo_mad_f64(g, a, 0x1.1ba404eec5787p-25);
-  g = fo_mad_f64(g, a, -0x1.07bb4d8c0ed1fp-24);
-  g = fo_mad_f64(g, a, -0x1.6c060b812dc0ap-26);
-  g = fo_mad_f64(g, a, 0x1.3b36748c39c81p-21);
-  g = fo_mad_f64(g, a, -0x1.147c9e1a2485bp-19);
-  g = fo_mad_f64(g, a, 0x1.a7d83d2a87e07p-19);
-  g = fo_mad_f64(g, a, 0x1.a68dd78a7545ap-19);
-  g = fo_mad_f64(g, a, -0x1.eff54cd07b92bp-16);
-  g = fo_mad_f64(g, a, 0x1.0e2b2cb35bea1p-14);
-  g = fo_mad_f64(g, a, 0x1.b2a6c51ba061ap-16);
-  g = fo_mad_f64(g, a, -0x1.356655ab2c187p-11);
-  g = fo_mad_f64(g, a, 0x1.bca6944ba8f9dp-10);
-  g = fo_mad_f64(g, a, -0x1.b6b6a41c70638p-13);
-  g = fo_mad_f64(g, a, -0x1.396685903dc66p-6);
-  g = fo_mad_f64(g, a, 0x1.a4f4e2a1a92b4p-4);
-  g = fo_mad_f64(g, a, 0x1.45f306dc9c8d8p-1);
-  g = fo_mad_f64(g, a, 0x1.06eba8214db68p-3);
+  FO_KEPT double high = 5.95;
+  a = high < a ? high : a;
+  double z = a * a;
+  double g = fo_mad_f64(0x1.584b9f1b641cdp-43, z, 0x1.68f1faf53cf8ep-35);
+  g = fo_mad_f64(g, z, 0x1.3700005b5c5a3p-29);
+  g = fo_mad_f64(g, z, 0x1.1ba404eec5787p-25);
+  g = fo_mad_f64(g, z, -0x1.6c060b812dc0ap-26);
+  g = fo_mad_f64(g, z, -0x1.147c9e1a2485bp-19);
+  g = fo_mad_f64(g, z, 0x1.a68dd78a7545ap-19);
+  g = fo_mad_f64(g, z, 0x1.0e2b2cb35bea1p-14);
+  g = fo_mad_f64(g, z, -0x1.356655ab2c187p-11);
+  g = fo_mad_f64(g, z, -0x1.b6b6a41c70638p-13);
+  g = fo_mad_f64(g, z, 0x1.a4f4e2a1a92b4p-4);
+  g = fo_mad_f64(g, z, 0x1.06eba8214db68p-3);
+  double odd = fo_mad_f64(-0x1.e81cace376244p-49, z, -0x1.c2111cb06eccp-39);
+  odd = fo_mad_f64(odd, z, -0x1.8b9906d60cf9cp-32);
+  odd = fo_mad_f64(odd, z, -0x1.62e7eed1bac21p-27);
+  odd = fo_mad_f64(odd, z, -0x1.07bb4d8c0ed1fp-24);
+  odd = fo_mad_f64(odd, z, 0x1.3b36748c39c81p-21);
+  odd = fo_mad_f64(odd, z, 0x1.a7d83d2a87e07p-19);
+  odd = fo_mad_f64(odd, z, -0x1.eff54cd07b92bp-16);
+  odd = fo_mad_f64(odd, z, 0x1.b2a6c51ba061ap-16);
+  odd = fo_mad_f64(odd, z, 0x1.bca6944ba8f9dp-10);
+  odd = fo_mad_f64(odd, z, -0x1.396685903dc66p-6);
+  odd = fo_mad_f64(odd, z, 0x1.45f306dc9c8d8p-1);
+  g = fo_mad_f64(odd, a, g);
   return __builtin_copysign(fo_expm1_core_f64(-fo_mad_f64(a, g, a)), x);
 }
 
 /* fo_log1p_poly_f32: log(1 + f) - f for sqrt(1/2) <= 1 + f <= sqrt(2). */
 FO_FN float fo_log1p_poly_f32(float f) {
-  float p = -0x1.2d3636p-4f;
-  p = fo_mad_f32(p, f, 0x1.025beap-3f);
-  p = fo_mad_f32(p, f, -0x1.0e6826p-3f);
-  p = fo_mad_f32(p, f, 0x1.236438p-3f);
-  p = fo_mad_f32(p, f, -0x1.546790p-3f);
-  p = fo_mad_f32(p, f, 0x1.99986p-3f);
-  p = fo_mad_f32(p, f, -0x1.00023cp-2f);
-  p = fo_mad_f32(p, f, 0x1.555564p-2f);
   float z = f * f;
+  float p = fo_mad_f32(0x1.025beap-3f, z, 0x1.236438p-3f);
+  p = fo_mad_f32(p, z, 0x1.99986p-3f);
+  p = fo_mad_f32(p, z, 0x1.555564p-2f);
+  float odd = fo_mad_f32(-0x1.2d3636p-4f, z, -0x1.0e6826p-3f);
+  odd = fo_mad_f32(odd, z, -0x1.546790p-3f);
+  odd = fo_mad_f32(odd, z, -0x1.00023cp-2f);
+  p = fo_mad_f32(odd, f, p);
   return fo_mad_f32(z * f, p, -0.5f * z);
 }
 
@@ -447,77 +463,82 @@ FO_FN double fo_log1p_poly_f64(double f) {
 
 /* fo_log_f32: 1.3 ULP; +-0 is -inf, x < 0 is NaN. */
 FO_FN float fo_log_f32(float x) {
-  float a = x < 0x1p-126f ? x * 0x1p25f : x;
+  FO_KEPT float least = 0x1p-126f, same = 0x1p-126f; /* of one name, gcc would compute both sides of it */
+  float a = x < least ? x * 0x1p25f : x;
   fo_u32 u = (fo_bits_f32(a) - 0x3f3504f3u) & 0xff800000u; /* k << 23; 0x3f3504f3 is sqrt(1/2) */
   float f = fo_from_bits_f32(fo_bits_f32(a) - u) - 1.0f;
-  float k = (float)(fo_i32)(x < 0x1p-126f ? u - (25u << 23) : u);
-  float q = 0x1.6472dep-4f;
-  q = fo_mad_f32(q, f, -0x1.24359p-3f);
-  q = fo_mad_f32(q, f, 0x1.3171d8p-3f);
-  q = fo_mad_f32(q, f, -0x1.5381cap-3f);
-  q = fo_mad_f32(q, f, 0x1.98d82ap-3f);
-  q = fo_mad_f32(q, f, -0x1.000384p-2f);
-  q = fo_mad_f32(q, f, 0x1.5556d8p-2f);
-  q = fo_mad_f32(q, f, -0.5f);
-  float y = fo_mad_f32(k, 0x1.62e43p-24f, fo_mad_f32(f * f, q, f)); /* log(2) / 2**23 */
+  float k = (float)(fo_i32)(x < same ? u - (25u << 23) : u);
+  float z = f * f;
+  float q = fo_mad_f32(-0x1.24359p-3f, z, -0x1.5381cap-3f);
+  q = fo_mad_f32(q, z, -0x1.000384p-2f);
+  q = fo_mad_f32(q, z, -0.5f);
+  float odd = fo_mad_f32(0x1.6472dep-4f, z, 0x1.3171d8p-3f);
+  odd = fo_mad_f32(odd, z, 0x1.98d82ap-3f);
+  odd = fo_mad_f32(odd, z, 0x1.5556d8p-2f);
+  q = fo_mad_f32(odd, f, q);
+  float y = fo_mad_f32(k, 0x1.62e43p-24f, fo_mad_f32(z, q, f)); /* log(2) / 2**23 */
   y = x < __builtin_inff() ? y : x;
-  y = x < 0.0f ? __builtin_nanf("") : y;
-  return x == 0.0f ? -__builtin_inff() : y;
+  float edge = x == 0.0f ? -__builtin_inff() : __builtin_nanf("");
+  return x > 0.0f ? y : edge;
 }
 
 /* fo_log_f64: 1.0 ULP; +-0 is -inf, x < 0 is NaN. */
 FO_FN double fo_log_f64(double x) {
-  double a = x < 0x1p-1022 ? x * 0x1p54 : x;
+  FO_KEPT double least = 0x1p-1022, same = 0x1p-1022; /* of one name, gcc would compute both sides of it */
+  double a = x < least ? x * 0x1p54 : x;
   fo_u64 u = fo_bits_f64(a) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u; /* 0x3fe6a09e667f3bcd is sqrt(1/2) */
-  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (x < 0x1p-1022 ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0);
+  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (x < same ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0);
   double f = fo_from_bits_f64((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0;
   double y = fo_mad_f64(k, 0x1.3de6af278ece6p-42, fo_log1p_poly_f64(f)) + f;
   y = fo_mad_f64(k, 0x1.62e42fefa3p-1, y);
   y = x < __builtin_inf() ? y : x;
-  y = x < 0.0 ? __builtin_nan("") : y;
-  return x == 0.0 ? -__builtin_inf() : y;
+  double edge = x == 0.0 ? -__builtin_inf() : __builtin_nan("");
+  return x > 0.0 ? y : edge;
 }
 
 /* fo_log2_f32: 2.1 ULP; exact at powers of two; +-0 is -inf, x < 0 is NaN. */
 FO_FN float fo_log2_f32(float x) {
-  float a = x < 0x1p-126f ? x * 0x1p25f : x;
+  FO_KEPT float least = 0x1p-126f, same = 0x1p-126f; /* of one name, gcc would compute both sides of it */
+  float a = x < least ? x * 0x1p25f : x;
   fo_u32 u = (fo_bits_f32(a) - 0x3f3504f3u) & 0xff800000u; /* k << 23; 0x3f3504f3 is sqrt(1/2) */
   float f = fo_from_bits_f32(fo_bits_f32(a) - u) - 1.0f;
-  float k = (float)(fo_i32)(x < 0x1p-126f ? u - (25u << 23) : u);
-  float q = 0x1.02c91cp-3f;
-  q = fo_mad_f32(q, f, -0x1.a839bp-3f);
-  q = fo_mad_f32(q, f, 0x1.b9368p-3f);
-  q = fo_mad_f32(q, f, -0x1.e9600ap-3f);
-  q = fo_mad_f32(q, f, 0x1.26dcfp-2f);
-  q = fo_mad_f32(q, f, -0x1.715c66p-2f);
-  q = fo_mad_f32(q, f, 0x1.ec736ep-2f);
+  float k = (float)(fo_i32)(x < same ? u - (25u << 23) : u);
+  float z = f * f;
+  float q = fo_mad_f32(0x1.02c91cp-3f, z, 0x1.b9368p-3f);
+  q = fo_mad_f32(q, z, 0x1.26dcfp-2f);
+  q = fo_mad_f32(q, z, 0x1.ec736ep-2f);
+  float odd = fo_mad_f32(-0x1.a839bp-3f, z, -0x1.e9600ap-3f);
+  odd = fo_mad_f32(odd, z, -0x1.715c66p-2f);
+  q = fo_mad_f32(odd, f, q);
   q = fo_mad_f32(q, f, -0x1.71547p-1f);
   q = fo_mad_f32(q, f, 0x1.715476p+0f);
   float y = fo_mad_f32(k, 0x1p-23f, q * f);
   y = x < __builtin_inff() ? y : x;
-  y = x < 0.0f ? __builtin_nanf("") : y;
-  return x == 0.0f ? -__builtin_inff() : y;
+  float edge = x == 0.0f ? -__builtin_inff() : __builtin_nanf("");
+  return x > 0.0f ? y : edge;
 }
 
 /* fo_log2_f64: 1.3 ULP; exact at powers of two; +-0 is -inf, x < 0 is NaN. */
 FO_FN double fo_log2_f64(double x) {
-  double a = x < 0x1p-1022 ? x * 0x1p54 : x;
+  FO_KEPT double least = 0x1p-1022, same = 0x1p-1022; /* of one name, gcc would compute both sides of it */
+  double a = x < least ? x * 0x1p54 : x;
   fo_u64 u = fo_bits_f64(a) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
-  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (x < 0x1p-1022 ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0);
+  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (x < same ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0);
   double f = fo_from_bits_f64((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0;
   double p = fo_log1p_poly_f64(f);
   double y = fo_mad_f64(p, 0x1.71547652b82fep+0, f * -0x1.d57135a8fa03dp-5);
   y = fo_mad_f64(f, 1.5, y) + k;
   y = x < __builtin_inf() ? y : x;
-  y = x < 0.0 ? __builtin_nan("") : y;
-  return x == 0.0 ? -__builtin_inf() : y;
+  double edge = x == 0.0 ? -__builtin_inf() : __builtin_nan("");
+  return x > 0.0 ? y : edge;
 }
 
 /* fo_log10_f32: 2.1 ULP; exact at powers of ten; +-0 is -inf, x < 0 is NaN. */
 FO_FN float fo_log10_f32(float x) {
-  float a = x < 0x1p-126f ? x * 0x1p25f : x;
+  FO_KEPT float least = 0x1p-126f, same = 0x1p-126f; /* of one name, gcc would compute both sides of it */
+  float a = x < least ? x * 0x1p25f : x;
   fo_u32 u = fo_bits_f32(a) - 0x3f3504f3u;
-  float k = (float)((fo_i32)u >> 23) - (x < 0x1p-126f ? 25.0f : 0.0f);
+  float k = (float)((fo_i32)u >> 23) - (x < same ? 25.0f : 0.0f);
   float f = fo_from_bits_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
   float p = fo_log1p_poly_f32(f);
   /* 1 / log(10) = 0.4375 + -0x1.a42756p-9f: f * 0.4375 loses little, the rest is small. */
@@ -525,15 +546,16 @@ FO_FN float fo_log10_f32(float x) {
   y = fo_mad_f32(f, 0.4375f, y);
   y = fo_mad_f32(k, 0x1.344p-2f, y);
   y = x < __builtin_inff() ? y : x;
-  y = x < 0.0f ? __builtin_nanf("") : y;
-  return x == 0.0f ? -__builtin_inff() : y;
+  float edge = x == 0.0f ? -__builtin_inff() : __builtin_nanf("");
+  return x > 0.0f ? y : edge;
 }
 
 /* fo_log10_f64: 2.1 ULP; exact at powers of ten; +-0 is -inf, x < 0 is NaN. */
 FO_FN double fo_log10_f64(double x) {
-  double a = x < 0x1p-1022 ? x * 0x1p54 : x;
+  FO_KEPT double least = 0x1p-1022, same = 0x1p-1022; /* of one name, gcc would compute both sides of it */
+  double a = x < least ? x * 0x1p54 : x;
   fo_u64 u = fo_bits_f64(a) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
-  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (x < 0x1p-1022 ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0);
+  double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (x < same ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0);
   double f = fo_from_bits_f64((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0;
   double p = fo_log1p_poly_f64(f);
   /* 1 / log(10) = 0.4375 + -0x1.a42756c8d78e7p-9: f * 0.4375 loses little, the rest is small. */
@@ -541,47 +563,48 @@ FO_FN double fo_log10_f64(double x) {
   y = fo_mad_f64(f, 0.4375, y);
   y = fo_mad_f64(k, 0x1.34413509f78p-2, y);
   y = x < __builtin_inf() ? y : x;
-  y = x < 0.0 ? __builtin_nan("") : y;
-  return x == 0.0 ? -__builtin_inf() : y;
+  double edge = x == 0.0 ? -__builtin_inf() : __builtin_nan("");
+  return x > 0.0 ? y : edge;
 }
 
 /* fo_log1p_f32: 1.6 ULP; keeps the sign of zero; -1 is -inf, x < -1 is NaN. */
 FO_FN float fo_log1p_f32(float x) {
   fo_u32 u = fo_bits_f32(1.0f + x) - 0x3f3504f3u;
   u = (u & 0xff800000u) - 0x01000000u; /* (k - 2) << 23 */
-  float s = fo_from_bits_f32(0x3f800000u - u); /* 2**(2 - k): k may be 128 */
+  float s = 0.25f * fo_from_bits_f32(0x3f800000u - u); /* 2**-k: k may be 128 */
   float k = (float)((fo_i32)u >> 23) + 2.0f;
-  float f = fo_mad_f32(0.25f * x, s, 0.25f * s - 1.0f); /* (1 + x) / 2**k - 1 */
+  float f = fo_mad_f32(x, s, s - 1.0f); /* (1 + x) / 2**k - 1 */
   float y = fo_mad_f32(k, 0x1.7f7d1cp-20f, fo_log1p_poly_f32(f)) + f;
   y = fo_mad_f32(k, 0x1.62e4p-1f, y);
-  y = __builtin_fabsf(x) < 0x1p-25f ? x : y;
+  y = fo_from_bits_f32(fo_bits_f32(y) | (fo_bits_f32(x) & 0x80000000u)); /* of the sign of x, zeros, too */
   y = x < __builtin_inff() ? y : x;
-  y = x < -1.0f ? __builtin_nanf("") : y;
-  return x == -1.0f ? -__builtin_inff() : y;
+  float edge = x == -1.0f ? -__builtin_inff() : __builtin_nanf("");
+  return x > -1.0f ? y : edge;
 }
 
 /* fo_log1p_f64: 1.6 ULP; keeps the sign of zero; -1 is -inf, x < -1 is NaN. */
 FO_FN double fo_log1p_f64(double x) {
   fo_u64 u = fo_bits_f64(1.0 + x) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
   double k = fo_from_bits_f64(0x4330000000000000u | (u >> 52)) - (0x1p52 + 1023.0);
-  double s = fo_from_bits_f64(0x8000000000000000u - (u & 0xfff0000000000000u)); /* 2**(2 - k): k may be 1024 */
-  double f = fo_mad_f64(0.25 * x, s, 0.25 * s - 1.0); /* (1 + x) / 2**k - 1 */
+  double s = 0.25 * fo_from_bits_f64(0x8000000000000000u - (u & 0xfff0000000000000u)); /* 2**-k: k may be 1024 */
+  double f = fo_mad_f64(x, s, s - 1.0); /* (1 + x) / 2**k - 1 */
   double y = fo_mad_f64(k, 0x1.3de6af278ece6p-42, fo_log1p_poly_f64(f)) + f;
   y = fo_mad_f64(k, 0x1.62e42fefa3p-1, y);
-  y = __builtin_fabs(x) < 0x1p-54 ? x : y;
+  y = fo_from_bits_f64(fo_bits_f64(y) | (fo_bits_f64(x) & 0x8000000000000000u)); /* of the sign of x, zeros, too */
   y = x < __builtin_inf() ? y : x;
-  y = x < -1.0 ? __builtin_nan("") : y;
-  return x == -1.0 ? -__builtin_inf() : y;
+  double edge = x == -1.0 ? -__builtin_inf() : __builtin_nan("");
+  return x > -1.0 ? y : edge;
 }
 
 /* fo_sinh_f32: 2.4 ULP; odd, keeps the sign of zero; 2 (h + h / (4 h + 1)) with h = (exp(|x|) - 1) / 4. */
 FO_FN float fo_sinh_f32(float x) {
   float c = __builtin_fabsf(x);
-  c = c > 89.6f ? 89.6f : c;
-  float t = fo_mad_f32(c, 0x1.715476p+0f, 0x1.8p23f);
-  float n = t - 0x1.8p23f;
+  FO_KEPT float high = 89.6f;
+  c = high < c ? high : c;
+  float t = fo_mad_f32(c, 0x1.715476p+0f, 0x1.8p23f + 125.0f);
+  float n = t - (0x1.8p23f + 125.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, c));
-  float s = fo_from_bits_f32((fo_bits_f32(t) - 0x4b400000u + 125u) << 23); /* 2**(n - 2): n may be 129 */
+  float s = fo_from_bits_f32(fo_bits_f32(t) << 23); /* 2**(n - 2): n may be 129 */
   float h = fo_mad_f32(s, fo_expm1_poly_f32(r), s - 0.25f);
   float y = 2.0f * (h + h / fo_mad_f32(4.0f, h, 1.0f));
   return __builtin_fabsf(x) < 0x1p-12f ? x : __builtin_copysignf(y, x);
@@ -590,11 +613,12 @@ FO_FN float fo_sinh_f32(float x) {
 /* fo_sinh_f64: 2.5 ULP; odd, keeps the sign of zero; 2 (h + h / (4 h + 1)) with h = (exp(|x|) - 1) / 4. */
 FO_FN double fo_sinh_f64(double x) {
   double c = __builtin_fabs(x);
-  c = c > 710.6 ? 710.6 : c;
-  double t = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52);
-  double n = t - 0x1.8p52;
+  FO_KEPT double high = 710.6;
+  c = high < c ? high : c;
+  double t = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52 + 1021.0);
+  double n = t - (0x1.8p52 + 1021.0);
   double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, c));
-  double s = fo_from_bits_f64((fo_bits_f64(t) - 0x4338000000000000u + 1021u) << 52); /* 2**(n - 2): n may be 1025 */
+  double s = fo_from_bits_f64(fo_bits_f64(t) << 52); /* 2**(n - 2): n may be 1025 */
   double h = fo_mad_f64(s, fo_expm1_poly_f64(r), s - 0.25);
   double y = 2.0 * (h + h / fo_mad_f64(4.0, h, 1.0));
   return __builtin_fabs(x) < 0x1p-27 ? x : __builtin_copysign(y, x);
@@ -603,9 +627,10 @@ FO_FN double fo_sinh_f64(double x) {
 /* fo_cosh_f32: 1.6 ULP; h + 1 / (4 h) with h = exp(|x|) / 2. */
 FO_FN float fo_cosh_f32(float x) {
   float c = __builtin_fabsf(x);
-  c = c > 90.0f ? 90.0f : c;
-  float t = fo_mad_f32(c, 0x1.715476p+0f, 0x1.8p23f);
-  float n = t - 0x1.8p23f;
+  FO_KEPT float high = 90.0f;
+  c = high < c ? high : c;
+  float t = fo_mad_f32(c, 0x1.715476p+0f, 0x1.8p23f + 254.0f);
+  float n = t - (0x1.8p23f + 254.0f);
   float r = fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, c));
   float h = fo_scale_f32(fo_mad_f32(0.5f, fo_expm1_poly_f32(r), 0.5f), t);
   return h + 0.25f / h;
@@ -614,9 +639,10 @@ FO_FN float fo_cosh_f32(float x) {
 /* fo_cosh_f64: 1.6 ULP; h + 1 / (4 h) with h = exp(|x|) / 2. */
 FO_FN double fo_cosh_f64(double x) {
   double c = __builtin_fabs(x);
-  c = c > 711.0 ? 711.0 : c;
-  double t = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52);
-  double n = t - 0x1.8p52;
+  FO_KEPT double high = 711.0;
+  c = high < c ? high : c;
+  double t = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52 + 2046.0);
+  double n = t - (0x1.8p52 + 2046.0);
   double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, c));
   double h = fo_scale_f64(fo_mad_f64(0.5, fo_expm1_poly_f64(r), 0.5), t);
   return h + 0.25 / h;
@@ -699,42 +725,43 @@ FO_FN double fo_cbrt_f64(double x) {
   return x == 0.0 || !(a < __builtin_inf()) ? x : __builtin_copysign(c, x);
 }
 
-/* fo_atan_tail_f32: atan(t) - t for |t| <= tan(pi / 8). */
+/* fo_atan_tail_f32: atan(t) - t for |t| <= 1. */
 FO_FN float fo_atan_tail_f32(float t) {
-  float z = t * t;
-  float p = -0x1.f0213cp-5f;
-  p = fo_mad_f32(p, z, 0x1.b18936p-4f);
-  p = fo_mad_f32(p, z, -0x1.23adbp-3f);
-  p = fo_mad_f32(p, z, 0x1.999122p-3f);
-  p = fo_mad_f32(p, z, -0x1.555548p-2f);
-  return p * z * t;
+  float z = t * t, w = z * z;
+  float p = fo_mad_f32(0x1.825e1ep-9f, w, 0x1.63e724p-5f);
+  p = fo_mad_f32(p, w, 0x1.b561fep-4f);
+  p = fo_mad_f32(p, w, 0x1.997bb0p-3f);
+  float even = fo_mad_f32(-0x1.0e36dep-6f, w, -0x1.36453cp-4f);
+  even = fo_mad_f32(even, w, -0x1.231dc0p-3f);
+  even = fo_mad_f32(even, w, -0x1.5554f0p-2f);
+  return fo_mad_f32(p, z, even) * (z * t);
 }
 
 /* fo_atan_tail_f64: atan(t) - t for |t| <= tan(pi / 8). */
 FO_FN double fo_atan_tail_f64(double t) {
   double z = t * t;
-  double p = -0x1.249b55312631ap-6;
-  p = fo_mad_f64(p, z, 0x1.3774b843371d9p-5);
-  p = fo_mad_f64(p, z, -0x1.9cab85b5ee55bp-5);
-  p = fo_mad_f64(p, z, 0x1.df0652061957dp-5);
-  p = fo_mad_f64(p, z, -0x1.10eb14ee8c2a4p-4);
-  p = fo_mad_f64(p, z, 0x1.3b110a2c26025p-4);
-  p = fo_mad_f64(p, z, -0x1.745cf7fb923c9p-4);
-  p = fo_mad_f64(p, z, 0x1.c71c70ddcf918p-4);
-  p = fo_mad_f64(p, z, -0x1.2492492296c92p-3);
-  p = fo_mad_f64(p, z, 0x1.999999999547cp-3);
-  p = fo_mad_f64(p, z, -0x1.555555555553bp-2);
+  double w = z * z;
+  double p = fo_mad_f64(-0x1.249b55312631ap-6, w, -0x1.9cab85b5ee55bp-5);
+  p = fo_mad_f64(p, w, -0x1.10eb14ee8c2a4p-4);
+  p = fo_mad_f64(p, w, -0x1.745cf7fb923c9p-4);
+  p = fo_mad_f64(p, w, -0x1.2492492296c92p-3);
+  p = fo_mad_f64(p, w, -0x1.555555555553bp-2);
+  double odd = fo_mad_f64(0x1.3774b843371d9p-5, w, 0x1.df0652061957dp-5);
+  odd = fo_mad_f64(odd, w, 0x1.3b110a2c26025p-4);
+  odd = fo_mad_f64(odd, w, 0x1.c71c70ddcf918p-4);
+  odd = fo_mad_f64(odd, w, 0x1.999999999547cp-3);
+  p = fo_mad_f64(odd, z, p);
   return p * z * t;
 }
 
-/* fo_atan_f32: 2.0 ULP; odd, keeps the sign of zero; by the angles from 0, pi / 4 and pi / 2. */
+/* fo_atan_f32: 2.0 ULP; odd, keeps the sign of zero; pi / 2 - atan(1 / |x|) for |x| > 1. */
 FO_FN float fo_atan_f32(float x) {
+  FO_KEPT float one = 1.0f;
   float a = __builtin_fabsf(x);
-  int big = a > 0x1.3504f4p+1f, some = a > 0x1.a8279ap-2f;
-  float t = (big ? -1.0f : some ? a - 1.0f : a) / (big ? a : some ? a + 1.0f : 1.0f);
-  float high = big ? 0x1.921fb6p+0f : some ? 0x1.921fb6p-1f : 0.0f;
-  float low = big ? -0x1.777a5cp-25f : some ? -0x1.777a5cp-26f : 0.0f;
-  return __builtin_copysignf(high + (t + (fo_atan_tail_f32(t) + low)), x);
+  float t = (one < a ? one : a) / (one > a ? one : a);
+  float tail = fo_atan_tail_f32(t);
+  float y = a > 1.0f ? (0x1.921fb6p+0f - t) - (tail - -0x1.777a5cp-25f) : t + tail;
+  return __builtin_copysignf(y, x);
 }
 
 /* fo_atan_f64: 2.0 ULP; odd, keeps the sign of zero; by the angles from 0, pi / 4 and pi / 2. */
@@ -747,42 +774,43 @@ FO_FN double fo_atan_f64(double x) {
   return __builtin_copysign(high + (t + (fo_atan_tail_f64(t) + low)), x);
 }
 
-/* fo_atan2_f32: 2.0 ULP; the special cases are those of C's atan2f: zeros and infinities are points on the axes and diagonals. */
+/* fo_atan2_f32: 2.0 ULP; the special cases are those of C's atan2f: zeros and infinities are points on the axes and diagonals.
+   The angle from the nearer axis is taken from that axis: 0, pi / 2 or pi. */
 FO_FN float fo_atan2_f32(float y, float x) {
+  FO_KEPT float least = 0x1p-149f; /* 0 / 0 is to be 0 */
   float a = __builtin_fabsf(y), b = __builtin_fabsf(x);
-  float m = a > b ? a : b;
-  float scale = m > 0x1p126f ? 0.25f : m < 0x1p-100f ? 0x1p30f : 1.0f; /* sums and products below are neither inf nor denormal */
-  int diagonal = a == __builtin_inff() && b == __builtin_inff();
-  a = diagonal ? 1.0f : a * scale;
-  b = diagonal ? 1.0f : b * scale;
-  int big = a > 0x1.3504f4p+1f * b, some = a > 0x1.a8279ap-2f * b, left = __builtin_copysignf(1.0f, x) < 0.0f;
-  float d = big ? a : some ? a + b : b;
-  float t = (big ? -b : some ? a - b : a) / (d == 0.0f ? 1.0f : d);
-  float right_high = some ? 0x1.921fb6p-1f : 0.0f, left_high = some ? 0x1.2d97c8p+1f : 0x1.921fb6p+1f;
-  float right_low = some ? -0x1.777a5cp-26f : 0.0f, left_low = some ? -0x1.99bc5cp-28f : -0x1.777a5cp-24f;
-  float high = big ? 0x1.921fb6p+0f : left ? left_high : right_high;
-  float low = big ? -0x1.777a5cp-25f : left ? left_low : right_low;
-  t = left ? -t : t;
-  return __builtin_copysignf(high + (t + (fo_atan_tail_f32(t) + low)), y);
+  float small = a < b ? a : b, large = b > a ? b : a;
+  large = least > large ? least : large;
+  float t = small / large;
+  t = small == large ? 1.0f : t; /* both infinite, too */
+  fo_u32 left = (fo_u32)((fo_i32)fo_bits_f32(x) >> 31);
+  t = fo_from_bits_f32(fo_bits_f32(t) ^ (left & 0x80000000u));
+  t = a > b ? -t : t;
+  float axis = fo_from_bits_f32(left & 0x40490fdbu);
+  axis = a > b ? 0x1.921fb6p+0f : axis;
+  return __builtin_copysignf(axis + (t + fo_mad_f32(axis, -0x1.de12cap-26f, fo_atan_tail_f32(t))), y);
 }
 
-/* fo_atan2_f64: 2.1 ULP; the special cases are those of C's atan2: zeros and infinities are points on the axes and diagonals. */
+/* fo_atan2_f64: 2.1 ULP; the special cases are those of C's atan2: zeros and infinities are points on the axes and diagonals.
+   The angle from the nearer axis is taken from that axis: 0, pi / 2 or pi. */
 FO_FN double fo_atan2_f64(double y, double x) {
+  FO_KEPT double least = 0x1p-1074; /* 0 / 0 is to be 0 */
   double a = __builtin_fabs(y), b = __builtin_fabs(x);
-  double m = a > b ? a : b;
-  double scale = m > 0x1p1022 ? 0.25 : m < 0x1p-900 ? 0x1p200 : 1.0; /* sums and products below are neither inf nor denormal */
-  int diagonal = a == __builtin_inf() && b == __builtin_inf();
-  a = diagonal ? 1.0 : a * scale;
-  b = diagonal ? 1.0 : b * scale;
-  int big = a > 0x1.3504f333f9de6p+1 * b, some = a > 0x1.a827999fcef32p-2 * b, left = __builtin_copysign(1.0, x) < 0.0;
-  double d = big ? a : some ? a + b : b;
-  double t = (big ? -b : some ? a - b : a) / (d == 0.0 ? 1.0 : d);
-  double right_high = some ? 0x1.921fb54442d18p-1 : 0.0, left_high = some ? 0x1.2d97c7f3321d2p+1 : 0x1.921fb54442d18p+1;
-  double right_low = some ? 0x1.1a62633145c07p-55 : 0.0, left_low = some ? 0x1.a79394c9e8a0ap-54 : 0x1.1a62633145c07p-53;
-  double high = big ? 0x1.921fb54442d18p+0 : left ? left_high : right_high;
-  double low = big ? 0x1.1a62633145c07p-54 : left ? left_low : right_low;
-  t = left ? -t : t;
-  return __builtin_copysign(high + (t + (fo_atan_tail_f64(t) + low)), y);
+  double small = a < b ? a : b, large = b > a ? b : a;
+  double scale = large > 0x1p1022 ? 0.25 : large < 0x1p-900 ? 0x1p200 : 1.0; /* sum and product are neither inf nor denormal */
+  large = (least > large ? least : large) * scale;
+  small = small * scale;
+  int both = small == large, some = both | (small > 0x1.a827999fcef32p-2 * large);
+  double t = (some ? small - large : small) / (large + (some ? small : 0.0));
+  t = both ? 0.0 : t; /* both infinite, too */
+  double angle = some ? 0x1.921fb54442d18p-1 : 0.0;
+  fo_u64 left = fo_bits_f64(x) & 0x8000000000000000u;
+  left ^= a > b ? 0x8000000000000000u : 0u;
+  t = fo_from_bits_f64(fo_bits_f64(t) ^ left);
+  angle = fo_from_bits_f64(fo_bits_f64(angle) ^ left);
+  double axis = __builtin_copysign(0x1.921fb54442d18p+0, x);
+  axis = a > b ? 0x1.921fb54442d18p+0 : 0x1.921fb54442d18p+0 - axis;
+  return __builtin_copysign(axis + (angle + (t + fo_mad_f64(axis + angle, 0x1.678afae35cdd1p-55, fo_atan_tail_f64(t)))), y);
 }
 
 /* fo_asin_tail_f32: (asin(x) - x) / x with z = x**2 <= 1 / 4. */
@@ -798,27 +826,29 @@ FO_FN float fo_asin_tail_f32(float z) {
 
 /* fo_asin_tail_f64: (asin(x) - x) / x with z = x**2 <= 1 / 4. */
 FO_FN double fo_asin_tail_f64(double z) {
-  double p = 0x1.0aada7a3922bbp-5;
-  p = fo_mad_f64(p, z, -0x1.5610548a49ef3p-6);
-  p = fo_mad_f64(p, z, 0x1.623e584be5d59p-6);
-  p = fo_mad_f64(p, z, 0x1.ea75faba3ae5p-9);
-  p = fo_mad_f64(p, z, 0x1.60f08c8100624p-7);
-  p = fo_mad_f64(p, z, 0x1.7592f53f16688p-7);
-  p = fo_mad_f64(p, z, 0x1.ca1df1df12a78p-7);
-  p = fo_mad_f64(p, z, 0x1.1c4a00f13a1aap-6);
-  p = fo_mad_f64(p, z, 0x1.6e8bde0160737p-6);
-  p = fo_mad_f64(p, z, 0x1.f1c71a9c1b17dp-6);
-  p = fo_mad_f64(p, z, 0x1.6db6db72028b6p-5);
-  p = fo_mad_f64(p, z, 0x1.333333332e21p-4);
-  p = fo_mad_f64(p, z, 0x1.5555555555577p-3);
+  double w = z * z;
+  double p = fo_mad_f64(0x1.0aada7a3922bbp-5, w, 0x1.623e584be5d59p-6);
+  p = fo_mad_f64(p, w, 0x1.60f08c8100624p-7);
+  p = fo_mad_f64(p, w, 0x1.ca1df1df12a78p-7);
+  p = fo_mad_f64(p, w, 0x1.6e8bde0160737p-6);
+  p = fo_mad_f64(p, w, 0x1.6db6db72028b6p-5);
+  p = fo_mad_f64(p, w, 0x1.5555555555577p-3);
+  double odd = fo_mad_f64(-0x1.5610548a49ef3p-6, w, 0x1.ea75faba3ae5p-9);
+  odd = fo_mad_f64(odd, w, 0x1.7592f53f16688p-7);
+  odd = fo_mad_f64(odd, w, 0x1.1c4a00f13a1aap-6);
+  odd = fo_mad_f64(odd, w, 0x1.f1c71a9c1b17dp-6);
+  odd = fo_mad_f64(odd, w, 0x1.333333332e21p-4);
+  p = fo_mad_f64(odd, z, p);
   return p * z;
 }
 
 /* fo_asin_f32: 2.5 ULP; odd, keeps the sign of zero; |x| > 1 is NaN; pi / 2 - 2 asin(sqrt((1 - a) / 2)) for a > 1 / 2. */
 FO_FN float fo_asin_f32(float x) {
   float a = __builtin_fabsf(x);
-  float z = a > 0.5f ? 0.5f * (1.0f - a) : a * a;
-  float s = a > 0.5f ? __builtin_sqrtf(z) : a;
+  float z = 0.5f * (1.0f - a), root = __builtin_sqrtf(z); /* each is the lesser for a > 1 / 2 */
+  float square = a * a;
+  z = square < z ? square : z;
+  float s = a < root ? a : root;
   s = fo_mad_f32(s, fo_asin_tail_f32(z), s);
   s = a > 0.5f ? 0x1.921fb6p+0f - (2.0f * s - (-0x1.777a5cp-25f)) : s;
   return __builtin_copysignf(s, x);
@@ -827,8 +857,10 @@ FO_FN float fo_asin_f32(float x) {
 /* fo_asin_f64: 2.3 ULP; odd, keeps the sign of zero; |x| > 1 is NaN; pi / 2 - 2 asin(sqrt((1 - a) / 2)) for a > 1 / 2. */
 FO_FN double fo_asin_f64(double x) {
   double a = __builtin_fabs(x);
-  double z = a > 0.5 ? 0.5 * (1.0 - a) : a * a;
-  double s = a > 0.5 ? __builtin_sqrt(z) : a;
+  double z = 0.5 * (1.0 - a), root = __builtin_sqrt(z); /* each is the lesser for a > 1 / 2 */
+  double square = a * a;
+  z = square < z ? square : z;
+  double s = a < root ? a : root;
   s = fo_mad_f64(s, fo_asin_tail_f64(z), s);
   s = a > 0.5 ? 0x1.921fb54442d18p+0 - (2.0 * s - (0x1.1a62633145c07p-54)) : s;
   return __builtin_copysign(s, x);
@@ -837,23 +869,27 @@ FO_FN double fo_asin_f64(double x) {
 /* fo_acos_f32: 1.2 ULP; |x| > 1 is NaN; 2 asin(sqrt((1 - a) / 2)) for a > 1 / 2, from pi for x < 0. */
 FO_FN float fo_acos_f32(float x) {
   float a = __builtin_fabsf(x);
-  float z = a > 0.5f ? 0.5f * (1.0f - a) : a * a;
-  float s = a > 0.5f ? 2.0f * __builtin_sqrtf(z) : x;
+  float z = 0.5f * (1.0f - a), root = __builtin_sqrtf(z);
+  float square = a * a;
+  z = square < z ? square : z;
+  float side = (x + 0x1.8p23f) - 0x1.8p23f; /* the nearest integer: -1, 0 or 1 */
+  float s = a > 0.5f ? -2.0f * side * root : x;
   s = fo_mad_f32(s, fo_asin_tail_f32(z), s);
-  float inner = 0x1.921fb6p+0f - (s - (-0x1.777a5cp-25f));
-  float left = 0x1.921fb6p+1f - (s - (-0x1.777a5cp-24f));
-  return !(a > 0.5f) ? inner : x < 0.0f ? left : s;
+  float high = fo_mad_f32(side, -0x1.921fb6p+0f, 0x1.921fb6p+0f); /* 0, pi / 2 or pi */
+  return high + fo_mad_f32(high, -0x1.de12cap-26f, -s);
 }
 
 /* fo_acos_f64: 1.2 ULP; |x| > 1 is NaN; 2 asin(sqrt((1 - a) / 2)) for a > 1 / 2, from pi for x < 0. */
 FO_FN double fo_acos_f64(double x) {
   double a = __builtin_fabs(x);
-  double z = a > 0.5 ? 0.5 * (1.0 - a) : a * a;
-  double s = a > 0.5 ? 2.0 * __builtin_sqrt(z) : x;
+  double z = 0.5 * (1.0 - a), root = __builtin_sqrt(z);
+  double square = a * a;
+  z = square < z ? square : z;
+  double side = (x + 0x1.8p52) - 0x1.8p52; /* the nearest integer: -1, 0 or 1 */
+  double s = a > 0.5 ? -2.0 * side * root : x;
   s = fo_mad_f64(s, fo_asin_tail_f64(z), s);
-  double inner = 0x1.921fb54442d18p+0 - (s - (0x1.1a62633145c07p-54));
-  double left = 0x1.921fb54442d18p+1 - (s - (0x1.1a62633145c07p-53));
-  return !(a > 0.5) ? inner : x < 0.0 ? left : s;
+  double high = fo_mad_f64(side, -0x1.921fb54442d18p+0, 0x1.921fb54442d18p+0); /* 0, pi / 2 or pi */
+  return high + fo_mad_f64(high, 0x1.678afae35cdd1p-55, -s);
 }
 
 /* fo_hypot_f32: 0.6 ULP, computed in double, where nothing overflows; infinite when either is, even next to NaN. */
@@ -888,25 +924,26 @@ FO_FN float fo_erfc_f32(float x) {
   return erfcf(x);
 #else
   double a = __builtin_fabsf(x);
-  a = a > 10.1 ? 10.1 : a;
+  FO_KEPT double high = 10.1;
+  a = high < a ? high : a;
   double u = a + 3.75, v = a + a + 1.0;
   double d = 1.0 / (u * v);
   double t = (a - 3.75) * (v * d);
-  double g = -0x1.a8d88ac8a8ae7p-13;
-  g = fo_mad_f64(g, t, 0x1.098a85b89b95dp-11);
-  g = fo_mad_f64(g, t, 0x1.df69ea9f6d118p-10);
-  g = fo_mad_f64(g, t, -0x1.421e8ff049769p-7);
-  g = fo_mad_f64(g, t, 0x1.cfd928a34cce6p-6);
-  g = fo_mad_f64(g, t, -0x1.e0bb6d8bab021p-5);
-  g = fo_mad_f64(g, t, 0x1.7a1e536c80ad7p-4);
-  g = fo_mad_f64(g, t, -0x1.bda989d769fa6p-4);
-  g = fo_mad_f64(g, t, 0x1.5100b21f2cb88p-4);
-  g = fo_mad_f64(g, t, 0x1.d5f281c76e702p-9);
-  g = fo_mad_f64(g, t, -0x1.1f3674bd81e5ep-3);
-  g = fo_mad_f64(g, t, 0x1.3ccda0b5e65e5p+0);
+  double z = t * t;
+  double g = fo_mad_f64(0x1.098a85b89b95dp-11, z, -0x1.421e8ff049769p-7);
+  g = fo_mad_f64(g, z, -0x1.e0bb6d8bab021p-5);
+  g = fo_mad_f64(g, z, -0x1.bda989d769fa6p-4);
+  g = fo_mad_f64(g, z, 0x1.d5f281c76e702p-9);
+  g = fo_mad_f64(g, z, 0x1.3ccda0b5e65e5p+0);
+  double odd = fo_mad_f64(-0x1.a8d88ac8a8ae7p-13, z, 0x1.df69ea9f6d118p-10);
+  odd = fo_mad_f64(odd, z, 0x1.cfd928a34cce6p-6);
+  odd = fo_mad_f64(odd, z, 0x1.7a1e536c80ad7p-4);
+  odd = fo_mad_f64(odd, z, 0x1.5100b21f2cb88p-4);
+  odd = fo_mad_f64(odd, z, -0x1.1f3674bd81e5ep-3);
+  g = fo_mad_f64(odd, t, g);
   double e = a * a * -0x1.71547652b82fep+0;
-  double k = e + 0x1.8p52;
-  double r = e - (k - 0x1.8p52);
+  double k = e + (0x1.8p52 + 1023.0);
+  double r = e - (k - (0x1.8p52 + 1023.0));
   double q = 0x1.4258c49e8c8ccp-13; /* 2**r as in fo_pow_f32 */
   q = fo_mad_f64(q, r, 0x1.5f45095200cb9p-10);
   q = fo_mad_f64(q, r, 0x1.3b2cc3b3f02cap-7);
@@ -914,7 +951,7 @@ FO_FN float fo_erfc_f32(float x) {
   q = fo_mad_f64(q, r, 0x1.ebfbdcf7c707fp-3);
   q = fo_mad_f64(q, r, 0x1.62e430c6ca09ep-1);
   q = fo_mad_f64(q, r, 1.0);
-  double y = q * fo_from_bits_f64((fo_bits_f64(k) - 0x4338000000000000u + 1023u) << 52) * (g * (u * d));
+  double y = q * fo_from_bits_f64(fo_bits_f64(k) << 52) * (g * (u * d));
   return (float)(x < 0.0f ? 2.0 - y : y);
 #endif
 }
@@ -922,37 +959,38 @@ FO_FN float fo_erfc_f32(float x) {
 /* fo_erfc_f64: 5.8 ULP; as in f32, with the square of x exact in two parts. */
 FO_FN double fo_erfc_f64(double x) {
   double a = __builtin_fabs(x);
-  a = a > 27.3 ? 27.3 : a;
+  FO_KEPT double high = 27.3;
+  a = high < a ? high : a;
   double t = (a - 3.75) / (a + 3.75);
-  double g = 0x1.f64f2eb8b93ep-30;
-  g = fo_mad_f64(g, t, 0x1.27c2521c5e511p-28);
-  g = fo_mad_f64(g, t, -0x1.bd65410f2a62ep-28);
-  g = fo_mad_f64(g, t, -0x1.1e2163f4416bp-26);
-  g = fo_mad_f64(g, t, 0x1.237428b5d1032p-25);
-  g = fo_mad_f64(g, t, 0x1.62ae2ab45a509p-25);
-  g = fo_mad_f64(g, t, -0x1.093fc9c137c23p-22);
-  g = fo_mad_f64(g, t, -0x1.32d58e8969e0ap-24);
-  g = fo_mad_f64(g, t, 0x1.d302b9d6f06ep-20);
-  g = fo_mad_f64(g, t, -0x1.0377a78fafdcfp-20);
-  g = fo_mad_f64(g, t, -0x1.7fc3e447080f7p-17);
-  g = fo_mad_f64(g, t, 0x1.7782247014844p-16);
-  g = fo_mad_f64(g, t, 0x1.b13de5562107dp-15);
-  g = fo_mad_f64(g, t, -0x1.303f85e6f7257p-12);
-  g = fo_mad_f64(g, t, 0x1.33fb56061a35dp-12);
-  g = fo_mad_f64(g, t, 0x1.cc3a0d810c7bfp-10);
-  g = fo_mad_f64(g, t, -0x1.3f603c71aacc1p-7);
-  g = fo_mad_f64(g, t, 0x1.d0b0037e4ea1p-6);
-  g = fo_mad_f64(g, t, -0x1.e0d0fa6c84aa6p-5);
-  g = fo_mad_f64(g, t, 0x1.7a14188a9982dp-4);
-  g = fo_mad_f64(g, t, -0x1.bda9309a32b56p-4);
-  g = fo_mad_f64(g, t, 0x1.510169d096781p-4);
-  g = fo_mad_f64(g, t, 0x1.d5f2948161e58p-9);
-  g = fo_mad_f64(g, t, -0x1.1f367683f89a6p-3);
-  g = fo_mad_f64(g, t, 0x1.3ccda0b5d5dc2p+0);
+  double z = t * t;
+  double g = fo_mad_f64(0x1.f64f2eb8b93ep-30, z, -0x1.bd65410f2a62ep-28);
+  g = fo_mad_f64(g, z, 0x1.237428b5d1032p-25);
+  g = fo_mad_f64(g, z, -0x1.093fc9c137c23p-22);
+  g = fo_mad_f64(g, z, 0x1.d302b9d6f06ep-20);
+  g = fo_mad_f64(g, z, -0x1.7fc3e447080f7p-17);
+  g = fo_mad_f64(g, z, 0x1.b13de5562107dp-15);
+  g = fo_mad_f64(g, z, 0x1.33fb56061a35dp-12);
+  g = fo_mad_f64(g, z, -0x1.3f603c71aacc1p-7);
+  g = fo_mad_f64(g, z, -0x1.e0d0fa6c84aa6p-5);
+  g = fo_mad_f64(g, z, -0x1.bda9309a32b56p-4);
+  g = fo_mad_f64(g, z, 0x1.d5f2948161e58p-9);
+  g = fo_mad_f64(g, z, 0x1.3ccda0b5d5dc2p+0);
+  double odd = fo_mad_f64(0x1.27c2521c5e511p-28, z, -0x1.1e2163f4416bp-26);
+  odd = fo_mad_f64(odd, z, 0x1.62ae2ab45a509p-25);
+  odd = fo_mad_f64(odd, z, -0x1.32d58e8969e0ap-24);
+  odd = fo_mad_f64(odd, z, -0x1.0377a78fafdcfp-20);
+  odd = fo_mad_f64(odd, z, 0x1.7782247014844p-16);
+  odd = fo_mad_f64(odd, z, -0x1.303f85e6f7257p-12);
+  odd = fo_mad_f64(odd, z, 0x1.cc3a0d810c7bfp-10);
+  odd = fo_mad_f64(odd, z, 0x1.d0b0037e4ea1p-6);
+  odd = fo_mad_f64(odd, z, 0x1.7a14188a9982dp-4);
+  odd = fo_mad_f64(odd, z, 0x1.510169d096781p-4);
+  odd = fo_mad_f64(odd, z, -0x1.1f367683f89a6p-3);
+  g = fo_mad_f64(odd, t, g);
   double h = fo_from_bits_f64(fo_bits_f64(a) & 0xfffffffff8000000u);
   double c = -h * h;
-  double k = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52);
-  double n = k - 0x1.8p52;
+  double k = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52 + 2046.0);
+  double n = k - (0x1.8p52 + 2046.0);
   double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, c)) + (h - a) * (h + a);
   g = g / (a + a + 1.0);
   double y = fo_scale_f64(fo_mad_f64(g, fo_expm1_poly_f64(r), g), k);
@@ -971,7 +1009,7 @@ FO_FN double fo_turns_f32(float a, double *quarter) {
   p2 -= __builtin_rint(p2);
   p3 -= __builtin_rint(p3);
   p4 -= __builtin_rint(p4);
-  double t = p0 + p1 + p2 + p3 + p4 + p5 + 0x1.8p50;
+  double t = ((p0 + p1) + (p2 + p3)) + (p4 + p5) + 0x1.8p50;
   *quarter = t;
   return p0 - (t - 0x1.8p50) + p1 + p2 + p3 + p4 + p5;
 }
@@ -1111,10 +1149,11 @@ FO_FN float fo_pow_f32(float x, float y) {
   p = ax == 0.0f ? -__builtin_inf() : p;
   p = ax == ax ? p : (double)ax;
   double e = p * (double)y;
-  e = e < -200.0 ? -200.0 : e;
-  e = e > 200.0 ? 200.0 : e;
-  double t = e + 0x1.8p52;
-  double r = e - (t - 0x1.8p52);
+  FO_KEPT double low = -200.0, high = 200.0;
+  e = low > e ? low : e;
+  e = high < e ? high : e;
+  double t = e + (0x1.8p52 + 1023.0);
+  double r = e - (t - (0x1.8p52 + 1023.0));
   double q = 0x1.4258c49e8c8ccp-13;
   q = fo_mad_f64(q, r, 0x1.5f45095200cb9p-10);
   q = fo_mad_f64(q, r, 0x1.3b2cc3b3f02cap-7);
@@ -1122,7 +1161,7 @@ FO_FN float fo_pow_f32(float x, float y) {
   q = fo_mad_f64(q, r, 0x1.ebfbdcf7c707fp-3);
   q = fo_mad_f64(q, r, 0x1.62e430c6ca09ep-1);
   q = fo_mad_f64(q, r, 1.0);
-  float w = (float)(q * fo_from_bits_f64((fo_bits_f64(t) - 0x4338000000000000u + 1023u) << 52));
+  float w = (float)(q * fo_from_bits_f64(fo_bits_f64(t) << 52));
   float integer = __builtin_rintf(y), even = 2.0f * __builtin_rintf(0.5f * y);
   w = ax == 1.0f && y == y ? 1.0f : w;
   w = (fo_bits_f32(x) >> 31) != 0u && integer == y && even != y ? -w : w;
@@ -1295,75 +1334,389 @@ FO_FN fo_u8 fo_shr_u8(fo_u8 x, fo_u8 n) {
 /* fo_cast_f32_i8: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_i8 fo_cast_f32_i8(float x) {
   x = x == x ? x : 0.0f;
-  x = x < -128.0f ? -128.0f : x;
-  x = x > 127.0f ? 127.0f : x;
+  FO_KEPT float low = -128.0f, high = 127.0f;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   return (fo_i8)(fo_i32)x;
 }
 
 /* fo_cast_f32_i16: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_i16 fo_cast_f32_i16(float x) {
   x = x == x ? x : 0.0f;
-  x = x < -32768.0f ? -32768.0f : x;
-  x = x > 32767.0f ? 32767.0f : x;
+  FO_KEPT float low = -32768.0f, high = 32767.0f;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   return (fo_i16)(fo_i32)x;
 }
 
 /* fo_cast_f32_u8: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_u8 fo_cast_f32_u8(float x) {
   x = x == x ? x : 0.0f;
-  x = x < 0.0f ? 0.0f : x;
-  x = x > 255.0f ? 255.0f : x;
+  FO_KEPT float low = 0.0f, high = 255.0f;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   return (fo_u8)(fo_i32)x;
 }
 
 /* fo_cast_f32_i32: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_i32 fo_cast_f32_i32(float x) {
   float c = x < 0x1p31f ? x : 0.0f;
-  c = c < -0x1p31f ? -0x1p31f : c;
+  FO_KEPT float low = -0x1p31f;
+  c = low > c ? low : c;
   return x >= 0x1p31f ? 0x7fffffff : (fo_i32)c;
 }
 
 /* fo_cast_f32_i64: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_i64 fo_cast_f32_i64(float x) {
   float c = x < 0x1p63f ? x : 0.0f;
-  c = c < -0x1p63f ? -0x1p63f : c;
+  FO_KEPT float low = -0x1p63f;
+  c = low > c ? low : c;
   return x >= 0x1p63f ? 0x7fffffffffffffff : (fo_i64)c;
 }
 
 /* fo_cast_f64_i8: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_i8 fo_cast_f64_i8(double x) {
   x = x == x ? x : 0.0;
-  x = x < -128.0 ? -128.0 : x;
-  x = x > 127.0 ? 127.0 : x;
+  FO_KEPT double low = -128.0, high = 127.0;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   return (fo_i8)(fo_i32)x;
 }
 
 /* fo_cast_f64_i16: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_i16 fo_cast_f64_i16(double x) {
   x = x == x ? x : 0.0;
-  x = x < -32768.0 ? -32768.0 : x;
-  x = x > 32767.0 ? 32767.0 : x;
+  FO_KEPT double low = -32768.0, high = 32767.0;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   return (fo_i16)(fo_i32)x;
 }
 
 /* fo_cast_f64_u8: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_u8 fo_cast_f64_u8(double x) {
   x = x == x ? x : 0.0;
-  x = x < 0.0 ? 0.0 : x;
-  x = x > 255.0 ? 255.0 : x;
+  FO_KEPT double low = 0.0, high = 255.0;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
   return (fo_u8)(fo_i32)x;
 }
 
 /* fo_cast_f64_i32: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_i32 fo_cast_f64_i32(double x) {
   double c = x < 0x1p31 ? x : 0.0;
-  c = c < -0x1p31 ? -0x1p31 : c;
+  FO_KEPT double low = -0x1p31;
+  c = low > c ? low : c;
   return x >= 0x1p31 ? 0x7fffffff : (fo_i32)c;
 }
 
 /* fo_cast_f64_i64: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_i64 fo_cast_f64_i64(double x) {
   double c = x < 0x1p63 ? x : 0.0;
-  c = c < -0x1p63 ? -0x1p63 : c;
+  FO_KEPT double low = -0x1p63;
+  c = low > c ? low : c;
   return x >= 0x1p63 ? 0x7fffffffffffffff : (fo_i64)c;
+}
+
+/* ---- exponentials of one argument ----
+
+   What several fo_shared_* functions of one argument compute by calls of the same parts is computed once: compilers merge it.
+   With x = n log(2) + r, exp(r) is cosh(r) + sinh(r), and exp(-r) their difference. */
+
+/* fo_shared_reach_f32: x within what exp needs of either sign. */
+FO_FN float fo_shared_reach_f32(float x) {
+  FO_KEPT float low = -105.0f, high = 105.0f;
+  x = low > x ? low : x;
+  return high < x ? high : x;
+}
+
+/* fo_shared_reach_f64: x within what exp needs of either sign. */
+FO_FN double fo_shared_reach_f64(double x) {
+  FO_KEPT double low = -746.0, high = 746.0;
+  x = low > x ? low : x;
+  return high < x ? high : x;
+}
+
+/* fo_shared_steps_f32: n + 0x1.8p23f + 254.0f, x / log(2) being nearly n. */
+FO_FN float fo_shared_steps_f32(float x) {
+  return fo_mad_f32(fo_shared_reach_f32(x), 0x1.715476p+0f, 0x1.8p23f + 254.0f);
+}
+
+/* fo_shared_steps_f64: n + 0x1.8p52 + 2046.0, x / log(2) being nearly n. */
+FO_FN double fo_shared_steps_f64(double x) {
+  return fo_mad_f64(fo_shared_reach_f64(x), 0x1.71547652b82fep+0, 0x1.8p52 + 2046.0);
+}
+
+/* fo_shared_rest_f32: r = x - n log(2). */
+FO_FN float fo_shared_rest_f32(float x) {
+  float n = fo_shared_steps_f32(x) - (0x1.8p23f + 254.0f);
+  return fo_mad_f32(n, -0x1.7f7d1cp-20f, fo_mad_f32(n, -0x1.62e4p-1f, fo_shared_reach_f32(x)));
+}
+
+/* fo_shared_rest_f64: r = x - n log(2). */
+FO_FN double fo_shared_rest_f64(double x) {
+  double n = fo_shared_steps_f64(x) - (0x1.8p52 + 2046.0);
+  return fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, fo_shared_reach_f64(x)));
+}
+
+/* fo_shared_even_f32: cosh(r) - 1 for |r| <= 0.3467. */
+FO_FN float fo_shared_even_f32(float r) {
+  float q = r * r;
+  float c = 0x1.6d4f2ap-10f;
+  c = fo_mad_f32(c, q, 0x1.5554e6p-5f);
+  c = fo_mad_f32(c, q, 0.5f);
+  return c * q;
+}
+
+/* fo_shared_even_f64: cosh(r) - 1 for |r| <= 0.3467. */
+FO_FN double fo_shared_even_f64(double r) {
+  double q = r * r;
+  double c = 0x1.28a0494571367p-22;
+  c = fo_mad_f64(c, q, 0x1.a019aa6dec66dp-16);
+  c = fo_mad_f64(c, q, 0x1.6c16c17cffc20p-10);
+  c = fo_mad_f64(c, q, 0x1.555555555314ap-5);
+  c = fo_mad_f64(c, q, 0.5);
+  return c * q;
+}
+
+/* fo_shared_odd_f32: sinh(r) - r + more for |r| <= 0.3467. */
+FO_FN float fo_shared_odd_f32(float r, float more) {
+  float q = r * r;
+  float s = 0x1.12283cp-7f;
+  s = fo_mad_f32(s, q, 0x1.5554bp-3f);
+  return fo_mad_f32(s, q * r, more);
+}
+
+/* fo_shared_odd_f64: sinh(r) - r + more for |r| <= 0.3467. */
+FO_FN double fo_shared_odd_f64(double r, double more) {
+  double q = r * r;
+  double s = 0x1.af5ef35bd5251p-26;
+  s = fo_mad_f64(s, q, 0x1.71ddf837f8066p-19);
+  s = fo_mad_f64(s, q, 0x1.a01a01afef1acp-13);
+  s = fo_mad_f64(s, q, 0x1.111111110f698p-7);
+  s = fo_mad_f64(s, q, 0x1.5555555555559p-3);
+  return fo_mad_f64(s, q * r, more);
+}
+
+/* fo_shared_power_f32: exp(r) - 1. */
+FO_FN float fo_shared_power_f32(float x) {
+  float r = fo_shared_rest_f32(x);
+  return r + fo_shared_odd_f32(r, fo_shared_even_f32(r));
+}
+
+/* fo_shared_power_f64: exp(r) - 1. */
+FO_FN double fo_shared_power_f64(double x) {
+  double r = fo_shared_rest_f64(x);
+  return r + fo_shared_odd_f64(r, fo_shared_even_f64(r));
+}
+
+/* fo_shared_power_negated_f32: exp(-r) - 1. */
+FO_FN float fo_shared_power_negated_f32(float x) {
+  float r = fo_shared_rest_f32(x);
+  return -r - fo_shared_odd_f32(r, -fo_shared_even_f32(r));
+}
+
+/* fo_shared_power_negated_f64: exp(-r) - 1. */
+FO_FN double fo_shared_power_negated_f64(double x) {
+  double r = fo_shared_rest_f64(x);
+  return -r - fo_shared_odd_f64(r, -fo_shared_even_f64(r));
+}
+
+/* fo_shared_first_f32: bits of the first of two powers of two that make 2**n: its exponent's field is half of n + 254. */
+FO_FN fo_u32 fo_shared_first_f32(float x) {
+  return (fo_bits_f32(fo_shared_steps_f32(x)) << 22) & 0xff800000u;
+}
+
+/* fo_shared_first_f64: bits of the first of two powers of two that make 2**n: its exponent's field is half of n + 2046. */
+FO_FN fo_u64 fo_shared_first_f64(double x) {
+  return (fo_bits_f64(fo_shared_steps_f64(x)) << 51) & 0xfff0000000000000u;
+}
+
+/* fo_shared_other_f32: bits of the second one. */
+FO_FN fo_u32 fo_shared_other_f32(float x) {
+  return (fo_bits_f32(fo_shared_steps_f32(x)) << 23) - fo_shared_first_f32(x);
+}
+
+/* fo_shared_other_f64: bits of the second one. */
+FO_FN fo_u64 fo_shared_other_f64(double x) {
+  return (fo_bits_f64(fo_shared_steps_f64(x)) << 52) - fo_shared_first_f64(x);
+}
+
+/* fo_shared_exp_f32: 1.1 ULP. */
+FO_FN float fo_shared_exp_f32(float x) {
+  float f = fo_from_bits_f32(fo_shared_first_f32(x));
+  return fo_mad_f32(f, fo_shared_power_f32(x), f) * fo_from_bits_f32(fo_shared_other_f32(x));
+}
+
+/* fo_shared_exp_f64: 1.1 ULP. */
+FO_FN double fo_shared_exp_f64(double x) {
+  double f = fo_from_bits_f64(fo_shared_first_f64(x));
+  return fo_mad_f64(f, fo_shared_power_f64(x), f) * fo_from_bits_f64(fo_shared_other_f64(x));
+}
+
+/* fo_shared_exp_negated_f32: exp(-x), 1.1 ULP. */
+FO_FN float fo_shared_exp_negated_f32(float x) {
+  float f = fo_from_bits_f32((254u << 23) - fo_shared_first_f32(x));
+  float g = fo_from_bits_f32((254u << 23) - fo_shared_other_f32(x));
+  return fo_mad_f32(f, fo_shared_power_negated_f32(x), f) * g;
+}
+
+/* fo_shared_exp_negated_f64: exp(-x), 1.1 ULP. */
+FO_FN double fo_shared_exp_negated_f64(double x) {
+  double f = fo_from_bits_f64(((fo_u64)2046 << 52) - fo_shared_first_f64(x));
+  double g = fo_from_bits_f64(((fo_u64)2046 << 52) - fo_shared_other_f64(x));
+  return fo_mad_f64(f, fo_shared_power_negated_f64(x), f) * g;
+}
+
+/* fo_shared_exp_magnitude_f32: exp(-|x|), 1.1 ULP. */
+FO_FN float fo_shared_exp_magnitude_f32(float x) {
+  float up = fo_shared_exp_f32(x), down = fo_shared_exp_negated_f32(x);
+  return up < down ? up : down;
+}
+
+/* fo_shared_exp_magnitude_f64: exp(-|x|), 1.1 ULP. */
+FO_FN double fo_shared_exp_magnitude_f64(double x) {
+  double up = fo_shared_exp_f64(x), down = fo_shared_exp_negated_f64(x);
+  return up < down ? up : down;
+}
+
+/* fo_shared_expm1_f32: 2.0 ULP; keeps the sign of zero. 2**n = f g: g (f (exp(r) - 1) + (f - 1 / g)). */
+FO_FN float fo_shared_expm1_f32(float x) {
+  float f = fo_from_bits_f32(fo_shared_first_f32(x)), g = fo_from_bits_f32(fo_shared_other_f32(x));
+  float h = fo_from_bits_f32((254u << 23) - fo_shared_other_f32(x));
+  float y = fo_mad_f32(f, fo_shared_power_f32(x), f - h) * g;
+  return __builtin_fabsf(x) < 0x1p-25f ? x : y;
+}
+
+/* fo_shared_expm1_f64: 2.5 ULP; keeps the sign of zero. 2**n = f g: g (f (exp(r) - 1) + (f - 1 / g)). */
+FO_FN double fo_shared_expm1_f64(double x) {
+  double f = fo_from_bits_f64(fo_shared_first_f64(x)), g = fo_from_bits_f64(fo_shared_other_f64(x));
+  double h = fo_from_bits_f64(((fo_u64)2046 << 52) - fo_shared_other_f64(x));
+  double y = fo_mad_f64(f, fo_shared_power_f64(x), f - h) * g;
+  return __builtin_fabs(x) < 0x1p-54 ? x : y;
+}
+
+/* fo_shared_tanh_f32: tanh(y) where x is y or -y, 3.6 ULP; odd, keeps the sign of zero; e / (e + 2) with
+   e = exp(2 x) - 1 = m (m + 2) and m = exp(x) - 1. */
+FO_FN float fo_shared_tanh_f32(float x, float y) {
+  FO_KEPT float most = 0x1p30f;
+  float s = fo_from_bits_f32(fo_shared_first_f32(x)) * fo_from_bits_f32(fo_shared_other_f32(x));
+  s = most < s ? most : s;
+  float m = fo_mad_f32(s, fo_shared_power_f32(x), s - 1.0f);
+  float e = fo_mad_f32(m, m, m + m);
+  return __builtin_copysignf(e / (e + 2.0f), y);
+}
+
+/* fo_shared_tanh_f64: tanh(y) where x is y or -y, 3.6 ULP; odd, keeps the sign of zero; e / (e + 2) with
+   e = exp(2 x) - 1 = m (m + 2) and m = exp(x) - 1. */
+FO_FN double fo_shared_tanh_f64(double x, double y) {
+  FO_KEPT double most = 0x1p60;
+  double s = fo_from_bits_f64(fo_shared_first_f64(x)) * fo_from_bits_f64(fo_shared_other_f64(x));
+  s = most < s ? most : s;
+  double m = fo_mad_f64(s, fo_shared_power_f64(x), s - 1.0);
+  double e = fo_mad_f64(m, m, m + m);
+  return __builtin_copysign(e / (e + 2.0), y);
+}
+
+/* fo_shared_sigmoid_f32: 2.6 ULP; 1 / (1 + exp(-x)) as e / (e + 1) with e = exp(x). */
+FO_FN float fo_shared_sigmoid_f32(float x) {
+  FO_KEPT float most = 0x1p30f;
+  float e = fo_shared_exp_f32(x);
+  e = most < e ? most : e;
+  return e / (e + 1.0f);
+}
+
+/* fo_shared_sigmoid_f64: 2.6 ULP; 1 / (1 + exp(-x)) as e / (e + 1) with e = exp(x). */
+FO_FN double fo_shared_sigmoid_f64(double x) {
+  FO_KEPT double most = 0x1p60;
+  double e = fo_shared_exp_f64(x);
+  e = most < e ? most : e;
+  return e / (e + 1.0);
+}
+
+/* fo_shared_sigmoid_negated_f32: 1 / (1 + exp(x)), 2.6 ULP; over 0x1p-24f so that it underflows gradually. */
+FO_FN float fo_shared_sigmoid_negated_f32(float x) {
+  float f = fo_from_bits_f32(fo_shared_first_f32(x));
+  float g = fo_from_bits_f32(fo_shared_other_f32(x) - ((fo_u32)24 << 23));
+  return 0x1p-24f / (0x1p-24f + fo_mad_f32(f, fo_shared_power_f32(x), f) * g);
+}
+
+/* fo_shared_sigmoid_negated_f64: 1 / (1 + exp(x)), 2.6 ULP; over 0x1p-53 so that it underflows gradually. */
+FO_FN double fo_shared_sigmoid_negated_f64(double x) {
+  double f = fo_from_bits_f64(fo_shared_first_f64(x));
+  double g = fo_from_bits_f64(fo_shared_other_f64(x) - ((fo_u64)53 << 52));
+  return 0x1p-53 / (0x1p-53 + fo_mad_f64(f, fo_shared_power_f64(x), f) * g);
+}
+
+/* fo_shared_nonpositive_reach_f32: x within what exp needs. */
+FO_FN float fo_shared_nonpositive_reach_f32(float x) {
+  FO_KEPT float low = -104.0f;
+  return low > x ? low : x;
+}
+
+/* fo_shared_nonpositive_reach_f64: x within what exp needs. */
+FO_FN double fo_shared_nonpositive_reach_f64(double x) {
+  FO_KEPT double low = -745.2;
+  return low > x ? low : x;
+}
+
+/* fo_shared_nonpositive_steps_f32: n + 0x1.8p23f + 150.0f, x / log(2) being nearly n; for x <= 0, or a little above. */
+FO_FN float fo_shared_nonpositive_steps_f32(float x) {
+  return fo_mad_f32(fo_shared_nonpositive_reach_f32(x), 0x1.715476p+0f, 0x1.8p23f + 150.0f);
+}
+
+/* fo_shared_nonpositive_steps_f64: n + 0x1.8p52 + 1075.0, x / log(2) being nearly n; for x <= 0, or a little above. */
+FO_FN double fo_shared_nonpositive_steps_f64(double x) {
+  return fo_mad_f64(fo_shared_nonpositive_reach_f64(x), 0x1.71547652b82fep+0, 0x1.8p52 + 1075.0);
+}
+
+/* fo_shared_nonpositive_power_f32: exp(x - n log(2)) - 1. */
+FO_FN float fo_shared_nonpositive_power_f32(float x) {
+  float n = fo_shared_nonpositive_steps_f32(x) - (0x1.8p23f + 150.0f);
+  float r = fo_mad_f32(n, -0x1.62e4p-1f, fo_shared_nonpositive_reach_f32(x));
+  return fo_expm1_poly_f32(fo_mad_f32(n, -0x1.7f7d1cp-20f, r));
+}
+
+/* fo_shared_nonpositive_power_f64: exp(x - n log(2)) - 1. */
+FO_FN double fo_shared_nonpositive_power_f64(double x) {
+  double n = fo_shared_nonpositive_steps_f64(x) - (0x1.8p52 + 1075.0);
+  double r = fo_mad_f64(n, -0x1.62e42fefa3p-1, fo_shared_nonpositive_reach_f64(x));
+  return fo_expm1_poly_f64(fo_mad_f64(n, -0x1.3de6af278ece6p-42, r));
+}
+
+/* fo_shared_nonpositive_scale_f32: 2**(n + 23); 0 for n = -150. */
+FO_FN float fo_shared_nonpositive_scale_f32(float x) {
+  return fo_from_bits_f32(fo_bits_f32(fo_shared_nonpositive_steps_f32(x)) << 23);
+}
+
+/* fo_shared_nonpositive_scale_f64: 2**(n + 52); 0 for n = -1075. */
+FO_FN double fo_shared_nonpositive_scale_f64(double x) {
+  return fo_from_bits_f64(fo_bits_f64(fo_shared_nonpositive_steps_f64(x)) << 52);
+}
+
+/* fo_shared_nonpositive_exp_f32: exp(x) for x <= 0, or a little above; 1.1 ULP. */
+FO_FN float fo_shared_nonpositive_exp_f32(float x) {
+  float s = fo_shared_nonpositive_scale_f32(x);
+  return fo_mad_f32(s, fo_shared_nonpositive_power_f32(x), s) * 0x1p-23f;
+}
+
+/* fo_shared_nonpositive_exp_f64: exp(x) for x <= 0, or a little above; 1.1 ULP. */
+FO_FN double fo_shared_nonpositive_exp_f64(double x) {
+  double s = fo_shared_nonpositive_scale_f64(x);
+  return fo_mad_f64(s, fo_shared_nonpositive_power_f64(x), s) * 0x1p-52;
+}
+
+/* fo_shared_nonpositive_tanh_f32: tanh(y) for x = -|y|, 3.6 ULP; as fo_shared_tanh_f32. */
+FO_FN float fo_shared_nonpositive_tanh_f32(float x, float y) {
+  float s = fo_shared_nonpositive_scale_f32(x) * 0x1p-23f;
+  float m = fo_mad_f32(s, fo_shared_nonpositive_power_f32(x), s - 1.0f);
+  float e = fo_mad_f32(m, m, m + m);
+  return __builtin_copysignf(e / (e + 2.0f), y);
+}
+
+/* fo_shared_nonpositive_tanh_f64: tanh(y) for x = -|y|, 3.6 ULP; as fo_shared_tanh_f64. */
+FO_FN double fo_shared_nonpositive_tanh_f64(double x, double y) {
+  double s = fo_shared_nonpositive_scale_f64(x) * 0x1p-52;
+  double m = fo_mad_f64(s, fo_shared_nonpositive_power_f64(x), s - 1.0);
+  double e = fo_mad_f64(m, m, m + m);
+  return __builtin_copysign(e / (e + 2.0), y);
 }

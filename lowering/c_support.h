@@ -28,7 +28,8 @@ FO_FN float fo_f16_to_f32(unsigned short h) {
    of two loses the digits that f16 has not. */
 FO_FN float fo_round_f16(float x) {
   float a = __builtin_fabsf(x);
-  a = a > 0x1p16f ? 0x1p16f : a;
+  FO_KEPT float high = 0x1p16f;
+  a = high < a ? high : a;
   fo_u32 e = fo_bits_f32(a) & 0x7f800000u;
   e = e < 0x38800000u ? 0x38800000u : e;
   float c = fo_from_bits_f32(e + 0x06800000u);
@@ -106,6 +107,17 @@ FO_FN float fo_bf16_to_f32(unsigned short h) {
 FO_FN unsigned short fo_f32_to_bf16(float x) {
   fo_u32 u = fo_bits_f32(x);
   return (unsigned short)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+/* fo_clean_f32_to_bf16: the same for numbers and for NaN that bf16 has. */
+FO_FN unsigned short fo_clean_f32_to_bf16(float x) {
+  fo_u32 u = fo_bits_f32(x);
+  return (unsigned short)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+/* fo_exact_f32_to_bf16: a number that bf16 has. */
+FO_FN unsigned short fo_exact_f32_to_bf16(float x) {
+  return (unsigned short)(fo_bits_f32(x) >> 16);
 }
 
 /* fo_round_bf16: the nearest number that bf16 has, halves to even; NaN stays NaN. */
@@ -303,5 +315,64 @@ FO_FN void fo_turn_u64(const void *from, long step, void *to, long to_step) {
 #else
   for (int i = 0; i < 8; i++)
     for (int j = 0; j < 8; j++) target[j * to_step + i] = source[i * step + j];
+#endif
+}
+
+/* fo_copy_short: `bytes` below 64, without a call. */
+FO_FN void fo_copy_short(const char *from, char *to, long bytes) {
+  if (bytes & 32) __builtin_memcpy(to, from, 32), from += 32, to += 32;
+  if (bytes & 16) __builtin_memcpy(to, from, 16), from += 16, to += 16;
+  if (bytes & 8) __builtin_memcpy(to, from, 8), from += 8, to += 8;
+  if (bytes & 4) __builtin_memcpy(to, from, 4), from += 4, to += 4;
+  if (bytes & 2) __builtin_memcpy(to, from, 2), from += 2, to += 2;
+  if (bytes & 1) *to = *from;
+}
+
+/* fo_stream_line: 64 bytes to the start of a cache line, which is not read for it where machines can write past caches. */
+FO_FN void fo_stream_line(const char *from, char *to) {
+#if defined(__clang__)
+  typedef float fo_line __attribute__((vector_size(64), may_alias));
+  fo_line line;
+  __builtin_memcpy(&line, from, sizeof line);
+  __builtin_nontemporal_store(line, (fo_line *)to);
+#elif defined(__AVX512F__)
+  typedef float fo_line __attribute__((vector_size(64), aligned(1), may_alias));
+  __builtin_ia32_movntps512((float *)to, *(const fo_line *)from);
+#elif defined(__AVX__)
+  typedef float fo_line __attribute__((vector_size(32), aligned(1), may_alias));
+  for (int k = 0; k < 64; k += 32) __builtin_ia32_movntps256((float *)(to + k), *(const fo_line *)(from + k));
+#elif defined(__SSE__)
+  typedef float fo_line __attribute__((vector_size(16), aligned(1), may_alias));
+  for (int k = 0; k < 64; k += 16) __builtin_ia32_movntps((float *)(to + k), *(const fo_line *)(from + k));
+#else
+  __builtin_memcpy(to, from, 64);
+#endif
+}
+
+/* fo_stream_bytes: a copy past the caches; what lies before the first whole line of the target and behind the last one is
+   stored as usual. What other threads may read is there from the next fo_stream_end on. */
+FO_FN void fo_stream_bytes(const char *from, char *to, long bytes) {
+  long head = (long)(-(__UINTPTR_TYPE__)to % 64);
+  head = head < bytes ? head : bytes;
+  fo_copy_short(from, to, head);
+  for (; head + 64 <= bytes; head += 64) fo_stream_line(from + head, to + head);
+  fo_copy_short(from + head, to + head, bytes - head);
+}
+
+/* fo_stream_block_bytes: the same of a block of `whole` bytes, lines of the buffer and of the target, or of a part of it. */
+FO_FN void fo_stream_block_bytes(const char *from, char *to, long bytes, long whole) {
+  if (bytes != whole) {
+    fo_stream_bytes(from, to, bytes);
+  } else if ((__UINTPTR_TYPE__)to % 64) {
+    __builtin_memcpy(to, from, (unsigned long)whole);
+  } else {
+    for (long k = 0; k < whole; k += 64) fo_stream_line(from + k, to + k);
+  }
+}
+
+/* fo_stream_end: what the thread has streamed comes before whatever it stores next, as other threads see it. */
+FO_FN void fo_stream_end(void) {
+#if defined(__SSE__)
+  __builtin_ia32_sfence();
 #endif
 }

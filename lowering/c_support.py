@@ -16,6 +16,7 @@ _BUILTIN = re.compile(r"\b__builtin_(?!inf|nan)(\w+)(?=\()")
 _PREAMBLE = C_MATH_HEADER.partition("/* ---- functions ---- */\n")[0]
 
 _CUDA_PREAMBLE = """#define FO_FN [[maybe_unused]] static __device__ __forceinline__
+#define FO_KEPT const
 typedef signed char fo_i8;
 typedef short fo_i16;
 typedef int fo_i32;
@@ -55,6 +56,31 @@ FO_FN long fo_transpose_offset_{name}(const {c} *from, long at) {{
   return (long)((__UINTPTR_TYPE__)(from + at) % 64 / sizeof *from);
 }}
 """
+_STREAM = """\
+/* fo_stream_{name}: `count` elements from from[at] on become those from to[to_at] on, past the caches. */
+FO_FN void fo_stream_{name}(const {c} *from, long at, {c} *to, long to_at, long count) {{
+  fo_stream_bytes((const char *)(from + at), (char *)(to + to_at), count * (long)sizeof *from);
+}}
+"""
+_STREAM_BLOCK = """\
+/* fo_stream_block_{name}: the same; a whole block, of `size` elements, is lines of 64 bytes. */
+FO_FN void fo_stream_block_{name}(const {c} *from, long at, {c} *to, long to_at, long count, long size) {{
+  fo_stream_block_bytes(
+      (const char *)(from + at), (char *)(to + to_at), count * (long)sizeof *from, size * (long)sizeof *from);
+}}
+"""
+_PREFETCH = """\
+/* fo_prefetch_{name}: asks for the cache lines of `count` elements from from[at] on, which need not be there. */
+FO_FN void fo_prefetch_{name}(const {c} *from, long at, long count) {{
+  for (long i = 0; i < count; i += 64 / (long)sizeof *from) __builtin_prefetch(from + at + i, 0, 2);
+}}
+"""
+_LINE_OFFSET = """\
+/* fo_line_offset_{name}: how many elements to[at] lies behind the start of its cache line of 64 bytes. */
+FO_FN long fo_line_offset_{name}(const {c} *to, long at) {{
+  return (long)((__UINTPTR_TYPE__)(to + at) % 64 / sizeof *to);
+}}
+"""
 
 
 @cache
@@ -63,7 +89,10 @@ def _own_functions() -> dict[str, str]:
     found = {match[1]: match[0] for match in _FUNCTION.finditer(text)}
     for name, (kind, bits) in _TRANSPOSED.items():
         found[f"fo_transpose_{name}"] = _TRANSPOSE.format(name=name, c=kind, bits=bits)
+        found[f"fo_prefetch_{name}"] = _PREFETCH.format(name=name, c=kind)
         found[f"fo_transpose_offset_{name}"] = _OFFSET.format(name=name, c=kind)
+        for start, text in (("stream", _STREAM), ("stream_block", _STREAM_BLOCK), ("line_offset", _LINE_OFFSET)):
+            found[f"fo_{start}_{name}"] = text.format(name=name, c=kind)
     return found
 
 

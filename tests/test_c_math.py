@@ -52,6 +52,18 @@ TRANSCENDENTAL = (
     *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc"),
 )
 OF_TWO = ("pow", "atan2", "hypot")
+SHARED = {
+    "exp": ("exp", 1),
+    "exp_negated": ("exp", -1),
+    "exp_magnitude": ("exp", 0),
+    "expm1": ("expm1", 1),
+    "tanh": ("tanh", 1),
+    "sigmoid": ("sigmoid", 1),
+    "sigmoid_negated": ("sigmoid", -1),
+    "nonpositive_exp": ("exp", 1),
+    "nonpositive_tanh": ("tanh", 1),
+}
+"""By name: the function, and the sign of its argument in units of x; 0 for -|x|."""
 
 
 def loops() -> str:
@@ -188,6 +200,29 @@ def test_accuracy_of_exp_without_positive_arguments(lib: Library, type_name: str
     dense = np.random.default_rng(2).uniform(least - 2, least + 40, 20_000).astype(dtype)
     x = np.concatenate([-np.abs(samples(dtype, 40_000, seed=15)), dense, np.linspace(-1, 1, 20_000).astype(dtype)])
     report(name, lib(name, x), lib.reference("exp", x), x)
+
+
+@pytest.mark.parametrize("type_name", ["f32", "f64"])
+@pytest.mark.parametrize("name", SHARED)
+def test_accuracy_of_shared_exponentials(lib: Library, name: str, type_name: str) -> None:
+    """Between the greatest results, denormal ones and zero, too."""
+    function, dtype = f"fo_shared_{name}_{type_name}", {"f32": np.float32, "f64": np.float64}[type_name]
+    if np.finfo(np.longdouble).nmant <= np.finfo(dtype).nmant:
+        pytest.skip("long double is no wider than double here: no reference")
+    most = -float(np.log(np.finfo(dtype).smallest_subnormal)) + 2
+    dense = np.random.default_rng(4).uniform(-most, most, 20_000).astype(dtype)
+    x = np.concatenate([samples(dtype, 40_000, seed=16), dense])
+    x = -np.abs(x) if "nonpositive" in name else x
+    reference, sign = SHARED[name]
+    with np.errstate(invalid="ignore"):
+        wide = -np.abs(x.astype(np.longdouble)) if sign == 0 else sign * x.astype(np.longdouble)
+    if reference == "sigmoid":
+        below = lib.reference("exp", -np.abs(wide))
+        exact = np.where(wide < 0, below, 1 + 0 * below) / (1 + below)
+    else:
+        exact = lib.reference(reference, wide)
+    got = lib(function, x, x) if reference == "tanh" else lib(function, x)
+    report(function, got, exact, x)
 
 
 @pytest.mark.parametrize("type_name", ["f32", "f64"])
@@ -400,6 +435,28 @@ def test_loops_vectorise(tmp_path: Path) -> None:
     assert scalar == []
 
 
+def test_clamps_are_minima_and_maxima(tmp_path: Path) -> None:
+    """gcc compares and blends where it knows the bounds (`FO_KEPT`); stores that may alias leave loops vectors."""
+    need("gcc")
+    if platform.machine() not in ("x86_64", "AMD64") or "clang" in run("gcc", "--version"):
+        pytest.skip("the instructions of gcc on x86-64 are read here")
+    names = [f"fo_{word}_{t}" for word in ("exp", "exp_negative", "exp2", "tanh", "erf") for t in ("f32", "f64")]
+    wanted = [line for line in loops().splitlines() if re.match(rf"void loop_({'|'.join(names)})\(", line)]
+    body = "for (long i = 0; i < n; i++) y[i] = fo_cast_f32_i8(fo_exp_f32(x[i]));"
+    wanted.append(f'void chars(long n, fo_i8 *y, const float *x) {{ _Pragma("omp simd") {body} }}')
+    source, target = tmp_path / "clamps.c", tmp_path / "clamps.s"
+    source.write_text(c_math_for([*names, "fo_cast_f32_i8"]) + "\n".join(wanted) + "\n")
+    options = ["-march=x86-64-v4", "-mprefer-vector-width=512", "-fno-strict-aliasing", "-S"]
+    run("gcc", *FLAGS, *options, str(source), "-o", str(target))
+    loop_of = {
+        m[1]: m[0] for m in re.finditer(r"^(\w+):\n.*?\.size\t\1,", target.read_text(), re.MULTILINE | re.DOTALL)
+    }
+    assert len(loop_of) == len(names) + 1
+    for name, text in loop_of.items():
+        assert re.search(r"v(min|max)p[sd]\t.*%zmm", text), f"{name} has no minimum of vectors"
+        assert name == "chars" or not re.search(r"vp?cmp\w*p[sd]\t", text), f"{name} compares"
+
+
 @pytest.mark.parametrize("name", c_math_names())
 def test_each_function_is_complete_alone(name: str) -> None:
     text = c_math_for([name])
@@ -412,9 +469,9 @@ def test_each_function_is_complete_alone(name: str) -> None:
 
 def test_selection_is_deterministic_and_compiles(tmp_path: Path) -> None:
     need(CC or "cc")
-    text = c_math_for({"fo_erf_f32", "fo_tanh_f32", "fo_rem_i8"})
-    assert text == c_math_for(["fo_rem_i8", "fo_tanh_f32", "fo_erf_f32", "fo_erf_f32"])
-    assert text.count("fo_expm1_core_f32(float x) {") == 1
+    text = c_math_for({"fo_erf_f64", "fo_tanh_f64", "fo_rem_i8"})
+    assert text == c_math_for(["fo_rem_i8", "fo_tanh_f64", "fo_erf_f64", "fo_erf_f64"])
+    assert text.count("fo_expm1_core_f64(double x) {") == 1
     assert "fo_log" not in text
     assert c_math_for([]) == ""
     source = tmp_path / "some.c"
