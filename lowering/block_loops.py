@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from typing import TypeAlias
 
-from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, MemRefType, NoneType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from .loop_builder import INDEX
+
+Helpers: TypeAlias = dict[str, tuple[tuple[Attribute, ...], Attribute]]
+"""By name of a function of C that programs call: the types of its arguments, and of its result."""
 
 BLOCK = 512
 """Iterations of a block: a few values of each are in the first level cache."""
@@ -55,6 +59,65 @@ class BlockLoops:
         Rewriter.replace_op(loop, scf.ForOp(lower, upper, self.number(BLOCK), [], Region(block)), [])
         block.add_ops([*ends, inner, scf.YieldOp()])
         return inner
+
+
+class HelperCalls:
+    """Calls of functions that take stretches of buffers: memory, where to begin in it, how many elements."""
+
+    def __init__(self, blocks: BlockLoops, helpers: Helpers) -> None:
+        self.blocks = blocks
+        self.helpers = helpers
+        self._flat: dict[SSAValue, SSAValue] = {}
+
+    def flat(self, memory: SSAValue) -> SSAValue:
+        """The buffer as one of any size."""
+        if memory not in self._flat:
+            kind = memory.type
+            assert isa(kind, MemRefType)
+            cast = memref.CastOp.get(memory, MemRefType(kind.element_type, [DYNAMIC_INDEX]))
+            owner = memory.owner
+            place = InsertPoint.after(owner) if isinstance(owner, Operation) else InsertPoint.at_start(self.blocks.body)
+            Rewriter.insert_op(cast, place)
+            self._flat[memory] = cast.dest
+        return self._flat[memory]
+
+    def call(
+        self, helper: str, arguments: Sequence[SSAValue], place: InsertPoint, result: Attribute | None = None
+    ) -> func.CallOp:
+        self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), result or NoneType()))
+        call = func.CallOp(helper, list(arguments), [] if result is None else [result])
+        Rewriter.insert_op(call, place)
+        return call
+
+    def address(self, terms: Sequence[SSAValue], place: InsertPoint) -> SSAValue:
+        """The sum."""
+        terms = [term for term in terms if constant(term) != 0] or [self.blocks.number(0)]
+        at = terms[0]
+        for term in terms[1:]:
+            addition = arith.AddiOp(at, term)
+            Rewriter.insert_op(addition, place)
+            at = addition.result
+        return at
+
+
+def neighbours(indices: Sequence[SSAValue], *blocks: Block) -> tuple[SSAValue, ...] | None:
+    """The terms of an address besides the counters of the loops with these bodies, where it is their sum and no other of
+    them varies in the loops."""
+    offsets: list[SSAValue] = []
+    counters: list[SSAValue] = [block.args[0] for block in blocks]
+    stack = list(indices)
+    while stack:
+        value = stack.pop()
+        owner = value.owner
+        if value in counters:
+            counters.remove(value)
+        elif isinstance(owner, arith.AddiOp) and owner.parent in blocks:
+            stack += [owner.lhs, owner.rhs]
+        elif (owner if isinstance(owner, Block) else owner.parent) in blocks:
+            return None
+        else:
+            offsets.append(value)
+    return tuple(offsets) if not counters and len(indices) == 1 else None
 
 
 def iterations(loop: scf.ParallelOp) -> int | None:

@@ -29,8 +29,8 @@ __all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print
 
 _WIDTH = 110
 _LARGE_BUFFER = 2**30
-_TARGETS = {"fo_transpose_": 3, "fo_widen_f16": 2, "fo_narrow_f16": 2}
-"""The argument that helpers write to; they only read the others."""
+_TARGETS = {"fo_transpose_": 3, "fo_widen_f16": 2, "fo_narrow_f16": 2, "fo_stream_": 2, "fo_prefetch_": -1}
+"""The argument that helpers write to, -1 for none; they only read the others."""
 
 
 def is_helper_target(callee: str, position: int) -> bool:
@@ -126,7 +126,7 @@ def _is_unread(value: SSAValue, facts: Facts) -> bool:
 def _written_by(callee: str, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     """What a call may write to, of what it is given."""
     place = next((place for start, place in _TARGETS.items() if callee.startswith(start)), None)
-    return arguments if place is None else arguments[place : place + 1]
+    return arguments if place is None else arguments[place : place + 1] if place >= 0 else ()
 
 
 def _mark_outer_parallels(op: scf.ParallelOp, facts: Facts) -> None:

@@ -16,9 +16,9 @@ from ..dialects.pull import Pulled
 from .kernel_loops import KernelLoops, build_kernel_loops
 from .kernel_points import KernelPoints, Stage
 from .lane_loops import KEPT, MOST_AT_A_TIME, Geometry, Lanes
-from .loop_parts import outside_caches, part_length
+from .loop_parts import part_length
 from .loop_space import extent
-from .moment_loops import LONGEST_PART, MomentLanes, strip_width
+from .moment_loops import AT_A_TIME, LANE_BYTES, LONGEST_PIECE, NARROWEST, MomentLanes
 from .moments import Moments, build_moments_join, find_moments
 from .phases import MOST, Phase, PhasedKernel, build_join
 
@@ -32,8 +32,8 @@ TASKS = 32
 """Tasks to make where lanes suffice."""
 LANE_MULTIPLE = 16
 """Elements; blocks of lanes begin at multiples."""
-WRITTEN_OUT = 8
-"""Elements to reduce that are written out one by one."""
+WRITTEN_OUT = 9
+"""Elements to reduce that are written out one by one: a window of 3 x 3, too."""
 
 
 def build_column_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> list[KernelLoops]:
@@ -84,21 +84,21 @@ def _build_moments(
     phased: PhasedKernel, points: KernelPoints, geometry: Geometry, stages: Sequence[Stage], moments: Moments
 ) -> None:
     """Both stages of each part in one launch, with parts so small that the second finds its elements in a cache."""
-    dims, lanes, wide = stages[0].dims, geometry.lane, geometry.width
+    dims, lanes = stages[0].dims, geometry.lane.extent
     longest = max(dims, key=lambda dim: dim.extent, default=Dim("i", 1))
-    others = extent(dims) // max(longest.extent, 1)
-    splits = max(phased.entry("splits") or 1, -(-longest.extent * others * wide * 4 // KEPT))
-    strip = strip_width(wide) if lanes.extent % wide == 0 else None
-    short = max(splits, -(-longest.extent * others // LONGEST_PART))
-    if strip and not outside_caches(phased.pulled) and short <= MOST and others * MOST_AT_A_TIME <= LONGEST_PART:
-        splits, geometry = short, Geometry(geometry.outer, lanes, strip)
+    others, splits = extent(dims) // max(longest.extent, 1), phased.entry("splits") or 1
+    piece = LONGEST_PIECE // others // AT_A_TIME * AT_A_TIME
+    if lanes >= NARROWEST and piece:
+        size = max(dtype(point.value).compute.itemsize for point in stages[0].reductions)
+        width = _block_width(lanes, min(geometry.width, LANE_BYTES // size))
+        geometry = Geometry(geometry.outer, geometry.lane, width)
     else:
-        strip = None
-    part = part_length(longest.extent, min(splits, MOST), MOST_AT_A_TIME)
+        piece, splits = 0, max(splits, -(-longest.extent * others * geometry.width * 4 // KEPT))
+    part = part_length(longest.extent, min(splits, MOST), piece or MOST_AT_A_TIME)
     for point in (*stages[0].reductions, *stages[1].reductions):
         phased.add_partials(point, max(-(-longest.extent // part), 1), geometry.rows)
-    if strip:
-        MomentLanes(phased, points, geometry).build_strips(stages[0], longest, part, wide, moments)
+    if piece:
+        MomentLanes(phased, points, geometry, moments).build_pieces(stages[0], longest, part, piece)
     else:
         Lanes(phased, points, geometry).build_moments(stages, longest, part)
     joined = [*stages[0].reductions, *stages[1].reductions]

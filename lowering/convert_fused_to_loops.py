@@ -18,16 +18,20 @@ from .column_loops import build_column_loops
 from .constant_division import divide_in_f64
 from .equal_reductions import merge_equal_reductions
 from .fast_math import is_fast, relax_math
+from .index_set_splitting import split_index_sets
 from .kernel_buffers import Parameter
 from .kernel_loops import KernelLoops, build_kernel_loops, kernel_function
 from .kernel_text import kernel_comment, kernel_name
 from .loop_distribution import distribute_loops
+from .loop_unswitching import unswitch_loops
 from .narrow_blocks import convert_in_blocks
-from .narrow_rounding import keep_wide, round_in_registers
+from .narrow_rounding import choose_narrow, keep_wide, round_in_registers, store_clean
 from .pack_loops import build_pack_loops
 from .program_conversion import ModuleConverter, convert_programs
 from .program_memory import put_first
+from .shared_exponentials import share_exponentials
 from .split_loops import build_split_loops
+from .streamed_stores import is_streamed, stream_stores
 from .tile_loops import build_tile_loops
 
 
@@ -53,7 +57,8 @@ class ConvertFusedToLoopsPass(ModulePass):
     ```
     A result is a buffer after the arguments, unless `fused.results` says that it is a donated argument or a copy.
     Kernels that say the same share a function. One whose schedule says `math = "fast"` computes with the approximations of
-    `docs/c.md`, and its function says `fused.math = "fast"`. Decisions that are missing are made simply: an intermediate
+    `docs/c.md`, and its function says `fused.math = "fast"`; one that says `stores = "nontemporal"` stores past the caches where
+    it can. Decisions that are missing are made simply: an intermediate
     value without a slot gets a range of the arena to itself, a kernel without a segment one of its own.
 
     Requires: static shapes; every graph op but stored constants and views that move nothing is in a kernel.
@@ -83,12 +88,20 @@ class _LoopsConverter(ModuleConverter[_Generated]):
         phases = _build_phases(kernel, passes, memory)
         functions: list[func.FuncOp] = []
         for loops in phases:
+            choose_narrow(loops.body)
+            unswitch_loops(loops.body)
+            split_index_sets(loops.body)
             if is_fast(kernel):
                 keep_wide(loops.body)
+                share_exponentials(loops.body, loops.helpers, fast=True)
                 relax_math(loops.body, loops.helpers)
             else:
                 round_in_registers(loops.body, loops.helpers)
                 divide_in_f64(loops.body)
+                share_exponentials(loops.body, loops.helpers)
+            if is_streamed(kernel):
+                stream_stores(loops.body, loops.shared, loops.tasks, loops.helpers)
+            store_clean(loops.body, loops.helpers)
             convert_in_blocks(loops.body, loops.helpers)
             distribute_loops(loops.body, loops.tasks)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))

@@ -13,6 +13,7 @@ from ..dialects.fused import KernelOp
 from ..dialects.graph_op import dtype, shape
 from ..dialects.pull import Pulled, Store
 from .kernel_points import element_buffer_type
+from .streamed_stores import is_streamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class KernelBuffers:
         """By value that the kernel loads: its parameter."""
         self.targets: list[int] = []
         """By result: its parameter."""
+        self.streamed = is_streamed(kernel)
+        """Whether stores go past the caches where they can."""
         self._memory = memory
         self._known: dict[tuple[Hashable, Attribute], int] = {}
         self._owners: dict[Hashable, int] = {}

@@ -12,15 +12,16 @@ from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import dtype
 from ..dialects.index_expr import Dim, constant
-from ..dialects.pull import Pulled
+from ..dialects.pull import Pulled, Store
 from .kernel_buffers import KernelBuffers, Parameter
 from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
 from .loop_builder import INDEX, Scope
 from .loop_parts import Fixed, part_bounds, part_length, task_parts
 from .loop_space import extent
-from .row_stages import KeptRow, early_stores, move_store, plan_kept_rows, plan_stages
+from .overlapped_rows import OverlappedRows
+from .row_stages import LARGEST_ROW, KeptRow, early_stores, move_store, plan_kept_rows, plan_stages
 from .scalar_ops import value_type
-from .stage_loops import StageLoops
+from .streamed_stores import FEWEST, WIDTH
 
 WORK_PER_CHUNK = 12288 * 4
 """Simple operations that make it worth to hand a part of a loop to another thread; a light element has four."""
@@ -65,7 +66,7 @@ def kernel_block(memory: KernelBuffers) -> Block:
     return block
 
 
-class PassLoops(StageLoops):
+class PassLoops(OverlappedRows):
     """The loops of one pass, put into a scope that is its outermost, for the tasks within the bounds."""
 
     def __init__(
@@ -159,26 +160,38 @@ class PassLoops(StageLoops):
         points.flatten_rows(rows, task)
         columns = points.loop(pulled.columns)
         points.finish()
-        scope = self._open_tasks(task)
         whole = [store for store in pulled.stores if not store.per_row]
         once = [store for store in pulled.stores if store.per_row]
-        in_place = self.memory.in_place(pulled, whole)
-        stages = plan_stages(points, whole, columns, in_place)
+        late = self.memory.in_place(pulled, whole) or self._streams(whole, columns)
+        stages = plan_stages(points, whole, columns, late)
         for kept in plan_kept_rows(points, stages):
-            row = None if in_place else self._row_of_result(kept, stages)
+            row = None if late else self._row_of_result(kept, stages)
             if row is None:
                 row = kept.source.left[kept.point] = self._row_buffer(kept)
             for reader in kept.readers:
                 reader.taken[kept.point] = row
+        if not self.memory.streamed and self.may_overlap(stages):
+            self.build_overlapped(task, (self.begin, self.end), stages, once)
+        else:
+            self._build_stages(task, stages, once)
+        loops = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
+        return loops + sum(body_cost(point.op) for point in pulled.points if point.op and not point.op.COMBINE)
+
+    def _build_stages(self, task: Dim, stages: Sequence[Stage], once: Sequence[Store]) -> None:
+        scope = self._open_tasks(task)
         for stage in stages:
             if stage is stages[-1]:
-                self.emitter.emit(early_stores(points, once, stage), scope)
+                self.emitter.emit(early_stores(self.points, once, stage), scope)
             self.build_stage(stage, scope)
         self.emitter.emit([store.point for store in once], scope)
         self.store(once, scope)
         self._close_tasks(scope)
-        loops = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
-        return loops + sum(body_cost(point.op) for point in pulled.points if point.op and not point.op.COMBINE)
+
+    def _streams(self, stores: Sequence[Store], columns: Sequence[Dim]) -> bool:
+        """Whether a row of the results goes past the caches, in a loop of its own that finds its operands in them."""
+        if not self.memory.streamed or not columns or columns[-1].extent < FEWEST * WIDTH:
+            return False
+        return extent(columns) * max((dtype(store.point.value).itemsize for store in stores), default=1) <= LARGEST_ROW
 
     def _row_buffer(self, kept: KeptRow) -> RowBuffer:
         alloca = memref.AllocaOp.get(value_type(dtype(kept.point.value)), 64, [extent(kept.dims)])

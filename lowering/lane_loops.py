@@ -16,8 +16,9 @@ from ..dialects.graph_op import dtype
 from ..dialects.index_expr import Dim, IndexExpr, constant, dimension, linearize
 from ..dialects.pull import Point
 from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
+from .lane_prefetch import prefetch_rows, rows_at_a_time
 from .loop_builder import INDEX, Scope
-from .loop_parts import Fixed, part_bounds, task_parts
+from .loop_parts import Fixed, outside_caches, part_bounds, task_parts
 from .loop_space import as_expr, extent
 from .moments import float_of
 from .phases import Phase, PhasedKernel
@@ -74,6 +75,7 @@ class Lanes(Phase):
         self.task = Scope(self.root, Block(arg_types=[INDEX]))
         self.task.block.args[0].name_hint = "task"
         self.first = self.last = self.root.index_constant(0)
+        self.far = geometry.blocks == 1 and outside_caches(self.pulled)
 
     def build_whole(self, stages: Sequence[Stage], early: Sequence[Point]) -> None:
         """All stages of a block of rows, then what is stored once for a row."""
@@ -267,6 +269,9 @@ class Lanes(Phase):
         block = Block(arg_types=[INDEX])
         self.name(block.args, dim, stage)
         scope = Scope(parent, block, {first: block.args[0]})
+        loads = self._loads(stage)
+        if self.far and rows_at_a_time(loads, self.geometry.width, step):
+            prefetch_rows(self, loads, scope, (dim, first, step), self.geometry.lane)
         self._build_lanes(stage, scope, [{dim: as_expr(first) + number} for number in range(step)])
         block.add_op(scf.YieldOp())
         parent.block.add_op(self.loop(block, *bounds, step=step))
@@ -297,20 +302,21 @@ class Lanes(Phase):
 
     def _unroll(self, stage: Stage) -> int:
         """How many elements of a lane an iteration takes: with more of them, accumulators are loaded less often."""
-        work, streams = self.stage_work(stage), self._streams(stage)
+        work, loads = self.stage_work(stage), self._loads(stage)
+        streams = len(loads) + len(stage.stores) + len(stage.left)
         most = max(min(MOST_STREAMS // max(streams, 1), MOST_WORK_AT_A_TIME // max(work, 1)), 1)
-        return min(1 << (most.bit_length() - 1), MOST_AT_A_TIME)
+        most = min(1 << (most.bit_length() - 1), MOST_AT_A_TIME)
+        return rows_at_a_time(loads, self.geometry.width, most) or most if self.far else most
 
-    def _streams(self, stage: Stage) -> int:
-        """The lines of memory that a stage goes along for each element of a lane."""
-        needed: set[Point] = set()
+    def _loads(self, stage: Stage) -> list[Point]:
+        """What an element of a lane takes from memory and others of the lane do not."""
+        needed: dict[Point, None] = {}
         stack = stage.roots()
         while stack:
             if (point := stack.pop()) not in needed:
-                needed.add(point)
+                needed[point] = None
                 stack.extend(() if point in stage.taken else point.operands)
-        loads = sum(point.op is None and self.points.varies(point, stage.dims) for point in needed)
-        return loads + len(stage.stores) + len(stage.left)
+        return [point for point in needed if point.op is None and self.points.varies(point, stage.dims)]
 
     def _to_settle(self, stage: Stage) -> list[Point]:
         """What the stage's elements need of a lane that is no plain load: computed once, not for each element."""

@@ -61,7 +61,15 @@ _COSTS: Mapping[type[Operation], tuple[float, float]] = {
     arith.MinimumfOp: (3, 6),
 }
 """Instructions for a vector, and their latency."""
-_CALLS = {"fo_mad_": _CHEAP, "fo_round_": (6.0, 8.0), "fo_max_": (3.0, 6.0), "fo_min_": (3.0, 6.0)}
+_CALLS = {
+    "fo_mad_": _CHEAP,
+    "fo_round_": (6.0, 8.0),
+    "fo_clean_": (6.0, 8.0),
+    "fo_exact_": (1.0, 2.0),
+    "fo_max_": (3.0, 6.0),
+    "fo_min_": (3.0, 6.0),
+    "fo_shared_": (15.0, 60.0),
+}
 
 
 def distribute_loops(body: Block, tasks: int) -> None:

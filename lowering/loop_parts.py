@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
 from xdsl.ir import SSAValue
+from xdsl.utils.hints import isa
 
 from ..dialects.graph_op import dtype, shape
 from ..dialects.index_expr import Dim, IndexExpr
@@ -34,6 +36,14 @@ def outside_caches(pulled: Pulled) -> bool:
     """Whether a pass reads and stores more than caches hold."""
     values = [*(point.value for point in pulled.loads()), *(store.point.value for store in pulled.stores)]
     return sum(prod(shape(value)) * dtype(value).itemsize for value in dict.fromkeys(values)) >= OUTSIDE_CACHES
+
+
+def flat_memory(root: Scope, memory: SSAValue) -> SSAValue:
+    """The memory without its size, as helpers take it."""
+    kind = memory.type
+    assert isa(kind, MemRefType)
+    flat = MemRefType(kind.element_type, [DYNAMIC_INDEX])
+    return root.made(("flat", memory), lambda: memref.CastOp.get(memory, flat))
 
 
 def part_length(length: int, splits: int, multiple: int) -> int:

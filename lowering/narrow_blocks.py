@@ -14,22 +14,14 @@ Iterations are independent, so all may read before any of them writes. bf16 is a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import (
-    DYNAMIC_INDEX,
-    Float16Type,
-    Float32Type,
-    MemRefType,
-    NoneType,
-    f32,
-)
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import Float16Type, Float32Type, f32
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.hints import isa
 
-from .block_loops import BLOCK, BlockLoops, constant, counted, iterations
+from .block_loops import BLOCK, BlockLoops, HelperCalls, Helpers, constant, counted, iterations, neighbours
 
 LARGEST = 4096
 """Iterations of a loop that carries a reduction, which is not taken apart."""
@@ -37,9 +29,10 @@ FEWEST = 16
 """Neighbours that are worth a call."""
 
 
-def convert_in_blocks(body: Block, helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]) -> None:
+def convert_in_blocks(body: Block, helpers: Helpers) -> None:
     """Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on."""
-    rewriter = _Rewriter(BlockLoops(body), helpers)
+    blocks = BlockLoops(body)
+    rewriter = _Rewriter(blocks, HelperCalls(blocks, helpers))
     for op in list(body.walk()):
         if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1:
             rewriter.rewrite(op)
@@ -59,8 +52,7 @@ class _Conversion:
 @dataclass
 class _Rewriter:
     blocks: BlockLoops
-    helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]
-    flat: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    calls: HelperCalls
 
     def rewrite(self, loop: scf.ParallelOp) -> None:
         conversions = _conversions(loop.body.block)
@@ -83,14 +75,11 @@ class _Rewriter:
             count = _insert(arith.SubiOp(loop.upperBound[0], loop.lowerBound[0]), before)
         for number, conversion in enumerate(conversions):
             buffer = self.blocks.buffer(f32, size, number, "converted")
-            flat = self._flat(buffer)
-            terms = [term for term in (*conversion.offsets, loop.lowerBound[0]) if constant(term) != 0] or [zero]
-            at = terms[0]
-            for term in terms[1:]:
-                at = _insert(arith.AddiOp(at, term), before)
-            memory = self._flat(conversion.memory)
+            flat = self.calls.flat(buffer)
+            at = self.calls.address((*conversion.offsets, loop.lowerBound[0]), before)
+            memory = self.calls.flat(conversion.memory)
             if not conversion.stores:
-                self._call("fo_widen_f16", (memory, at, flat, zero, count), before)
+                self.calls.call("fo_widen_f16", (memory, at, flat, zero, count), before)
                 load = memref.LoadOp.get(buffer, [place])
                 load.res.name_hint = conversion.op.results[0].name_hint
                 Rewriter.replace_op(conversion.op, load)
@@ -98,26 +87,9 @@ class _Rewriter:
                 narrowing = conversion.op.operands[0].owner
                 assert isinstance(narrowing, arith.TruncFOp)  # of what a conversion before may have replaced
                 Rewriter.replace_op(conversion.op, memref.StoreOp.get(narrowing.input, buffer, [place]), [])
-                call = self._call("fo_narrow_f16", (flat, zero, memory, at, count), after)
+                call = self.calls.call("fo_narrow_f16", (flat, zero, memory, at, count), after)
                 after = InsertPoint.after(call)
         _erase_unused(loop.body.block)
-
-    def _flat(self, memory: SSAValue) -> SSAValue:
-        if memory not in self.flat:
-            kind = memory.type
-            assert isa(kind, MemRefType)
-            cast = memref.CastOp.get(memory, MemRefType(kind.element_type, [DYNAMIC_INDEX]))
-            owner = memory.owner
-            place = InsertPoint.after(owner) if isinstance(owner, Operation) else InsertPoint.at_start(self.blocks.body)
-            Rewriter.insert_op(cast, place)
-            self.flat[memory] = cast.dest
-        return self.flat[memory]
-
-    def _call(self, helper: str, arguments: Sequence[SSAValue], place: InsertPoint) -> Operation:
-        self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), NoneType()))
-        call = func.CallOp(helper, list(arguments), [])
-        Rewriter.insert_op(call, place)
-        return call
 
 
 def _conversions(block: Block) -> list[_Conversion]:
@@ -128,12 +100,12 @@ def _conversions(block: Block) -> list[_Conversion]:
             case arith.ExtFOp() if isinstance(op.input.type, Float16Type) and isinstance(op.result.type, Float32Type):
                 load = op.input.owner
                 if isinstance(load, memref.LoadOp) and load.parent is block:
-                    offsets = _offsets(load.indices, block)
+                    offsets = neighbours(load.indices, block)
                     found += [_Conversion(op, load.memref, offsets)] if offsets is not None else []
             case memref.StoreOp():
                 narrowing = op.value.owner
                 if isinstance(narrowing, arith.TruncFOp) and _narrows(narrowing):
-                    offsets = _offsets(op.indices, block)
+                    offsets = neighbours(op.indices, block)
                     found += [_Conversion(op, op.memref, offsets, stores=True)] if offsets is not None else []
             case _:
                 pass
@@ -142,25 +114,6 @@ def _conversions(block: Block) -> list[_Conversion]:
 
 def _narrows(op: arith.TruncFOp) -> bool:
     return isinstance(op.result.type, Float16Type) and isinstance(op.input.type, Float32Type)
-
-
-def _offsets(indices: Sequence[SSAValue], block: Block) -> tuple[SSAValue, ...] | None:
-    """The terms besides the loop's counter, where an address is their sum and no other of them varies."""
-    offsets: list[SSAValue] = []
-    counted = 0
-    stack = list(indices)
-    while stack:
-        value = stack.pop()
-        owner = value.owner
-        if value is block.args[0]:
-            counted += 1
-        elif isinstance(owner, arith.AddiOp) and owner.parent is block:
-            stack += [owner.lhs, owner.rhs]
-        elif owner is not block and (isinstance(owner, Block) or owner.parent is not block):
-            offsets.append(value)
-        else:
-            return None
-    return tuple(offsets) if counted == 1 and len(indices) == 1 else None
 
 
 def _insert(op: Operation, place: InsertPoint) -> SSAValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import UnitAttr
@@ -16,7 +17,8 @@ from .kernel_buffers import KernelBuffers
 from .kernel_points import KernelPoints, PointEmitter, Stage, body_cost
 from .loop_builder import INDEX, Scope
 from .loop_parts import Fixed
-from .loop_space import as_expr
+from .loop_space import as_expr, extent
+from .nan_propagation import extrema_without_nan
 from .scalar_ops import emit_combine
 
 LANES = 64
@@ -29,10 +31,20 @@ FEWEST_LANES = 4
 LIGHT_WORK = 16
 """Simple operations of an iteration next to which it counts that it waits for the one before, and that gcc joins what a loop
 over bytes reduces one element after the other, 64 of them."""
+LONG_WORK = 1 << 15
+"""Simple operations of a loop next to which it does not count how its accumulators are joined, as no iteration is light."""
 
 Range = tuple[SSAValue, SSAValue]
 Bounds = Mapping[Dim, tuple[SSAValue, SSAValue]]
 """By dimension: its first value and the one after the last, where these are not 0 and the extent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A stage without reductions over the same dimension as another one, and the scope that knows what it needs."""
+
+    stage: Stage
+    scope: Scope
 
 
 class StageLoops:
@@ -45,19 +57,24 @@ class StageLoops:
         self.arguments = arguments
         self.root = root
         self.emitter = PointEmitter(points, {v: arguments[number] for v, number in memory.sources.items()})
+        self.without_nan = extrema_without_nan(points.pulled)
 
     def build_stage(self, stage: Stage, outer: Scope, bounds: Bounds | None = None) -> None:
         """The loops of a stage, put into the outer scope, in which its reductions are known from then on."""
         for point, result in zip(stage.reductions, self.reduce_stage(stage, outer, bounds), strict=True):
             self.emitter.define(point, result, outer)
 
-    def reduce_stage(self, stage: Stage, outer: Scope, bounds: Bounds | None = None) -> Sequence[SSAValue]:
-        """The loops of a stage; gives what its reductions come to within the bounds, in their compute types."""
+    def reduce_stage(
+        self, stage: Stage, outer: Scope, bounds: Bounds | None = None, beside: Beside | None = None
+    ) -> Sequence[SSAValue]:
+        """The loops of a stage; gives what its reductions come to within the bounds, in their compute types.
+
+        Another stage may share the innermost loop of one that has accumulators in memory."""
         accumulators: Sequence[SSAValue] = [self.initial(point) for point in stage.reductions]
         if not stage.dims:
             return self._reduce_once(stage, outer, accumulators)
         bounds = bounds or {}
-        lanes = self._lanes(stage)
+        lanes = self.lanes(stage)
         memories = [self._accumulators(outer, point, lanes) for point in stage.reductions] if lanes else []
         apart = not lanes or self._has_short_rest(stage, bounds, lanes)
         carried = accumulators if apart else []
@@ -70,7 +87,7 @@ class StageLoops:
             carried = block.args[1:]
             scopes.append(Scope(scopes[-1], block, {dim: block.args[0]}))
         if lanes:
-            results: Sequence[SSAValue] = self._accumulate(stage, scopes[-1], bounds, memories, lanes, carried)
+            results: Sequence[SSAValue] = self._accumulate(stage, scopes[-1], bounds, memories, lanes, carried, beside)
         else:
             results = self._reduce_innermost(stage, scopes[-1], bounds, carried)
         for scope, dim, start in zip(scopes[:0:-1], stage.dims[-2::-1], reversed(starts), strict=True):
@@ -106,17 +123,20 @@ class StageLoops:
         outer.block.add_op(loop)
         return loop.results
 
-    def _lanes(self, stage: Stage) -> int:
+    def lanes(self, stage: Stage) -> int:
         """How many accumulators in memory each reduction of the stage has; 0 where a carried one does.
 
-        With one, each iteration of a light loop waits for the one before. And an extremum takes a combiner of its own,
-        with which not every compiler makes vectors of a loop."""
+        With one, each iteration of a light loop waits for the one before, and compilers join what a vector of sums comes to
+        one after the other, for which a short row waits longer than for its elements. And an extremum takes a combiner of
+        its own, with which not every compiler makes vectors of a loop."""
         if not stage.reductions:
-            return 0
-        if not _takes_extremum(stage) and self.stage_work(stage) > LIGHT_WORK:
             return 0
         narrowest = min(dtype(point.value).compute.itemsize for point in stage.reductions)
         many, few = (LANES, SHORT_LANES) if narrowest > 1 else (4 * LANES, LANES)
+        if not _takes_extremum(stage) and (work := self.stage_work(stage)) > LIGHT_WORK:
+            if work * extent(stage.dims) > LONG_WORK:
+                return 0
+            many = few
         lanes = many if stage.dims[-1].extent >= 2 * many else few
         return lanes if stage.dims[-1].extent >= 2 * lanes else 0
 
@@ -145,6 +165,7 @@ class StageLoops:
         memories: Sequence[SSAValue],
         lanes: int,
         carried: Sequence[SSAValue],
+        beside: Beside | None,
     ) -> Sequence[SSAValue]:
         """The innermost loop of a stage, so many neighbours at a time, then those left over; gives what the carried
         accumulators of these come to."""
@@ -159,11 +180,16 @@ class StageLoops:
         block = Block(arg_types=[INDEX])
         self.name(block.args, last, stage)
         scope = Scope(outer, block, {first: block.args[0]})
+        if beside is not None:  # first, as what it reads in row buffers may be overwritten
+            own = Scope(beside.scope, block, {first: block.args[0]})
+            self._join_lanes(beside.stage, own, first, [], constant(lanes))
         self._join_lanes(stage, scope, first, memories, constant(lanes))
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
         loop.attributes[ROLLED] = UnitAttr()
         outer.block.add_op(loop)
+        if beside is not None and last.extent % lanes:
+            self._reduce_innermost(beside.stage, beside.scope, {last: (middle, upper)}, [])
         if carried:
             return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
         if last in bounds or last.extent % lanes:
@@ -246,6 +272,9 @@ class StageLoops:
     def combine(self, scope: Scope, point: Point, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         """Two values of a reduction joined."""
         assert point.op is not None
+        if point in self.without_nan:
+            further = arith.CmpfOp(rhs, lhs, "ogt" if point.op.COMBINE == "max" else "olt")
+            return scope.add(arith.SelectOp(scope.add(further), rhs, lhs))
         return emit_combine(scope, point.op.COMBINE, point.op.body().dtype, lhs, rhs)
 
     def store(self, stores: Sequence[Store], scope: Scope) -> None:

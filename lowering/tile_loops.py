@@ -7,28 +7,28 @@ target at once; what is computed with is put down in a block in the first cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.dialects.builtin import IntegerAttr, MemRefType
+from xdsl.ir import Block, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import dtype
-from ..dialects.index_expr import Dim, IndexExpr
+from ..dialects.index_expr import Dim
 from ..dialects.loop_order import fastest_dim
-from ..dialects.pull import Point, Pulled, Store
+from ..dialects.pull import Pulled, Store
+from .c_support import helper_names
 from .kernel_buffers import KernelBuffers
 from .kernel_loops import WORK_PER_CHUNK, KernelLoops, build_kernel_loops, kernel_block
-from .kernel_points import KernelPoints, RowBuffer, Stage, body_cost
+from .kernel_points import KernelPoints, Stage, body_cost
 from .loop_builder import INDEX, Scope
-from .loop_parts import outside_caches, part_bounds, part_length, task_parts
+from .loop_parts import flat_memory, outside_caches, part_bounds, part_length, task_parts
 from .loop_space import as_expr, extent
-from .scalar_ops import value_type
-from .stage_loops import StageLoops
+from .stage_loops import Range
 from .turned_loads import TurnedLoads, turned_loads
+from .turned_squares import GROUP, Tile, TurnedSquares
 
 SHORT_BYTES = 64
 """Of the shorter side of a block, where the schedule does not say how many elements both have: a cache line."""
@@ -36,17 +36,16 @@ LONG_BYTES = 1024
 """Of its longer side."""
 SQUARE_BYTES = 256
 """Of both sides, where the arrays are `outside_caches`: memory is faster the more of it lies side by side in all of them."""
+STREAMED_BYTES = 512
+"""Along the results where these go past the caches, whole lines at a time but for both ends."""
+FEWEST_BYTES = 4
+"""Of elements that go past the caches: turning narrower ones takes longer than memory does."""
 CROWDED_BYTES = 2048
 """Lines at a multiple of this distance compete for a few sets of a first level cache: blocks have few of them."""
 LARGEST_BLOCK = 256
 """Elements of a side, whatever the schedule says: blocks lie on the stack."""
-GROUP = 16
-"""Elements along both sides of what vector registers turn at once; half as many of 8 bytes."""
 PADDING_BYTES = 64
 """Between the lines of a block, so that neighbours along the other dimension lie in different sets of the cache."""
-
-
-Range = tuple[SSAValue, SSAValue]
 
 
 def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> list[KernelLoops]:
@@ -68,19 +67,7 @@ def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashab
     return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers)]
 
 
-@dataclass(frozen=True)
-class _Tile:
-    """A block in memory: where its element at (tile_row, tile_column) is, its size, and where in the whole it begins."""
-
-    position: IndexExpr
-    line: int
-    height: int
-    begin: Mapping[str, SSAValue]
-    whole: bool = False
-    """Whether all that is turned for it are whole squares along its rows."""
-
-
-class _Tiles(StageLoops):
+class _Tiles(TurnedSquares):
     def __init__(
         self,
         points: KernelPoints,
@@ -90,11 +77,8 @@ class _Tiles(StageLoops):
         bounds: Range,
         turned: TurnedLoads,
     ) -> None:
-        super().__init__(points, memory, arguments, root)
+        super().__init__(points, memory, arguments, root, turned)
         self.begin, self.end = bounds
-        self.turned = turned
-        self.along = turned.along
-        self.inner = points.loop(points.pulled.rows)[-1]
         self.tasks = self.work = 1
 
     @property
@@ -106,6 +90,8 @@ class _Tiles(StageLoops):
         if given is not None:
             return min(given, LARGEST_BLOCK), min(given, LARGEST_BLOCK)
         size = max(dtype(point.value).itemsize for point in self.turned.points)
+        if any(self._is_streamed(store) for store in self.pulled.stores):
+            return SQUARE_BYTES // size, min(STREAMED_BYTES // size, LARGEST_BLOCK)
         if outside_caches(self.pulled):
             return SQUARE_BYTES // size, SQUARE_BYTES // size
         short, long = SHORT_BYTES // size, min(LONG_BYTES // size, LARGEST_BLOCK)
@@ -152,13 +138,13 @@ class _Tiles(StageLoops):
         size = max(dtype(point.value).compute.itemsize for point in self.turned.points)
         line = lengths[1] + (PADDING_BYTES // size if lengths[1] * size > PADDING_BYTES else 0)
         position = as_expr(Dim("tile_row", lengths[0])) * line + as_expr(Dim("tile_column", lengths[1]))
-        tile = _Tile(position, line, lengths[0], {"tile_row": turned[0], "tile_column": columns[0]}, shifted)
+        tile = Tile(position, line, lengths[0], {"tile_row": turned[0], "tile_column": columns[0]}, shifted)
         stage = Stage((along, inner), stores=list(points.pulled.stores))
         if moved is not None:
             self._move(moved, task, rows, columns, tile)
         else:
             for point in self.turned.points:
-                stage.taken[point] = self._turn(point, task, turned, columns, tile)
+                stage.taken[point] = self.turn(point, task, turned, columns, tile)
             self._build_block(stage, task, rows, columns, tile)
         task.block.add_op(scf.YieldOp())
         self.root.block.add_op(self.loop(task.block, self.begin, self.end))
@@ -181,9 +167,12 @@ class _Tiles(StageLoops):
         others = [factor for dim, factor in factors.items() if dim != self.along]
         if any(factor % self._line_elements for factor in others) or height % self._line_elements:
             return None
-        if self.along.extent < 2 * height or not all(self._is_turned_by_vectors(p) for p in self.turned.points):
+        if self.along.extent < 2 * height or not all(self.is_turned_by_vectors(p) for p in self.turned.points):
             return None
-        arguments = [self._flat(self.emitter.buffers[point.value]), self.root.index_constant(address.constant)]
+        arguments = [
+            flat_memory(self.root, self.emitter.buffers[point.value]),
+            self.root.index_constant(address.constant),
+        ]
         return self.root.call(f"fo_transpose_offset_{element.name}", arguments, INDEX)
 
     def _shifted(self, task: Scope, number: SSAValue, height: int, behind: SSAValue) -> tuple[Range, Range]:
@@ -198,81 +187,10 @@ class _Tiles(StageLoops):
         turned = task.add(arith.MinSIOp(task.add(arith.MuliOp(count, constant(height))), constant(height)))
         return (begin, last), (origin, task.add(arith.AddiOp(origin, turned)))
 
-    def _is_turned_by_vectors(self, point: Point) -> bool:
-        element = dtype(point.value)
-        return self._kept_type(point) == element.attribute and self._line_step(point) is not None
-
-    def _kept_type(self, point: Point) -> Attribute:
-        """Narrow floats as they are: a NaN keeps its payload where values are only moved."""
-        element = dtype(point.value)
-        return value_type(element) if element.compute is element else element.attribute
-
-    def _turn(self, point: Point, task: Scope, rows: Range, columns: Range, tile: _Tile) -> RowBuffer:
-        """Reads a block of a load line by line, and puts it down across."""
-        memory = self.root.add(memref.AllocaOp.get(self._kept_type(point), 64, [tile.line * tile.height]))
-        memory.name_hint = f"{point.value.name_hint or 'value'}_tile"
-
-        def turn(scope: Scope) -> None:
-            self._turn_square(point, scope, memory, tile.position, tile.line)
-
-        def put(scope: Scope) -> None:
-            self.emitter.emit([point], scope)
-            narrow = scope.find(("narrow", point))
-            value = self.emitter.value(point, scope) if narrow is None else narrow[0]
-            scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(tile.position)]))
-
-        self._go_over(task, rows, columns, tile, turn if self._is_turned_by_vectors(point) else None, put)
-        return RowBuffer(memory, tile.position)
-
-    def _go_over(
-        self,
-        task: Scope,
-        rows: Range,
-        columns: Range,
-        tile: _Tile,
-        turn: Callable[[Scope], None] | None,
-        put: Callable[[Scope], None],
-    ) -> None:
-        """A block by squares that vectors turn, and what is left over at its ends element by element."""
-        if turn is None:
-            self._put_elements(put, task, rows, columns, tile)
-            return
-        group = self.group
-        middles = [
-            self._whole_groups(task, *bounds, length, group)
-            for bounds, length in ((rows, 0 if tile.whole else self.along.extent), (columns, self.inner.extent))
-        ]
-        outer = self._open(task, self.along, "tile_row", tile)
-        scope = self._open(outer, self.inner, "tile_column", tile)
-        turn(scope)
-        ranges = (columns[0], middles[1]), (rows[0], middles[0])
-        for inside, bounds in zip((scope, outer), ranges, strict=True):
-            inside.block.add_op(scf.YieldOp())
-            assert inside.parent is not None
-            inside.parent.block.add_op(self.loop(inside.block, *bounds, step=group))
-        if middles[0] is not rows[1]:
-            self._put_elements(put, task, (middles[0], rows[1]), columns, tile)
-        if middles[1] is not columns[1]:
-            self._put_elements(put, task, (rows[0], middles[0]), (middles[1], columns[1]), tile)
-
-    @property
-    def group(self) -> int:
-        """Elements along both sides of what vector registers turn at once."""
-        return min(8 if dtype(point.value).itemsize > 4 else GROUP for point in self.turned.points)
-
-    def _turn_square(self, point: Point, scope: Scope, target: SSAValue, place: IndexExpr, to_step: int) -> None:
-        constant = self.root.index_constant
-        source, to = self._flat(self.emitter.buffers[point.value]), self._flat(target)
-        address = scope.index(self.points.addresses[point])
-        step = self._line_step(point)
-        assert step is not None
-        arguments = [source, address, constant(step), to, scope.index(place), constant(to_step)]
-        scope.call_for_effect(f"fo_transpose_{dtype(point.value).name}", arguments)
-
     def _moved(self) -> Store | None:
         """The only store, where all that it does is to put down a turned load along lines of memory."""
         stores = list(self.pulled.stores)
-        if len(stores) != 1 or self.memory.in_place(self.pulled):
+        if len(stores) != 1 or self.memory.in_place(self.pulled) or self._is_streamed(stores[0]):
             return None
         point = stores[0].point
         while point.op is not None:
@@ -283,9 +201,9 @@ class _Tiles(StageLoops):
         factors = self.points.space.apply(stores[0].address).coefficients()
         if point not in self.turned.points or factors is None or factors.get(self.inner) != 1:
             return None
-        return None if self._line_step(point) is None or self.along not in factors else stores[0]
+        return None if self.line_step(point) is None or self.along not in factors else stores[0]
 
-    def _move(self, store: Store, task: Scope, rows: Range, columns: Range, tile: _Tile) -> None:
+    def _move(self, store: Store, task: Scope, rows: Range, columns: Range, tile: Tile) -> None:
         """From the source of a turned load to the target of a store, whose lines lie as far apart as the store says."""
         point = self.turned.points[0]
         address = self.points.space.apply(store.address)
@@ -294,62 +212,50 @@ class _Tiles(StageLoops):
         target = self.arguments[self.memory.targets[store.result]]
 
         def turn(scope: Scope) -> None:
-            self._turn_square(point, scope, target, address, factors[self.along])
+            self.turn_square(point, scope, target, address, factors[self.along])
 
         def put(scope: Scope) -> None:
             self.emitter.emit([store.point], scope)
             self.store([store], scope)
 
-        self._go_over(task, rows, columns, tile, turn, put)
+        self.go_over(task, rows, columns, tile, turn, put, False)
 
-    def _line_step(self, point: Point) -> int | None:
-        """The distance of the lines of a load that vectors can turn."""
-        factors = self.points.addresses[point].coefficients()
-        if factors is None or factors.get(self.along) != 1:
-            return None
-        return factors[self.inner]
-
-    def _whole_groups(self, task: Scope, first: SSAValue, last: SSAValue, length: int, group: int) -> SSAValue:
-        """The end of the whole groups of a range that begins at a multiple and ends at one, or at the length."""
-        if length % group == 0:
-            return last
-        return task.add(arith.MinSIOp(last, self.root.index_constant(length // group * group)))
-
-    def _flat(self, memory: SSAValue) -> SSAValue:
-        """The memory without its size, as helpers take it."""
-        kind = memory.type
-        assert isa(kind, MemRefType)
-        flat = MemRefType(kind.element_type, [DYNAMIC_INDEX])
-        return self.root.made(("flat", memory), lambda: memref.CastOp.get(memory, flat))
-
-    def _put_elements(
-        self, put: Callable[[Scope], None], task: Scope, rows: Range, columns: Range, tile: _Tile
-    ) -> None:
-        outer = self._open(task, self.inner, "tile_column", tile)
-        scope = self._open(outer, self.along, "tile_row", tile)
-        put(scope)
-        scope.block.add_op(scf.ReduceOp())
-        outer.block.add_op(self.parallel(scope.block, *rows))
-        outer.block.add_op(scf.YieldOp())
-        task.block.add_op(self.loop(outer.block, *columns))
-
-    def _build_block(self, stage: Stage, task: Scope, rows: Range, columns: Range, tile: _Tile) -> None:
+    def _build_block(self, stage: Stage, task: Scope, rows: Range, columns: Range, tile: Tile) -> None:
         """Computes and stores a block line by line."""
-        outer = self._open(task, self.along, "tile_row", tile)
-        scope = self._open(outer, self.inner, "tile_column", tile)
+        outer = self.open(task, self.along, "tile_row", tile)
+        scope = self.open(outer, self.inner, "tile_column", tile)
         self.emitter.emit(stage.roots(), scope, stage)
-        self.store(stage.stores, scope)
+        streamed = {store: self._line_buffer(store, tile) for store in stage.stores if self._is_streamed(store)}
+        self.store([store for store in stage.stores if store not in streamed], scope)
+        place = next(as_expr(dim) for dim in tile.position.dims() if dim.name == "tile_column")
+        for store, buffer in streamed.items():
+            self.emitter.store(store.point, buffer, place, scope)
         scope.block.add_op(scf.ReduceOp())
         outer.block.add_op(self.parallel(scope.block, *columns))
+        if streamed:
+            line = Scope(outer, outer.block, {self.inner: columns[0]})
+            count = task.add(arith.SubiOp(columns[1], columns[0]))
+            for store, buffer in streamed.items():
+                self._stream(store, buffer, count, line)
         outer.block.add_op(scf.YieldOp())
         task.block.add_op(self.loop(outer.block, *rows))
 
-    def _open(self, parent: Scope, dim: Dim, local: str, tile: _Tile) -> Scope:
-        """A loop over a dimension, which also knows where in the block it is."""
-        block = Block(arg_types=[INDEX])
-        block.args[0].name_hint = local.removeprefix("tile_")
-        scope = Scope(parent, block, {dim: block.args[0]})
-        begin = tile.begin[local]
-        inside = next(found for found in tile.position.dims() if found.name == local)
-        scope.indices[inside] = scope.add(arith.SubiOp(block.args[0], begin))
-        return scope
+    def _is_streamed(self, store: Store) -> bool:
+        """Whether a line of a block goes past the caches: the schedule asks for it, nothing reads that memory, and turning
+        its elements does not take as long as memory does."""
+        factors, element = self.points.space.apply(store.address).coefficients() or {}, dtype(store.point.value)
+        wide = element.itemsize >= FEWEST_BYTES and f"fo_stream_{element.name}" in helper_names()
+        return self.memory.streamed and wide and factors.get(self.inner) == 1 and not self.memory.in_place(self.pulled)
+
+    def _line_buffer(self, store: Store, tile: Tile) -> SSAValue:
+        kind = self.arguments[self.memory.targets[store.result]].type
+        assert isa(kind, MemRefType)
+        memory = self.root.add(memref.AllocaOp.get(kind.element_type, 64, [tile.line]))
+        memory.name_hint = f"{store.point.value.name_hint or 'value'}_line"
+        return memory
+
+    def _stream(self, store: Store, buffer: SSAValue, count: SSAValue, scope: Scope) -> None:
+        target = flat_memory(self.root, self.arguments[self.memory.targets[store.result]])
+        address = scope.index(self.points.space.apply(store.address))
+        arguments = [flat_memory(self.root, buffer), self.root.index_constant(0), target, address, count]
+        scope.call_for_effect(f"fo_stream_{dtype(store.point.value).name}", arguments)

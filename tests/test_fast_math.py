@@ -138,7 +138,7 @@ def test_the_bound_of_sigmoid_in_strict_mode(kind: str) -> None:
 
 
 PROGRAM = """
-func.func @main(%x: tensor<64x512xf32>) -> (tensor<64x512xf32>, tensor<64x512xf32>) {
+func.func @main(%x: tensor<64x512xf32>) -> (tensor<64x512xf32>, tensor<64x512xf32>, tensor<64x512xf32>) {
   %s = graph.softmax %x {axis = -1 : i64} : (tensor<64x512xf32>) -> tensor<64x512xf32>
   %g = graph.sigmoid %x : (tensor<64x512xf32>) -> tensor<64x512xf32>
   %e = graph.erf %g : (tensor<64x512xf32>) -> tensor<64x512xf32>
@@ -147,7 +147,9 @@ func.func @main(%x: tensor<64x512xf32>) -> (tensor<64x512xf32>, tensor<64x512xf3
   %n = graph.negative %x : (tensor<64x512xf32>) -> tensor<64x512xf32>
   %k = graph.exp %n : (tensor<64x512xf32>) -> tensor<64x512xf32>
   %b = graph.add %a, %k : (tensor<64x512xf32>, tensor<64x512xf32>) -> tensor<64x512xf32>
-  func.return %s, %b : tensor<64x512xf32>, tensor<64x512xf32>
+  %t = graph.sum %x {axes = array<i64: 1>, keepdims = true} : (tensor<64x512xf32>) -> tensor<64x1xf32>
+  %q = graph.divide %x, %t : (tensor<64x512xf32>, tensor<64x1xf32>) -> tensor<64x512xf32>
+  func.return %s, %b, %q : tensor<64x512xf32>, tensor<64x512xf32>, tensor<64x512xf32>
 }
 """
 PASSES = ["decompose", "fuse-row", "fuse-elementwise", "wrap-kernels"]
@@ -170,6 +172,7 @@ def test_a_program_in_fast_mode() -> None:
     exact, relaxed = CpuProgram(first)(x), CpuProgram(second)(x)
     np.testing.assert_allclose(relaxed[0], exact[0], rtol=1e-6)
     np.testing.assert_allclose(relaxed[1], exact[1], rtol=1e-6, atol=1e-6)  # a sum that may cancel
+    np.testing.assert_allclose(relaxed[2], exact[2], rtol=1e-6)
 
 
 @needs_compiler

@@ -20,6 +20,7 @@ from xdsl.ir import Operation
 
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.dominance import verify_dominance
+from fuse_opt.lowering.c_names import global_identifier
 from fuse_opt.lowering.emit_cuda import build_cuda_program, emit_cuda
 from fuse_opt.lowering.program import GridLaunch, Segment
 from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
@@ -222,7 +223,7 @@ def check_resources(module: ModuleOp, folder: Path) -> None:
     kernels = [op for op in module.walk() if isinstance(op, gpu.FuncOp)]
     assert len(found) == len(kernels)
     for kernel in kernels:
-        info = found[kernel.sym_name.data]
+        info = found[global_identifier(kernel.sym_name.data)]
         assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in info, kernel.sym_name.data + info
         assert (registers := re.search(r"Used (\d+) registers", info)), info
         assert kernel.block_size is not None

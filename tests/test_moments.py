@@ -16,7 +16,7 @@ from fuse_opt.runtime.cpu import CpuProgram
 pytestmark = needs_compiler
 
 
-def mean_and_variance(x: Array, axes: Sequence[int], splits: int) -> tuple[Array, Array]:
+def mean_and_variance(x: Array, axes: Sequence[int], splits: int, called: str = "") -> tuple[Array, Array]:
     element = {"float32": "f32", "float64": "f64"}[x.dtype.name]
     full = "x".join([*map(str, x.shape), element])
     kept = "x".join([*(str(n) for axis, n in enumerate(x.shape) if axis not in axes), element])
@@ -34,7 +34,7 @@ func.func @main(%x: tensor<{full}>) -> (tensor<{kept}>, tensor<{kept}>) {{
     for kernel in kernels(module):
         kernel.schedule = DictionaryAttr({"kind": StringAttr("column"), "splits": IntegerAttr(splits, i64)})
     program = build_program(apply(module, ["convert-fused-to-loops"]))
-    assert "_near[" in program.source
+    assert "_near[" in program.source and called in program.source
     mean, variance = CpuProgram(program)(x)
     return mean, variance
 
@@ -47,6 +47,8 @@ func.func @main(%x: tensor<{full}>) -> (tensor<{kept}>, tensor<{kept}>) {{
         ((9, 3, 40, 128), (0, 2), 2),
         ((5, 100, 96), (1,), 4),
         ((13, 384), (0,), 2),
+        ((700, 1100), (0,), 2),
+        ((390, 640), (0,), 1000),
     ],
 )
 @pytest.mark.parametrize("kind", ["float32", "float64"])
@@ -56,6 +58,21 @@ def test_every_extent(shape: tuple[int, ...], axes: tuple[int, ...], splits: int
     wide, unit = x.astype(np.longdouble), float(np.finfo(kind).eps)
     np.testing.assert_allclose(mean, wide.mean(axes), rtol=8 * unit)
     np.testing.assert_allclose(variance, wide.var(axes), rtol=20 * unit)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((530, 100), (0,)), ((1030, 64), (0,)), ((9, 3, 40, 128), (0, 2)), ((300, 1100), (0,))]
+)
+def test_arrays_outside_of_caches(
+    shape: tuple[int, ...], axes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task goes along memory there and asks for what comes next, where its rows are neither short nor long."""
+    plain = mean_and_variance(x := np.random.default_rng(1).random(shape, np.float32) + 3, axes, 3)
+    monkeypatch.setattr("fuse_opt.lowering.loop_parts.OUTSIDE_CACHES", 1)
+    for value, near in zip(
+        mean_and_variance(x, axes, 3, "fo_prefetch_f32(" if shape[-1] < 1024 else ""), plain, strict=True
+    ):
+        np.testing.assert_allclose(value, near, rtol=40 * 2**-23)
 
 
 def test_elements_far_from_the_mean() -> None:

@@ -27,13 +27,16 @@ def test_rounding_is_narrowing_and_widening(kind: str) -> None:
     if compiler is None:
         pytest.skip("no working C compiler")
     names = [f"fo_round_{kind}", f"fo_f32_to_{kind}", f"fo_{kind}_to_f32", "fo_round_clean_bf16"]
+    names += ["fo_clean_f32_to_bf16", "fo_exact_f32_to_bf16", "fo_bf16_to_f32"]
     text = (
         c_helpers(names)
         + f"""
-void both(long n, const float *x, float *y, float *z, float *c) {{
+void both(long n, const float *x, float *y, float *z, float *c, float *s, float *e) {{
   for (long i = 0; i < n; i++) {{
     y[i] = fo_round_{kind}(x[i]);
     c[i] = fo_round_clean_bf16(x[i]);
+    s[i] = fo_bf16_to_f32(fo_clean_f32_to_bf16(x[i]));
+    e[i] = fo_bf16_to_f32(fo_exact_f32_to_bf16(x[i]));
     z[i] = fo_{kind}_to_f32(fo_f32_to_{kind}(x[i]));
   }}
 }}
@@ -46,8 +49,8 @@ void both(long n, const float *x, float *y, float *z, float *c) {{
     with np.errstate(all="ignore"):
         ties = [(v.astype(np.float64) * (1 + d)).astype(np.float32) for v in near for d in (2**-11, 2**-9, 3 * 2**-12)]
     x = np.concatenate([*near, *ties, patterns])
-    y, z, c = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-    both(ctypes.c_long(x.size), *(ctypes.c_void_p(a.ctypes.data) for a in (x, y, z, c)))
+    y, z, c, s, e = (np.empty_like(x) for _ in range(5))
+    both(ctypes.c_long(x.size), *(ctypes.c_void_p(a.ctypes.data) for a in (x, y, z, c, s, e)))
     np.testing.assert_array_equal(y, z)
     np.testing.assert_array_equal(np.signbit(y[y == y]), np.signbit(z[y == y]))
     if kind == "f16":
@@ -57,6 +60,43 @@ void both(long n, const float *x, float *y, float *z, float *c) {{
         clean = ~np.isnan(x) | (x.view(np.uint32) & 0xFFFF == 0)
         assert np.isnan(x[clean]).sum() > 200
         np.testing.assert_array_equal(c[clean], y[clean])
+        np.testing.assert_array_equal(s[clean], y[clean])
+        np.testing.assert_array_equal(e[: 1 << 16].view(np.uint32), x[: 1 << 16].view(np.uint32))
+
+
+@pytest.mark.parametrize("exponent", [1, 2, 3, 8, 60, 100])
+def test_two_products_round_as_one_rounding_does(exponent: int) -> None:
+    """For all numbers of bf16, signs of zero included."""
+    with np.errstate(all="ignore"):
+        x = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)
+        got = (x * np.float32(2.0 ** (-exponent - 16))) * np.float32(2.0**16)
+        expected = computed(narrow(x.astype(np.float64) * 2.0**-exponent, "bf16"))
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor", "roundings", "products"),
+    [("bf16", 0.5, 1, 2), ("bf16", -4.0, 1, 1), ("bf16", 0.75, 2, 1), ("bf16", 2.0**-120, 2, 1), ("f16", 0.5, 2, 1)],
+)
+def test_powers_of_two_are_not_rounded(kind: str, factor: float, roundings: int, products: int) -> None:
+    """Of a product, then of exp."""
+    t = f"tensor<64x{kind}>"
+    module = parse(f"""
+func.func @main(%x: {t}) -> {t} {{
+  %r = fused.kernel(%a = %x : {t}) -> ({t}) {{
+    %k = graph.full {{shape = array<i64>, dtype = {kind}, value = {factor!r} : f64}} : () -> tensor<{kind}>
+    %0 = graph.multiply %a, %k : ({t}, tensor<{kind}>) -> {t}
+    %1 = graph.exp %0 : ({t}) -> {t}
+    %2 = graph.sqrt %1 : ({t}) -> {t}
+    fused.yield %2 : {t}
+  }}
+  func.return %r : {t}
+}}
+""")
+    text = text_of(apply(module, ["convert-fused-to-loops"]))
+    assert text.count("call @fo_round_") == roundings
+    assert text.count("arith.mulf") == products
 
 
 def test_only_what_is_stored_becomes_narrow() -> None:
@@ -132,9 +172,12 @@ def test_strict_rounds_every_op_and_fast_the_last(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "bound", "expected"), [("bf16", 0.5, 1), ("bf16", 0.1, 2), ("f16", 0.5, 1), ("f16", 1e5, 2)]
+    ("kind", "bound"),
+    [("bf16", "5.000000e-01"), ("bf16", "0.100097656"), ("f16", "5.000000e-01"), ("f16", "0x7f800000")],
 )
-def test_what_is_chosen_among_narrow_numbers_is_not_rounded(kind: str, bound: float, expected: int) -> None:
+def test_what_is_chosen_among_narrow_numbers_is_not_rounded(kind: str, bound: str) -> None:
+    """A constant is rounded here."""
+    value = {"0.100097656": 0.1, "0x7f800000": 1e5}.get(bound, 0.5)
     narrow = f"tensor<64x{kind}>"
     module = parse(
         f"""
@@ -143,7 +186,7 @@ func.func @main(%x: {narrow}, %c: tensor<64xi1>) -> {narrow} {{
     %0 = graph.exp %a : ({narrow}) -> {narrow}
     %1 = graph.relu %0 : ({narrow}) -> {narrow}
     %2 = graph.negative %1 : ({narrow}) -> {narrow}
-    %k = graph.full {{shape = array<i64>, dtype = f32, value = {bound} : f64}} : () -> tensor<f32>
+    %k = graph.full {{shape = array<i64>, dtype = f32, value = {value} : f64}} : () -> tensor<f32>
     %n = graph.astype %k {{dtype = {kind}}} : (tensor<f32>) -> tensor<{kind}>
     %3 = graph.minimum %2, %n : ({narrow}, tensor<{kind}>) -> {narrow}
     %4 = graph.maximum %3, %a : ({narrow}, {narrow}) -> {narrow}
@@ -156,7 +199,8 @@ func.func @main(%x: {narrow}, %c: tensor<64xi1>) -> {narrow} {{
 """
     )
     text = text_of(apply(module, ["convert-fused-to-loops"]))
-    assert text.count("call @fo_round_") == expected
+    assert text.count("call @fo_round_") == 1
+    assert f"arith.constant {bound} : f32" in text
 
 
 BUILDS = [

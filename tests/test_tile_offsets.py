@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ir_testing import apply, parse
 from lowered_programs import Array, needs_compiler
 
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.runtime.cpu import CpuProgram
 from fuse_opt.tools.api import CompiledProgram, compile
 
 pytestmark = needs_compiler
@@ -46,6 +49,47 @@ def test_every_offset(rows: int, columns: int, kind: str, donated: bool) -> None
     for offset in range(0, 64, max(step, 4)):
         source, other = at(offset, x.astype(KINDS[kind])), at(0, y.astype(KINDS[kind]))
         np.testing.assert_array_equal(compiled(source, other), (x.T + y).astype(KINDS[kind]))
+
+
+def streamed(x: str, y: str, axes: str, add: bool) -> CpuProgram:
+    """A transposed load, added to another array or only moved, whose result goes past the caches."""
+    body = f"%r = graph.permute_dims %a {{axes = array<i64: {axes}>}} : ({x}) -> {y}"
+    if add:
+        body = body.replace("%r", "%t") + f"\n    %r = graph.add %t, %b : ({y}, {y}) -> {y}"
+    module = parse(f"""
+func.func @main(%x: {x}, %y: {y}) -> {y} {{
+  %k = fused.kernel(%a = %x : {x}, %b = %y : {y}) -> ({y})
+      attributes {{schedule = {{kind = "tile", stores = "nontemporal"}}}} {{
+    {body}
+    fused.yield %r : {y}
+  }}
+  func.return %k : {y}
+}}""")
+    return CpuProgram(build_program(apply(module, ["convert-fused-to-loops"])))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "kind"),
+    [
+        ((300, 131), "1, 0", "f32"),
+        ((3, 70, 65), "2, 0, 1", "f32"),
+        ((129, 257), "1, 0", "f64"),
+        ((40, 33), "1, 0", "i8"),
+    ],
+)
+@pytest.mark.parametrize("add", [False, True])
+def test_results_past_the_caches(shape: tuple[int, ...], axes: str, kind: str, add: bool) -> None:
+    order = [int(axis) for axis in axes.split(",")]
+    sizes = "x".join(map(str, shape)), "x".join(str(shape[axis]) for axis in order)
+    program = streamed(f"tensor<{sizes[0]}x{kind}>", f"tensor<{sizes[1]}x{kind}>", axes, add)
+    assert ("fo_stream_" in program.source) == (kind != "i8")  # turning bytes takes longer than memory does
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(-50, 50, shape), rng.integers(-50, 50, [shape[axis] for axis in order])
+    wanted = (x.transpose(order) + y * add).astype(KINDS[kind])
+    for offset in (0, 8, 24, 56):
+        result = at(offset, np.zeros_like(wanted))
+        program(x.astype(KINDS[kind]), y.astype(KINDS[kind]), out=[result])
+        np.testing.assert_array_equal(result, wanted)
 
 
 def test_lines_that_do_not_begin_alike_are_left_as_they_are() -> None:

@@ -101,3 +101,28 @@ func.func @done(%x: memref<32xf32>) {
 }
 // CHECK:      func.func @done(%x: memref<32xf32>) {
 // CHECK-NEXT:   func.return
+
+// -----
+
+// Stores past the caches: blocks of whole lines, of which the outer ones are in part another row's.
+func.func @streamed(%x: tensor<8x300xf32>) -> tensor<8x300xf32> {
+  %r = fused.kernel(%a = %x : tensor<8x300xf32>) -> (tensor<8x300xf32>)
+      attributes {schedule = {kind = "pointwise", stores = "nontemporal"}} {
+    %0 = graph.flip %a {axes = array<i64: 0>} : (tensor<8x300xf32>) -> tensor<8x300xf32>
+    fused.yield %0 : tensor<8x300xf32>
+  }
+  func.return %r : tensor<8x300xf32>
+}
+// CHECK:      func.func private @kernel_flip(%a: memref<2400xf32>, %r: memref<2400xf32>, %begin: index, %end: index)
+// CHECK:        %block = memref.alloca() {alignment = 64 : i64} : memref<32xf32>
+// CHECK:        %[[OFF:.*]] = func.call @fo_line_offset_f32(%[[FLAT:.*]], %[[ROW:.*]]) : (memref<?xf32>, index) -> index
+// CHECK:        %[[FIRST:.*]] = arith.subi %{{.*}}, %[[OFF]] : index
+// CHECK:        scf.for %line = %[[FIRST]] to %{{.*}} step %{{.*}} {
+// CHECK:          %[[LAST:.*]] = arith.minsi %line
+// CHECK-NEXT:     %[[START:.*]] = arith.maxsi %[[LAST]]
+// CHECK:          "scf.parallel"
+// CHECK:            arith.addi %[[START]], %lane
+// CHECK:            memref.store %{{.*}}, %block[%lane]
+// CHECK:          func.call @fo_stream_block_f32(
+// CHECK:        func.call @fo_stream_end()
+// CHECK-NEXT:   func.return
