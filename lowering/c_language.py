@@ -255,7 +255,8 @@ C = CLanguage(
         "arith.minsi": "min",
     },
 )
-"""C11 with GNU builtins and `#pragma omp simd`. Compile with -fwrapv -fno-strict-aliasing -fopenmp-simd.
+"""C11 with GNU builtins and `#pragma omp simd`. Compile with -fwrapv -fno-strict-aliasing -fopenmp-simd
+-fno-tree-sink.
 
 Floats of 16 and 8 bits are unsigned integers converted by integer arithmetic, which vectorises; gcc 12 has no `__bf16` and
 does not vectorise conversions of `_Float16`."""

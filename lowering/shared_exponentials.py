@@ -48,10 +48,12 @@ def share_exponentials(body: Block, helpers: Helpers, *, fast: bool = False) -> 
     left becomes the functions of `fast_math`."""
     groups: dict[tuple[Block | None, SSAValue], list[_Function]] = {}
     for op in body.walk():
-        if (found := _function(op)) is not None:
-            groups.setdefault((op.parent, found.root), []).append(found)
-    for group in groups.values():
-        if _is_worth(group, fast):
+        if (function := _function(op)) is not None:
+            groups.setdefault((op.parent, function.root), []).append(function)
+    for found in groups.values():
+        # What one group became may be the argument of the next.
+        group = [again for each in found if each.op.parent is not None and (again := _function(each.op)) is not None]
+        if group and _is_worth(group, fast):
             _Sharing(helpers, group, _base(group)).rewrite()
 
 

@@ -23,7 +23,8 @@ _WIDE_VECTORS = ("-mprefer-vector-width=512",)
 # The meaning of generated C rests on these: integers wrap, buffers of different types may share memory. Traps and errno
 # are not observable in it, so the compiler may if-convert and vectorise.
 _MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
-_OPTIONAL = ("-fopenmp-simd",)
+# gcc 12 moves loads into the branches that use them, and makes wrong masks of such loads of 3, 5, 6 or 7 neighbours.
+_OPTIONAL = ("-fopenmp-simd", "-fno-tree-sink")
 _LINKED = "-shared"
 _SHARED = ("-fPIC", _LINKED)
 
@@ -166,7 +167,7 @@ def _tried(command: str, cache: DiskCache) -> CCompiler:
 
 def _flag_choices() -> Iterator[tuple[str, ...]]:
     """Sets of flags, the wanted one first; `_described` refuses wide vectors where the machine has none."""
-    for optional in (_OPTIONAL, ()):
+    for optional in (_OPTIONAL, _OPTIONAL[1:], _OPTIONAL[:1], ()):
         for machine in _MACHINE_CHOICES:
             for width in (_WIDE_VECTORS, ()) if machine else ((),):
                 yield (*_OPTIMISATION, *machine, *width, *_MEANING, *optional, *_SHARED)

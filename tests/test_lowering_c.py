@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from ir_testing import parse
+from ir_testing import apply, parse, text_of
 from lowered_programs import KernelList, check, needs_compiler, softmax_program
 
 from fuse_opt.dialects.dtypes import DTYPES, F32, I32
@@ -213,3 +213,20 @@ def test_addresses_of_a_split_and_merged_head_have_no_division():
     source = emit_c(parse(text))
     inner = source[source.index("for (long i") :]
     assert "/" not in inner[: inner.index("}")] and "%" not in inner[: inner.index("}")]
+
+
+@needs_compiler
+def test_choices_of_a_few_neighbours():
+    """gcc 12 gives wrong ones where it moves their loads into branches."""
+    lines: list[str] = []
+    kinds: list[str] = []
+    results: list[tuple[str, str]] = []
+    for number, (width, kind) in enumerate(itertools.product((3, 5, 6, 7), ("f16", "f32", "f64"))):
+        rows, row = f"tensor<8x{width}x{kind}>", f"tensor<{width}x{kind}>"
+        kinds += [f"%x{number}: {rows}", f"%y{number}: {row}"]
+        scatter = f"graph.select_scatter %x{number}, %y{number} {{index = 1 : i64}}"
+        lines.append(f"  %r{number} = {scatter} : ({rows}, {row}) -> {rows}\n")
+        results.append((f"%r{number}", rows))
+    given, types = (", ".join(part) for part in zip(*results, strict=True))
+    text = f"func.func @main({', '.join(kinds)}) -> ({types}) {{\n{''.join(lines)}  func.return {given} : {types}\n}}"
+    check(text_of(apply(parse(text), ["decompose", "wrap-kernels"])))

@@ -141,7 +141,7 @@ def test_choice_with_arguments(
     assert ctypes.CDLL(str(found.compile_shared("int f(void) { return CHOSEN; }", cache))).f() == 7
 
 
-@pytest.mark.parametrize("refused", ["-march=native", "-mprefer-vector-width=512", "-fopenmp-simd"])
+@pytest.mark.parametrize("refused", ["-march=native", "-mprefer-vector-width=512", "-fopenmp-simd", "-fno-tree-sink"])
 def test_flags_a_compiler_does_not_know_are_left_out(
     monkeypatch: pytest.MonkeyPatch, compiler: CCompiler, cache: DiskCache, tmp_path: Path, refused: str
 ) -> None:

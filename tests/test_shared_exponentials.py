@@ -110,6 +110,22 @@ def test_functions_of_two_arguments_are_left_alone() -> None:
     assert "fo_shared" not in text_of(apply(parse(text), ["convert-fused-to-loops"]))
 
 
+def test_an_exponential_of_one_group_may_be_the_argument_of_another() -> None:
+    kind = f"tensor<{SIZE}xf32>"
+    names = {"e": "exp %x", "s": "sigmoid %x", "m": "expm1 %x", "t": "tanh %e", "n": "exp %e"}
+    body = "".join(f"    %{name} = graph.{what} : ({kind}) -> {kind}\n" for name, what in names.items())
+    kinds = ", ".join([kind] * 4)
+    text = f"""func.func @main(%y: {kind}) -> ({kinds}) {{
+  %r:4 = fused.kernel(%x = %y : {kind}) -> ({kinds}) attributes {{schedule = {{kind = "pointwise"}}}} {{
+{body}    fused.yield %s, %m, %t, %n : {kinds}
+  }}
+  func.return %r#0, %r#1, %r#2, %r#3 : {kinds}
+}}"""
+    loops = text_of(apply(parse(text), ["convert-fused-to-loops"]))
+    assert parse(loops) is not None
+    assert len(re.findall("call @fo_shared_", loops)) == 5
+
+
 def test_nothing_of_the_sigmoid_is_left() -> None:
     loops = text_of(apply(parse(program(("sigmoid", "exp"))), ["convert-fused-to-loops"]))
     assert not re.search(r"math\.(absf|exp)|arith\.(cmpf|select|divf|negf)", loops)
