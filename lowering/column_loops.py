@@ -15,7 +15,9 @@ from ..dialects.index_expr import Dim
 from ..dialects.pull import Pulled
 from .kernel_loops import KernelLoops, build_kernel_loops
 from .kernel_points import KernelPoints, Stage
-from .lane_loops import KEPT, MOST_AT_A_TIME, Geometry, Lanes
+from .lane_loops import KEPT, Lanes
+from .lane_stages import MOST_AT_A_TIME, Geometry
+from .long_sums import LongSums
 from .loop_parts import part_length
 from .loop_space import extent
 from .moment_loops import AT_A_TIME, LANE_BYTES, LONGEST_PIECE, NARROWEST, MomentLanes
@@ -61,7 +63,7 @@ def build_column_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hash
         Lanes(phased, points, geometry).build_written_out(stages, early)
         return phased.phases
     if splits < 2:
-        Lanes(phased, points, geometry).build_whole(stages, early)
+        LongSums(phased, points, geometry).build_whole(stages, early)
         return phased.phases
     if moments := find_moments(stages):
         _build_moments(phased, points, geometry, stages, moments)
@@ -71,7 +73,7 @@ def build_column_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hash
         part = part_length(longest.extent, splits, MOST_AT_A_TIME)
         for point in stage.reductions:
             phased.add_partials(point, max(-(-longest.extent // part), 1), geometry.rows)
-        Lanes(phased, points, geometry).build_part(stage, longest, part)
+        LongSums(phased, points, geometry).build_part(stage, longest, part)
         if stage.reductions and stage is not stages[-1]:
             build_join(phased, stage.reductions, ())
     joined, once = stages[-1].reductions, phased.once()
@@ -100,7 +102,7 @@ def _build_moments(
     if piece:
         MomentLanes(phased, points, geometry, moments).build_pieces(stages[0], longest, part, piece)
     else:
-        Lanes(phased, points, geometry).build_moments(stages, longest, part)
+        LongSums(phased, points, geometry).build_moments(stages, longest, part)
     joined = [*stages[0].reductions, *stages[1].reductions]
 
     def join(phase: Phase) -> None:

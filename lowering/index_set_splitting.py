@@ -7,23 +7,23 @@ becomes
     scf.parallel (%i) = 0 to 1 { store 0, %y[%i] }
     scf.parallel (%i) = 1 to 113 { store load %x[%i - 1], %y[%i] }
 
-and one whose body asks whether an outer loop is within the padding, two of which one asks no more. Padding and
-concatenations are such loops. A bounded address is a gather in a vector loop, and machines have none of elements below 32
-bits: such loops ran one element at a time (Banerjee 1979; Griebl, Feautrier and Lengauer 2000).
+Padding and concatenations are such loops. A bounded address is a gather in a vector loop, and machines have none of elements
+below 32 bits: such loops ran one element at a time (Banerjee 1979; Griebl, Feautrier and Lengauer 2000).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, i1
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from .block_loops import BlockLoops, constant
+from .loop_specialization import specialized
 
 MOST_OPERATIONS = 600
 """Operations of all stretches."""
@@ -42,78 +42,22 @@ _ORDERED = {"slt": (False, 0), "sle": (False, 1), "sgt": (True, 1), "sge": (True
 def split_index_sets(body: Block) -> None:
     """Rewrites the function of a kernel in place; counters are never negative."""
     blocks = BlockLoops(body)
-    pending: list[scf.ParallelOp] = []
-    for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp)]:
-        inner = any(op.regions for op in list(loop.body.block.ops)[:-1])
-        if len(loop.lowerBound) == 1 and not loop.initVals and constant(loop.step[0]) == 1 and not inner:
-            pending += _apart(loop)
-    stretches = [_Range.of(loop) for loop in pending]
+    loops = [op for op in body.walk() if isinstance(op, scf.ParallelOp) and _is_splittable(op)]
+    stretches = [_Range.of(loop) for loop in loops]
     for stretch in stretches:
         stretches += _split(stretch, blocks)
 
 
-def _apart(loop: scf.ParallelOp) -> list[scf.ParallelOp]:
-    """Two loops, of which one is for where all holds that numbers are chosen by rather than constants and that does not
-    vary in the loop; or the loop where nothing is of that kind."""
-    block = loop.body.block
-    asked = _asked(block)
-    if not asked or 2 * len(list(block.ops)) > MOST_OPERATIONS:
-        return [loop]
-    before = InsertPoint.before(loop)
-    values: dict[SSAValue, SSAValue] = {}
-    for op in block.ops:
-        if op in asked or (isinstance(op, arith.IndexCastOp) and not _is_within(op.input, block)):
-            Rewriter.insert_op(op.clone(values), before)
-    truths = {_meaning(op): values[op.result] for op in asked}
-    truth, *others = truths.values()
-    for other in others:
-        both = arith.AndIOp(truth, other)
-        Rewriter.insert_op(both, before)
-        truth = both.result
-    inside = _clone(loop, _Stretch(dict.fromkeys(asked, True), before).build(block))
-    elsewhere = loop.clone()
-    branches = [Region(Block([each, scf.YieldOp()])) for each in (inside, elsewhere)]
-    Rewriter.replace_op(loop, scf.IfOp(truth, [], branches[0], branches[1]), [])
-    return [inside, elsewhere]
-
-
-def _asked(block: Block) -> list[arith.CmpiOp]:
-    """The comparisons, by which a number or else a constant is chosen, of what does not vary in the loop."""
-    found: dict[arith.CmpiOp, None] = {}
-    for op in block.ops:
-        if not isinstance(op, arith.SelectOp) or not isinstance(op.rhs.owner, arith.ConstantOp):
-            continue
-        stack = [op.cond]
-        while stack:
-            owner = stack.pop().owner
-            if isinstance(owner, arith.AndIOp) and owner.parent is block:
-                stack += [owner.rhs, owner.lhs]
-            elif isinstance(owner, arith.CmpiOp) and not any(_is_within(_cast(v), block) for v in owner.operands):
-                found[owner] = None
-    return [op for op in found if op.parent is block]
-
-
-def _meaning(op: arith.CmpiOp) -> Hashable:
-    """Equal for comparisons that say the same."""
-    sides = [_cast(value) for value in op.operands]
-    return (op.predicate.value.data, *(value if (n := constant(value)) is None else n for value in sides))
-
-
-def _cast(value: SSAValue) -> SSAValue:
-    """What was converted from an index."""
-    return value.owner.input if isinstance(value.owner, arith.IndexCastOp) else value
-
-
-def _is_within(value: SSAValue, block: Block) -> bool:
-    owner = value.owner
-    return owner is block or (isinstance(owner, Operation) and owner.parent is block)
+def _is_splittable(loop: scf.ParallelOp) -> bool:
+    inner = any(op.regions for op in list(loop.body.block.ops)[:-1])
+    return not inner and not loop.initVals and constant(loop.step[0]) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
     """A comparison, or the bound of a number, that is decided by how far the counter is."""
 
-    op: Operation
+    value: SSAValue
     reached: int
     holds: bool
     """For a comparison: what it is from `reached` on; for a bound: whether the number counts from there on."""
@@ -146,10 +90,10 @@ class _Range:
 
 def _split(whole: _Range, blocks: BlockLoops) -> list[_Range]:
     """The loops of the stretches, which take the loop's place; nothing where there is one stretch, or too little gained."""
-    loop, block = whole.loop, whole.loop.body.block
-    ops = list(block.ops)
+    loop = whole.loop
+    ops = list(loop.body.block.ops)
     varies = None in (constant(loop.lowerBound[0]), constant(loop.upperBound[0]))
-    conditions = _conditions(ops, block.args[0])
+    conditions = _conditions(ops, loop.body.block.args[0])
     if all(condition.number is None for condition in conditions):
         return []
     cuts = _cuts([each for each in conditions if each.within(whole.start, whole.end) is None])
@@ -163,22 +107,15 @@ def _split(whole: _Range, blocks: BlockLoops) -> list[_Range]:
     limits = [loop.lowerBound[0], *limits, loop.upperBound[0]]
     made: list[_Range] = []
     for (start, end), bounds in zip(pairwise(ends), pairwise(limits), strict=True):
-        known: dict[Operation, bool | SSAValue] = {}
+        known: dict[SSAValue, bool | SSAValue] = {}
         for condition in conditions:
             if (holds := condition.within(start, end)) is not None:
-                known[condition.op] = holds
+                known[condition.value] = holds
                 if condition.number is not None:
-                    known[condition.op] = condition.number if holds else blocks.number(condition.bound)
-        made.append(_Range(_clone(loop, _Stretch(known, before).build(block), bounds), start, end))
+                    known[condition.value] = condition.number if holds else blocks.number(condition.bound)
+        made.append(_Range(specialized(loop, known, bounds), start, end))
         Rewriter.insert_op(made[-1].loop, before)
     Rewriter.erase_op(loop)
-    return made
-
-
-def _clone(loop: scf.ParallelOp, body: Block, bounds: tuple[SSAValue, SSAValue] | None = None) -> scf.ParallelOp:
-    lower, upper = bounds or (loop.lowerBound[0], loop.upperBound[0])
-    made = scf.ParallelOp([lower], [upper], list(loop.step), Region(body))
-    made.attributes.update(loop.attributes)
     return made
 
 
@@ -239,7 +176,7 @@ def _compared(op: arith.CmpiOp, lhs: tuple[int, int], rhs: tuple[int, int]) -> l
         lhs, rhs, predicate = rhs, lhs, _TURNED[predicate]
     above, step = _ORDERED[predicate]
     threshold, rises = _reached(*lhs, rhs[1] + step)
-    return [_Condition(op, threshold, above == rises, threshold)]
+    return [_Condition(op.result, threshold, above == rises, threshold)]
 
 
 def _bounded(op: arith.MaxSIOp | arith.MinSIOp, lhs: tuple[int, int], rhs: tuple[int, int]) -> _Condition:
@@ -253,7 +190,7 @@ def _bounded(op: arith.MaxSIOp | arith.MinSIOp, lhs: tuple[int, int], rhs: tuple
         last += factor * threshold + offset == rhs[1]
     else:
         first -= factor * (threshold - 1) + offset == rhs[1]
-    return _Condition(op, first, isinstance(op, arith.MaxSIOp) == rises, last, number, rhs[1])
+    return _Condition(op.result, first, isinstance(op, arith.MaxSIOp) == rises, last, number, rhs[1])
 
 
 def _reached(factor: int, offset: int, bound: int) -> tuple[int, bool]:
@@ -261,63 +198,3 @@ def _reached(factor: int, offset: int, bound: int) -> tuple[int, bool]:
     if factor > 0:
         return -((offset - bound) // factor), True
     return (offset - bound) // -factor + 1, False
-
-
-@dataclass
-class _Stretch:
-    """The body of a loop for a stretch of its iterations."""
-
-    known: Mapping[Operation, bool | SSAValue]
-    """What comparisons are, and the numbers that bounded ones are."""
-    before: InsertPoint
-    values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    truths: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool])
-
-    def build(self, old: Block) -> Block:
-        block = Block(arg_types=[old.args[0].type])
-        block.args[0].name_hint = old.args[0].name_hint
-        self.values[old.args[0]] = block.args[0]
-        for op in old.ops:
-            known = self.known.get(op)
-            if isinstance(known, bool):
-                self.truths[op.results[0]] = known
-            elif known is not None:
-                self.values[op.results[0]] = self.values.get(known, known)
-            elif not self._fold(op):
-                self._write_out(op)
-                block.add_op(op.clone(self.values))
-        _erase_unused(block)
-        return block
-
-    def _fold(self, op: Operation) -> bool:
-        """Whether what is known gives the operation's result."""
-        truths = self.truths
-        match op:
-            case arith.SelectOp() if op.cond in truths:
-                chosen = op.lhs if truths[op.cond] else op.rhs
-            case arith.AndIOp() | arith.OrIOp() if op.lhs in truths or op.rhs in truths:
-                given, chosen = (op.lhs, op.rhs) if op.lhs in truths else (op.rhs, op.lhs)
-                if truths[given] == isinstance(op, arith.OrIOp):
-                    chosen = given
-            case _:
-                return False
-        if chosen in truths:
-            truths[op.results[0]] = truths[chosen]
-        else:
-            self.values[op.results[0]] = self.values.get(chosen, chosen)
-        return True
-
-    def _write_out(self, op: Operation) -> None:
-        """What is known, where an operation needs its value."""
-        for operand in op.operands:
-            if operand in self.truths and operand not in self.values:
-                truth = arith.ConstantOp(IntegerAttr(int(self.truths[operand]), i1))
-                Rewriter.insert_op(truth, self.before)
-                self.values[operand] = truth.result
-
-
-def _erase_unused(block: Block) -> None:
-    for op in reversed(list(block.ops)):
-        pure = isinstance(op, memref.LoadOp) or op.name.startswith(("arith.", "math."))
-        if pure and all(result.first_use is None for result in op.results):
-            Rewriter.erase_op(op)

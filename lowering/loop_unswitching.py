@@ -1,4 +1,4 @@
-"""Loop unswitching: what is chosen by a condition on outer counters is chosen before the loop (Allen and Cocke 1972).
+"""Loop unswitching: what outer counters decide is asked before the loop (Allen and Cocke 1972).
 
     scf.parallel (%i) { store select(%row < 4, load %x[..., %i], load %z[..., %i]), %y[...] }
 
@@ -8,18 +8,20 @@ becomes
     else { scf.parallel (%i) { store load %z[..., %i], %y[...] } }
 
 Concatenations along an axis in front of the last are such loops. Compilers do the same with two or three conditions; with more
-they read all operands for each element.
+they read all operands for each element. Conditions by which a number or else a constant is chosen, as whether an outer counter
+is within a padding, are asked together: there is one loop for where all of them hold, and one that asks as before elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable, Sequence
 
-from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from .block_loops import constant
+from .loop_specialization import Known, specialized
 
 MOST_CONDITIONS = 32
 MOST_OPERATIONS = 600
@@ -28,50 +30,89 @@ MOST_OPERATIONS = 600
 
 def unswitch_loops(body: Block) -> None:
     """Rewrites the function of a kernel in place."""
-    for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp)]:
-        if not loop.initVals and not any(op.regions for op in list(loop.body.block.ops)[:-1]):
-            _unswitch(loop)
+    for unswitch in (_unswitch_each, _unswitch_all):
+        for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp)]:
+            if not loop.initVals and not any(op.regions for op in list(loop.body.block.ops)[:-1]):
+                unswitch(loop)
 
 
-def _unswitch(loop: scf.ParallelOp) -> None:
-    chosen = _chosen(loop.body.block)
+def _unswitch_each(loop: scf.ParallelOp) -> None:
+    """A loop for each of the loaded numbers that are chosen between."""
+    chosen = _choosing(loop.body.block)
     count = len({_meaning(op) for op in chosen})
     if not chosen or count > MOST_CONDITIONS:
         return
-    least = _without(loop, chosen[-1], True)
+    least = specialized(loop, _where(chosen[-1], True, loop.body.block))
     if len(list(least.body.block.ops)) * (count + 1) > MOST_OPERATIONS:
         return
     while chosen:
         # The last condition chooses between an operand and what the others choose: it is asked first.
-        condition, rest = chosen[-1], _without(loop, chosen[-1], False)
-        branches = [Region(Block([each, scf.YieldOp()])) for each in (_without(loop, condition, True), rest)]
-        Rewriter.replace_op(loop, scf.IfOp(_before(condition, loop), [], branches[0], branches[1]), [])
-        loop, chosen = rest, _chosen(rest.body.block)
+        last = chosen[-1]
+        taken, rest = (specialized(loop, _where(last, holds, loop.body.block)) for holds in (True, False))
+        _replace(loop, _hoist([last], loop)[0], taken, rest)
+        loop, chosen = rest, _choosing(rest.body.block)
 
 
-def _chosen(block: Block) -> list[arith.CmpiOp]:
+def _unswitch_all(loop: scf.ParallelOp) -> None:
+    """A loop for where all numbers are chosen rather than constants, as far as that does not vary in the loop."""
+    block = loop.body.block
+    asked = _guarding(block)
+    if not asked or 2 * len(list(block.ops)) > MOST_OPERATIONS:
+        return
+    truth, *others = dict(zip(map(_meaning, asked), _hoist(asked, loop), strict=True)).values()
+    for other in others:
+        Rewriter.insert_op(both := arith.AndIOp(truth, other), InsertPoint.before(loop))
+        truth = both.result
+    inside = specialized(loop, {op.result: True for op in asked})
+    _replace(loop, truth, inside, loop.clone())
+
+
+def _choosing(block: Block) -> list[arith.CmpiOp]:
     """The comparisons of outer counters by which one of two loaded numbers is chosen, in the order of the choices."""
     found: list[arith.CmpiOp] = []
     for op in block.ops:
-        if isinstance(op, arith.SelectOp) and isinstance(owner := op.cond.owner, arith.CmpiOp):
-            outer = all(_is_outer(value, block) for value in owner.operands)
-            if outer and all(_is_within(value, block) for value in (op.lhs, op.rhs)):
-                found.append(owner)
+        if isinstance(op, arith.SelectOp) and all(_is_within(value, block) for value in (op.lhs, op.rhs)):
+            condition = op.cond.owner
+            found += [condition] if isinstance(condition, arith.CmpiOp) and _is_outer(condition, block) else []
     return found
 
 
-def _is_outer(value: SSAValue, block: Block) -> bool:
-    return not _is_within(_cast(value), block)
+def _guarding(block: Block) -> list[arith.CmpiOp]:
+    """The comparisons of outer counters by which a number or else a constant is chosen."""
+    found: dict[arith.CmpiOp, None] = {}
+    for op in block.ops:
+        if not isinstance(op, arith.SelectOp) or not isinstance(op.rhs.owner, arith.ConstantOp):
+            continue
+        stack = [op.cond]
+        while stack:
+            owner = stack.pop().owner
+            if isinstance(owner, arith.AndIOp) and owner.parent is block:
+                stack += [owner.rhs, owner.lhs]
+            elif isinstance(owner, arith.CmpiOp) and _is_outer(owner, block):
+                found[owner] = None
+    return [op for op in found if op.parent is block]
 
 
-def _cast(value: SSAValue) -> SSAValue:
-    """What was converted from an index."""
-    return value.owner.input if isinstance(value.owner, arith.IndexCastOp) else value
+def _where(condition: arith.CmpiOp, holds: bool, block: Block) -> Known:
+    """What the conditions of the body's choices that say the same as this one are, where it holds or does not."""
+    asked = [op.cond for op in block.ops if isinstance(op, arith.SelectOp)]
+    meaning = _meaning(condition)
+    return {v: holds for v in asked if isinstance(v.owner, arith.CmpiOp) and _meaning(v.owner) == meaning}
+
+
+def _is_outer(op: arith.CmpiOp, block: Block) -> bool:
+    """Whether it compares what does not vary in the loop."""
+    return not any(_is_within(_cast(value), block) for value in op.operands)
 
 
 def _is_within(value: SSAValue, block: Block) -> bool:
     owner = value.owner
     return owner is block or (isinstance(owner, Operation) and owner.parent is block)
+
+
+def _cast(value: SSAValue) -> SSAValue:
+    """What was converted from an index."""
+    return value.owner.input if isinstance(value.owner, arith.IndexCastOp) else value
 
 
 def _meaning(op: arith.CmpiOp) -> Hashable:
@@ -80,45 +121,18 @@ def _meaning(op: arith.CmpiOp) -> Hashable:
     return (op.predicate.value.data, *(value if (n := constant(value)) is None else n for value in sides))
 
 
-def _asks(op: arith.SelectOp) -> Hashable:
-    return _meaning(op.cond.owner) if isinstance(op.cond.owner, arith.CmpiOp) else None
-
-
-def _before(condition: arith.CmpiOp, loop: scf.ParallelOp) -> SSAValue:
-    """The condition, in front of the loop."""
+def _hoist(conditions: Sequence[arith.CmpiOp], loop: scf.ParallelOp) -> list[SSAValue]:
+    """The conditions, in front of the loop."""
     values: dict[SSAValue, SSAValue] = {}
-    for operand in condition.operands:
-        owner = operand.owner
-        if isinstance(owner, arith.IndexCastOp) and owner.parent is loop.body.block:
-            Rewriter.insert_op(made := owner.clone(values), InsertPoint.before(loop))
-            values[operand] = made.result
-    if condition.parent is not loop.body.block:
-        return condition.result
-    Rewriter.insert_op(made := condition.clone(values), InsertPoint.before(loop))
-    return made.result
+    for condition in conditions:
+        for value in (*condition.operands, condition.result):
+            owner = value.owner
+            if isinstance(owner, Operation) and owner.parent is loop.body.block and value not in values:
+                Rewriter.insert_op(owner.clone(values), InsertPoint.before(loop))
+    return [values.get(condition.result, condition.result) for condition in conditions]
 
 
-def _without(loop: scf.ParallelOp, condition: arith.CmpiOp, holds: bool) -> scf.ParallelOp:
-    """The loop for where the condition holds, or does not."""
-    old, known = loop.body.block, _meaning(condition)
-    block = Block(arg_types=[arg.type for arg in old.args])
-    values: dict[SSAValue, SSAValue] = dict(zip(old.args, block.args, strict=True))
-    for new, arg in zip(block.args, old.args, strict=True):
-        new.name_hint = arg.name_hint
-    for op in old.ops:
-        if isinstance(op, arith.SelectOp) and _asks(op) == known:
-            taken = op.lhs if holds else op.rhs
-            values[op.result] = values.get(taken, taken)
-        else:
-            block.add_op(op.clone(values))
-    _erase_unused(list(block.ops))
-    made = scf.ParallelOp(list(loop.lowerBound), list(loop.upperBound), list(loop.step), Region(block))
-    made.attributes.update(loop.attributes)
-    return made
-
-
-def _erase_unused(ops: Collection[Operation]) -> None:
-    for op in reversed([*ops]):
-        pure = isinstance(op, memref.LoadOp) or op.name.startswith(("arith.", "math."))
-        if pure and all(result.first_use is None for result in op.results):
-            Rewriter.erase_op(op)
+def _replace(loop: scf.ParallelOp, condition: SSAValue, taken: scf.ParallelOp, other: scf.ParallelOp) -> None:
+    """One of the two loops runs in place of the loop."""
+    branches = [Region(Block([each, scf.YieldOp()])) for each in (taken, other)]
+    Rewriter.replace_op(loop, scf.IfOp(condition, [], branches[0], branches[1]), [])

@@ -18,7 +18,7 @@ from ..dialects.graph_op import dtype
 from ..dialects.index_expr import Dim, IndexExpr, constant
 from ..dialects.pull import Point
 from .kernel_points import KernelPoints, RowBuffer, Stage
-from .lane_loops import Geometry, Lanes
+from .lane_stages import Geometry, LaneStages
 from .loop_builder import INDEX, Scope
 from .loop_parts import Fixed, part_bounds
 from .loop_space import as_expr, extent
@@ -39,7 +39,7 @@ REGISTER_BYTES = 512
 """Of the lanes of a task whose accumulators compilers keep in vector registers; more rows at a time would only crowd them."""
 
 
-class MomentLanes(Lanes):
+class MomentLanes(LaneStages):
     """The launch over parts."""
 
     def __init__(self, phased: PhasedKernel, points: KernelPoints, geometry: Geometry, moments: Moments) -> None:
@@ -116,7 +116,7 @@ class MomentLanes(Lanes):
         for copy in copies:
             self.emitter.emit(stage.roots(), copy, stage)
         for total, row in self.about.items():
-            value = self._tree(scope, total, [self.emitter.reduced_element(total, copy) for copy in copies])
+            value = self.tree(scope, total, [self.emitter.reduced_element(total, copy) for copy in copies])
             mean = scope.add(arith.MulfOp(value, scope.constant(1 / NEAR, dtype(total.value).compute)))
             zero = self._zero(total)
             finite = scope.add(arith.CmpfOp(scope.add(arith.SubfOp(mean, mean)), zero, "oeq"))
@@ -140,10 +140,10 @@ class MomentLanes(Lanes):
         for total in stage.reductions:
             about = self._load(self.about[total], scope)
             apart = [scope.add(arith.SubfOp(self.emitter.reduced_element(total, copy), about)) for copy in copies]
-            self._add(total, self._tree(scope, total, apart), scope)
+            self._add(total, self.tree(scope, total, apart), scope)
             for square in self._squares_of(total):
                 products = [scope.add(arith.MulfOp(value, value)) for value in apart]
-                self._add(square, self._tree(scope, square, products), scope)
+                self._add(square, self.tree(scope, square, products), scope)
         self._close_lanes(scope)
 
     def _join(self, stage: Stage, longest: Dim, bounds: Range, begin: SSAValue) -> None:

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType
-from xdsl.ir import Attribute, Block
+from xdsl.ir import Attribute, Block, SSAValue
 
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import dtype
-from ..dialects.index_expr import Dim, IndexExpr, dimension
+from ..dialects.index_expr import Dim, IndexExpr, constant, dimension
 from ..dialects.pull import Point, Pulled, Store
 from .kernel_buffers import KernelBuffers, Parameter, Scratch
 from .kernel_loops import WORK_PER_CHUNK, KernelLoops
 from .kernel_points import KernelPoints, RowBuffer, Stage
 from .loop_builder import INDEX, Scope
+from .loop_parts import Fixed
 from .loop_space import as_expr, extent
 from .row_stages import early_stores, plan_stages
 from .scalar_ops import value_type
@@ -28,6 +29,8 @@ from .stage_loops import StageLoops
 
 MOST = 4096
 """Parts of a row, or rows of a block; more would ask for much memory."""
+AT_A_TIME = 8
+"""Partial results of a row that are joined at a time: rounding errors grow with how many times that is."""
 _ALIGNMENT = 64
 
 
@@ -122,6 +125,14 @@ class Phase(StageLoops):
         """Where the results of reductions that were joined before are, for a row."""
         return {point: RowBuffer(memory, row) for point, memory in self.parts.items()}
 
+    def tree(self, scope: Scope, point: Point, values: Sequence[SSAValue]) -> SSAValue:
+        """All of the values joined, neighbours first."""
+        waiting = list(values)
+        while len(waiting) > 1:
+            joined = [self.combine(scope, point, *pair) for pair in zip(waiting[::2], waiting[1::2], strict=False)]
+            waiting = joined + waiting[2 * len(joined) :]
+        return waiting[0]
+
 
 def build_join(
     kernel: PhasedKernel,
@@ -151,22 +162,39 @@ def build_join(
 
 
 def _add_up(phase: Phase, partials: Partials, row: Dim) -> None:
-    """Joins the partial results in their order, all rows at a time."""
-    if partials.splits < 2:
+    """Joins the partial results, some neighbours at a time, all rows at a time."""
+    splits = partials.splits
+    if splits < 2:
         return
-    split = Dim("split", partials.splits)
-    outer = _loop_scope(phase.root, split, "split")
+    whole = splits // AT_A_TIME * AT_A_TIME
+    _join_parts(phase, partials, row, phase.root, list(map(constant, range(min(splits, AT_A_TIME)))))
+    if whole > AT_A_TIME:
+        first = Dim("split_first", splits)
+        outer = _loop_scope(phase.root, first, "split")
+        places = [as_expr(first) + number for number in range(AT_A_TIME)]
+        _join_parts(phase, partials, row, outer, places, further=True)
+        outer.block.add_op(scf.YieldOp())
+        bounds = phase.root.index_constant(AT_A_TIME), phase.root.index_constant(whole)
+        phase.root.block.add_op(phase.loop(outer.block, *bounds, step=AT_A_TIME))
+    if 0 < whole < splits:
+        _join_parts(phase, partials, row, phase.root, list(map(constant, range(whole, splits))), further=True)
+
+
+def _join_parts(
+    phase: Phase, partials: Partials, row: Dim, outer: Scope, places: Sequence[IndexExpr], *, further: bool = False
+) -> None:
+    """Joins these parts of each row, neighbours first; `further`: with what others before them came to."""
     inner = _loop_scope(outer, row, "row")
-    memory = phase.parts[partials.point]
-    positions = [inner.index(as_expr(row)), inner.index(partials.position)]
+    memory, home = phase.parts[partials.point], inner.index(as_expr(row))
+    split = Dim("split", partials.splits)
+    positions = [Fixed(inner, {split: place}).index(partials.position) for place in places]
     values = [inner.add(memref.LoadOp.get(memory, [position])) for position in positions]
-    joined = phase.combine(inner, partials.point, values[0], values[1])
-    inner.block.add_op(memref.StoreOp.get(joined, memory, positions[:1]))
+    joined = phase.tree(inner, partials.point, values)
+    if further:
+        joined = phase.combine(inner, partials.point, inner.add(memref.LoadOp.get(memory, [home])), joined)
+    inner.block.add_op(memref.StoreOp.get(joined, memory, [home]))
     inner.block.add_op(scf.ReduceOp())
     outer.block.add_op(phase.parallel(inner.block, phase.begin, phase.end))
-    outer.block.add_op(scf.YieldOp())
-    constant = phase.root.index_constant
-    phase.root.block.add_op(phase.loop(outer.block, constant(1), constant(partials.splits)))
 
 
 def _settle(phase: Phase, row: Dim, joined: Sequence[Point], stores: Sequence[Store]) -> None:
