@@ -152,7 +152,7 @@ class _Sharing:
         first, value = self.group[0].op, self.base.argument
         moved: list[Operation] = []
         while value is not self.base.root and isinstance(value.owner, arith.NegfOp | math.AbsFOp):
-            if value.owner.parent is first.parent:
+            if value.owner.parent is first.parent and not value.owner.is_before_in_block(first):
                 moved.append(value.owner)
             value = value.owner.operand
         for op in reversed(moved):

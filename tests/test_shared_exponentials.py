@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ir_testing import apply, parse, text_of
-from lowered_programs import needs_compiler
+from lowered_programs import check, needs_compiler
 from test_c_math import BOUNDS, samples, ulps
 
 from fuse_opt.lowering.emit import build_program
@@ -124,6 +124,17 @@ def test_an_exponential_of_one_group_may_be_the_argument_of_another() -> None:
     loops = text_of(apply(parse(text), ["convert-fused-to-loops"]))
     assert parse(loops) is not None
     assert len(re.findall("call @fo_shared_", loops)) == 5
+
+
+@needs_compiler
+def test_arguments_stay_in_front_of_what_else_uses_them() -> None:
+    text = """func.func @main(%x: tensor<7xf32>) -> (tensor<7xf32>, tensor<7xf32>) {
+  %r = graph.log_sigmoid_backward %x, %x : (tensor<7xf32>, tensor<7xf32>) -> tensor<7xf32>
+  %t = graph.tanh %x : (tensor<7xf32>) -> tensor<7xf32>
+  func.return %r, %t : tensor<7xf32>, tensor<7xf32>
+}"""
+    passes = ["decompose", "fuse-elementwise", "fuse-siblings", "wrap-kernels"]
+    check(text_of(apply(parse(text), passes)))
 
 
 def test_nothing_of_the_sigmoid_is_left() -> None:
