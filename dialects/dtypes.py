@@ -17,6 +17,9 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
+_FLOAT_NAMES = {"bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
+"""Names of floats that do not follow from their width."""
+
 
 class Kind(Enum):
     BOOL = "bool"
@@ -46,6 +49,13 @@ class DType:
         return self.kind is Kind.FLOAT
 
     @property
+    def numpy_name(self) -> str:
+        """The spelling of NumPy, ml_dtypes and PyTorch."""
+        if self.kind is Kind.BOOL:
+            return "bool"
+        return _FLOAT_NAMES.get(self.name) or f"{self.kind.value}{self.bits}"
+
+    @property
     def compute(self) -> DType:
         """The type in which scalar bodies are evaluated: narrow floats in f32, rounded at each op's result."""
         return F32 if self.is_float and self.bits < 32 else self
@@ -60,6 +70,9 @@ I16 = DType("i16", Kind.INT, 16, IntegerType(16))
 I32 = DType("i32", Kind.INT, 32, IntegerType(32))
 I64 = DType("i64", Kind.INT, 64, IntegerType(64))
 U8 = DType("ui8", Kind.UINT, 8, IntegerType(8, Signedness.UNSIGNED))
+U16 = DType("ui16", Kind.UINT, 16, IntegerType(16, Signedness.UNSIGNED))
+U32 = DType("ui32", Kind.UINT, 32, IntegerType(32, Signedness.UNSIGNED))
+U64 = DType("ui64", Kind.UINT, 64, IntegerType(64, Signedness.UNSIGNED))
 F16 = DType("f16", Kind.FLOAT, 16, Float16Type())
 BF16 = DType("bf16", Kind.FLOAT, 16, BFloat16Type())
 F32 = DType("f32", Kind.FLOAT, 32, Float32Type())
@@ -68,7 +81,7 @@ F8E4M3 = DType("f8E4M3FN", Kind.FLOAT, 8, Float8E4M3FNType(), storage_only=True)
 """Without infinities: what is too large, and an infinity, becomes NaN."""
 F8E5M2 = DType("f8E5M2", Kind.FLOAT, 8, Float8E5M2Type(), storage_only=True)
 
-DTYPES: tuple[DType, ...] = (BOOL, I8, I16, I32, I64, U8, F16, BF16, F32, F64, F8E4M3, F8E5M2)
+DTYPES: tuple[DType, ...] = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2)
 _BY_ATTRIBUTE = {dtype.attribute: dtype for dtype in DTYPES}
 
 

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
-from .dtypes import F8E4M3, F8E5M2, I8, I16, I32, I64, U8, DType
+from .dtypes import F8E4M3, F8E5M2, I8, I16, I32, I64, U8, U16, DType
 from .graph_arithmetic import (
     AddOp,
     AstypeOp,
@@ -69,7 +69,7 @@ def _computes(element: DType) -> bool:
 class QuantizeLinearOp(Quantization):
     """round(x / scale) + zero_point, halves to even, saturated to the element type of `zero_point` (ONNX QuantizeLinear).
 
-    `scale`, of x's type, and `zero_point`, of i8, ui8, i16, f8E4M3FN or f8E5M2, are of rank 0, or have one element for
+    `scale`, of x's type, and `zero_point`, of i8, ui8, i16, ui16, f8E4M3FN or f8E5M2, are of rank 0, or have one element for
     each position of `axis` (1; of a vector 0). The quotient is rounded to the type it is computed in, f32 or f64, first.
     Integers: NaN gives 0, infinities the limits. 8-bit floats: nothing is rounded to whole numbers, NaN stays NaN, and
     what is too large gives the largest finite number, or with `saturate` false (default true) what graph.astype gives.
@@ -87,9 +87,9 @@ class QuantizeLinearOp(Quantization):
             raise VerifyException(
                 f"expected floats of one type, got '{self.x.type}' and '{self.scale.type}'; insert graph.astype"
             )
-        if dtype(self.zero_point) not in (I8, U8, I16, F8E4M3, F8E5M2):
+        if dtype(self.zero_point) not in (I8, U8, I16, U16, F8E4M3, F8E5M2):
             raise VerifyException(
-                f"operand 'zero_point': expected elements of i8, ui8, i16, f8E4M3FN or f8E5M2, got '{self.zero_point.type}'"
+                f"operand 'zero_point': expected elements of i8, ui8, i16, ui16, f8E4M3FN or f8E5M2, got '{self.zero_point.type}'"
             )
         self.check_parameters(self.x, self.scale, [self.zero_point])
         return (TensorType(tensor(self.zero_point).element_type, shape(self.x)),)
@@ -112,7 +112,7 @@ class QuantizeLinearOp(Quantization):
 class DequantizeLinearOp(Quantization):
     """(x - zero_point) * scale, in the type of `scale` (ONNX DequantizeLinear).
 
-    Operands are x, of i8, ui8, i16, i32, f8E4M3FN or f8E5M2, `scale`, and `zero_point` of x's type, which may be left
+    Operands are x, of i8, ui8, i16, ui16, i32, f8E4M3FN or f8E5M2, `scale`, and `zero_point` of x's type, which may be left
     out: 0. Scale and zero point are of rank 0, or have one element for each position of `axis` (1; of a vector 0).
     """
 
@@ -124,9 +124,9 @@ class DequantizeLinearOp(Quantization):
     result = result_def(TensorType)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        if dtype(self.x) not in (I8, U8, I16, I32, F8E4M3, F8E5M2):
+        if dtype(self.x) not in (I8, U8, I16, U16, I32, F8E4M3, F8E5M2):
             raise VerifyException(
-                f"operand 'x': expected elements of i8, ui8, i16, i32, f8E4M3FN or f8E5M2, got '{self.x.type}'"
+                f"operand 'x': expected elements of i8, ui8, i16, ui16, i32, f8E4M3FN or f8E5M2, got '{self.x.type}'"
             )
         self.check_parameters(self.x, self.scale, self.zero_point)
         for value in self.zero_point:

@@ -72,7 +72,8 @@ class RandomBitsOp(RandomOp):
         element, words = element_of(self.dtype), self.words(operands)
         if element is BOOL:
             return sc.cast(words[0] & 1, BOOL)
-        return sc.shift_left(words[1], 32) | words[0] if element is I64 else sc.cast(words[0], element)
+        bits = sc.shift_left(words[1], 32) | words[0] if element.bits == 64 else words[0]
+        return sc.cast(bits, element)
 
 
 _DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}

@@ -10,10 +10,13 @@ from typing import cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
-from .dtypes import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, DType, dtype_of
+from .dtypes import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType, dtype_of
 from .scalar_evaluation import Number
 
-_CODES = {I8: "b", I16: "h", I32: "i", I64: "q", U8: "B", BOOL: "B", F16: "e", F32: "f", F64: "d", BF16: "H"}
+_CODES = {
+    **{I8: "b", I16: "h", I32: "i", I64: "q", U8: "B", U16: "H", U32: "I", U64: "Q", BOOL: "B"},
+    **{F16: "e", F32: "f", F64: "d", BF16: "H"},
+}
 _TINY = {F8E4M3: (3, 7), F8E5M2: (2, 15)}
 """Digits of the mantissa, and the bias."""
 

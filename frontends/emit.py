@@ -31,16 +31,7 @@ from fuse_opt.dialects.symbolic_shapes import DIMS
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = SSAValue
 
-_NUMPY_NAMES = {
-    "i1": "bool",
-    "ui8": "uint8",
-    "bf16": "bfloat16",
-    "f8E4M3FN": "float8_e4m3fn",
-    "f8E5M2": "float8_e5m2",
-    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-}
-_BY_NUMPY_NAME = {_NUMPY_NAMES[known.name]: known for known in DTYPES}
+_BY_NUMPY_NAME = {known.numpy_name: known for known in DTYPES}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_$.-]+")
 
 
@@ -54,7 +45,7 @@ class UnsupportedTypeError(ValueError):
 
 def numpy_name(element: DType) -> str:
     """The name of NumPy or ml_dtypes for an element type."""
-    return _NUMPY_NAMES[element.name]
+    return element.numpy_name
 
 
 def element_type(name: str) -> DType:

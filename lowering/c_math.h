@@ -20,6 +20,7 @@ typedef __INT16_TYPE__ fo_i16;
 typedef __INT32_TYPE__ fo_i32;
 typedef __INT64_TYPE__ fo_i64;
 typedef __UINT8_TYPE__ fo_u8;
+typedef __UINT16_TYPE__ fo_u16;
 typedef __UINT32_TYPE__ fo_u32;
 typedef __UINT64_TYPE__ fo_u64;
 
@@ -1230,6 +1231,18 @@ FO_FN fo_u8 fo_rem_u8(fo_u8 a, fo_u8 b) {
   return (fo_u8)(b == 0 ? 0 : a - fo_floordiv_u8(a, b) * b);
 }
 
+/* fo_floordiv_u16: the floored quotient; x / 0 is 0.
+   The quotient as float is never rounded across an integer. */
+FO_FN fo_u16 fo_floordiv_u16(fo_u16 a, fo_u16 b) {
+  float q = __builtin_floorf((float)a / (float)(b == 0 ? 1 : b));
+  return (fo_u16)(b == 0 ? 0 : (fo_i32)q);
+}
+
+/* fo_rem_u16: the remainder of the floored quotient; x % 0 is 0. */
+FO_FN fo_u16 fo_rem_u16(fo_u16 a, fo_u16 b) {
+  return (fo_u16)(b == 0 ? 0u : (fo_u32)a - (fo_u32)fo_floordiv_u16(a, b) * (fo_u32)b);
+}
+
 /* fo_floordiv_i32: the floored quotient; x / 0 is 0; -2**31 / -1 wraps to -2**31.
    The quotient as double is never rounded across an integer. */
 FO_FN fo_i32 fo_floordiv_i32(fo_i32 a, fo_i32 b) {
@@ -1257,6 +1270,27 @@ FO_FN fo_i64 fo_rem_i64(fo_i64 a, fo_i64 b) {
   fo_i64 d = b == 0 || b == -1 ? 1 : b;
   fo_i64 r = a % d;
   return r != 0 && (r < 0) != (d < 0) ? r + d : r;
+}
+
+/* fo_floordiv_u32: the floored quotient; x / 0 is 0. The quotient as double is never rounded across an integer. */
+FO_FN fo_u32 fo_floordiv_u32(fo_u32 a, fo_u32 b) {
+  double q = __builtin_floor((double)a / (double)(b == 0u ? 1u : b));
+  return b == 0u ? 0u : (fo_u32)q;
+}
+
+/* fo_rem_u32: the remainder of the floored quotient; x % 0 is 0. */
+FO_FN fo_u32 fo_rem_u32(fo_u32 a, fo_u32 b) {
+  return b == 0u ? 0u : a - fo_floordiv_u32(a, b) * b;
+}
+
+/* fo_floordiv_u64: the floored quotient; x / 0 is 0. Not vectorised. */
+FO_FN fo_u64 fo_floordiv_u64(fo_u64 a, fo_u64 b) {
+  return b == 0 ? 0 : a / b;
+}
+
+/* fo_rem_u64: the remainder of the floored quotient; x % 0 is 0. Not vectorised. */
+FO_FN fo_u64 fo_rem_u64(fo_u64 a, fo_u64 b) {
+  return b == 0 ? 0 : a % b;
 }
 
 /* fo_fmod_f32: remainder of the truncated quotient, sign of a, exact; b == 0 or infinite a is NaN.
@@ -1331,6 +1365,42 @@ FO_FN fo_u8 fo_shr_u8(fo_u8 x, fo_u8 n) {
   return (fo_u8)((fo_u32)n < 8u ? r : 0u);
 }
 
+/* fo_shl_u16: x * 2**n, wrapped; 0 for counts outside 0 ... 15. */
+FO_FN fo_u16 fo_shl_u16(fo_u16 x, fo_u16 n) {
+  fo_u32 r = (fo_u32)x << ((fo_u32)n & 15u);
+  return (fo_u16)((fo_u32)n < 16u ? r : 0u);
+}
+
+/* fo_shr_u16: floor(x / 2**n); counts outside 0 ... 15 shift all out: 0. */
+FO_FN fo_u16 fo_shr_u16(fo_u16 x, fo_u16 n) {
+  fo_u32 r = (fo_u32)x >> ((fo_u32)n & 15u);
+  return (fo_u16)((fo_u32)n < 16u ? r : 0u);
+}
+
+/* fo_shl_u32: x * 2**n, wrapped; 0 for counts outside 0 ... 31. */
+FO_FN fo_u32 fo_shl_u32(fo_u32 x, fo_u32 n) {
+  fo_u32 r = x << (n & 31u);
+  return n < 32u ? r : 0u;
+}
+
+/* fo_shr_u32: floor(x / 2**n); counts outside 0 ... 31 shift all out: 0. */
+FO_FN fo_u32 fo_shr_u32(fo_u32 x, fo_u32 n) {
+  fo_u32 r = x >> (n & 31u);
+  return n < 32u ? r : 0u;
+}
+
+/* fo_shl_u64: x * 2**n, wrapped; 0 for counts outside 0 ... 63. */
+FO_FN fo_u64 fo_shl_u64(fo_u64 x, fo_u64 n) {
+  fo_u64 r = x << (n & 63u);
+  return n < 64u ? r : (fo_u64)0;
+}
+
+/* fo_shr_u64: floor(x / 2**n); counts outside 0 ... 63 shift all out: 0. */
+FO_FN fo_u64 fo_shr_u64(fo_u64 x, fo_u64 n) {
+  fo_u64 r = x >> (n & 63u);
+  return n < 64u ? r : (fo_u64)0;
+}
+
 /* fo_cast_f32_i8: toward zero, clamped to the type's range; NaN is 0. */
 FO_FN fo_i8 fo_cast_f32_i8(float x) {
   x = x == x ? x : 0.0f;
@@ -1356,6 +1426,31 @@ FO_FN fo_u8 fo_cast_f32_u8(float x) {
   x = low > x ? low : x;
   x = high < x ? high : x;
   return (fo_u8)(fo_i32)x;
+}
+
+/* fo_cast_f32_u16: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_u16 fo_cast_f32_u16(float x) {
+  x = x == x ? x : 0.0f;
+  FO_KEPT float low = 0.0f, high = 65535.0f;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
+  return (fo_u16)(fo_i32)x;
+}
+
+/* fo_cast_f32_u32: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_u32 fo_cast_f32_u32(float x) {
+  float c = x < 0x1p32f ? x : 0.0f;
+  FO_KEPT float low = 0.0f;
+  c = low > c ? low : c;
+  return x >= 0x1p32f ? 0xffffffffu : (fo_u32)c;
+}
+
+/* fo_cast_f32_u64: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_u64 fo_cast_f32_u64(float x) {
+  float c = x < 0x1p64f ? x : 0.0f;
+  FO_KEPT float low = 0.0f;
+  c = low > c ? low : c;
+  return x >= 0x1p64f ? 0xffffffffffffffff : (fo_u64)c;
 }
 
 /* fo_cast_f32_i32: toward zero, clamped to the type's range; NaN is 0. */
@@ -1399,6 +1494,31 @@ FO_FN fo_u8 fo_cast_f64_u8(double x) {
   x = low > x ? low : x;
   x = high < x ? high : x;
   return (fo_u8)(fo_i32)x;
+}
+
+/* fo_cast_f64_u16: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_u16 fo_cast_f64_u16(double x) {
+  x = x == x ? x : 0.0;
+  FO_KEPT double low = 0.0, high = 65535.0;
+  x = low > x ? low : x;
+  x = high < x ? high : x;
+  return (fo_u16)(fo_i32)x;
+}
+
+/* fo_cast_f64_u32: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_u32 fo_cast_f64_u32(double x) {
+  double c = x < 0x1p32 ? x : 0.0;
+  FO_KEPT double low = 0.0;
+  c = low > c ? low : c;
+  return x >= 0x1p32 ? 0xffffffffu : (fo_u32)c;
+}
+
+/* fo_cast_f64_u64: toward zero, clamped to the type's range; NaN is 0. */
+FO_FN fo_u64 fo_cast_f64_u64(double x) {
+  double c = x < 0x1p64 ? x : 0.0;
+  FO_KEPT double low = 0.0;
+  c = low > c ? low : c;
+  return x >= 0x1p64 ? 0xffffffffffffffff : (fo_u64)c;
 }
 
 /* fo_cast_f64_i32: toward zero, clamped to the type's range; NaN is 0. */

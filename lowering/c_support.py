@@ -22,6 +22,7 @@ typedef short fo_i16;
 typedef int fo_i32;
 typedef long long fo_i64;
 typedef unsigned char fo_u8;
+typedef unsigned short fo_u16;
 typedef unsigned int fo_u32;
 typedef unsigned long long fo_u64;
 
@@ -36,10 +37,12 @@ _TRANSPOSED = {
     **dict.fromkeys(("i1", "ui8", "f8E4M3FN", "f8E5M2"), ("unsigned char", 8)),
     "i8": ("signed char", 8),
     "i16": ("short", 16),
-    **dict.fromkeys(("f16", "bf16"), ("unsigned short", 16)),
+    **dict.fromkeys(("ui16", "f16", "bf16"), ("unsigned short", 16)),
     "i32": ("int", 32),
+    "ui32": ("unsigned int", 32),
     "f32": ("float", 32),
     "i64": ("long", 64),
+    "ui64": ("unsigned long", 64),
     "f64": ("double", 64),
 }
 """By element type: the C type of a buffer's element, and its bits."""

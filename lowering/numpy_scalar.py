@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..dialects.dtypes import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, DType
+from ..dialects.dtypes import BOOL, DTYPES, DType
 from ..dialects.scalar import Scalar, topological
 from .narrow_floats import NARROW
 from .numpy_functions import erfc, fma, lgamma
@@ -18,16 +18,7 @@ from .numpy_functions import erfc, fma, lgamma
 Array = npt.NDArray[Any]
 
 NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
-    BOOL: np.dtype(np.bool_),
-    I8: np.dtype(np.int8),
-    I16: np.dtype(np.int16),
-    I32: np.dtype(np.int32),
-    I64: np.dtype(np.int64),
-    U8: np.dtype(np.uint8),
-    F16: np.dtype(np.float16),
-    F32: np.dtype(np.float32),
-    F64: np.dtype(np.float64),
-    **{dtype: NARROW[dtype.name] for dtype in (BF16, F8E4M3, F8E5M2)},
+    dtype: NARROW[dtype.name] if dtype.name in NARROW else np.dtype(dtype.numpy_name) for dtype in DTYPES
 }
 """Arrays of each element type; those of `narrow_floats` are read and made by its functions only."""
 

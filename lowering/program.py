@@ -23,14 +23,8 @@ Run = Callable[[Sequence[Array], Sequence[Array], Config], None]
 
 NUMPY_NAMES: Mapping[str, str | np.dtype[Any]] = {
     "i1": "bool",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "ui8": "uint8",
-    "f16": "float16",
-    "f32": "float32",
-    "f64": "float64",
+    **{f"{u}i{bits}": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
     **NARROW,
 }
 """The NumPy spelling of each element type."""

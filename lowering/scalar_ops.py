@@ -13,7 +13,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, UnitAttr, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.dtypes import BOOL, U8, DType, Kind
+from ..dialects.dtypes import BOOL, DType, Kind
 from ..dialects.scalar import Scalar, topological
 
 
@@ -118,7 +118,7 @@ def _cast_float(sink: OpSink, value: SSAValue, source: DType, target: DType) -> 
 
 
 def _suffix(dtype: DType) -> str:
-    return "u8" if dtype is U8 else dtype.name
+    return f"u{dtype.bits}" if dtype.kind is Kind.UINT else dtype.name
 
 
 def _op(build: Callable[..., Operation]) -> Emitter:

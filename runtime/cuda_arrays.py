@@ -16,21 +16,23 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fuse_opt.lowering.narrow_floats import FORMATS
 from fuse_opt.lowering.program import NUMPY_NAMES
 
 Kind = Literal["torch", "cupy", "array"]
 
 _TORCH_NAMES = {
-    "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "ui8", "float16": "f16",
-    "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
-}  # fmt: skip
+    **{kind: name for name, kind in NUMPY_NAMES.items() if isinstance(kind, str)},
+    **{narrow.foreign: narrow.name for narrow in FORMATS},
+}
 _OF_TORCH = {f"torch.{name}": element for name, element in _TORCH_NAMES.items()}
 _TO_TORCH = {element: name for name, element in _TORCH_NAMES.items()}
 _OF_TYPESTR = {np.dtype(kind).str: name for name, kind in NUMPY_NAMES.items() if np.dtype(kind).kind != "V"}
 _RAW_BYTES = {f"{order}V{size}": f"{size} raw bytes" for order in "<|" for size in (1, 2)}
 """What bf16 and 8-bit floats are called where NumPy has no type for them."""
 _OF_DLPACK = {
-    (0, 8): "i8", (0, 16): "i16", (0, 32): "i32", (0, 64): "i64", (1, 8): "ui8", (2, 16): "f16", (2, 32): "f32",
+    (0, 8): "i8", (0, 16): "i16", (0, 32): "i32", (0, 64): "i64",
+    (1, 8): "ui8", (1, 16): "ui16", (1, 32): "ui32", (1, 64): "ui64", (2, 16): "f16", (2, 32): "f32",
     (2, 64): "f64", (4, 16): "bf16", (6, 8): "i1", (10, 8): "f8E4M3FN", (12, 8): "f8E5M2",
 }  # fmt: skip
 """By DLPack's code and bits."""

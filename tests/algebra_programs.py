@@ -16,7 +16,7 @@ from fuse_opt.tools.verification import OpVerifyError
 
 CONSTANTS = {
     "i1": ["true", "false"],
-    "ui8": ["0", "1", "2", "255"],
+    **{f"ui{bits}": ["0", "1", "2", str(2**bits - 1)] for bits in (8, 16, 32, 64)},
     **{name: ["0", "1", "-1", "2", "-3"] for name in ("i8", "i16", "i32", "i64")},
     **{
         name: ["0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "-4.0", "3.0", "0.25"]

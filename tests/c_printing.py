@@ -40,7 +40,7 @@ NUMPY: dict[str, Any] = {
     "i16": np.int16,
     "i32": np.int32,
     "i64": np.int64,
-    "ui8": np.uint8,
+    **{f"ui{bits}": np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)},
     "f16": np.float16,
     "bf16": np.uint16,
     "f32": np.float32,

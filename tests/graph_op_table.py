@@ -32,11 +32,15 @@ TYPES: dict[str, np.dtype[Any]] = {
     "i32": np.dtype(np.int32),
     "i64": np.dtype(np.int64),
     "ui8": np.dtype(np.uint8),
+    "ui16": np.dtype(np.uint16),
+    "ui32": np.dtype(np.uint32),
+    "ui64": np.dtype(np.uint64),
     "i1": np.dtype(np.bool_),
     **NARROW,
 }
 NAMES = {dtype: name for name, dtype in TYPES.items()}
-FLOATS, INTEGERS = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8")
+UNSIGNED = ("ui8", "ui16", "ui32", "ui64")
+FLOATS, INTEGERS = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", *UNSIGNED)
 STORAGE = ("f8E4M3FN", "f8E5M2")
 """Types that only movement, selection and conversion accept."""
 ANY = (*FLOATS, *INTEGERS, "i1", *STORAGE)
@@ -185,6 +189,8 @@ def rounded(value: Any, name: str) -> Array:
 
 def converted(value: Any, name: str) -> Array:
     """Values in an element type, rounded once: `astype` for every type of the table."""
+    if name in UNSIGNED and isinstance(value, list):
+        return np.array(value, TYPES[name])  # else numbers of 64 bits would become floats
     array = np.asarray(decode(value))
     with np.errstate(all="ignore"):
         return encode(array, name) if name in NARROW else array.astype(TYPES[name])
@@ -234,7 +240,7 @@ def samples(name: str) -> Array:
     if name in EXTREMES:
         return converted(SPECIAL_FLOATS + EXTREMES[name], name)
     info = np.iinfo(TYPES[name])
-    small = [0, 1, 2, 3, 7, 100] + ([] if name == "ui8" else [-1, -2, -3, -7, -100])
+    small = [0, 1, 2, 3, 7, 100] + ([] if name in UNSIGNED else [-1, -2, -3, -7, -100])
     return np.array([*small, info.min, info.max, info.max - 1], TYPES[name])
 
 
@@ -247,7 +253,7 @@ def pairs(name: str) -> tuple[Array, Array]:
 def ramp(name: str, *shape: int) -> Array:
     """Distinct small values of a type in a shape."""
     count = math.prod(shape)
-    values = np.arange(count) * 7 % 23 - (0 if name in ("ui8", "i1") else 11)
+    values = np.arange(count) * 7 % 23 - (0 if name in (*UNSIGNED, "i1") else 11)
     if name == "i1":
         return np.asarray(values % 3 == 0).reshape(shape)
     return converted(values / 4 if name in EXTREMES else values, name).reshape(shape)

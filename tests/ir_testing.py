@@ -105,7 +105,7 @@ def random_arguments(module: ModuleOp, seed: int, specials: bool = False) -> lis
         else:
             limits = np.iinfo(type_)
             array = np.asarray(rng.integers(-5 if limits.min else 0, 6, extents)).astype(type_)
-            extreme = rng.choice([limits.min, limits.max], extents).astype(type_)
+            extreme = rng.choice(np.array([limits.min, limits.max], type_), extents)
             array = np.where(rng.random(extents) < (0.2 if specials else 0.0), extreme, array).astype(type_)
         arrays.append(array)
     return arrays

@@ -37,7 +37,7 @@ from fuse_opt.dialects import graph_library as library
 from fuse_opt.dialects import graph_normalization as normalization
 from fuse_opt.dialects import graph_statistics as statistics
 from fuse_opt.dialects import graph_views as views
-from fuse_opt.dialects.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I8, I32, I64, U8, DType, dtype_of
+from fuse_opt.dialects.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I8, I32, I64, U8, U32, U64, DType, dtype_of
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.graph_activations import GeluOp, SigmoidOp
 from fuse_opt.dialects.graph_arithmetic import (
@@ -85,7 +85,7 @@ _UNARY = [op for op in _RECORDS if issubclass(op, Unary) and op is not AstypeOp]
 _BINARY = [op for op in _RECORDS if issubclass(op, Binary)]
 _REDUCTIONS = [op for op in _RECORDS if issubclass(op, Reduction)]
 _CALM = [TanhOp, SigmoidOp, GeluOp, ErfOp, SinOp]
-_DTYPES = [F32] * 14 + [F64] * 2 + [F16] * 2 + [BF16] * 2 + [I32] * 2 + [I8, U8, I64, BOOL]
+_DTYPES = [F32] * 14 + [F64] * 2 + [F16] * 2 + [BF16] * 2 + [I32] * 2 + [I8, U8, U32, U64, I64, BOOL]
 _EXTENTS = [1, 1, 2, 3, 4, 5, 7, 8, 16]
 _DENSE_SHAPES: list[tuple[int, ...]] = [
     (4, 8),

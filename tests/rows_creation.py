@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from graph_op_table import ANY, FLOATS, INTEGERS, TYPES, Array, Case, Row, converted, ramp, rounded, wrapped
+from graph_op_table import ANY, FLOATS, INTEGERS, TYPES, UNSIGNED, Array, Case, Row, converted, ramp, rounded, wrapped
 from rows_placement import Shape, numbers
 
 
@@ -21,6 +21,9 @@ def _full_cases() -> Iterator[Case]:
     for name, text, value in [
         ("i8", "-128 : i64", -128),
         ("ui8", "255 : i64", 255),
+        ("ui16", "65535 : i64", 65535),
+        ("ui32", "4294967295 : i64", 2**32 - 1),
+        ("ui64", "18446744073709551615 : ui64", 2**64 - 1),
         ("i64", "-9223372036854775808 : i64", -(2**63)),
         ("i1", "false", False),
         ("f32", "0x7F800000 : f32", np.inf),
@@ -43,7 +46,7 @@ def _iota_cases() -> Iterator[Case]:
             text = f"shape = {numbers(shape)}, dtype = {name}" + f", axis = {axis} : i64" * bool(axis)
             yield made("iota", text, converted(position.astype(np.float64), name))
             scaled = wrapped(position * 60 - 100, name) if name in INTEGERS else rounded(position * 60.0 - 100, name)
-            if name != "ui8":
+            if name not in UNSIGNED:
                 yield made("iota", f"{text}, start = -100 : i64, step = 60 : i64", scaled)
         if name in FLOATS:
             position = np.arange(300, dtype=np.float64)

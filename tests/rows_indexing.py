@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from graph_op_table import ANY, INTEGERS, TYPES, Array, Case, Row, ramp
+from graph_op_table import ANY, INTEGERS, TYPES, UNSIGNED, Array, Case, Row, ramp
 
 
 def indices(name: str, extent: int, *shape: int) -> Array:
@@ -13,7 +13,9 @@ def indices(name: str, extent: int, *shape: int) -> Array:
     count = int(np.prod(shape))
     values = np.arange(count) * 5 % (2 * extent or 1) - extent
     return (
-        (np.where(values < 0, values + extent, values) if name == "ui8" else values).astype(TYPES[name]).reshape(shape)
+        (np.where(values < 0, values + extent, values) if name in UNSIGNED else values)
+        .astype(TYPES[name])
+        .reshape(shape)
     )
 
 

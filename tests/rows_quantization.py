@@ -8,9 +8,23 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from graph_op_table import FLOATS, IN_F32, STORAGE, TYPES, Array, Case, Row, converted, noise, ramp, rounded, wide
+from graph_op_table import (
+    FLOATS,
+    IN_F32,
+    STORAGE,
+    TYPES,
+    UNSIGNED,
+    Array,
+    Case,
+    Row,
+    converted,
+    noise,
+    ramp,
+    rounded,
+    wide,
+)
 
-TARGETS = ("i8", "ui8", "i16")
+TARGETS = ("i8", "ui8", "i16", "ui16")
 LARGEST = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
 LAYOUTS: list[tuple[tuple[int, ...], int | None, bool]] = [
     ((4, 6), None, False),
@@ -34,7 +48,7 @@ def parameters(name: str, target: str, shape: tuple[int, ...], axis: int | None,
     extents = (shape[min(1, len(shape) - 1) if axis is None else axis],) if many else ()
     scale = converted(np.abs(wide(ramp(name, *extents))) / 64 + 0.03125, name)
     zero = np.zeros(extents) if target in LARGEST else wide(ramp(target, *extents))
-    return scale, converted(np.abs(zero) if target == "ui8" else zero, target)
+    return scale, converted(np.abs(zero) if target in UNSIGNED else zero, target)
 
 
 def on_axis(values: Array, shape: tuple[int, ...], axis: int | None) -> Any:
@@ -98,7 +112,7 @@ def _dequantize_cases() -> Iterator[Case]:
             offset = on_axis(zero, shape, axis) if len(operands) == 3 else 0.0
             value = (wide(x) - offset) * on_axis(scale, shape, axis)
             yield Case("graph.dequantize_linear", axis_text(axis), operands, rounded(value, name))
-    for source in ("i8", "ui8", "i16", "i32"):
+    for source in ("i8", "ui8", "i16", "ui16", "i32"):
         info = np.iinfo(TYPES[source])
         x, zero = np.array([info.min, 0, info.max], TYPES[source]), np.array(info.max, TYPES[source])
         value = (wide(x) - float(info.max)) * 0.5

@@ -42,7 +42,7 @@ def model(
     """A ModelProto: nodes as (operator, inputs, outputs, attributes), the last of which makes the outputs."""
     helper = package().helper
     protos = [helper.make_node(op, a.split(), b.split(), name=f"node_{op}", **more) for op, a, b, more in nodes]
-    types = {np.dtype(np.float32): 1, np.dtype(np.int64): 7, np.dtype(np.bool_): 9, np.dtype(np.uint16): 4}
+    types = {np.dtype(np.float32): 1, np.dtype(np.int64): 7, np.dtype(np.bool_): 9, np.dtype(np.complex64): 14}
     graph = helper.make_graph(
         protos,
         "test",
@@ -233,7 +233,7 @@ REFUSED: list[Any] = [
     ([("NonZero", "x", "y", {})], {"x": [3]}, "operator NonZero, node 'node_NonZero' is not supported"),
     ([("Relu", "z", "y", {})], {"x": [3]}, "uses the value 'z', which nothing before it gives"),
     ([("Add", "x b", "y", {})], {"x": [3], "b": [4]}, "operator Add, node 'node_Add': .*do not broadcast"),
-    ([("Not", "x", "y", {})], {"x": (np.uint16, [3])}, "input 'x': element type uint16 is not supported"),
+    ([("Not", "x", "y", {})], {"x": (np.complex64, [3])}, "input 'x': element type complex64 is not supported"),
     ([("Flatten", "x", "y", {})], {"x": ["n", 3]}, "operator Flatten.*give the extents"),
     ([("Swirl", "x", "y", {"domain": "com.example"})], {"x": [3]}, "operator Swirl.* of domain 'com.example'"),
 ]

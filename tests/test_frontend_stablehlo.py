@@ -264,7 +264,7 @@ REFUSED = {
         "calls 'lapack_spotrf'",
     ),
     "wrong result": ('%r = "stablehlo.tanh"(%0) : (tensor<4xf32>) -> tensor<5xf32>', "expected 'tensor<5xf32>', got"),
-    "type": ('%r = "stablehlo.convert"(%0) : (tensor<4xf32>) -> tensor<4xui32>', "ui32 is not supported"),
+    "type": ('%r = "stablehlo.convert"(%0) : (tensor<4xf32>) -> tensor<4xui4>', "ui4 is not supported"),
     "region": (
         '%r = "stablehlo.reduce"(%0, %0) <{dimensions = array<i64: 0>}> '
         f"{region('stablehlo.atan2')} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>",

@@ -16,7 +16,7 @@ import pytest
 from c_printing import needs_nvcc, nvcc
 from word_backends import BODIES, COMPUTED, WHOLE, Backend, built, different, kernels, operands_of, printed
 
-from fuse_opt.dialects.dtypes import BOOL, DTYPES, F32, F64, U8, DType
+from fuse_opt.dialects.dtypes import BOOL, DTYPES, F32, F64, DType, Kind
 from fuse_opt.dialects.scalar import VOCABULARY
 from fuse_opt.lowering.c_language import CUDA, C
 from fuse_opt.lowering.numpy_scalar import FUNCTIONS, NUMPY_DTYPES
@@ -190,7 +190,7 @@ def once(x: float, y: float, z: float, numpy_type: np.dtype[Any]) -> float:
 
 def wrapped(value: int, dtype: DType) -> int:
     """The value in the bits of the type."""
-    half = 0 if dtype is U8 else 1 << (dtype.bits - 1)
+    half = 0 if dtype.kind is Kind.UINT else 1 << (dtype.bits - 1)
     return (value + half) % (1 << dtype.bits) - half
 
 
@@ -258,7 +258,7 @@ def test_integers_at_the_ends_of_their_types(name: str, backend: Backend) -> Non
         expected = [x != 0 if body.dtype is BOOL else x for (x,) in values]
     if body.dtype in WHOLE:
         expected = [wrapped(int(value), body.dtype) for value in expected]
-    np.testing.assert_array_equal(got, np.array(expected).astype(got.dtype))
+    np.testing.assert_array_equal(got, np.array(expected, got.dtype))
 
 
 CALL_ALL = """

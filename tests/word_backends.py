@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import FunctionType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.dtypes import BOOL, F32, F64, I8, I16, I32, I64, U8, DType
+from fuse_opt.dialects.dtypes import BOOL, DTYPES, DType, Kind
 from fuse_opt.dialects.scalar import VOCABULARY, Function, Scalar
 from fuse_opt.lowering.c_language import CUDA, C, CLanguage
 from fuse_opt.lowering.c_printer import FunctionText, print_function, print_translation_unit
@@ -31,9 +31,9 @@ from fuse_opt.runtime.c_compiler import find_c_compiler
 
 Array = npt.NDArray[Any]
 
-COMPUTED = (BOOL, I8, I16, I32, I64, U8, F32, F64)
+COMPUTED = tuple(dtype for dtype in DTYPES if dtype.compute is dtype and not dtype.storage_only)
 """The types in which scalar bodies are evaluated."""
-WHOLE = (I8, I16, I32, I64, U8)
+WHOLE = tuple(dtype for dtype in DTYPES if dtype.kind in (Kind.INT, Kind.UINT))
 CXX = shutil.which("g++")
 
 
@@ -85,7 +85,7 @@ def printed(name: str, language: CLanguage) -> FunctionText:
     return print_function(func.FuncOp(f"w_{name}", types, Region(block)), language)
 
 
-C_TYPES = {dtype: {BOOL: "_Bool", U8: "signed char"}.get(dtype) or C.types[dtype.name] for dtype in COMPUTED}
+C_TYPES = {dtype: C.types[str(value_type(dtype))] for dtype in COMPUTED}
 
 
 def loops() -> str:

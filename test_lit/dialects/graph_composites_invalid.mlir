@@ -356,7 +356,7 @@ func.func @f(%x: tensor<4x3xf32>, %s: tensor<f32>) {
   func.return
 }
 
-// CHECK: 'graph.quantize_linear' operand 'zero_point': expected elements of i8, ui8, i16, f8E4M3FN or f8E5M2, got 'tensor<f32>'
+// CHECK: 'graph.quantize_linear' operand 'zero_point': expected elements of i8, ui8, i16, ui16, f8E4M3FN or f8E5M2, got 'tensor<f32>'
 
 // -----
 
@@ -392,7 +392,7 @@ func.func @f(%x: tensor<4x3xf32>, %s: tensor<f32>) {
   func.return
 }
 
-// CHECK: 'graph.dequantize_linear' operand 'x': expected elements of i8, ui8, i16, i32, f8E4M3FN or f8E5M2, got 'tensor<4x3xf32>'
+// CHECK: 'graph.dequantize_linear' operand 'x': expected elements of i8, ui8, i16, ui16, i32, f8E4M3FN or f8E5M2, got 'tensor<4x3xf32>'
 
 // -----
 
