@@ -21,6 +21,14 @@ _FLOAT_NAMES = {"bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "floa
 """Names of floats that do not follow from their width."""
 
 
+_NARROW_PATTERNS = {
+    "f8E4M3FN": (0x7E, 0x7F),
+    "f8E5M2": (0x7C, 0x7E),
+    "f16": (0x7C00, 0x7E00),
+    "bf16": (0x7F80, 0x7FC0),
+}
+
+
 class Kind(Enum):
     BOOL = "bool"
     INT = "int"
@@ -54,6 +62,21 @@ class DType:
         if self.kind is Kind.BOOL:
             return "bool"
         return _FLOAT_NAMES.get(self.name) or f"{self.kind.value}{self.bits}"
+
+    @property
+    def unsigned(self) -> DType:
+        """The unsigned integers of its width."""
+        return next(dtype for dtype in DTYPES if dtype.kind is Kind.UINT and dtype.bits == self.bits)
+
+    @property
+    def largest_pattern(self) -> int:
+        """Of a narrow float type: the bits of the largest number, infinity where there is one; what lies above them is NaN."""
+        return _NARROW_PATTERNS[self.name][0]
+
+    @property
+    def quiet_nan(self) -> int:
+        """Of a narrow float type: the bits of the positive quiet NaN."""
+        return _NARROW_PATTERNS[self.name][1]
 
     @property
     def compute(self) -> DType:

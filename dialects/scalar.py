@@ -99,6 +99,7 @@ VOCABULARY: dict[str, Function] = {
         Function("shr", 2, 2, _WHOLE, ulps=0),
         Function("select", 3, 1, _ANY, ulps=0),
         Function("cast", 1, 1, _ANY),
+        Function("bitcast", 1, 1, (*_WHOLE, *_FLOAT), ulps=0),  # see `bitcast`
     )
 }
 
@@ -217,6 +218,15 @@ def cast(x: Scalar, dtype: DType) -> Scalar:
     return x if x.dtype is dtype else Scalar("cast", (x,), dtype)
 
 
+def bitcast(x: Scalar, dtype: DType) -> Scalar:
+    """The bits of x as a number of another type of the same width.
+
+    A narrow float is one between this and a `cast` from or to the type that it is computed in."""
+    if x.dtype.bits != dtype.bits or BOOL in (x.dtype, dtype):
+        raise ScalarTypeError(f"'bitcast' does not accept ({x.dtype}) for {dtype}, which has other bits")
+    return x if x.dtype is dtype else Scalar("bitcast", (x,), dtype)
+
+
 def where(condition: Scalar, x: Value, y: Value) -> Scalar:
     typed = x if isinstance(x, Scalar) else y
     if not isinstance(typed, Scalar) or condition.dtype is not BOOL:
@@ -330,12 +340,12 @@ def topological(root: Scalar) -> list[Scalar]:
 
 
 def word_reading(root: Scalar, operands: set[int], combine: str = "") -> str | None:
-    """The first word that computes with one of these operands, where `select` only chooses and `cast` only converts."""
+    """The first word that computes with one of these operands, where `select` only chooses, `cast` and `bitcast` only convert."""
     kept: set[int] = set()
     for node in topological(root):
         if node.function == "operand" and int(node.value) in operands:
             kept.add(id(node))
-        elif node.function != "cast" and any(id(arg) in kept for arg in node.args):
+        elif node.function not in ("cast", "bitcast") and any(id(arg) in kept for arg in node.args):
             if node.function != "select":
                 return node.function
             kept.add(id(node))

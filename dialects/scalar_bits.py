@@ -11,7 +11,8 @@ from typing import cast
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
 from .dtypes import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType, dtype_of
-from .scalar_evaluation import Number
+
+Number = int | float | bool
 
 _CODES = {
     **{I8: "b", I16: "h", I32: "i", I64: "q", U8: "B", U16: "H", U32: "I", U64: "Q", BOOL: "B"},
@@ -44,8 +45,13 @@ def _tiny_patterns(dtype: DType) -> dict[float, int]:
 
 def elements(attribute: DenseIntOrFPElementsAttr) -> list[Number]:
     """The elements of a constant in row-major order, exact."""
-    element, data = dtype_of(attribute.get_element_type()), attribute.data.data
+    element = dtype_of(attribute.get_element_type())
     assert element is not None
+    return unpacked(attribute.data.data, element)
+
+
+def unpacked(data: bytes, element: DType) -> list[Number]:
+    """The numbers that a type's elements are."""
     if element in _TINY:
         values = _tiny_values(element)
         return [values[pattern] for pattern in data]

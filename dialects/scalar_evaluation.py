@@ -15,9 +15,8 @@ from functools import cache
 
 from .dtypes import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, DType, Kind
 from .scalar import VOCABULARY, Scalar, topological
+from .scalar_bits import Number, packed, unpacked
 from .scalar_functions import approximation
-
-Number = int | float | bool
 
 
 class NotKnown(Exception):
@@ -207,6 +206,8 @@ def word(name: str, args: Sequence[Number], operand: DType, dtype: DType, approx
         return args[1] if args[0] else args[2]
     if name == "cast":
         return converted(args[0], dtype)
+    if name == "bitcast":
+        return _bitcast(args[0], operand, dtype)
     if name in _COMPARISONS:
         return _COMPARISONS[name](args[0], args[1])
     if dtype.is_float:
@@ -215,6 +216,13 @@ def word(name: str, args: Sequence[Number], operand: DType, dtype: DType, approx
         return not args[0]
     value = _whole_word(name, [int(a) for a in args], dtype.bits)
     return bool(value) if operand is BOOL else wrapped(value, dtype)
+
+
+def _bitcast(value: Number, source: DType, target: DType) -> Number:
+    (found,) = unpacked(packed([value], source), target)
+    if value != value or found != found:
+        raise NotKnown("the bits of a NaN")
+    return found
 
 
 def _whole_word(name: str, args: Sequence[int], bits: int) -> int:

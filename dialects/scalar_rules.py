@@ -186,6 +186,16 @@ def _cast(node: Scalar) -> Scalar | None:
     return None
 
 
+def _bitcast(node: Scalar) -> Scalar | None:
+    """Bits read as they are, or by way of another type; narrow floats know one NaN only."""
+    if node.function != "bitcast" or (source := _inner(node.args[0], "bitcast")) is None:
+        return None
+    middle = node.args[0].dtype
+    if middle.compute is not middle or middle.storage_only:
+        return None
+    return source if source.dtype is node.dtype else Scalar("bitcast", (source,), node.dtype)
+
+
 def _rounded_twice(node: Scalar) -> Scalar | None:
     """Rounding of what is whole already."""
     if node.function not in ROUNDINGS:
@@ -310,6 +320,7 @@ EXACT: tuple[Rule, ...] = (
     _negated,
     _chosen,
     _cast,
+    _bitcast,
     _rounded_twice,
     _power,
     _divided,

@@ -47,8 +47,8 @@ def supported_ops() -> list[str]:
 
 def load(source: str | Path | Any, function: str = "main") -> ModuleOp:
     """
-    The function, with the private ones that it calls put in their places. `source` is MLIR text in either form, a path, or
-    what `jax.jit(f).lower(...)` gives. Raises StableHLOError for what cannot be read or is not supported, OSError for files.
+    The function, with the private ones that it calls put in their places. `source` is a module, MLIR
+    text in either form, a path, or what `jax.jit(f).lower(...)` gives. Raises StableHLOError for what cannot be read or is not supported, OSError for files.
     """
     functions = _functions(parsed(source))
     if function not in functions:

@@ -6,10 +6,13 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Attribute, Operation
 
+from fuse_opt.dialects.dtypes import DType, dtype_of
 from fuse_opt.dialects.graph_constant import is_splat
+from fuse_opt.dialects.scalar_bits import elements
+from fuse_opt.dialects.scalar_evaluation import converted
 from fuse_opt.frontends.stablehlo_op import HloOp, name_of
 
 Number: TypeAlias = "int | float | None"
@@ -65,29 +68,31 @@ def known_number(op: Operation, attributes: Mapping[str, Attribute], numbers: Se
         return None
     if name in _SAME:
         return numbers[0]
-    integers = _is_integer(op)
+    element = _element(op)
+    if element is None:
+        return None
     if name == "stablehlo.convert":
-        return int(cast(float, numbers[0])) if integers and abs(cast(float, numbers[0])) < 2**31 else numbers[0]
-    if not integers or any(isinstance(number, float) for number in numbers):
+        return _number(converted(cast(float, numbers[0]), element))
+    if element.is_float or any(isinstance(number, float) for number in numbers):
         return None  # floats are not computed here: they would be rounded otherwise
     if name == "stablehlo.compare":
         return int(_COMPARISONS[HloOp(op, (), attributes).words("comparison_direction")](*numbers))
-    found = _ARITHMETIC[name](*numbers) if name in _ARITHMETIC else None
-    return found if found is not None and -(2**31) <= found < 2**31 else None
+    return _number(converted(_ARITHMETIC[name](*numbers), element)) if name in _ARITHMETIC else None
 
 
-def _constant(elements: Attribute | None) -> Number:
-    if not isinstance(elements, DenseIntOrFPElementsAttr):
-        return None
-    dense = cast("DenseIntOrFPElementsAttr[Any]", elements)
-    if len(dense) == 0 or not is_splat(dense):
-        return None
-    found: Any = next(iter(dense.get_values()))
-    if not isinstance(found, int | float):
-        return None
-    return abs(found) if dense.get_element_type() == IntegerType(1) else found
-
-
-def _is_integer(op: Operation) -> bool:
+def _element(op: Operation) -> DType | None:
     type_ = op.results[0].type
-    return isinstance(type_, TensorType) and isinstance(cast("TensorType[Attribute]", type_).element_type, IntegerType)
+    return dtype_of(cast("TensorType[Attribute]", type_).element_type) if isinstance(type_, TensorType) else None
+
+
+def _number(value: int | float | bool) -> Number:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _constant(attribute: Attribute | None) -> Number:
+    if not isinstance(attribute, DenseIntOrFPElementsAttr):
+        return None
+    dense = cast("DenseIntOrFPElementsAttr[Any]", attribute)
+    if len(dense) == 0 or dtype_of(dense.get_element_type()) is None or not is_splat(dense):
+        return None
+    return _number(elements(dense)[0])

@@ -17,6 +17,7 @@ SAME = {
     "stablehlo.cbrt": "cbrt",
     "stablehlo.ceil": "ceil",
     "stablehlo.cosine": "cos",
+    "stablehlo.count_leading_zeros": "count_leading_zeros",
     "stablehlo.exponential": "exp",
     "stablehlo.exponential_minus_one": "expm1",
     "stablehlo.floor": "floor",
@@ -24,12 +25,14 @@ SAME = {
     "stablehlo.log_plus_one": "log1p",
     "stablehlo.logistic": "sigmoid",
     "stablehlo.negate": "negative",
+    "stablehlo.popcnt": "bitwise_count",
     "stablehlo.power": "pow",
     "stablehlo.remainder": "fmod",
     "stablehlo.round_nearest_even": "round",
     "stablehlo.rsqrt": "rsqrt",
     "stablehlo.shift_left": "bitwise_left_shift",
     "stablehlo.shift_right_arithmetic": "bitwise_right_shift",
+    "stablehlo.shift_right_logical": "shift_right_logical",
     "stablehlo.sign": "sign",
     "stablehlo.sine": "sin",
     "stablehlo.sqrt": "sqrt",
@@ -121,6 +124,29 @@ def clamp(h: HloOp, g: Emitter) -> Results:
 @record("stablehlo.convert")
 def convert(h: HloOp, g: Emitter) -> Results:
     return g.cast(h.operand(), h.dtype())
+
+
+@record("stablehlo.bitcast_convert")
+def bitcast_convert(h: HloOp, g: Emitter) -> Results:
+    """Of types of different widths by way of integers: the last axis counts the parts of the wider one, lowest first."""
+    x, target = h.operand(), h.dtype()
+    source = dtype(x)
+    if source is target:
+        return x
+    if BOOL in (source, target):
+        raise h.refuse("expected elements of at least 8 bits, got i1")
+    if source.bits == target.bits:
+        return g.bitcast(x, dtype=target)
+    x = g.bitcast(x, dtype=source.unsigned) if source is not source.unsigned else x
+    part, wide = sorted((source.unsigned, target.unsigned), key=lambda element: element.bits)
+    x, axis = g.cast(x, wide), rank(x) - (source.bits == part.bits)
+    shape = [*(1 for _ in range(axis)), wide.bits // part.bits]
+    places = g.iota(shape=shape, axis=axis, dtype=wide, step=part.bits)
+    if source.bits > target.bits:
+        x = g.cast(g.shift_right_logical(g.expand_dims(x, axes=[rank(x)]), places), target.unsigned)
+    else:
+        x = g.sum(g.bitwise_left_shift(x, places), axes=[rank(x) - 1])
+    return g.bitcast(x, dtype=target) if target is not target.unsigned else x
 
 
 @record("stablehlo.reduce_precision")

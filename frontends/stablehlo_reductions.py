@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation
 
 from fuse_opt.dialects.dtypes import BOOL
 from fuse_opt.dialects.graph_op import dtype
+from fuse_opt.dialects.graph_reductions import extreme
 from fuse_opt.frontends.emit import Emitter, Value, extents, rank
 from fuse_opt.frontends.stablehlo_op import HloOp, Results, attributes_of, body_ops, name_of, record
 from fuse_opt.frontends.stablehlo_pointwise import flattened, joined, padded
@@ -54,8 +55,7 @@ def _is_neutral(number: float | None, neutral: float, x: Value) -> bool:
     if number is None:
         return False
     if math.isinf(neutral) and not dtype(x).is_float:
-        half = 2.0 ** (dtype(x).bits - 1)
-        return number == (half - 1 if neutral > 0 else -half)
+        return number == extreme(dtype(x), neutral > 0)
     return number == neutral
 
 

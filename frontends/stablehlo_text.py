@@ -14,7 +14,9 @@ from fuse_opt.frontends.stablehlo_op import StableHLOError
 
 
 def parsed(source: Any) -> ModuleOp:
-    """The program that text, a file, or what jax lowers to holds; raises StableHLOError, OSError."""
+    """The program that a module, text, a file, or what jax lowers to holds; raises StableHLOError, OSError."""
+    if isinstance(source, ModuleOp):
+        return source
     if hasattr(source, "compiler_ir"):
         return _parse(_printed(source.compiler_ir("stablehlo").operation))
     path = None if isinstance(source, str) and "\n" in source else Path(source)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..dialects.dtypes import BOOL, DTYPES, DType
 from ..dialects.scalar import Scalar, topological
-from .narrow_floats import NARROW
+from .narrow_floats import NARROW, converted, is_narrow
 from .numpy_functions import erfc, fma, lgamma
 
 Array = npt.NDArray[Any]
@@ -28,6 +28,8 @@ def convert(x: Array, target: DType) -> Array:
     dtype = NUMPY_DTYPES[target]
     if target is BOOL:
         return x != 0
+    if is_narrow(dtype) or is_narrow(x.dtype):
+        return converted(x, dtype)
     if target.is_float or x.dtype.kind != "f":
         return x.astype(dtype)
     limits = np.iinfo(dtype)
@@ -153,6 +155,8 @@ def evaluate_body(body: Scalar, operands: Sequence[Array], axes: Sequence[Array]
                     value = axes[int(node.value)].astype(dtype)
                 case "cast":
                     value = convert(values[id(node.args[0])], node.dtype)
+                case "bitcast":
+                    value = values[id(node.args[0])].view(dtype)
                 case name:
                     value = np.asarray(FUNCTIONS[name](*(values[id(arg)] for arg in node.args)))
             values[id(node)] = value

@@ -76,6 +76,8 @@ def emit_body(
                 value = sink.add(arith.IndexCastOp(position(int(node.value)), value_type(node.dtype)))
             case "cast":
                 value = emit_cast(sink, values[id(node.args[0])], node.args[0].dtype, node.dtype)
+            case "bitcast":
+                value = emit_bitcast(sink, values[id(node.args[0])], node.args[0].dtype, node.dtype)
             case word:
                 operand_type = node.args[-1].dtype
                 value = EMITTERS[word, operand_type.kind](sink, operand_type, [values[id(arg)] for arg in node.args])
@@ -108,6 +110,13 @@ def emit_cast(sink: OpSink, value: SSAValue, source: DType, target: DType) -> SS
     if source.bits > target.bits:
         return sink.add(arith.TruncIOp(value, integer))
     return sink.add(arith.ExtUIOp(value, integer) if unsigned else arith.ExtSIOp(value, integer))
+
+
+def emit_bitcast(sink: OpSink, value: SSAValue, source: DType, target: DType) -> SSAValue:
+    """The same bits; integers with and without sign are one type of `arith`."""
+    if not source.is_float and not target.is_float:
+        return value
+    return sink.add(arith.BitcastOp(value, target.attribute if target.is_float else IntegerType(target.bits)))
 
 
 def _cast_float(sink: OpSink, value: SSAValue, source: DType, target: DType) -> SSAValue:

@@ -81,7 +81,7 @@ SAMPLED = 2
 """Rows of the op table of which a program has at least an op; the next program begins with the rows after them."""
 
 _RECORDS = [op for op in GRAPH.operations if issubclass(op, GraphOp)]
-_UNARY = [op for op in _RECORDS if issubclass(op, Unary) and op is not AstypeOp]
+_UNARY = [op for op in _RECORDS if issubclass(op, Unary) and "dtype" not in op.get_irdl_definition().properties]
 _BINARY = [op for op in _RECORDS if issubclass(op, Binary)]
 _REDUCTIONS = [op for op in _RECORDS if issubclass(op, Reduction)]
 _CALM = [TanhOp, SigmoidOp, GeluOp, ErfOp, SinOp]
@@ -532,10 +532,13 @@ class _DenseWriter(_Writer):
 
 
 def _sees_sign_of_nan(op: GraphOp) -> bool:
-    """Whether the op takes signs from its last operand, which was computed: no backend promises that of a NaN."""
+    """Whether the op takes signs or bits from its last operand, which was computed: no backend promises those of a NaN."""
     if not isinstance(op, StructuredOp) or not op.operands or isinstance(op.operands[-1], BlockArgument):
         return False
-    return any(node.function == "copysign" for node in topological(op.body()))
+    words = topological(op.body())
+    return any(
+        node.function == "copysign" or (node.function == "bitcast" and node.args[0].dtype.is_float) for node in words
+    )
 
 
 def _broadcasts(a: Shape, b: Shape) -> bool:

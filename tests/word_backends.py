@@ -51,6 +51,11 @@ def bodies() -> Iterator[tuple[str, Scalar]]:
             if function.name == "cast":
                 sources = [source for source in COMPUTED if source is not dtype]
                 yield from ((f"cast_{source}_{dtype}", sc.cast(sc.operand(0, source), dtype)) for source in sources)
+            elif function.name == "bitcast":
+                sources = [s for s in COMPUTED if s is not dtype and s.bits == dtype.bits and BOOL not in (s, dtype)]
+                yield from (
+                    (f"bitcast_{source}_{dtype}", sc.bitcast(sc.operand(0, source), dtype)) for source in sources
+                )
             elif dtype.kind in function.kinds:
                 yield f"{function.name}_{dtype}", body_of(function, dtype)
 
