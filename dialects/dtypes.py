@@ -108,6 +108,11 @@ DTYPES: tuple[DType, ...] = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF
 _BY_ATTRIBUTE = {dtype.attribute: dtype for dtype in DTYPES}
 
 
+def signed_of(bits: int) -> DType:
+    """The signed integers of a width."""
+    return next(dtype for dtype in DTYPES if dtype.kind is Kind.INT and dtype.bits == bits)
+
+
 def dtype_of(element_type: Attribute) -> DType | None:
     """The record of a builtin element type, or None when tensors of it are not supported."""
     return _BY_ATTRIBUTE.get(element_type)

@@ -14,6 +14,8 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
+    IntegerAttr,
+    IntegerType,
     ModuleOp,
     StringAttr,
     TensorType,
@@ -23,7 +25,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.traits import Pure
 
-from fuse_opt.dialects.dtypes import DTYPES, DType, dtype_of
+from fuse_opt.dialects.dtypes import DTYPES, U64, DType, dtype_of
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.graph_op import GraphOp, bool_value, dtype, float_value, int_array, int_value, shape
 from fuse_opt.dialects.symbolic_shapes import DIMS
@@ -117,7 +119,13 @@ class Emitter:
         element = element_type(array.dtype.name)
         if array.size == 0:
             return self.full(shape=array.shape, dtype=element, value=0.0 if element.is_float else 0)
-        numbers = array.astype(np.float64) if element.is_float else array.astype(np.int64)
+        numbers = (
+            array.astype(np.float64)
+            if element.is_float
+            else array
+            if array.dtype.kind == "u"
+            else array.astype(np.int64)
+        )
         type_ = TensorType(cast(Any, element.attribute), array.shape)
         return self.constant(value=DenseIntOrFPElementsAttr.from_list(cast(Any, type_), numbers.reshape(-1).tolist()))
 
@@ -173,7 +181,8 @@ def _attribute(value: Any) -> Attribute:
         case bool() | np.bool_():
             return bool_value(bool(value))
         case int() | np.integer():
-            return int_value(int(cast(int, value)))
+            number = int(cast(int, value))
+            return int_value(number) if number < 2**63 else IntegerAttr(number, cast("IntegerType", U64.attribute))
         case float() | np.floating():
             return float_value(float(cast(float, value)))
         case str():

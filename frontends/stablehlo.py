@@ -17,7 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.dtypes import dtype_of
-from fuse_opt.dialects.graph_op import tensor
+from fuse_opt.dialects.graph_op import dtype, tensor
 from fuse_opt.dialects.scalar import ScalarTypeError
 from fuse_opt.frontends import stablehlo_indexing, stablehlo_pointwise, stablehlo_reductions
 from fuse_opt.frontends.emit import Emitter, UnknownExtentError, UnsupportedTypeError, Value
@@ -47,8 +47,9 @@ def supported_ops() -> list[str]:
 
 def load(source: str | Path | Any, function: str = "main") -> ModuleOp:
     """
-    The function, with the private ones that it calls put in their places. `source` is a module, MLIR
-    text in either form, a path, or what `jax.jit(f).lower(...)` gives. Raises StableHLOError for what cannot be read or is not supported, OSError for files.
+    The function, with the private ones that it calls put in their places. `source` is a module, MLIR text in either form, a
+    path, or what `jax.jit(f).lower(...)` gives. Raises StableHLOError for what cannot be read or is not supported, OSError
+    for files.
     """
     functions = _functions(parsed(source))
     if function not in functions:
@@ -125,7 +126,7 @@ class _Importer:
             return self._block(self._functions[called].body.block, operands, {}, depth + 1)
         if not all(region.blocks for region in op.regions):
             raise StableHLOError(f"'{name}': expected regions with a block, got an empty one")
-        hlo = HloOp(op, [value for value, _ in operands], attributes, [number for _, number in operands])
+        hlo = HloOp(op, [value for value, _ in operands], attributes, [number for _, number in operands], self._apply)
         if name == "stablehlo.while":
             return self._loop(hlo, operands, values, depth)
         if name in ("stablehlo.case", "stablehlo.if"):
@@ -136,20 +137,60 @@ class _Importer:
         number = known_number(op, attributes, hlo.numbers) if len(results) == 1 else None
         return [(value, number) for value in results]
 
+    def _apply(self, block: Block, operands: Sequence[Value], g: Emitter | None, depth: int = 0) -> list[Value]:
+        """A region of scalars, at each element of the operands."""
+        emit = g or self._emit
+        if depth > _DEEPEST:
+            raise StableHLOError(f"calls and regions are more than {_DEEPEST} deep")
+        values: dict[SSAValue, Value] = dict(zip(block.args, operands, strict=True))
+        for op in block.ops:
+            if not all(operand in values for operand in op.operands):
+                raise StableHLOError(
+                    f"'{name_of(op)}': uses a value from outside of its region, which is not supported"
+                )
+            given = [values[operand] for operand in op.operands]
+            if name_of(op) in _RETURNS:
+                return given
+            values.update(zip(op.results, self._applied(op, given, emit, depth), strict=True))
+        raise StableHLOError("expected a block that ends in a return")
+
+    def _applied(self, op: Operation, operands: list[Value], g: Emitter, depth: int) -> list[Value]:
+        name, attributes = name_of(op), attributes_of(op)
+        if isinstance(callee := attributes.get("callee"), SymbolRefAttr):
+            called = self._functions.get(callee.root_reference.data)
+            if called is None:
+                raise StableHLOError(f"'{name}': there is no function '{callee.root_reference.data}'")
+            return self._apply(called.body.block, operands, g, depth + 1)
+        if name in stablehlo_pointwise.OF_SCALARS_SAME:
+            return operands
+        if name not in stablehlo_pointwise.POINTWISE:
+            raise StableHLOError(
+                f"'{name}': expected ops on scalars in a region, got one that is none or not supported"
+            )
+        hlo = HloOp(op, operands, attributes)
+        results = self._recorded(hlo, g)
+        for number, value in enumerate(results):
+            if dtype(value) is not hlo.dtype(number) or hlo.shape(number):
+                raise hlo.refuse(f"result {number}: expected a scalar of {dtype(value)}, got '{hlo.result(number)}'")
+        return results
+
     def _record(self, hlo: HloOp) -> list[Value]:
+        listed = self._recorded(hlo, self._emit)
+        for number, value in enumerate(listed):
+            if value.type != hlo.result(number):
+                raise hlo.refuse(f"result {number}: expected '{hlo.result(number)}', got '{value.type}'")
+        return listed
+
+    def _recorded(self, hlo: HloOp, g: Emitter) -> list[Value]:
         try:
-            results = RECORDS[hlo.name](hlo, self._emit)
+            results = RECORDS[hlo.name](hlo, g)
         except StableHLOError:
             raise
         except (VerifyException, ScalarTypeError, UnsupportedTypeError, UnknownExtentError) as error:
             raise hlo.refuse(str(error)) from error
         except (ValueError, IndexError, KeyError, TypeError) as error:
             raise hlo.refuse(f"cannot be read: {type(error).__name__}: {error}") from error
-        listed = [results] if isinstance(results, SSAValue) else list(results)
-        for number, value in enumerate(listed):
-            if value.type != hlo.result(number):
-                raise hlo.refuse(f"result {number}: expected '{hlo.result(number)}', got '{value.type}'")
-        return listed
+        return [results] if isinstance(results, SSAValue) else list(results)
 
     def _loop(
         self, hlo: HloOp, carried: list[Operand], values: Mapping[SSAValue, Operand], depth: int

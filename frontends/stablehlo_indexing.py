@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fuse_opt.dialects.dtypes import I64
+from fuse_opt.dialects.dtypes import BOOL, I64
 from fuse_opt.dialects.graph_op import dtype
 from fuse_opt.frontends.emit import Emitter, Value, extents, rank
-from fuse_opt.frontends.stablehlo_op import HloOp, Results, body_ops, record
+from fuse_opt.frontends.stablehlo_op import HloOp, Results, record
+from fuse_opt.frontends.stablehlo_regions import combiner
+from fuse_opt.frontends.stablehlo_scattering import gives_update, scattered_by_region
 
 SCATTERS = {
     "stablehlo.add": "add",
@@ -61,7 +63,7 @@ def _coordinates(
     )
     axes, dropped, batch, windows = (numbers.get(name, []) for name in names)
     index_batch = numbers.get(f"{'scatter' if scatter else 'start'}_indices_batching_dims", [])
-    indices, count = g.cast(h.operand(1), I64), rank(h.operand(0))
+    indices, count = g.cast(h.operands[len(h.operands) // 2], I64), rank(h.operand(0))
     vector = numbers.get("index_vector_dim", [0])[0]
     if vector == rank(indices):
         indices = g.expand_dims(indices, axes=[vector])
@@ -100,14 +102,20 @@ def _gather_elements(h: HloOp, g: Emitter, numbers: dict[str, list[int]], sizes:
     return g.gather_nd(h.operand(0), _coordinates(h, g, numbers, h.shape(), limits, scatter=False))
 
 
-def _scatter_elements(h: HloOp, g: Emitter, numbers: dict[str, list[int]], reduction: str) -> Results:
-    """Any scatter, element by element; those out of range go behind the last row and are cut off."""
-    x, _, updates = h.operands
+def _places_inside(h: HloOp, g: Emitter, numbers: dict[str, list[int]]) -> Value:
+    """For each element of the updates its place; out of range is the row behind the last."""
+    x, updates = h.operand(0), h.operands[-1]
     places = _coordinates(h, g, numbers, extents(updates), None, scatter=True)
     zero, limits = g.number(0, I64), g.dense(np.array(extents(x), np.int64))
     inside = g.logical_and(g.greater_equal(places, zero), g.less(places, limits))
     spare = g.dense(np.array([extents(x)[0], *(0 for _ in extents(x)[1:])], np.int64))
-    places = g.where(g.all("all", inside, axes=[-1], keepdims=True)[0], places, spare)
+    return g.where(g.all("all", inside, axes=[-1], keepdims=True)[0], places, spare)
+
+
+def _scatter_elements(h: HloOp, g: Emitter, numbers: dict[str, list[int]], reduction: str) -> Results:
+    """Any scatter, element by element; those out of range go behind the last row and are cut off."""
+    x, _, updates = h.operands
+    places = _places_inside(h, g, numbers)
     pads = [0] * 2 * rank(x)
     pads[rank(x)] = 1
     y = g.scatter_nd(g.pad(x, pads=pads), places, g.cast(updates, dtype(x)), reduce=reduction)
@@ -152,17 +160,21 @@ def _placed(
 @record("stablehlo.scatter")
 def scatter(h: HloOp, g: Emitter) -> Results:
     """Updates out of range go to a row that is cut off again."""
-    if len(h.operands) != 3:
-        raise h.refuse("expected one operand with its indices and updates; got several")
+    numbers, name = h.fields("scatter_dimension_numbers"), combiner(h.body)
+    count = len(h.operands) // 2
+    if count > 1 or name not in (*SCATTERS, None) or (name in SCATTERS and dtype(h.operand()) is BOOL):
+        return scattered_by_region(h, g, numbers, _places_inside)
+    if name is None and not gives_update(h.body):
+        return scattered_by_region(h, g, numbers, _places_inside)
+    return _scatter_slices(h, g, numbers, SCATTERS.get(name or "", "none"))
+
+
+def _scatter_slices(h: HloOp, g: Emitter, numbers: dict[str, list[int]], reduction: str) -> Results:
     x, indices, updates = h.operands
-    numbers, names = h.fields("scatter_dimension_numbers"), body_ops(h.body)
-    if len(names) > 1 or any(name not in SCATTERS for name in names):
-        raise h.refuse(f"expected a region that returns the update or is one of {', '.join(SCATTERS)}")
     axes, batch = numbers.get("scatter_dims_to_operand_dims", []), numbers.get("input_batching_dims", [])
     inserted, windows = numbers.get("inserted_window_dims", []), numbers.get("update_window_dims", [])
     shape = extents(x)
     window = [axis for axis in range(rank(x)) if axis not in (*axes, *batch)]
-    reduction = SCATTERS[names[0]] if names else "none"
     whole = [extents(updates)[axis] for axis in windows] == [shape[axis] for axis in window]
     if ({*inserted} != {*axes} or not whole or not axes) and rank(x):
         return _scatter_elements(h, g, numbers, reduction)

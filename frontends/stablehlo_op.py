@@ -22,6 +22,7 @@ from fuse_opt.dialects.graph_op import AnyTensor
 from fuse_opt.frontends.emit import Emitter, Value, dtype_by_attribute
 
 Results: TypeAlias = "Value | Sequence[Value]"
+Apply: TypeAlias = Callable[[Block, Sequence[Value], "Emitter | None"], list[Value]]
 Record: TypeAlias = Callable[["HloOp", Emitter], Results]
 _Record = TypeVar("_Record", bound=Record)
 
@@ -62,6 +63,13 @@ class HloOp:
     attributes: Mapping[str, Attribute]
     numbers: Sequence[int | float | None] = ()
     """By operand: what it is everywhere, where that is known."""
+    regions: Apply | None = None
+
+    def apply(self, block: Block, operands: Sequence[Value], g: Emitter | None = None) -> list[Value]:
+        """The results of a region of scalars at each element of tensors, in ops of `g` where it is given."""
+        if self.regions is None:
+            raise self.refuse("its regions cannot be read here")
+        return self.regions(block, operands, g)
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ from math import prod
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
-from fuse_opt.dialects.dtypes import BF16, BOOL, F16, F32, I8
+from fuse_opt.dialects.dtypes import BF16, BOOL, F16, F32, F64, I8, signed_of
 from fuse_opt.dialects.graph_op import dtype
 from fuse_opt.frontends.emit import Emitter, Value, extents, rank
 from fuse_opt.frontends.stablehlo_op import RECORDS, HloOp, Record, Results, record
@@ -83,6 +83,21 @@ def joined(g: Emitter, name: str, *operands: Value) -> Value:
     return g.all(truth if dtype(operands[0]) is BOOL else numbers, *operands)[0]
 
 
+OF_SCALARS_SAME = ("stablehlo.broadcast_in_dim", "stablehlo.optimization_barrier", "stablehlo.reshape")
+"""Ops that leave a scalar as it is."""
+
+
+def ordered(g: Emitter, x: Value) -> Value:
+    """Integers in the total order of floats: -NaN, -inf ... -0, 0 ... inf, NaN; integers are what they are."""
+    element = dtype(x)
+    if not element.is_float:
+        return g.cast(x, I8) if element is BOOL else x
+    whole = signed_of(element.bits)
+    bits = g.bitcast(x, dtype=whole)
+    sign = g.bitwise_right_shift(bits, g.number(element.bits - 1, whole))
+    return g.bitwise_xor(bits, g.bitwise_and(sign, g.number(2 ** (element.bits - 1) - 1, whole)))
+
+
 def _same(name: str) -> Record:
     return lambda h, g: getattr(g, name)(*h.operands)
 
@@ -104,9 +119,9 @@ def divide(h: HloOp, g: Emitter) -> Results:
 
 @record("stablehlo.compare")
 def compare(h: HloOp, g: Emitter) -> Results:
-    if "TOTALORDER" in h.words("compare_type"):
-        raise h.refuse("comparison by total order is supported in the body of a sort only")
     x, y = ((g.cast(value, I8) if dtype(value) is BOOL else value) for value in h.operands)
+    if "TOTALORDER" in h.words("compare_type"):
+        x, y = ordered(g, x), ordered(g, y)
     return g.all(COMPARISONS[h.words("comparison_direction")], x, y)
 
 
@@ -151,11 +166,38 @@ def bitcast_convert(h: HloOp, g: Emitter) -> Results:
 
 @record("stablehlo.reduce_precision")
 def reduce_precision(h: HloOp, g: Emitter) -> Results:
-    bits = h.integer("exponent_bits"), h.integer("mantissa_bits")
-    if bits not in ((8, 23), (8, 7), (5, 10)):
-        raise h.refuse(f"expected the precision of f32, bf16 or f16, got exponent and mantissa of {bits} bits")
-    narrow = {(8, 23): F32, (8, 7): BF16, (5, 10): F16}[bits]
-    return g.cast(g.cast(h.operand(), narrow), h.dtype())
+    """On the bits: the mantissa to nearest, halves to even; what is too large is infinite, what is too small zero."""
+    x, exponent, mantissa = h.operand(), h.integer("exponent_bits"), h.integer("mantissa_bits")
+    element = dtype(x)
+    own_mantissa = {F16: 10, BF16: 7, F32: 23, F64: 52}[element]
+    own_exponent = element.bits - 1 - own_mantissa
+    if exponent >= own_exponent and mantissa >= own_mantissa:
+        return x
+    if (element, exponent, mantissa) == (F32, 8, 7):
+        return g.cast(g.cast(x, BF16), F32)
+    whole = element.unsigned
+    bits = g.bitcast(x, dtype=whole)
+    if mantissa < own_mantissa:
+        dropped = own_mantissa - mantissa
+        odd = g.bitwise_and(g.shift_right_logical(bits, g.number(dropped, whole)), g.number(1, whole))
+        bits = g.add(bits, g.add(odd, g.number((1 << dropped - 1) - 1, whole)))
+        bits = g.bitwise_and(bits, g.number((1 << element.bits) - (1 << dropped), whole))
+    if exponent < own_exponent:
+        bits = _within_exponents(g, bits, exponent, own_exponent, own_mantissa)
+    nan = x if mantissa > 0 else g.like(float("inf"), x)
+    return g.where(g.isnan(x), nan, g.bitcast(bits, dtype=element))
+
+
+def _within_exponents(g: Emitter, bits: Value, exponent: int, own_exponent: int, own_mantissa: int) -> Value:
+    """The pattern, infinite or zero with its sign where its exponent is beyond those of so many bits."""
+    whole = dtype(bits)
+    bias, reduced = (1 << own_exponent - 1) - 1, (1 << exponent - 1) - 1
+    field = ((1 << own_exponent) - 1) << own_mantissa
+    found = g.bitwise_and(bits, g.number(field, whole))
+    zero = g.bitwise_and(bits, g.number(1 << whole.bits - 1, whole))
+    too_large = g.greater(found, g.number((bias + reduced) << own_mantissa, whole))
+    too_small = g.less_equal(found, g.number((bias - reduced) << own_mantissa, whole))
+    return g.where(too_small, zero, g.where(too_large, g.bitwise_or(zero, g.number(field, whole)), bits))
 
 
 @record("stablehlo.is_finite")
@@ -238,12 +280,17 @@ def pad(h: HloOp, g: Emitter) -> Results:
     low, high, interior = (
         h.integers(f"{name}") for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
     )
-    number = h.number(1)
+    return padded_by(g, h.operand(), low, high, interior, h.operand(1), h.number(1))
+
+
+def padded_by(
+    g: Emitter, x: Value, low: list[int], high: list[int], interior: list[int], value: Value, number: float | None
+) -> Value:
+    """As `padded`, with a value that may not be known."""
     if number is not None:
-        return padded(g, h.operand(), low, high, interior, number)
-    everything = g.number(1, BOOL, extents(h.operand()))
-    inside = padded(g, everything, low, high, interior, 0)
-    return g.where(inside, padded(g, h.operand(), low, high, interior, 0), h.operand(1))
+        return padded(g, x, low, high, interior, number)
+    inside = padded(g, g.number(1, BOOL, extents(x)), low, high, interior, 0)
+    return g.where(inside, padded(g, x, low, high, interior, 0), value)
 
 
 def padded(g: Emitter, x: Value, low: list[int], high: list[int], interior: list[int], number: float) -> Value:
@@ -274,3 +321,13 @@ def flattened(g: Emitter, x: Value, groups: tuple[int, ...]) -> Value:
         sizes.append(prod(shape[first : first + count]))
         first += count
     return g.reshaped(x, sizes)
+
+
+POINTWISE = frozenset(
+    {
+        *(name for name in (*SAME, *OF_TRUTH)),
+        *(f"stablehlo.{name}" for name in ("divide", "compare", "select", "clamp", "convert", "is_finite", "constant")),
+        *(f"stablehlo.{name}" for name in ("reduce_precision", "bitcast_convert")),
+    }
+)
+"""Ops whose records work on each element, so that what a region says of scalars can be done with tensors."""

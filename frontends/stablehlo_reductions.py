@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from math import prod
 
 from xdsl.ir import Block, Operation
 
-from fuse_opt.dialects.dtypes import BOOL
+from fuse_opt.dialects.dtypes import BOOL, I8, I64, Kind
 from fuse_opt.dialects.graph_op import dtype
 from fuse_opt.dialects.graph_reductions import extreme
 from fuse_opt.frontends.emit import Emitter, Value, extents, rank
-from fuse_opt.frontends.stablehlo_op import HloOp, Results, attributes_of, body_ops, name_of, record
-from fuse_opt.frontends.stablehlo_pointwise import flattened, joined, padded
+from fuse_opt.frontends.stablehlo_op import HloOp, Results, attributes_of, name_of, record
+from fuse_opt.frontends.stablehlo_pointwise import flattened, joined, ordered, padded, padded_by
+from fuse_opt.frontends.stablehlo_regions import arg_direction, combiner, order_of, places, reduced, region_of, windowed
 
 REDUCTIONS = {
     "stablehlo.add": ("sum", 0.0),
@@ -27,21 +29,30 @@ OF_TRUTH = {
     "stablehlo.or": ("any", 0.0),
     "stablehlo.maximum": ("any", 0.0),
 }
+RUNNING = {"stablehlo.add": "cumulative_sum", "stablehlo.multiply": "cumulative_prod"}
+SCATTERED = {
+    **{"stablehlo.add": "add", "stablehlo.multiply": "mul", "stablehlo.maximum": "max", "stablehlo.minimum": "min"},
+    **{"stablehlo.or": "max", "stablehlo.and": "min"},
+}
+"""Of numbers; of truth values, which are 0 and 1 then, the last four."""
 WINDOWS = {"stablehlo.add": "window_sum", "stablehlo.maximum": "window_max", "stablehlo.minimum": "window_min"}
 
 
 @record("stablehlo.reduce")
 def reduce(h: HloOp, g: Emitter) -> Results:
-    axes = h.integers("dimensions")
-    if len(h.operands) == 4:
-        return _arg_reduction(h, g, axes)
-    if len(h.operands) != 2 or len(body_ops(h.body)) != 1:
-        raise h.refuse("expected a region of one op, or that of argmax or argmin; got another one")
-    x, initial, (combine,) = h.operand(0), h.operand(1), body_ops(h.body)
-    table = OF_TRUTH if dtype(x) is BOOL else REDUCTIONS
-    if combine not in table:
-        raise h.refuse(f"expected a region of one of {', '.join(table)}, got {combine}")
-    name, neutral = table[combine]
+    """One record where the region is one word, or that of argmax and argmin; else by the region itself, in pairs."""
+    axes, count = h.integers("dimensions"), len(h.operands) // 2
+    values, initial = h.operands[:count], h.operands[count:]
+    combine, table = combiner(h.body), OF_TRUTH if dtype(values[0]) is BOOL else REDUCTIONS
+    if count == 1 and combine in table:
+        return _reduction(h, g, axes, combine, *table[combine])
+    if count == 2 and (found := _arg_reduction(h, g, axes)) is not None:
+        return found
+    return reduced(g, region_of(h), values, initial, axes)
+
+
+def _reduction(h: HloOp, g: Emitter, axes: list[int], combine: str, name: str, neutral: float) -> Results:
+    x, initial = h.operands
     if not axes:
         return joined(g, combine, x, initial)
     if name in ("max", "min") and 0 in extents(x):
@@ -59,77 +70,101 @@ def _is_neutral(number: float | None, neutral: float, x: Value) -> bool:
     return number == neutral
 
 
-def _arg_reduction(h: HloOp, g: Emitter, axes: list[int]) -> Results:
-    """A reduction of values and their positions: the region compares values, and positions where those are equal."""
-    kinds = [_direction(op) for op in h.body.ops if name_of(op) == "stablehlo.compare"]
-    counts = _owner_name(h.op.operands[1].owner) == "stablehlo.iota"
-    if len(axes) != 1 or not counts or kinds[:1] not in (["GT"], ["LT"]) or "EQ" not in kinds:
-        raise h.refuse("expected the region of argmax or argmin for a reduction of two operands; got another one")
-    largest = kinds[0] == "GT"
-    x = h.operand(0)
+def _arg_reduction(h: HloOp, g: Emitter, axes: list[int]) -> Results | None:
+    """A reduction of values and their positions by argmax or argmin; None for another one, and for other start values."""
+    x, positions = h.operands[:2]
+    counted = h.op.operands[1].owner
+    direction = arg_direction(h, h.body) if dtype(positions).kind in (Kind.INT, Kind.UINT) else None
+    if direction is None or len(axes) != 1 or not _counts_along(counted, axes[0]) or 0 in extents(x):
+        return None
+    largest = direction == "GT"
+    neutral = _is_neutral(h.number(2), -math.inf if largest else math.inf, x)
+    if dtype(x) is BOOL or not neutral or h.number(3) != 0:
+        return None
     values = (g.max if largest else g.min)(x, axes=axes)
-    positions = (g.argmax if largest else g.argmin)(x, axis=axes[0])
-    return [values, g.cast(positions, h.dtype(1))]
+    places = (g.argmax if largest else g.argmin)(x, axis=axes[0])
+    return [values, g.cast(places, h.dtype(1))]
 
 
-def _owner_name(owner: Operation | Block) -> str:
-    return name_of(owner) if isinstance(owner, Operation) else ""
-
-
-def _direction(op: Operation) -> str:
-    found = re.search(r"comparison_direction (\w+)", str(attributes_of(op).get("comparison_direction")))
-    return found[1] if found else ""
+def _counts_along(owner: Operation | Block, axis: int) -> bool:
+    if not isinstance(owner, Operation) or name_of(owner) != "stablehlo.iota":
+        return False
+    return HloOp(owner, (), attributes_of(owner)).integer("iota_dimension") == axis
 
 
 @record("stablehlo.reduce_window")
 def reduce_window(h: HloOp, g: Emitter) -> Results:
-    names = body_ops(h.body)
-    if len(h.operands) != 2 or len(names) != 1 or names[0] not in (*WINDOWS, "stablehlo.multiply"):
-        raise h.refuse(f"expected one operand and a region of one of {', '.join(WINDOWS)}; got {', '.join(names)}")
-    x, number = h.operand(), h.number(1)
-    ones = [1] * rank(x)
-    window, strides = h.integers("window_dimensions"), h.integers("window_strides", ones)
+    """Padding holds the start value, which each window begins with besides."""
+    count = len(h.operands) // 2
+    x, ones = h.operand(), [1] * rank(h.operand())
+    window, strides = h.integers("window_dimensions", ones), h.integers("window_strides", ones)
     dilations, base = h.integers("window_dilations", ones), h.integers("base_dilations", ones)
     pads = _pairs(h.integers("padding", [0] * 2 * rank(x)), rank(x))
-    if number is None or not _is_neutral(number, REDUCTIONS[names[0]][1], x):
-        raise h.refuse("expected the neutral value as the start of a window; got another one")
-    axis = _running(x, window, strides, dilations, base, pads)
-    if axis is not None and names[0] in ("stablehlo.add", "stablehlo.multiply"):
-        running = g.cumulative_sum if names[0] == "stablehlo.add" else g.cumulative_prod
-        return running(x, axis=axis, reverse=pads[axis][0] == 0)
-    if names[0] not in WINDOWS:
-        raise h.refuse("expected products that run along an axis; got those of another window")
-    x = padded(g, x, [low for low, _ in pads], [high for _, high in pads], [n - 1 for n in base], number)
-    if window == strides == dilations == ones:
+    combine, number = combiner(h.body), h.number(1)
+    if count == 1 and number is not None and combine in REDUCTIONS and dtype(x) is not BOOL:
+        neutral = _is_neutral(number, REDUCTIONS[combine][1], x)
+        axis = _running(x, window, strides, dilations, base, pads) if neutral else None
+        if axis is not None and combine in RUNNING:
+            return g.all(RUNNING[combine], x, axis=axis, reverse=pads[axis][0] == 0)[0]
+        # An extremum is the same however often the start value takes part.
+        if combine in WINDOWS and (neutral or combine != "stablehlo.add"):
+            y = _window(h, g, combine, window, strides, dilations, base, pads)
+            return y if neutral else joined(g, combine, y, h.operand(1))
+    low, high = [pad for pad, _ in pads], [pad for _, pad in pads]
+    values, initial = h.operands[:count], h.operands[count:]
+    grown = [
+        padded_by(g, value, low, high, [n - 1 for n in base], start, h.number(count + k))
+        for k, (value, start) in enumerate(zip(values, initial, strict=True))
+    ]
+    region = region_of(h)
+    return region(g, *initial, *windowed(g, region, grown, window, strides, dilations))
+
+
+def _window(
+    h: HloOp,
+    g: Emitter,
+    combine: str,
+    window: list[int],
+    strides: list[int],
+    dilations: list[int],
+    base: list[int],
+    pads: list[tuple[int, int]],
+) -> Value:
+    x, between = h.operand(), [n - 1 for n in base]
+    x = padded_by(g, x, [low for low, _ in pads], [high for _, high in pads], between, h.operand(1), h.number(1))
+    if {*window, *strides, *dilations} == {1}:
         return x
-    return g.all(WINDOWS[names[0]], x, window=window, strides=strides, dilations=dilations, axes=range(rank(x)))[0]
+    return g.all(WINDOWS[combine], x, window=window, strides=strides, dilations=dilations, axes=range(rank(x)))[0]
 
 
 @record("stablehlo.select_and_scatter")
 def select_and_scatter(h: HloOp, g: Emitter) -> Results:
-    """The gradient of a pooling by maximum: each source goes to the first largest element of its window."""
-    x, source = h.operand(0), h.operand(1)
-    select = [_direction(op) for op in h.op.regions[0].block.ops if name_of(op) == "stablehlo.compare"]
-    if select != ["GE"] or body_ops(h.op.regions[1].block) != ["stablehlo.add"] or h.number(2) != 0:
-        raise h.refuse("expected a selection by GE, a sum and 0, the gradient of a pooling; got another one")
-    window, ones = h.integers("window_dimensions"), [1] * rank(x)
-    strides, pads = h.integers("window_strides", ones), _pairs(h.integers("padding", [0] * 2 * rank(x)), rank(x))
-    spatial = [axis for axis in range(rank(x)) if (window[axis], strides[axis], pads[axis]) != (1, 1, (0, 0))] or [0]
-    order = [*(axis for axis in range(rank(x)) if axis not in spatial), *spatial]
+    """Each source goes to the element that its window selects, and is joined with the start value and others there."""
+    x, source, initial = h.operands
+    combine, shape, ones = combiner(h.op.regions[1].block), extents(x), [1] * rank(x)
+    if combine not in SCATTERED:
+        raise h.refuse(f"expected a region that scatters by one of {', '.join(SCATTERED)}; got another one")
+    window, strides = h.integers("window_dimensions", ones), h.integers("window_strides", ones)
+    pads = _pairs(h.integers("padding", [0] * 2 * rank(x)), rank(x))
+    low, high = [pad for pad, _ in pads], [pad for _, pad in pads]
+    count = prod(shape)
+    flat = g.reshaped(g.iota(shape=[count], dtype=I64), shape)
+    places = padded(g, flat, low, high, [0] * rank(x), -1)
+    select = region_of(h)
 
-    def stacked(value: Value) -> Value:
-        moved = g.permute_dims(value, axes=order)
-        return g.reshaped(moved, [-1 if 0 not in extents(value) else 0, 1, *(extents(value)[axis] for axis in spatial)])
+    def chosen(g: Emitter, a: Value, i: Value, b: Value, j: Value) -> list[Value]:
+        """The value and the place that stay of two; of padding, which is at -1, the other one."""
+        nothing = g.number(0, I64)
+        keeps = g.logical_and(g.greater_equal(i, nothing), g.logical_or(g.less(j, nothing), select(g, a, b)[0]))
+        return [g.where(keeps, a, b), g.where(keeps, i, j)]
 
-    pool = {
-        "kernel_shape": [window[axis] for axis in spatial],
-        "strides": [strides[axis] for axis in spatial],
-        "pads": [pads[axis][0] for axis in spatial] + [pads[axis][1] for axis in spatial],
-    }
-    _, places = g.all("max_pool_with_indices", stacked(x), **pool)
-    y = g.max_pool_backward(stacked(source), places, extents=[extents(x)[axis] for axis in spatial], **pool)
-    y = g.reshaped(y, [extents(x)[axis] for axis in order])
-    return g.permute_dims(y, axes=[order.index(axis) for axis in range(rank(x))])
+    grown = padded_by(g, x, low, high, [0] * rank(x), g.like(0, x), 0)
+    _, found = windowed(g, chosen, [grown, places], window, strides, ones)
+    at = g.reshape(g.where(g.less(found, g.number(0, I64)), g.number(count, I64), found), shape=[-1, 1])
+    kept = [g.cast(value, I8) if dtype(value) is BOOL else value for value in (initial, source)]
+    start = g.broadcast_to(kept[0], shape=[count + 1])
+    y = g.scatter_nd(start, at, g.reshaped(kept[1], [prod(extents(source))]), reduce=SCATTERED[combine])
+    return g.cast(g.reshaped(g.slice(y, starts=[0], stops=[count]), shape), dtype(x))
 
 
 def _pairs(flat: list[int], count: int) -> list[tuple[int, int]]:
@@ -157,21 +192,25 @@ def _running(
 
 @record("stablehlo.sort")
 def sort(h: HloOp, g: Emitter) -> Results:
-    """By the first operand; others are put into its order."""
-    axis, keys = h.integer("dimension", -1), h.operand()
-    directions = [_direction(op) for op in h.body.ops if name_of(op) == "stablehlo.compare"]
-    if not directions or directions[-1] not in ("LT", "GT") or "stablehlo.and" in body_ops(h.body):
-        raise h.refuse("expected a region that compares the first operands by LT or GT; got another one")
-    descending = directions[-1] == "GT"
-    if len(h.operands) == 1:
-        return g.sort(keys, axis=axis, descending=descending)
-    order = g.argsort(keys, axis=axis, descending=descending)
+    """All operands in the order that the region says; another one than that of a key counts what comes before each."""
+    axis, found = h.integer("dimension", -1), order_of(h, h.body)
+    if found is None:
+        order = places(g, region_of(h), h.operands, axis)
+    elif len(h.operands) == 1:
+        return g.sort(h.operand(), axis=axis, descending=found[1] == "GT")
+    else:
+        order = g.argsort(h.operand(found[0]), axis=axis, descending=found[1] == "GT")
     return [g.take_along_axis(value, order, axis=axis) for value in h.operands]
 
 
 @record("chlo.top_k")
 def top_k(h: HloOp, g: Emitter) -> Results:
-    values, positions = g.all("top_k", h.operand(), k=h.integer("k"))
+    """The largest in the total order of floats, which begins with NaN and ends with -NaN; of equal ones the first."""
+    x = h.operand()
+    keys = ordered(g, x)
+    values, positions = g.all("top_k", keys, k=h.integer("k"))
+    if keys is not x:
+        values = g.take_along_axis(x, positions, axis=-1)
     return [values, g.cast(positions, h.dtype(1))]
 
 

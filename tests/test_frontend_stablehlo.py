@@ -267,8 +267,8 @@ REFUSED = {
     "type": ('%r = "stablehlo.convert"(%0) : (tensor<4xf32>) -> tensor<4xui4>', "ui4 is not supported"),
     "region": (
         '%r = "stablehlo.reduce"(%0, %0) <{dimensions = array<i64: 0>}> '
-        f"{region('stablehlo.atan2')} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>",
-        "expected a region of one of",
+        f"{region('stablehlo.iota')} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>",
+        "'stablehlo.iota': expected ops on scalars in a region",
     ),
 }
 
