@@ -101,19 +101,23 @@ class BitcastOp(Unary):
         source, target = dtype(self.x), self.target()
         if source is target:
             return x
-        bits = x if source.compute is source else _narrow_bits(x, source)
-        return sc.bitcast(bits, target) if target.compute is target else _from_narrow_bits(bits, target)
+        bits = bits_of(x, source) if source.is_float else x
+        return number_of(bits, target) if target.is_float else sc.bitcast(bits, target)
 
 
-def _narrow_bits(x: Scalar, source: DType) -> Scalar:
-    """The pattern of a narrow float that is held in f32."""
-    return _with_one_nan(sc.bitcast(sc.cast(x, source), source.unsigned), source)
+def bits_of(x: Scalar, element: DType) -> Scalar:
+    """The pattern of a float, as it is computed with, in its own type, as an unsigned integer."""
+    if element.compute is element:
+        return sc.bitcast(x, element.unsigned)
+    return _with_one_nan(sc.bitcast(sc.cast(x, element), element.unsigned), element)
 
 
-def _from_narrow_bits(bits: Scalar, target: DType) -> Scalar:
-    """The narrow float of a pattern, held in f32."""
-    pattern = _with_one_nan(sc.bitcast(bits, target.unsigned), target)
-    return sc.cast(sc.bitcast(pattern, target), target.compute)
+def number_of(bits: Scalar, element: DType) -> Scalar:
+    """The float with that pattern in its own type, as it is computed with."""
+    if element.compute is element:
+        return sc.bitcast(bits, element)
+    pattern = _with_one_nan(sc.bitcast(bits, element.unsigned), element)
+    return sc.cast(sc.bitcast(pattern, element), element.compute)
 
 
 def _with_one_nan(pattern: Scalar, element: DType) -> Scalar:

@@ -28,6 +28,7 @@ SAME = {
     "stablehlo.popcnt": "bitwise_count",
     "stablehlo.power": "pow",
     "stablehlo.remainder": "fmod",
+    "stablehlo.round_nearest_afz": "round_half_away",
     "stablehlo.round_nearest_even": "round",
     "stablehlo.rsqrt": "rsqrt",
     "stablehlo.shift_left": "bitwise_left_shift",
@@ -45,10 +46,14 @@ SAME = {
     "chlo.asinh": "asinh",
     "chlo.atan": "atan",
     "chlo.atanh": "atanh",
+    "chlo.bessel_i1e": "i1e",
     "chlo.cosh": "cosh",
+    "chlo.digamma": "digamma",
     "chlo.erf": "erf",
+    "chlo.erf_inv": "erfinv",
     "chlo.erfc": "erfc",
     "chlo.lgamma": "lgamma",
+    "chlo.next_after": "nextafter",
     "chlo.sinh": "sinh",
     "chlo.square": "square",
     "chlo.tan": "tan",
@@ -198,6 +203,12 @@ def _within_exponents(g: Emitter, bits: Value, exponent: int, own_exponent: int,
     too_large = g.greater(found, g.number((bias + reduced) << own_mantissa, whole))
     too_small = g.less_equal(found, g.number((bias - reduced) << own_mantissa, whole))
     return g.where(too_small, zero, g.where(too_large, g.bitwise_or(zero, g.number(field, whole)), bits))
+
+
+@record("stablehlo.map")
+def map_(h: HloOp, g: Emitter) -> Results:
+    """The region at each element."""
+    return h.apply(h.body, h.operands)
 
 
 @record("stablehlo.is_finite")

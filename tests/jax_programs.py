@@ -131,6 +131,7 @@ for _name in ("layer_norm", "block", "convolutions"):
     PROGRAMS[f"{_name}_gradient"] = (gradient(_function, len(_arguments)), _arguments)
 PROGRAMS |= {
     "random_uniform": _drawn(lambda key: jax.random.uniform(key, (5, 7), minval=-1.0, maxval=3.0)),
+    "random_normal": _drawn(lambda key: jax.random.normal(key, (6, 5))),
     "random_bits": _drawn(lambda key: [jax.random.bits(key, (4, 3), f"uint{bits}") for bits in (8, 16, 32)]),
     "random_integers": _drawn(lambda key: jax.random.randint(key, (40,), -5, 17)),
     "random_permutation": _drawn(lambda key: jax.random.permutation(key, 19)),
