@@ -181,7 +181,8 @@ def _affine(op: Operation, terms: Sequence[tuple[int, int]]) -> tuple[int, int] 
 
 def _is_exact(form: tuple[int, int], value: SSAValue, whole: _Range) -> bool:
     """Whether the type holds the number for every counter of the loop; what wraps is no multiple of the counter."""
-    half = 1 << (value.type.width.data if isinstance(value.type, IntegerType) else 64) - 1
+    kind = value.type
+    half = 1 << (kind.bitwidth if isinstance(kind, IntegerType) else 64) - 1
     factor, number = form
     ends = (factor * counter + number for counter in (whole.start, max(whole.end - 1, whole.start)))
     return all(-half <= end < half for end in ends)
