@@ -28,6 +28,9 @@ DONATED = "graph.donated"
 ARENA = "fused.arena"
 """The function attribute that holds what a plan needs beside the kernels' slots."""
 
+MOST_BYTES = 1 << 63
+"""Those that addresses count stay below."""
+
 Pairs = Mapping[Operation, Iterable[tuple[int, int]]]
 """In-place pairs (result, operand) by kernel."""
 
