@@ -166,6 +166,12 @@ class DiskCache:
         self._count(misses=1, damaged=int(damaged))
         return path
 
+    def discard(self, key_parts: Sequence[str], suffix: str) -> None:
+        """Forgets an entry, so that it is built when it is next asked for; the file of it may be in use."""
+        for directory in {self.directory, _own_directories.get(os.getpid())} - {None}:
+            with suppress(OSError):
+                (Path(str(directory)) / f"{_key(key_parts, suffix)}{suffix}.sha256").unlink()
+
     def _count(self, hits: int = 0, misses: int = 0, damaged: int = 0) -> None:
         with self._lock:
             old = self._stats

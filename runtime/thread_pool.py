@@ -14,6 +14,19 @@ from fuse_opt.runtime.c_records import address_in, runtime_text
 from fuse_opt.runtime.disk_cache import DiskCache
 
 _SOURCES = ("pool_waiting.c", "parallel_for.c", "program_call.c")
+_FUNCTIONS = (
+    "fuse_parallel_for",
+    "fuse_set_num_threads",
+    "fuse_num_threads",
+    "fuse_run_frame",
+    "fuse_take_frame",
+    "fuse_keep_frame",
+    "fuse_drop_frame",
+    "fuse_call",
+    "fuse_describe",
+)
+"""What Python asks of either text."""
+
 _SERIAL_SOURCE = """\
 struct fuse_loop {
   void (*task)(void *, long, long);
@@ -132,10 +145,9 @@ def pool_library() -> ctypes.CDLL | None:
         return None
     cache = DiskCache()
     try:
-        path = compiler.compile_shared("".join(map(runtime_text, _SOURCES)), cache, ["-pthread"])
+        library = compiler.load_shared("".join(map(runtime_text, _SOURCES)), cache, _FUNCTIONS, ["-pthread"])
     except CompileError:
-        path = compiler.compile_shared(_SERIAL_SOURCE + runtime_text("program_call.c"), cache)
-    library = ctypes.CDLL(str(path))
+        library = compiler.load_shared(_SERIAL_SOURCE + runtime_text("program_call.c"), cache, _FUNCTIONS)
     library.fuse_set_num_threads.argtypes, library.fuse_set_num_threads.restype = [ctypes.c_int], None
     if hasattr(library, "fuse_set_team"):
         library.fuse_set_team.argtypes, library.fuse_set_team.restype = [ctypes.c_void_p, ctypes.c_void_p], None

@@ -167,11 +167,8 @@ class LocatingParser(Parser):
         return known
 
     def _checked(self, type_: TypeAttribute | None) -> TypeAttribute | None:
-        if isinstance(type_, ShapedType) and max(type_.get_shape(), default=0) > _LARGEST_EXTENT:
-            self.raise_error(f"an extent in '{type_}' does not fit 64 bits", max(self.pos - 1, 0))
-        if isinstance(type_, IntegerType) and type_.bitwidth > _WIDEST_INTEGER:
-            what = f"'{type_}' is an integer type of {type_.bitwidth} bits"
-            self.raise_error(f"{what}; expected {_WIDEST_INTEGER} bits or fewer", max(self.pos - 1, 0))
+        if type_ is not None and (problem := _excess(type_)) is not None:
+            self.raise_error(problem, max(self.pos - 1, 0))
         return type_
 
     def parse_optional_builtin_int_or_float_attr(self) -> IntegerAttr | FloatAttr | None:
@@ -197,6 +194,15 @@ class LocatingParser(Parser):
         """Where the textually first of the values that are nowhere defined is used."""
         spans = [self._first_uses[name] for name in self.forward_ssa_references if name in self._first_uses]
         return min(spans, key=lambda span: span.start, default=None)
+
+
+def _excess(type_: TypeAttribute) -> str | None:
+    """What is too large about a type; None for all but a few."""
+    if isinstance(type_, ShapedType) and max(type_.get_shape(), default=0) > _LARGEST_EXTENT:
+        return f"an extent in '{type_}' does not fit 64 bits"
+    if isinstance(type_, IntegerType) and (bits := type_.bitwidth) > _WIDEST_INTEGER:
+        return f"'{type_}' is an integer type of {bits} bits; expected {_WIDEST_INTEGER} bits or fewer"
+    return None
 
 
 class _Hexadecimal(Parser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
