@@ -57,6 +57,67 @@ REFUSED: dict[str, tuple[str, str, str]] = {
 }
 
 
+LOWERED = """\
+func.func @main(%x: memref<4xf32>, %out: memref<4xf32>) attributes {fused.results = [RESULT]} {
+  %c = arith.constant 1 : index
+  BODY
+  func.return
+}
+func.func private @kernel(%a: memref<4xf32>, %b: memref<4xf32>, %n: index) attributes {fused.grain = 1 : i64}
+"""
+"""A lowered program, edited by hand."""
+
+BUFFER = '{kind = "buffer", type = memref<4xf32>}'
+
+FOUND_BY_MUTATION: dict[str, tuple[str, str, str]] = {
+    "what is not verified is not dumped: a function without a type": (
+        '"func.func"() ({\n  "func.return"() : () -> ()\n}) {sym_name = "main"} : () -> ()\n',
+        "--canonicalize --print-ir-after-change",
+        "2:3: error: 'func.return' is not valid: its verifier ends with KeyError: 'function_type'",
+    ),
+    "what is not verified is not dumped: a function whose name is none": (
+        '"func.func"() <{sym_name = {}, function_type = () -> ()}> ({\n  "func.return"() : () -> ()\n}) : () -> ()\n',
+        "--cse --print-ir-after-change",
+        "1:1: error: 'func.func' .* should be a string",
+    ),
+    "a lowered program returns a constant that is not there": (
+        LOWERED.replace("RESULT", '{kind = "constant", symbol = "constant_0", type = memref<4xf32>}').replace(
+            "BODY", ""
+        ),
+        "-t c",
+        "1:1: error: 'func.func' is not as programs on buffers have it .*; convert the program again",
+    ),
+    "a lowered program returns a result that is not there": (
+        LOWERED.replace("RESULT", '{kind = "result", number = 7 : i64, type = memref<4xf32>}').replace("BODY", ""),
+        "-t c",
+        "1:1: error: 'func.func' is not as programs on buffers have it .*; convert the program again",
+    ),
+    "a lowered program has results of no kind": (
+        LOWERED.replace("RESULT", "{}").replace("BODY", ""),
+        "-t cuda",
+        "1:1: error: 'func.func' is not as programs on buffers have it .*; convert the program again",
+    ),
+    "an offset of a lowered program is no number": (
+        LOWERED.replace("RESULT", BUFFER)
+        .replace("%out: memref<4xf32>)", "%m: memref<64xi8>, %out: memref<4xf32>)")
+        .replace("arith.constant 1 : index", '"test.op"() : () -> index')
+        .replace("BODY", "%v = memref.view %m[%c][] : memref<64xi8> to memref<4xf32>"),
+        "-t c --allow-unregistered-dialect",
+        "[23]:3: error: .*",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND_BY_MUTATION)
+def test_found_by_mutation(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What mutate_texts.py has found, each as small as it shows."""
+    text, flags, expected = FOUND_BY_MUTATION[name]
+    (path := tmp_path / "program.mlir").write_text(text)
+    assert main([str(path), *flags.split()]) == 1
+    errors = capsys.readouterr().err
+    assert re.fullmatch(f"{re.escape(str(path))}:{expected}\n", errors), errors
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_with_one_located_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, flags, expected = REFUSED[name]
