@@ -32,6 +32,9 @@ from mutations import mutated
 from program_generator import dense_program, narrow_program, random_program
 from xdsl.utils.exceptions import DiagnosticException
 
+from fuse_opt.passes.device import device_names
+from fuse_opt.passes.memory_orders import STRATEGIES as ORDERS
+from fuse_opt.passes.packing import STRATEGIES as PACKINGS
 from fuse_opt.tools.fuse_opt_main import main as fuse_opt
 from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
 from fuse_opt.tools.registry import available_passes, available_targets
@@ -128,6 +131,17 @@ def random_flags(rng: random.Random) -> tuple[str, ...]:
         flags[changed] = _with_options(rng, flags[changed])
     if rng.random() < 0.7:
         flags += ["-t", rng.choice(list(available_targets()))]
+    if rng.random() < 0.08:
+        text = ",".join(rng.sample(names, 3))
+        at = rng.randint(0, len(text))
+        flags += [
+            "-p",
+            text[:at]
+            + rng.choice(["", "{", "{x=1}", "{max-ops=2}", ",", "(", "é", '"'])
+            + text[at + rng.randint(0, 2) :],
+        ]
+    if rng.random() < 0.05:
+        flags += ["--fuel", rng.choice(["0", "1", "5", "-1", "x"])]
     extra = [
         "--print-debuginfo",
         "--print-op-generic",
@@ -149,7 +163,20 @@ def _with_options(rng: random.Random, flag: str) -> str:
         return flag
     name = rng.choice(names)
     wanted = {hints[name], *get_args(hints[name])}
-    words = ["x", "", "auto", "fast", "true", "graph.exp", "fuse-row", "no-such-file.pdl", "-"]
+    words = [
+        *device_names(),
+        *PACKINGS,
+        *ORDERS,
+        "gpu",
+        "fast",
+        "true",
+        "graph.exp",
+        "fuse-row",
+        "no-such-file.pdl",
+        "x",
+        "-",
+        "",
+    ]
     numbers = ["0", "1", "2", "64", "-1", "1000000000000", "99999999999999999999999"]
     value = rng.choice(numbers if int in wanted and rng.random() < 0.8 else words)
     return f"{flag}={name.rstrip('_').replace('_', '-')}={value}"
