@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields
 from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -97,13 +98,17 @@ def corpus() -> tuple[tuple[str, ...], ...]:
 def case_of(seed: int) -> Case:
     """The case of a seed."""
     rng = random.Random(f"mutate {seed}")
-    tries = 8 if rng.random() < 0.7 else 1
-    for _ in range(tries):
-        texts = rng.choice(corpus())
-        text = mutated(rng, rng.choice(texts), texts)
-        if tries > 1 and _verifies(text):
+    text, deep = _drawn(rng), rng.random() < 0.7
+    for _ in range(8 if deep else 0):
+        if _verifies(text):
             break  # it comes as far as the passes
+        text = _drawn(rng)
     return Case(seed, text, random_flags(rng))
+
+
+def _drawn(rng: random.Random) -> str:
+    texts = rng.choice(corpus())
+    return mutated(rng, rng.choice(texts), texts)
 
 
 def _verifies(text: str) -> bool:
@@ -172,7 +177,7 @@ def _with_options(rng: random.Random, flag: str) -> str:
         "true",
         "graph.exp",
         "fuse-row",
-        "no-such-file.pdl",
+        "none.pdl",
         "x",
         "-",
         "",
@@ -236,7 +241,7 @@ def run(seeds: Sequence[int]) -> Iterator[tuple[int, str | None]]:
         yield seed, None if fault is None else case.report(fault)
 
 
-def _work(seeds: Sequence[int], pipe: multiprocessing.connection.Connection[object, object]) -> None:
+def _work(seeds: Sequence[int], pipe: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for found in run(seeds):
         pipe.send(found)

@@ -29,11 +29,12 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.irdl import IRDLOperation
 from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.dtypes import DTYPES
 from fuse_opt.dialects.fused import DIRECTIVES, KernelOp
-from fuse_opt.dialects.graph_op import GraphOp
+from fuse_opt.dialects.graph_op import GraphOp, shape, tensor
 from fuse_opt.tools.diagnostics import InputError
 from fuse_opt.tools.parsing import parse_module
 from fuse_opt.tools.registry import own_dialects
@@ -134,7 +135,8 @@ def attribute_names() -> tuple[str, ...]:
     found = {"graph.donated", "fused.arena", "pinned_slots", *DIRECTIVES}
     for make in own_dialects().values():
         for op in make().operations:
-            found.update(op.get_irdl_definition().properties)
+            if issubclass(op, IRDLOperation):
+                found.update(op.get_irdl_definition().properties)
     return tuple(sorted(found))
 
 
@@ -368,9 +370,9 @@ def _change_argument(rng: random.Random, op: Operation) -> None:
     if not isinstance(block, Block) or not block.args:
         return
     argument = rng.choice(block.args)
-    if not isinstance(old := argument.type, TensorType):
+    if not isinstance(argument.type, TensorType):
         return
-    extents, element = list(old.get_shape()), old.get_element_type()
+    extents, element = list(shape(argument)), tensor(argument).element_type
     if extents and rng.random() < 0.5:
         extents[rng.randrange(len(extents))] = rng.choice([0, 1, 2, 3, 7, 8, 64, 1000, 2**31, 2**62, DYNAMIC_INDEX])
     elif rng.random() < 0.3:
