@@ -341,7 +341,9 @@ class ReturnOp(IRDLOperation):
 
     def verify_(self) -> None:
         function = self.parent_op()
-        if isinstance(function, FuncOp) and self.args.types != function.function_type.outputs.data:
+        if not isinstance(function, FuncOp) or not isinstance(function.properties.get("function_type"), FunctionType):
+            return  # what is wrong with the function is said of it
+        if self.args.types != function.function_type.outputs.data:
             raise refusal(
                 self,
                 f"the results of '{function.sym_name.data}' {type_list(function.function_type.outputs.data)}",

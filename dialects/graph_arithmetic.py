@@ -126,7 +126,7 @@ def _integer_power(x: Scalar, y: Scalar) -> Scalar:
 
 @irdl_op_definition
 class MaximumOp(Binary):
-    """The larger of two; NaN when either is."""
+    """The larger of two; NaN when either is; of two zeros either."""
 
     name = "graph.maximum"
 
@@ -136,7 +136,7 @@ class MaximumOp(Binary):
 
 @irdl_op_definition
 class MinimumOp(Binary):
-    """The smaller of two; NaN when either is."""
+    """The smaller of two; NaN when either is; of two zeros either."""
 
     name = "graph.minimum"
 
@@ -146,7 +146,7 @@ class MinimumOp(Binary):
 
 @irdl_op_definition
 class FmaxOp(Binary):
-    """The larger of two; the other one where one is NaN, and NaN when both are."""
+    """The larger of two; the other one where one is NaN, and NaN when both are; of two zeros either."""
 
     name = "graph.fmax"
 
@@ -156,7 +156,7 @@ class FmaxOp(Binary):
 
 @irdl_op_definition
 class FminOp(Binary):
-    """The smaller of two; the other one where one is NaN, and NaN when both are."""
+    """The smaller of two; the other one where one is NaN, and NaN when both are; of two zeros either."""
 
     name = "graph.fmin"
 

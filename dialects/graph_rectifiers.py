@@ -23,7 +23,7 @@ _UNDERFLOW = 1e-30
 
 @irdl_op_definition
 class ReluOp(Unary):
-    """max(x, 0), of integers too."""
+    """max(x, 0), of integers too; the zero that it gives for -0.0 may have either sign."""
 
     name = "graph.relu"
 
@@ -33,7 +33,7 @@ class ReluOp(Unary):
 
 @irdl_op_definition
 class Relu6Op(Unary):
-    """min(max(x, 0), 6), of integers too."""
+    """min(max(x, 0), 6), of integers too; the zero that it gives for -0.0 may have either sign."""
 
     name = "graph.relu6"
 

@@ -28,6 +28,9 @@ DONATED = "graph.donated"
 ARENA = "fused.arena"
 """The function attribute that holds what a plan needs beside the kernels' slots."""
 
+MOST_BYTES = 1 << 63
+"""Those that addresses count stay below."""
+
 Pairs = Mapping[Operation, Iterable[tuple[int, int]]]
 """In-place pairs (result, operand) by kernel."""
 
@@ -298,9 +301,17 @@ def value_name(value: SSAValue) -> str:
     return "a value without a definition"
 
 
+def forget_places(function: FuncOp) -> None:
+    """Drops where a function's values lie and which kernels are launched together, after a change of what runs when."""
+    for op in (op for block in function.body.blocks for op in block.ops):
+        if isinstance(op, KernelOp):
+            op.slots = op.segment = None
+    function.attributes.pop(ARENA, None)
+
+
 def forget_plan(function: FuncOp) -> None:
     """Drops what was decided about a function's memory and launches, for rewrites after which it may not hold."""
+    forget_places(function)
     for op in function.body.block.ops:
         if isinstance(op, KernelOp):
-            op.inplace = op.slots = op.segment = None
-    function.attributes.pop(ARENA, None)
+            op.inplace = None

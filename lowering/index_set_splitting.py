@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import IndexType, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -93,7 +93,7 @@ def _split(whole: _Range, blocks: BlockLoops) -> list[_Range]:
     loop = whole.loop
     ops = list(loop.body.block.ops)
     varies = None in (constant(loop.lowerBound[0]), constant(loop.upperBound[0]))
-    conditions = _conditions(ops, loop.body.block.args[0])
+    conditions = _conditions(ops, loop.body.block.args[0], whole)
     if all(condition.number is None for condition in conditions):
         return []
     cuts = _cuts([each for each in conditions if each.within(whole.start, whole.end) is None])
@@ -139,8 +139,8 @@ def _cuts(conditions: Sequence[_Condition]) -> list[int]:
     return sorted(cuts)
 
 
-def _conditions(ops: Sequence[Operation], counter: SSAValue) -> list[_Condition]:
-    """Those on a multiple of the counter and a number."""
+def _conditions(ops: Sequence[Operation], counter: SSAValue, whole: _Range) -> list[_Condition]:
+    """Those on a multiple of the counter and a number, none of which wraps in the loop."""
     affine: dict[SSAValue, tuple[int, int]] = {counter: (1, 0)}
     found: list[_Condition] = []
     for op in ops:
@@ -148,25 +148,44 @@ def _conditions(ops: Sequence[Operation], counter: SSAValue) -> list[_Condition]
             if operand not in affine and (number := constant(operand)) is not None:
                 affine[operand] = (0, number)
         terms = [affine[operand] for operand in op.operands if operand in affine]
-        if isinstance(op, arith.IndexCastOp) and terms:
-            affine[op.result] = terms[0]
-        if len(op.operands) != 2 or len(terms) != 2:
+        if len(terms) != len(op.operands):
             continue
-        (a, b), (c, d) = terms
         match op:
-            case arith.AddiOp():
-                affine[op.result] = (a + c, b + d)
-            case arith.SubiOp():
-                affine[op.result] = (a - c, b - d)
-            case arith.MuliOp() if a == 0 or c == 0:
-                affine[op.result] = (a * d + c * b, b * d)
-            case arith.CmpiOp() if (a == 0) != (c == 0):
-                found += _compared(op, (a, b), (c, d))
-            case arith.MaxSIOp() | arith.MinSIOp() if (a == 0) != (c == 0) and op.result.type == IndexType():
-                found.append(_bounded(op, (a, b), (c, d)))
+            case arith.AddiOp() | arith.SubiOp() | arith.MuliOp() | arith.IndexCastOp():
+                form = _affine(op, terms)
+                if form is not None and _is_exact(form, op.results[0], whole):
+                    affine[op.results[0]] = form
+            case arith.CmpiOp() if (terms[0][0] == 0) != (terms[1][0] == 0):
+                found += _compared(op, *terms)
+            case arith.MaxSIOp() | arith.MinSIOp() if op.result.type == IndexType():
+                if (terms[0][0] == 0) != (terms[1][0] == 0):
+                    found.append(_bounded(op, *terms))
             case _:
                 pass
     return found
+
+
+def _affine(op: Operation, terms: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Factor and number of what an operation makes of such."""
+    if isinstance(op, arith.IndexCastOp):
+        return terms[0]
+    (a, b), (c, d) = terms
+    match op:
+        case arith.AddiOp():
+            return a + c, b + d
+        case arith.SubiOp():
+            return a - c, b - d
+        case _:
+            return (a * d + c * b, b * d) if a == 0 or c == 0 else None
+
+
+def _is_exact(form: tuple[int, int], value: SSAValue, whole: _Range) -> bool:
+    """Whether the type holds the number for every counter of the loop; what wraps is no multiple of the counter."""
+    kind = value.type
+    half = 1 << (kind.bitwidth if isinstance(kind, IntegerType) else 64) - 1
+    factor, number = form
+    ends = (factor * counter + number for counter in (whole.start, max(whole.end - 1, whole.start)))
+    return all(-half <= end < half for end in ends)
 
 
 def _compared(op: arith.CmpiOp, lhs: tuple[int, int], rhs: tuple[int, int]) -> list[_Condition]:

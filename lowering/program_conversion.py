@@ -19,7 +19,15 @@ from ..dialects.implementation import inplace_operands
 from ..dialects.kernel_access import generated_kind, is_library, library_op
 from ..dialects.kernel_parts import kernel_passes
 from ..dialects.pull import Pulled, Unschedulable
-from ..dialects.storage import StorageMap, analyse_storage, argument_attributes, byte_size, functions_of, value_name
+from ..dialects.storage import (
+    MOST_BYTES,
+    StorageMap,
+    analyse_storage,
+    argument_attributes,
+    byte_size,
+    functions_of,
+    value_name,
+)
 from .epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
 from .kernel_buffers import Parameter
 from .kernel_text import kernel_comment, kernel_key, kernel_name
@@ -28,9 +36,6 @@ from .program_memory import RESULTS, Constants, LoweringError, ProgramMemory, is
 
 REFERENCE = "reference"
 """The implementation that runs a kernel op by op; its config names the function that holds the ops."""
-
-MOST_BYTES = 1 << 63
-"""Those that addresses count stay below."""
 
 Generated = TypeVar("Generated")
 """A kernel's code on a target, with what launching it takes."""

@@ -30,7 +30,7 @@ from ..dialects.dtypes import DType, dtype_of
 from ..dialects.fused import KernelOp
 from ..dialects.gpu import ArenaOp
 from ..dialects.graph_op import GraphOp, StructuredOp, dtype, ints, shape, tensor
-from ..dialects.storage import ARENA, Storage, StorageMap
+from ..dialects.storage import ARENA, MOST_BYTES, Storage, StorageMap
 from .loop_builder import INDEX
 
 RESULTS = "fused.results"
@@ -111,6 +111,8 @@ class ProgramMemory:
         for storage in waiting:
             offsets[storage.number] = size = -(-size // self._alignment) * self._alignment
             size += storage.nbytes
+        if size >= MOST_BYTES:
+            raise LoweringError(f"'func.func': the arena has {size} bytes; expected fewer than 2**63", function)
         self.arena_bytes = size
         self.arena_alignment = max(self._alignment, _arena_entry(function, "alignment") or 0)
         return offsets

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -80,11 +81,12 @@ class ProgramRecord:
         self._globals: dict[str, int] = {}
         self._traffic: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
         self._slices: dict[str, tuple[int | None, ...]] = {}
-        self._read_arguments()
         self._results = [entry.data for entry in _dictionaries(self.function.attributes.get(RESULTS))]
-        for entry in self._results:
-            if isinstance(symbol := entry.get("symbol"), StringAttr):
-                self._constant(symbol.data)
+        with _refusing(self.function):
+            self._read_arguments()
+            for entry in self._results:
+                if isinstance(symbol := entry.get("symbol"), StringAttr):
+                    self._constant(symbol.data)
         self._launches: list[Launch] = []
         self._bulk = self._segments = 0
         self._with_calls: set[int] = set()
@@ -92,8 +94,11 @@ class ProgramRecord:
         self._followed: LibraryCall | None = None
         """The call just before, when what follows it may run by parts."""
         for op in self.function.body.block.ops:
-            self._read(op)
-        self._end_segment()
+            with _refusing(op):
+                self._read(op)
+        with _refusing(self.function):
+            self._end_segment()
+            self.results()
 
     def _read_arguments(self) -> None:
         entries = _dictionaries(self.function.attributes.get(RESULTS))
@@ -312,6 +317,19 @@ class ProgramRecord:
                     (stored if _is_target(op.dest) else loaded).add(parameters[op.source])
             self._traffic[name] = frozenset(loaded), frozenset(stored)
         return self._traffic[name]
+
+
+@contextmanager
+def _refusing(op: Operation) -> Generator[None]:
+    """
+    Around what is read of an op: passes write it as it is expected here, people who edit a lowered program may not. Raises
+    LoweringError.
+    """
+    try:
+        yield
+    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        what = f"'{op.name}' is not as programs on buffers have it ({type(error).__name__}: {error})"
+        raise LoweringError(f"{what}; convert the program again", op) from error
 
 
 def _is_target(memory: SSAValue) -> bool:

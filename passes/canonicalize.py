@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -18,12 +17,13 @@ from ..dialects.index_expr import dimensions
 from ..dialects.scalar_algebra import is_same
 from ..dialects.scalar_rules import converts_alike
 from .body_algebra import BodyAlgebra
+from .rewrite_pass import RewritePass
 
 _MODES = ("strict", "fast")
 
 
 @dataclass(frozen=True)
-class CanonicalizePass(ModulePass):
+class CanonicalizePass(RewritePass):
     """Applies each op's own simplification and the algebra of scalar bodies, in one forward sweep per round.
 
     ```mlir
@@ -45,7 +45,7 @@ class CanonicalizePass(ModulePass):
         if self.math not in _MODES:
             raise ValueError(f"option 'math': expected {' or '.join(_MODES)}, got '{self.math}'")
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         simplifier = _Simplifier(self.math == "fast")
         while any([simplifier.simplify(inner) for inner in op.walk() if isinstance(inner, GraphOp)]):
             pass

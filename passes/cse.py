@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import directives
 from ..dialects.graph_op import FusionKind, GraphOp, StructuredOp
 from ..dialects.scalar_algebra import is_commutative
+from .rewrite_pass import RewritePass
 
 _Key = tuple[type[Operation], Hashable, frozenset[tuple[str, Attribute]], tuple[Attribute, ...]]
 
 
 @dataclass(frozen=True)
-class CsePass(ModulePass):
+class CsePass(RewritePass):
     """Value numbering of graph ops, in one sweep of each block; an op that carries a directive keeps its identity.
 
     Operands may be swapped where that gives the same bits: x + y is y + x. Constants are equal when their bits are.
@@ -27,7 +27,7 @@ class CsePass(ModulePass):
 
     name = "cse"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for inner in op.walk():
             for region in inner.regions:
                 for block in region.blocks:

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 
 from ..dialects.fused import KernelOp, YieldOp
 from ..dialects.kernel_access import library_op
+from .rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class DcePass(ModulePass):
+class DcePass(RewritePass):
     """One sweep from the last op to the first: whatever is dead then has no living user left."""
 
     name = "dce"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for region in op.regions:
             _clean_region(region)
 

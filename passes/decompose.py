@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import STOP_FUSION, KernelOp, directives
 from ..dialects.graph_op import CompositeOp, is_static
 from ..dialects.storage import forget_plan, functions_of
 from .remarks import remark
+from .rewrite_pass import RewritePass
 
 _OF_RESULTS = (STOP_FUSION, "keep_live", "must_inplace")
 """Directives about the results of an op, and not about the ops that make them."""
 
 
 @dataclass(frozen=True)
-class DecomposePass(ModulePass):
+class DecomposePass(RewritePass):
     """A composite becomes its decomposition, in place, inside kernels too, until none is left.
 
     A composite of which extents are unknown stays: definitions divide by counts and give shapes. `infer-shapes` may help.
@@ -31,7 +31,7 @@ class DecomposePass(ModulePass):
 
     name = "decompose"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):
             if any(isinstance(inner, CompositeOp) and _is_static(inner) for inner in function.walk()):
                 forget_plan(function)  # an op that had memory of its own may become a view

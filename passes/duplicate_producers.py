@@ -9,7 +9,6 @@ from math import prod
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import directives
@@ -26,13 +25,14 @@ from .fusion import Group, GroupGraph, Limits, Refusal, Rule
 from .kernel_building import build_kernels, sweep_functions
 from .options import check_counts
 from .remarks import remark
+from .rewrite_pass import RewritePass
 
 _Copies = dict[Operation, list[tuple[Operation, Operation]]]
 """By op, each copy of it and the reader that has it."""
 
 
 @dataclass(frozen=True)
-class DuplicateProducersPass(ModulePass):
+class DuplicateProducersPass(RewritePass):
     """A pointwise op or kernel with one result becomes part of each kernel that reads it.
 
     ```mlir
@@ -58,7 +58,7 @@ class DuplicateProducersPass(ModulePass):
         check_counts(self)
         find_device(self.device)
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         device, steering = find_device(self.device), steer(self.name, op, None)
         for block in sweep_functions(op):
             replayed = None if steering is None or steering.steps is None else steering.steps.get(block, [])

@@ -10,7 +10,6 @@ from typing import cast
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ..dialects.body_records import filled, stored
@@ -22,12 +21,13 @@ from ..dialects.scalar_bits import elements
 from ..dialects.scalar_evaluation import Evaluator, NotKnown, Number, converted, known
 from ..dialects.scalar_joining import joined
 from .options import check_counts
+from .rewrite_pass import RewritePass
 
 _MODES = ("strict", "fast")
 
 
 @dataclass(frozen=True)
-class FoldConstantsPass(ModulePass):
+class FoldConstantsPass(RewritePass):
     """An op on constants becomes a constant: a splat where all elements are alike, else one that is stored.
 
     ```mlir
@@ -51,7 +51,7 @@ class FoldConstantsPass(ModulePass):
         if self.math not in _MODES:
             raise ValueError(f"option 'math': expected {' or '.join(_MODES)}, got '{self.math}'")
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for inner in list(op.walk()):
             if isinstance(inner, StructuredOp) and _may_change(inner):
                 self._fold(inner)

@@ -54,14 +54,14 @@ class FuseEpiloguePass(FusionPass):
     def rule(self) -> Rule:
         return EpilogueRule()
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         named = [
             (found, kernel.implementation)
             for kernel in op.walk()
             if isinstance(kernel, KernelOp) and kernel.implementation is not None
             if (found := opaque_op(kernel)) is not None
         ]
-        super().apply(ctx, op)
+        super().rewrite(ctx, op)
         for inner, name in named:
             if isinstance(kernel := inner.parent_op(), KernelOp):
                 kernel.implementation = name

@@ -7,15 +7,15 @@ from importlib import import_module
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
 from .fusion_pass import FusionPass
 from .remarks import remark
+from .rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class FuseToFixpointPass(ModulePass):
+class FuseToFixpointPass(RewritePass):
     """Applies the passes of `rules`, in this order, again and again.
 
     What stops a pass in one round may be gone in the next: two readers of a value became one, or a group that lay between
@@ -37,7 +37,7 @@ class FuseToFixpointPass(ModulePass):
         for rule in self.rules:
             _fusion_pass(rule)
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         before = _counts(op)
         for number in range(1, self.max_rounds + 1):
             for rule in self.rules:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 
 from ..dialects.pull import member_ops
 from .cost_model import estimate
@@ -20,10 +19,11 @@ from .kernel_building import build_kernels, sweep_functions
 from .options import check_counts
 from .peak_limit import PeakLimit
 from .remarks import RefusedError, is_collecting, location, remark
+from .rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class FusionPass(ModulePass, ABC):
+class FusionPass(RewritePass, ABC):
     """A pass that applies one rule to a fixpoint, within limits that are its options."""
 
     max_ops: int = 256
@@ -51,7 +51,7 @@ class FusionPass(ModulePass, ABC):
     def rule(self) -> Rule:
         """The rule, for one run over a module."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         limits = Limits(self.max_ops, self.max_operands, self.max_results)
         selection = Selection(self.only, self.except_)
         options = Options(limits, find_device(self.device), selection, self.peak_limit)

@@ -9,17 +9,17 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import DYNAMIC_INDEX, FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import AnyTensor, GraphOp, shape
 from ..dialects.symbolic_shapes import symbolic_shapes
 from .remarks import is_collecting, remark
+from .rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class InferShapesPass(ModulePass):
+class InferShapesPass(RewritePass):
     """Carries shapes forward through ops, kernels and function results.
 
     ```mlir
@@ -30,7 +30,7 @@ class InferShapesPass(ModulePass):
 
     name = "infer-shapes"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in op.walk():
             if isinstance(function, FuncOp) and not function.is_declaration:
                 for block in function.body.blocks:

@@ -9,7 +9,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import GraphOp, StructuredOp
@@ -18,10 +17,11 @@ from .inplace_rules import InplaceRules, KernelRules
 from .memory_orders import STRATEGIES, Order, reorder
 from .memory_orders_loads import Node, Problem, Value
 from .remarks import RefusedError, remark
+from .rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class OrderForMemoryPass(ModulePass):
+class OrderForMemoryPass(RewritePass):
     """Moves kernels, as far as none comes before what it depends on, where that lowers the bound of the arena.
 
     ```mlir
@@ -53,7 +53,7 @@ class OrderForMemoryPass(ModulePass):
     alignment: int = 64
     """Sizes count as multiples of so many bytes, as in `plan-memory`."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         if self.strategy not in STRATEGIES:
             known = ", ".join(STRATEGIES)
             raise RefusedError(f"'{self.name}' option strategy: unknown '{self.strategy}'; use one of {known}", op)

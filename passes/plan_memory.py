@@ -13,7 +13,17 @@ from xdsl.passes import ModulePass
 
 from ..dialects.fused import NOT_IN_ARENA, KernelOp
 from ..dialects.graph_op import int_array, int_value
-from ..dialects.storage import ARENA, Storage, StorageMap, analyse_storage, directed_results, functions_of, value_name
+from ..dialects.storage import (
+    ARENA,
+    MOST_BYTES,
+    Storage,
+    StorageMap,
+    analyse_storage,
+    byte_size,
+    directed_results,
+    functions_of,
+    value_name,
+)
 from .inplace_rules import InplaceRules
 from .options import check_counts
 from .packing import ORDERS, STRATEGIES, Buffer, Problem, Solution, pack
@@ -75,6 +85,7 @@ class PlanMemoryPass(ModulePass):
             self._plan(function)
 
     def _plan(self, function: FuncOp) -> None:
+        _refuse_endless(function)
         kept = _legal_pairs(function)
         if not any(isinstance(op, KernelOp) for op in function.body.block.ops):
             function.attributes.pop(ARENA, None)
@@ -94,6 +105,9 @@ class PlanMemoryPass(ModulePass):
                 plan = other
         if self.peak_limit is not None and plan.solution.arena > self.peak_limit:
             raise RefusedError(_over_limit(plan, self.peak_limit), function)
+        if plan.solution.arena >= MOST_BYTES:
+            message = f"the arena needs {plan.solution.arena} bytes; expected fewer than 2**63"
+            raise RefusedError(f"'{self.name}': {message}", function)
         _write(function, plan, self.alignment)
         if is_collecting():
             _report(function, plan)
@@ -108,6 +122,15 @@ class PlanMemoryPass(ModulePass):
             raise RefusedError(f"'{self.name}' {PINNED}: {error}", function) from None
         offsets = {storage.number: at for storage, at in zip(chosen, solution.offsets, strict=True)}
         return _Plan(pairs, storages, offsets, solution)
+
+
+def _refuse_endless(function: FuncOp) -> None:
+    """Raises RefusedError for a value of more bytes than offsets count."""
+    for op in function.body.block.ops:
+        for value in op.results if isinstance(op, KernelOp) else ():
+            if (byte_size(value) or 0) >= MOST_BYTES:
+                problem = f"has the type {value.type}; expected fewer than 2**63 bytes"
+                raise RefusedError(f"'{op.name}': {value_name(value)} {problem}", op)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
 from ..dialects.storage import forget_plan, functions_of
+from .rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class UnfusePass(ModulePass):
+class UnfusePass(RewritePass):
     """Inlines `fused.kernel` bodies; with `group`, only of kernels whose ops carry that `fuse_group`; with `only`, only of
     those that hold an op of such a name, given with or without its dialect.
 
@@ -26,7 +26,7 @@ class UnfusePass(ModulePass):
     group: str = ""
     only: tuple[str, ...] = ()
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):
             kernels = [inner for inner in function.body.block.ops if isinstance(inner, KernelOp)]
             chosen = [kernel for kernel in kernels if self._wanted(kernel)]

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from ..dialects.fused import KernelOp
 from ..dialects.graph_op import CompositeOp, GraphOp, StructuredOp
 from .fusion import Group, GroupGraph, Limits
 from .fusion_pass import merge_named_groups
 from .kernel_building import build_kernels, sweep_functions
+from .rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class WrapKernelsPass(ModulePass):
+class WrapKernelsPass(RewritePass):
     """One kernel for each remaining op.
 
     ```mlir
@@ -34,7 +34,7 @@ class WrapKernelsPass(ModulePass):
 
     name = "wrap-kernels"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for block in sweep_functions(op):
             graph = GroupGraph(block, Limits(max_ops=2**62, max_operands=2**62, max_results=2**62))
             merge_named_groups(graph)

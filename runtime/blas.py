@@ -63,6 +63,9 @@ class Tasks:
         return address_in(self.library, name)
 
 
+_FUNCTIONS = ("fuse_blas_bind", "fuse_products", "fuse_convolve")
+
+
 @functools.cache
 def load_tasks() -> Tasks | None:
     """
@@ -74,7 +77,7 @@ def load_tasks() -> Tasks | None:
         return None
     source = c_conversions() + "".join(map(runtime_text, _SOURCES))
     try:
-        library = ctypes.CDLL(str(compiler.compile_shared(source, DiskCache(), ["-pthread", "-ffp-contract=fast"])))
+        library = compiler.load_shared(source, DiskCache(), _FUNCTIONS, ["-pthread", "-ffp-contract=fast"])
     except (CompileError, OSError):
         return None
     pointers = [ctypes.c_void_p] * 7

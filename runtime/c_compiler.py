@@ -8,13 +8,14 @@ import hashlib
 import os
 import shlex
 import shutil
-import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from fuse_opt.runtime.compiler_process import NeverEnds, run_compiler, stop_compilers
 from fuse_opt.runtime.disk_cache import DiskCache
 
 _OPTIMISATION = ("-O3",)
@@ -40,8 +41,12 @@ class CompileError(RuntimeError):
     """The C compiler refused a source or could not be run; the text is the first lines of what it said."""
 
 
-class _NeverEnds(CompileError):
-    """The compiler was stopped: it took longer than anybody waits for a trial."""
+class _NotThere(CompileError):
+    """There is no such program."""
+
+
+class CompilerUnusable(CompileError):
+    """The compiler was stopped, as it did not end, or cannot be asked at all: to ask it for less would end in the same way."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,46 @@ class CCompiler:
 
         return self._made(cache, key, ".so", build)
 
+    def load_shared(
+        self,
+        source: str,
+        cache: DiskCache,
+        functions: Sequence[str],
+        extra: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> ctypes.CDLL:
+        """
+        The object of `compile_shared`, loaded. One that cannot be loaded, or lacks one of the functions, leaves the cache,
+        and is built once more. Raises `CompileError`, and `OSError` from the cache.
+        """
+        key = ("c", source, *self._identity(extra))
+        return self._loaded(
+            lambda: self.compile_shared(source, cache, extra, timeout), functions, lambda: cache.discard(key, ".so")
+        )
+
+    def load_units(
+        self, sources: Sequence[str], cache: DiskCache, functions: Sequence[str], extra: Sequence[str] = ()
+    ) -> ctypes.CDLL:
+        """The object of `compile_units`, loaded as `load_shared` does."""
+
+        def discard() -> None:
+            cache.discard(("c units", *sources, *self._identity(extra)), ".so")
+            self._discard_objects(sources, cache, extra)
+
+        return self._loaded(lambda: self.compile_units(sources, cache, extra), functions, discard)
+
+    def _loaded(self, build: Callable[[], Path], functions: Sequence[str], discard: Callable[[], None]) -> ctypes.CDLL:
+        path = build()
+        with suppress(CompileError):
+            return load_object(self, path, functions)
+        discard()
+        path = build()
+        try:
+            return load_object(self, path, functions)
+        except CompileError:
+            discard()
+            raise
+
     def compile_units(self, sources: Sequence[str], cache: DiskCache, extra: Sequence[str] = ()) -> Path:
         """
         The shared object of C texts that are compiled apart, as many at a time as this process may use processors, and
@@ -85,8 +130,19 @@ class CCompiler:
 
         def build(path: Path) -> None:
             with ThreadPoolExecutor(min(len(sources), usable_processors())) as pool:
-                objects = list(pool.map(compiled, sources))
-            _run(self.path, [*self.flags, *extra, *map(str, objects), "-o", str(path), "-lm"], "")
+                waiting = [pool.submit(compiled, source) for source in sources]
+                try:
+                    objects = [each.result() for each in waiting]
+                except BaseException as error:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    if not isinstance(error, Exception):  # the user's interrupt does not reach other process groups
+                        stop_compilers()
+                    raise
+            try:
+                _run(self.path, [*self.flags, *extra, *map(str, objects), "-o", str(path), "-lm"], "")
+            except CompileError:
+                self._discard_objects(sources, cache, extra)
+                raise
 
         return self._made(cache, key, ".so", build)
 
@@ -96,6 +152,10 @@ class CCompiler:
             _run(self.path, [*flags, *extra, "-c", "-x", "c", "-", "-o", str(path)], source)
 
         return self._made(cache, ("c object", source, *self._identity(extra)), ".o", build)
+
+    def _discard_objects(self, sources: Sequence[str], cache: DiskCache, extra: Sequence[str]) -> None:
+        for source in sources:
+            cache.discard(("c object", source, *self._identity(extra)), ".o")
 
     def _made(self, cache: DiskCache, key: Sequence[str], suffix: str, build: Callable[[Path], None]) -> Path:
         try:
@@ -123,26 +183,47 @@ def find_c_compiler(cache: DiskCache | None = None) -> CCompiler | None:
     Each is asked to build a trivial shared object through `cache` (the default one where None), and the object is
     called. The answer is remembered for the process as long as these variables and `$PATH` stay the same.
     """
+    return _found(cache)[0]
+
+
+def compiler_problem(cache: DiskCache | None = None) -> str:
+    """Why `find_c_compiler` gives none: what is wrong with the first compiler that is there; empty where a warning said it."""
+    return _found(cache)[1]
+
+
+def _found(cache: DiskCache | None) -> tuple[CCompiler | None, str]:
     names = ("FUSE_OPT_CC", "CC", "PATH")
     return _find(tuple(os.environ.get(name, "") for name in names), cache)
 
 
 @functools.lru_cache(maxsize=8)
-def _find(environment: tuple[str, ...], cache: DiskCache | None) -> CCompiler | None:
+def _find(environment: tuple[str, ...], cache: DiskCache | None) -> tuple[CCompiler | None, str]:
+    """The compiler, or else the reason why there is none."""
     chosen, conventional, _ = environment
     cache = cache or DiskCache()
     if chosen:
         try:
-            return _tried(chosen, cache)
+            return _tried(chosen, cache), ""
         except (CompileError, OSError, ValueError) as error:
-            warnings.warn(f"FUSE_OPT_CC={chosen!r} does not work: {error}", RuntimeWarning, stacklevel=3)
-            return None
+            warnings.warn(f"FUSE_OPT_CC={chosen!r} does not work: {_cause(error)}", RuntimeWarning, stacklevel=4)
+            return None, ""
+    reasons: list[str] = []
     for name in (conventional, "cc", "gcc", "clang"):
         try:
-            return _tried(name, cache)
-        except (CompileError, OSError, ValueError):
+            return _tried(name, cache), ""
+        except _NotThere:
             continue
-    return None
+        except (CompileError, OSError, ValueError) as error:
+            reasons.append(_cause(error))
+    return None, reasons[0] if reasons else "there is none on the search path"
+
+
+def _cause(error: Exception) -> str:
+    """What is wrong with a compiler; an error of files is about those that compiling makes."""
+    if not isinstance(error, OSError):
+        return str(error)
+    where = f" '{error.filename}'" if error.filename else ""
+    return f"no file for it can be written{where}: {error.strerror or error} (TMPDIR names the folder)"
 
 
 def _tried(command: str, cache: DiskCache) -> CCompiler:
@@ -150,13 +231,13 @@ def _tried(command: str, cache: DiskCache) -> CCompiler:
     program, *arguments = shlex.split(command) or [""]
     path = shutil.which(program)
     if path is None:
-        raise CompileError(f"'{program}' is not an executable on the search path")
+        raise _NotThere(f"'{program}' is not an executable on the search path")
     last = CompileError("no flags were tried")
     for flags in _flag_choices():
         try:
             compiler = _described(os.path.abspath(path), (*arguments, *flags))
             _check(compiler, cache)
-        except _NeverEnds:
+        except CompilerUnusable:
             raise
         except CompileError as error:
             last = error
@@ -188,43 +269,39 @@ def _described(path: str, flags: tuple[str, ...]) -> CCompiler:
 
 def _check(compiler: CCompiler, cache: DiskCache) -> None:
     """Raises where the compiler cannot link, or its objects cannot be loaded here (other machine, noexec directory)."""
-    library = load_object(compiler, compiler.compile_shared(_TRIAL_SOURCE, cache, timeout=_PROBE_SECONDS))
-    if (function := getattr(library, "fuse_opt_trial", None)) is None:
-        raise CompileError(f"'{compiler.path}' built an object without the function that it was given")
+    library = compiler.load_shared(_TRIAL_SOURCE, cache, ["fuse_opt_trial"], timeout=_PROBE_SECONDS)
+    function = library.fuse_opt_trial
     function.argtypes, function.restype = [ctypes.c_double], ctypes.c_double
     if function(0.0) != 1.0:
         raise CompileError(f"'{compiler.path}' built an object that computes exp(0) wrongly")
 
 
-def load_object(compiler: CCompiler, path: Path) -> ctypes.CDLL:
-    """What the compiler has made. Raises `CompileError`."""
+def load_object(compiler: CCompiler, path: Path, functions: Sequence[str] = ()) -> ctypes.CDLL:
+    """What the compiler has made, which must have these functions. Raises `CompileError`."""
     try:
-        return ctypes.CDLL(str(path))
+        library = ctypes.CDLL(str(path))
     except OSError as error:
         raise CompileError(f"'{compiler.path}' built an object that cannot be loaded: {error}") from error
+    for function in functions:
+        if not hasattr(library, function):
+            raise CompileError(f"'{compiler.path}' built an object without the function '{function}' that it was given")
+    return library
 
 
 def _run(path: str, arguments: Sequence[str], source: str, timeout: float | None = None) -> str:
-    """Standard output of the compiler fed with `source`; messages are in English whatever the user's language."""
+    """Standard output of the compiler fed with `source`."""
     try:
-        done = subprocess.run(
-            [path, *arguments],
-            input=source.encode("utf-8"),
-            capture_output=True,
-            env={**os.environ, "LC_ALL": "C"},
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise _NeverEnds(f"'{path}' did not end within {error.timeout:g} seconds") from error
+        done = run_compiler([path, *arguments], source, timeout)
+    except (NeverEnds, ValueError) as error:
+        raise CompilerUnusable(str(error)) from None
     except OSError as error:
         raise CompileError(f"'{path}' could not be run: {error}") from error
-    if done.returncode == 0:
-        return done.stdout.decode("utf-8", "replace")
-    lines = done.stderr.decode("utf-8", "replace").splitlines()
+    if done.status == 0:
+        return done.output
+    lines = done.messages.splitlines()
     shown = lines[:_MESSAGE_LINES]
     if len(lines) > len(shown):
         shown.append(f"({len(lines) - len(shown)} more lines)")
-    ending = f"was killed by signal {-done.returncode}" if done.returncode < 0 else "failed"
+    ending = f"was killed by signal {-done.status}" if done.status < 0 else "failed"
     cause = next((line for line in lines if "error" in line), lines[0] if lines else "it did not say why")
     raise CompileError("\n".join([f"'{path}' {ending}: {cause}", *shown]))

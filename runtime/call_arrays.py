@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -31,6 +32,8 @@ def out_arrays(out: Any, count: int) -> Sequence[Any]:
 
 def check_target(number: int, given: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """The caller's array for a result, where an extent of -1 may be anything. Raises ValueError where it does not fit."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise ValueError(f"out[{number}] is a masked array, whose mask would be lost; give its .data")
     array = recognized(cast(Array, given), dtype) if isinstance(given, np.ndarray) else None
     fits = array is not None and array.dtype == dtype and array.ndim == len(shape)
     if array is None or not fits or any(n not in (-1, m) for n, m in zip(shape, array.shape, strict=True)):
@@ -47,9 +50,34 @@ def check_apart(targets: Sequence[Array]) -> None:
     for number, target in enumerate(targets):
         if target.size and any(n > 1 and not step for n, step in zip(target.shape, target.strides, strict=True)):
             raise ValueError(f"out[{number}]: expected an array whose elements have memory each, got a broadcast one")
+        if overlaps_itself(target.shape, target.strides, target.itemsize):
+            got = f"one whose elements overlap by its strides {list(target.strides)}"
+            raise ValueError(f"out[{number}]: expected an array whose elements have memory each, got {got}")
         for other, earlier in enumerate(targets[:number]):
             if np.may_share_memory(earlier, target) and np.shares_memory(earlier, target):
                 raise shared(other, number)
+
+
+def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Whether two elements of an array share a byte; exact, and at once for the strides that arrays usually have."""
+    axes = sorted((abs(step), n) for n, step in zip(shape, strides, strict=True) if n > 1)
+    if 0 in shape:
+        return False
+    span = itemsize
+    for step, n in axes:
+        if step < span:
+            break
+        span += step * (n - 1)
+    else:
+        return False
+    count = math.prod(n for _, n in axes)
+    if count * itemsize > itemsize + sum(step * (n - 1) for step, n in axes):
+        return True  # more than there is room for
+    places = np.zeros(1, np.int64)
+    for step, n in axes:
+        places = (places[:, None] + step * np.arange(n, dtype=np.int64)).reshape(-1)
+    places.sort()
+    return bool((np.diff(places) < itemsize).any())
 
 
 def shared(first: int, second: int) -> ValueError:
@@ -62,6 +90,9 @@ def as_array(value: Any, dtype: np.dtype[Any], expected: str) -> Array:
     What another library calls an array, over the same memory where that can be; of Python's numbers an array of `dtype`.
     Raises TypeError, which begins with what was expected.
     """
+    if isinstance(value, np.ma.MaskedArray):
+        remedy = "fill it by .filled(number), or give its .data where no element is masked"
+        raise TypeError(f"{expected}, got a masked array, whose mask would be lost; {remedy}")
     try:
         if isinstance(value, np.ndarray | np.generic):
             return np.asarray(cast(Array, value))

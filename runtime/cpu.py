@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment
 from fuse_opt.runtime import thread_pool
 from fuse_opt.runtime.buffers import AlignedArena
-from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler, load_object
+from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
 from fuse_opt.runtime.cpu_arguments import Arguments, contiguous_view, copied_out
 from fuse_opt.runtime.cpu_calls import OUT_OF_MEMORY, Calls, ResultMemory
 from fuse_opt.runtime.cpu_frames import BoundFrame, FrameMaker, PythonCall, constant_data
@@ -249,9 +249,11 @@ def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, Cache
         raise CompileError("there is no working C compiler; install one, or name it in FUSE_OPT_CC")
     cache = cache or DiskCache()
     before = cache.stats
+    functions = [step.function for step in program.steps if isinstance(step, Segment)]
     if program.units:
-        path = compiler.compile_units([unit.source for unit in program.units], cache, _KERNELS_STAY_FUNCTIONS)
+        sources = [unit.source for unit in program.units]
+        library = compiler.load_units(sources, cache, functions, _KERNELS_STAY_FUNCTIONS)
     else:
-        path = compiler.compile_shared(program.source, cache, _KERNELS_STAY_FUNCTIONS)
+        library = compiler.load_shared(program.source, cache, functions, _KERNELS_STAY_FUNCTIONS)
     hits, misses = cache.stats.hits - before.hits, cache.stats.misses - before.misses
-    return load_object(compiler, path), CacheStats(hits, misses)
+    return library, CacheStats(hits, misses)

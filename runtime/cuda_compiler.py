@@ -8,12 +8,12 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from fuse_opt.runtime.compiler_process import NeverEnds, printable, run_compiler
 from fuse_opt.runtime.cuda_installation import find_cuda_library, include_folders, toolkits
 from fuse_opt.runtime.disk_cache import DiskCache
 
@@ -207,13 +207,15 @@ def _nvcc_architectures(command: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _run(command: list[str]) -> str:
-    """All that a command says. Raises CudaCompileError where it fails."""
+    """All that a command says. Raises CudaCompileError where it fails, or does not end."""
     try:
-        done = subprocess.run(command, capture_output=True, env={**os.environ, "LC_ALL": "C"}, check=False)
+        done = run_compiler(command)
+    except (NeverEnds, ValueError) as error:
+        raise CudaCompileError(str(error)) from None
     except OSError as error:
         raise CudaCompileError(f"'{command[0]}' could not be run: {error.strerror}") from error
-    text = (done.stdout + done.stderr).decode("utf-8", "replace")
-    if done.returncode == 0:
+    text = printable(done.output) + done.messages
+    if done.status == 0:
         return text
     raise CudaCompileError(_refusal(command[0], text))
 
@@ -256,7 +258,7 @@ class Nvrtc:
             options += [f"--include-path={folder}" for folder in self._includes]
             given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
             status = self._library.nvrtcCompileProgram(program, len(options), given)
-            log = self._text("ProgramLog", program).rstrip(b"\0").decode("utf-8", "replace")
+            log = printable(self._text("ProgramLog", program).rstrip(b"\0"))
             if status:
                 raise CudaCompileError(_refusal("NVRTC", log))
             what = "PTX" if arch.startswith("compute_") else "CUBIN"

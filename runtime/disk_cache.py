@@ -47,9 +47,9 @@ def default_directory() -> Path:
 def _why_refused(directory: Path) -> str | None:
     """Why objects from `directory` must not be loaded, or None; creates it (mode 0700) where it is missing."""
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            directory.mkdir(mode=0o700)
+        for missing in reversed([folder for folder in (directory, *directory.parents) if not folder.exists()]):
+            with suppress(FileExistsError):
+                missing.mkdir(mode=0o700)
         status = directory.lstat()
     except OSError as error:
         return f"cannot be created ({error.strerror})"
@@ -59,10 +59,27 @@ def _why_refused(directory: Path) -> str | None:
         return f"belongs to user {status.st_uid}"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"is writable by others (mode {stat.S_IMODE(status.st_mode):o})"
+    if (reason := _why_exchangeable(directory)) is not None:
+        return reason
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         return "is not writable"
     if os.statvfs(directory).f_flag & getattr(os, "ST_NOEXEC", 0):
         return "is on a file system from which nothing can be loaded (noexec)"
+    return None
+
+
+def _why_exchangeable(directory: Path) -> str | None:
+    """How another user could put a directory in the place of this one: by a folder above it, or above what links lead to."""
+    above = dict.fromkeys((*directory.parents, *directory.resolve().parents))
+    for folder in above:
+        try:
+            status = folder.stat()
+        except OSError as error:
+            return f"is in '{folder}', which cannot be looked at ({error.strerror})"
+        if status.st_uid not in (0, os.geteuid()):
+            return f"is in '{folder}', which belongs to user {status.st_uid}"
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
+            return f"is in '{folder}', which is writable by others (mode {stat.S_IMODE(status.st_mode):o})"
     return None
 
 
@@ -130,7 +147,8 @@ class DiskCache:
     def directory(self) -> Path:
         """
         Where entries go now, checked at each call: the wanted directory, or one private to this process, with one
-        warning, where the wanted one is missing and cannot be made, not the user's own, or writable by others.
+        warning, where the wanted one is missing and cannot be made, not the user's own, or writable by others, itself or
+        through a folder above it.
         """
         try:
             wanted = self._wanted or default_directory()
@@ -165,6 +183,12 @@ class DiskCache:
             path = _enter(draft, directory, key, suffix)
         self._count(misses=1, damaged=int(damaged))
         return path
+
+    def discard(self, key_parts: Sequence[str], suffix: str) -> None:
+        """Forgets an entry, so that it is built when it is next asked for; the file of it may be in use."""
+        for directory in {self.directory, _own_directories.get(os.getpid())} - {None}:
+            with suppress(OSError):
+                (Path(str(directory)) / f"{_key(key_parts, suffix)}{suffix}.sha256").unlink()
 
     def _count(self, hits: int = 0, misses: int = 0, damaged: int = 0) -> None:
         with self._lock:

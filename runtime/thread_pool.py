@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import os
 import weakref
 from contextlib import suppress
@@ -14,6 +15,19 @@ from fuse_opt.runtime.c_records import address_in, runtime_text
 from fuse_opt.runtime.disk_cache import DiskCache
 
 _SOURCES = ("pool_waiting.c", "parallel_for.c", "program_call.c")
+_FUNCTIONS = (
+    "fuse_parallel_for",
+    "fuse_set_num_threads",
+    "fuse_num_threads",
+    "fuse_run_frame",
+    "fuse_take_frame",
+    "fuse_keep_frame",
+    "fuse_drop_frame",
+    "fuse_call",
+    "fuse_describe",
+)
+"""What Python asks of either text."""
+
 _SERIAL_SOURCE = """\
 struct fuse_loop {
   void (*task)(void *, long, long);
@@ -37,6 +51,10 @@ int fuse_num_threads(void) { return 1; }
 """
 
 
+MOST_THREADS = 4096
+"""More than any machine has processors; threads cost memory."""
+
+
 def load_pool() -> int:
     """
     The address of `fuse_parallel_for`, which a generated program receives as a function pointer of type
@@ -44,7 +62,7 @@ def load_pool() -> int:
 
     The first call compiles the pool, or takes it from the disk cache; threads start with the first loop that needs
     them. Where the system has no POSIX threads the function runs each loop on its caller; where there is no C compiler
-    the answer is 0. Raises `ValueError` if `$FUSE_OPT_NUM_THREADS` is not a positive integer.
+    the answer is 0. Raises `ValueError` if `$FUSE_OPT_NUM_THREADS` is not an integer from 1 to MOST_THREADS.
     """
     library = pool_library()
     return 0 if library is None else address_in(library, "fuse_parallel_for")
@@ -54,12 +72,13 @@ def set_num_threads(count: int) -> None:
     """
     Lets `count` threads, the caller included, share each loop from the next one on, in place of the count from
     `$FUSE_OPT_NUM_THREADS` or, without it, the number of processors this process may use. Waits for a loop in
-    progress, so it must not be called from inside one. Raises `ValueError` if `count` is below 1.
+    progress, so it must not be called from inside one. Raises `ValueError` if `count` is not from 1 to
+    MOST_THREADS, `TypeError` if it is no integer.
     """
-    if count < 1:
-        raise ValueError(f"number of threads: expected 1 or more, got {count}")
+    if isinstance(count, bool) or not 1 <= operator.index(count) <= MOST_THREADS:
+        raise ValueError(f"number of threads: expected an integer from 1 to {MOST_THREADS}, got {count}")
     if (library := pool_library()) is not None:
-        library.fuse_set_num_threads(min(count, 2**31 - 1))
+        library.fuse_set_num_threads(count)
         for changed in list(_observers):
             changed.threads_changed()
 
@@ -115,10 +134,12 @@ def observe(observer: Observer) -> None:
 def _initial_count() -> int:
     text = os.environ.get("FUSE_OPT_NUM_THREADS")
     if not text:
-        return usable_processors()
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"FUSE_OPT_NUM_THREADS={text!r}: expected a positive integer")
-    return int(text)
+        return min(usable_processors(), MOST_THREADS)
+    digits = text.strip()
+    if not digits.isdecimal() or len(digits) > 20 or not 1 <= int(digits) <= MOST_THREADS:
+        shown = text if len(text) <= 40 else f"{text[:40]}..."
+        raise ValueError(f"FUSE_OPT_NUM_THREADS={shown!r}: expected a positive integer, at most {MOST_THREADS}")
+    return int(digits)
 
 
 @functools.cache
@@ -132,13 +153,12 @@ def pool_library() -> ctypes.CDLL | None:
         return None
     cache = DiskCache()
     try:
-        path = compiler.compile_shared("".join(map(runtime_text, _SOURCES)), cache, ["-pthread"])
+        library = compiler.load_shared("".join(map(runtime_text, _SOURCES)), cache, _FUNCTIONS, ["-pthread"])
     except CompileError:
-        path = compiler.compile_shared(_SERIAL_SOURCE + runtime_text("program_call.c"), cache)
-    library = ctypes.CDLL(str(path))
+        library = compiler.load_shared(_SERIAL_SOURCE + runtime_text("program_call.c"), cache, _FUNCTIONS)
     library.fuse_set_num_threads.argtypes, library.fuse_set_num_threads.restype = [ctypes.c_int], None
     if hasattr(library, "fuse_set_team"):
         library.fuse_set_team.argtypes, library.fuse_set_team.restype = [ctypes.c_void_p, ctypes.c_void_p], None
     library.fuse_num_threads.argtypes, library.fuse_num_threads.restype = [], ctypes.c_int
-    library.fuse_set_num_threads(min(count, 2**31 - 1))
+    library.fuse_set_num_threads(count)
     return library

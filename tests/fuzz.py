@@ -2,9 +2,9 @@
 
     python tests/fuzz.py --cases 5000 --processes 2
 
-Case N of seed S is `random_program(S + N)`, or `dense_program` for each third number. It goes through a random sequence of
-passes (laws.pass_fault); its ops are put in another order and fused again (laws.grouping_fault); with `--target c` every
-tenth case is compiled and compared, too.
+Case N of seed S is the program of `program_of(S + N)`. It goes through a random sequence of passes (laws.pass_fault), be it
+through all decisions about kernels, memory and launches first and then through rewrites of what was decided about; its ops are
+put in another order and fused again (laws.grouping_fault); with `--target c` every tenth case is compiled and compared, too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from itertools import repeat
 
 from ir_testing import graph_ops, parse, text_of
-from laws import FUSIONS, OPTIMIZATIONS, Subject, Work, compiled_fault, grouping_fault, pass_fault
-from program_generator import dense_program, random_program
+from laws import DECISIONS, FUSIONS, OPTIMIZATIONS, REWRITES, Subject, Work, compiled_fault, grouping_fault, pass_fault
+from program_generator import dense_program, narrow_program, random_program
+from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.lowering.reference import EvaluationError
 from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
@@ -121,8 +122,13 @@ LAWS: dict[str, Callable[[str, Sequence[str], int], str]] = {
 
 
 def random_sequence(rng: random.Random) -> tuple[str, ...]:
-    """Passes with repeats: any of them, or the default pipeline with some left out, doubled or exchanged."""
+    """
+    Passes with repeats: any of them, the default pipeline with some left out, doubled or exchanged, or every decision there
+    is and then rewrites of what was decided about.
+    """
     if rng.random() < 0.5:
+        names = decided_sequence(rng)
+    elif rng.random() < 0.5:
         names = rng.choices(OPTIMIZATIONS, k=rng.randint(2, 10))
     else:
         names = [name for name in DEFAULT_PIPELINE for _ in range(rng.choice([0, 1, 1, 1, 2]))]
@@ -131,15 +137,40 @@ def random_sequence(rng: random.Random) -> tuple[str, ...]:
     return tuple(fusion(rng, name) if name in FUSIONS else name for name in names)
 
 
+def decided_sequence(rng: random.Random) -> list[str]:
+    """
+    Kernels, decisions about them, and passes of all kinds in any order, first of all those that rewrite what is no kernel;
+    now and then every pass there is.
+    """
+    names = rng.choices(FUSIONS, k=rng.randint(0, 2))
+    if not names or rng.random() < 0.3:  # else some ops stay bare
+        names.append("wrap-kernels")
+    decisions = [name for name in DECISIONS if rng.random() < 0.9]
+    if rng.random() < 0.3:
+        rng.shuffle(decisions)
+    others = [name for name in REWRITES if name not in FUSIONS]
+    after = rng.choices(others, k=rng.randint(1, 3)) + rng.sample(OPTIMIZATIONS, rng.randint(0, 4))
+    if rng.random() < 0.1:
+        rng.shuffle(after := list(OPTIMIZATIONS))
+    return [*names, *decisions, *after]
+
+
 def fusion(rng: random.Random, name: str) -> str:
     """A fusion pass, with a limit now and then that makes it choose."""
     return name + rng.choice(FUSION_OPTIONS)
 
 
+def program_of(seed: int) -> ModuleOp:
+    """The program of a case."""
+    if seed % 6 in (1, 4):
+        return narrow_program(seed)
+    return dense_program(seed) if seed % 3 == 2 else random_program(seed)
+
+
 def check_case(seed: int, target: str, summary: Summary) -> list[Mismatch]:
     """The laws that a case breaks."""
     rng = random.Random(f"fuzz {seed}")
-    text = text_of(dense_program(seed) if seed % 3 == 2 else random_program(seed))
+    text = text_of(program_of(seed))
     subject = Subject.of(text, seed)
     summary.cases += 1
     summary.ops += len(graph_ops(parse(text)))

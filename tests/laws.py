@@ -32,13 +32,17 @@ import fuse_opt
 from fuse_opt.dialects.graph_op import GraphOp
 from fuse_opt.passes.fusion_groups import is_creation
 from fuse_opt.passes.fusion_pass import FusionPass
-from fuse_opt.tools.pipeline import make_passes
+from fuse_opt.passes.rewrite_pass import RewritePass
+from fuse_opt.tools.pipeline import DEFAULT_PIPELINE, make_passes
 from fuse_opt.tools.registry import available_passes
 from fuse_opt.tools.verification import verify
 
 PASSES = sorted(available_passes())
 CONVERSIONS = [name for name in PASSES if name.startswith("convert-")]
 OPTIMIZATIONS = [name for name in PASSES if name not in CONVERSIONS]
+REWRITES = [name for name in OPTIMIZATIONS if issubclass(available_passes()[name](), RewritePass)]
+DECISIONS = [name for name in DEFAULT_PIPELINE if name in OPTIMIZATIONS and name not in REWRITES]
+"""Passes that write about ops what they decide, in the order of the default pipeline."""
 FUSIONS = [name for name in PASSES if issubclass(available_passes()[name](), FusionPass)]
 
 ROUGHLY = {"float16": 2e-2, "bf16": 0.1, "f8E4M3FN": 0.25, "f8E5M2": 0.5, "float32": 1e-3, "float64": 1e-3}

@@ -133,6 +133,18 @@ def dense_program(seed: int, size: int | None = None) -> ModuleOp:
     return writer.finish()
 
 
+def narrow_program(seed: int, size: int | None = None) -> ModuleOp:
+    """As `random_program`, of small integers and truth values of few elements, many of one: most ops give back an operand."""
+    rng = random.Random(f"narrow {seed}")
+    writer = _NarrowWriter(rng, 0)
+    for _ in range(rng.randint(1, 2)):
+        writer.argument(writer.element(), writer.shape())
+    wanted = size if size is not None else rng.choice([5, 10, 15, 20])
+    while len(writer.ops) < wanted:
+        writer.step()
+    return writer.finish()
+
+
 def shuffled(module: ModuleOp, seed: int) -> ModuleOp:
     """A copy of the module with the ops of its function in another topological order, and names by the old one."""
     rng = random.Random(seed)
@@ -529,6 +541,30 @@ class _DenseWriter(_Writer):
         result = self.add(op_type, x, axes=int_array(axes), keepdims=bool_value(self.rng.random() < 0.8))
         if result is not None and self.rng.random() < 0.6 and _broadcasts(shape(result), shape(x)):
             self.add(self.rng.choice([SubtractOp, MultiplyOp]), x, result)
+
+
+class _NarrowWriter(_Writer):
+    """A function of integers, most of them of one or two bytes or a bit."""
+
+    def element(self) -> DType:
+        whole = [element for element in DTYPES if not element.is_float]
+        return self.rng.choice([*whole, *(element for element in whole if element.bits <= 16)])
+
+    def shape(self) -> Shape:
+        return self.rng.choice([(), (), (), (1,), (3,), (1, 3)])
+
+    def step(self) -> None:
+        steps = [
+            self.unary,
+            self.binary,
+            self.binary,
+            self.reduction,
+            self.reduction,
+            self.view,
+            self.where,
+            self.constants,
+        ]
+        self.rng.choice(steps)()
 
 
 def _sees_sign_of_nan(op: GraphOp) -> bool:

@@ -129,3 +129,29 @@ def test_a_pad_keeps_the_bits_of_nan() -> None:
 def test_windows_of_short_stretches_are_taken_side_by_side(text: str, kind: str) -> None:
     """Where there are more rows side by side than elements of a stretch."""
     assert f'kind = "{kind}"' in text_of(apply(parse(text), PASSES))
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["i8", "i16", "i32", "i64"])
+def test_numbers_that_wrap_are_no_multiples_of_the_counter(kind: str) -> None:
+    """Neither are those of a power of a constant, which repeated squaring makes of thousands of digits."""
+    text = f"""
+func.func @main(%x: tensor<300x{kind}>, %y: tensor<309x{kind}>) -> (tensor<309x{kind}>, tensor<309x{kind}>) {{
+  %base = graph.constant dense<8> : tensor<{kind}>
+  %0 = graph.pow %base, %y : (tensor<{kind}>, tensor<309x{kind}>) -> tensor<309x{kind}>
+  %1 = graph.pad %x {{pads = array<i64: 5, 4>, value = 7 : i64}} : (tensor<300x{kind}>) -> tensor<309x{kind}>
+  %2 = graph.iota {{shape = array<i64: 309>, dtype = {kind}}} : () -> tensor<309x{kind}>
+  %three = graph.constant dense<3> : tensor<{kind}>
+  %3 = graph.multiply %2, %three : (tensor<309x{kind}>, tensor<{kind}>) -> tensor<309x{kind}>
+  %c = graph.constant dense<60> : tensor<{kind}>
+  %4 = graph.less %3, %c : (tensor<309x{kind}>, tensor<{kind}>) -> tensor<309xi1>
+  %5 = graph.where %4, %1, %three
+    : (tensor<309xi1>, tensor<309x{kind}>, tensor<{kind}>) -> tensor<309x{kind}>
+  func.return %0, %5 : tensor<309x{kind}>, tensor<309x{kind}>
+}}
+"""
+    arguments = random_arguments(parse(text), 5)
+    arguments[1] = np.arange(309).astype(arguments[1].dtype)
+    expected = evaluate(parse(text), arguments)
+    for actual, wanted in zip(run(apply(parse(text), PASSES), arguments), expected, strict=True):
+        np.testing.assert_array_equal(actual, wanted)

@@ -160,6 +160,23 @@ FOUND_BY_FUZZING = {
           func.return %1 : tensor<64xf32>
         }""",
     ),
+    "a planned value becomes the one that is returned": (
+        "fuse-siblings,plan-memory,canonicalize",
+        """
+        func.func @main(%a0: tensor<ui8>) -> (tensor<ui8>, tensor<ui8>) {
+          %v0 = graph.fmax %a0, %a0 : (tensor<ui8>, tensor<ui8>) -> tensor<ui8>
+          %v1 = graph.all %v0 {keepdims = false} : (tensor<ui8>) -> tensor<ui8>
+          %v2 = graph.prod %v0 {keepdims = true} : (tensor<ui8>) -> tensor<ui8>
+          %v4 = graph.bitwise_left_shift %a0, %v1 : (tensor<ui8>, tensor<ui8>) -> tensor<ui8>
+          %v8 = graph.broadcast_to %v2 {shape = array<i64>} : (tensor<ui8>) -> tensor<ui8>
+          %v9 = graph.square %v4 : (tensor<ui8>) -> tensor<ui8>
+          %v10 = graph.any %v8 {keepdims = true} : (tensor<ui8>) -> tensor<ui8>
+          %v13 = graph.pow %v2, %v9 : (tensor<ui8>, tensor<ui8>) -> tensor<ui8>
+          %v17 = graph.pow %v13, %v13 : (tensor<ui8>, tensor<ui8>) -> tensor<ui8>
+          %v18 = graph.fmod %v17, %v17 : (tensor<ui8>, tensor<ui8>) -> tensor<ui8>
+          func.return %v10, %v18 : tensor<ui8>, tensor<ui8>
+        }""",
+    ),
     "a mean of nothing has a NaN for a constant": (
         "decompose",
         """

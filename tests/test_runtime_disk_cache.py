@@ -135,6 +135,50 @@ def test_refused_directory(tmp_path: Path, prepare: Callable[[Path], None]) -> N
     assert DiskCache(wanted).get_or_build([str(wanted)], ".so", refuse) == path
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o707])
+def test_folders_above_must_not_be_open_to_others(tmp_path: Path, mode: int) -> None:
+    """Who may write to one of them may put another directory in the place of this one, unless it is sticky."""
+    above = tmp_path / "open"
+    wanted = above / "own" / "cache"
+    wanted.mkdir(parents=True, mode=0o700)
+    above.chmod(mode)
+    with pytest.warns(RuntimeWarning, match=f"is in '{above}', which is writable by others .mode {mode:o}."):
+        assert DiskCache(wanted).directory != wanted
+    above.chmod(mode | stat.S_ISVTX)
+    assert DiskCache(wanted).directory == wanted
+
+
+def test_folders_above_are_those_that_links_lead_to_as_well(tmp_path: Path) -> None:
+    above = tmp_path / "open"
+    (above / "real" / "cache").mkdir(parents=True, mode=0o700)
+    above.chmod(0o777)
+    (tmp_path / "link").symlink_to(above / "real")
+    wanted = tmp_path / "link" / "cache"
+    with pytest.warns(RuntimeWarning, match=f"is in '{above}', which is writable by others"):
+        assert DiskCache(wanted).directory != wanted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_folder_above_of_another_user_is_refused(tmp_path: Path) -> None:
+    wanted = tmp_path / "theirs" / "cache"
+    wanted.mkdir(parents=True, mode=0o700)
+    os.chown(wanted.parent, 12345, 12345)
+    with pytest.warns(RuntimeWarning, match=f"is in '{wanted.parent}', which belongs to user 12345"):
+        assert DiskCache(wanted).directory != wanted
+
+
+def test_folders_that_are_made_are_private(tmp_path: Path) -> None:
+    """Whatever the user's mask lets through."""
+    old = os.umask(0)
+    try:
+        directory = DiskCache(tmp_path / "a" / "b" / "cache").directory
+    finally:
+        os.umask(old)
+    assert directory == tmp_path / "a" / "b" / "cache"
+    for folder in (directory, directory.parent, directory.parent.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     wanted = tmp_path / "cache"

@@ -333,13 +333,19 @@ def test_count_from_the_environment(harness: ctypes.CDLL) -> None:
     assert run_python(program, FUSE_OPT_NUM_THREADS="3").stdout == "3\n"
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert run_python(program, FUSE_OPT_NUM_THREADS="").stdout == f"{usable}\n"
-    for wrong in ("0", "-1", "many", "1.5"):
+    for wrong in ("0", "-1", "many", "1.5", "4097", "100000", str(10**20)):
         assert f"FUSE_OPT_NUM_THREADS='{wrong}': expected" in run_python(program, FUSE_OPT_NUM_THREADS=wrong).stderr
 
 
-def test_wrong_count() -> None:
-    with pytest.raises(ValueError, match="expected 1 or more, got 0"):
-        thread_pool.set_num_threads(0)
+@pytest.mark.parametrize("count", [0, -1, 4097, 100_000, 10**20, True])
+def test_wrong_count(count: int) -> None:
+    with pytest.raises(ValueError, match=f"expected an integer from 1 to 4096, got {count}"):
+        thread_pool.set_num_threads(count)
+
+
+def test_a_count_of_no_integer() -> None:
+    with pytest.raises(TypeError):
+        thread_pool.set_num_threads(2.5)  # pyright: ignore[reportArgumentType]
 
 
 def test_without_a_compiler(tmp_path: Path) -> None:

@@ -41,17 +41,19 @@ def make_backend(module: ModuleOp, function: str | None, target: str, poison: bo
         runtime = import_module("fuse_opt.runtime.cuda")
         make, emitted, refusal = runtime.CudaProgram, emit.build_cuda_program, runtime.KernelRefused
         unavailable: type[Exception] | tuple[()] = runtime.CudaUnavailable
+        final: type[Exception] | tuple[()] = ()
     else:
         runtime = import_module("fuse_opt.runtime.poison" if poison else "fuse_opt.runtime.cpu")
         make, emitted = runtime.PoisonedProgram if poison else runtime.CpuProgram, emit.build_program
-        refusal, unavailable = import_module("fuse_opt.runtime.c_compiler").CompileError, ()
+        c_compiler = import_module("fuse_opt.runtime.c_compiler")
+        refusal, unavailable, final = c_compiler.CompileError, (), c_compiler.CompilerUnusable
 
     def build(module: ModuleOp, function: str | None = None) -> Backend:
         return make(emitted(module, function))
 
     complete = partial(_complete_unfused, LAUNCH_BY_LAUNCH if poison else "")
     try:
-        return fallback.build_unfusing(module, function, build, refusal, complete)
+        return fallback.build_unfusing(module, function, build, refusal, complete, final)
     except unavailable as error:
         return _CudaText(emitted(module, function), str(error))
 
@@ -130,12 +132,13 @@ def refused(error: Exception, source: str | Path | ModuleOp, op: Operation) -> I
 @cache
 def has_c_compiler() -> bool:
     """Warns where there is none."""
-    from fuse_opt.runtime.c_compiler import find_c_compiler
+    from fuse_opt.runtime.c_compiler import compiler_problem, find_c_compiler
 
     if find_c_compiler() is not None:
         return True
+    reason = compiler_problem().partition("\n")[0]
     warnings.warn(
-        "no C compiler works here: programs run on the reference, slowly (set FUSE_OPT_CC or CC)",
+        f"no C compiler works here{reason and f', as {reason}'}: programs run on the reference, slowly (set FUSE_OPT_CC or CC)",
         RuntimeWarning,
         stacklevel=3,
     )

@@ -132,16 +132,19 @@ class Report:
 
     options: Options
     times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-    _before: str = ""
+    _before: str | None = None
+    """The text of the module after the last pass; None until it is verified, as only then it can be printed."""
 
     def add(self, step: str, start: float) -> None:
         self.times.append((step, time.perf_counter() - start))
 
-    def started(self, module: ModuleOp) -> None:
-        if self.options.dump_changes:
-            self._before = _text(module)
+    def started(self) -> None:
+        """Another module follows."""
+        self._before = None
 
     def verified(self, module: ModuleOp, seconds: float) -> None:
+        if self.options.dump_changes and self._before is None:
+            self._before = _text(module)
         self.times.append(("  verify", seconds))
 
     def applied(self, pass_: ModulePass, module: ModuleOp, seconds: float) -> None:
@@ -232,7 +235,7 @@ def _process(
     start = time.perf_counter()
     module = _read_module(chunk, name, first_line, ctx, options)
     report.add("parse", start)
-    report.started(module)
+    report.started()
     try:
         with steered:
             run_pipeline(module, passes, ctx, observer=report)

@@ -27,15 +27,18 @@ def build_unfusing(
     build: Build[Built],
     refusal: type[Exception],
     complete: Callable[[ModuleOp], None],
+    final: type[Exception] | tuple[()] = (),
 ) -> Built:
     """
     What `build` gives for a function of the module. Where it raises `refusal`, each kernel is built alone, and those that
     are refused come apart in the module (an op that is refused alone is left to the reference); `complete` brings their
     ops into kernels again, with schedules and memory, and `build` is asked again, with one warning. Raises the refusal
-    where no kernel is at fault.
+    where no kernel is at fault, and one that is `final` at once.
     """
     try:
         return build(module, function)
+    except final:
+        raise
     except refusal as first:
         error = first
     done: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xdsl.utils.lexer import Input, Span, Token
-from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 _PUNCTUATION = {kind.value: kind for kind in MLIRTokenKind if isinstance(kind.value, str)}
 _PREFIXED = {
@@ -29,11 +29,20 @@ _TOKEN = re.compile(
 
 
 class FastLexer(MLIRLexer):
-    """Gives the tokens that xDSL's lexer gives; strings, symbols and whatever is wrong are left to that one."""
+    """
+    Gives the tokens that xDSL's lexer gives; strings, symbols and whatever is wrong are left to that one. A string with
+    escapes that spell UTF-8 is text, as its printer writes text beyond ASCII; only what is no text at all is bytes.
+    """
 
     # The original backtracks: an unterminated string takes exponential time.
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
     _whitespace_regex = re.compile(r"(?:[ \t\n\r\f\v]++|//[^\n]*+)*+")
+
+    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
+        token = super()._lex_string_literal(start_pos)
+        if token.kind is MLIRTokenKind.BYTES_LIT and _is_text(StringLiteral.from_span(token.span).bytes_contents):
+            return Token(MLIRTokenKind.STRING_LIT, token.span)
+        return token
 
     def lex(self) -> MLIRToken:
         source: Input[str] = self.input
@@ -54,3 +63,11 @@ class FastLexer(MLIRLexer):
                 group, kind = 5, MLIRTokenKind.INTEGER_LIT
         start, self.pos = match.start(group), match.end()
         return Token(kind, Span(start, self.pos, source))
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

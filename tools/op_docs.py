@@ -38,7 +38,8 @@ What holds for every op:
   (`graph.astype`), not computed with.
 - **Integers** wrap. Division by zero and casts out of range have one result on every backend, given with the op.
 - **Floats** are IEEE 754: NaN goes through arithmetic, `maximum`, `minimum`, `max` and `min`; denormals count in full; the
-  sign of a NaN means nothing. Of two zeros of different sign `maximum` and `minimum` may give either.
+  sign of a NaN means nothing. Of two zeros of different sign `maximum`, `minimum` and the ops that are made of them (`fmax`,
+  `fmin`, `clip`, `relu`, `relu6` ...) may give either.
 - **Broadcasting** is NumPy's, in elementwise ops only. An unknown extent `?` is carried through.
 - **Error** is how far a finite result may be from the exact one rounded once, on every backend (reference, C, CUDA): in
   units in the last place of the result (ULP), and in epsilons of its type times the largest magnitude among the operand

@@ -94,10 +94,6 @@ def _library() -> ctypes.CDLL | None:
     if (compiler := find_c_compiler()) is None:
         return None
     source = Path(packing_exact.__file__).with_suffix(".c").read_text(encoding="utf-8")
-    try:
-        library = ctypes.CDLL(str(compiler.compile_shared(source, DiskCache())))
-    except (CompileError, OSError):
-        return None
     pointer, integers, longs = ctypes.c_void_p, ctypes.POINTER(_INT), ctypes.POINTER(_LONG)
     signatures = {
         "new": (pointer, [_INT, _INT, _LONG, integers, integers, longs, integers, integers]),
@@ -106,6 +102,10 @@ def _library() -> ctypes.CDLL | None:
         "read": (None, [pointer, longs, longs]),
         "free": (None, [pointer]),
     }
+    try:
+        library = compiler.load_shared(source, DiskCache(), [f"fuse_pack_{name}" for name in signatures])
+    except (CompileError, OSError):
+        return None
     for name, (result, arguments) in signatures.items():
         function = getattr(library, f"fuse_pack_{name}")
         function.restype, function.argtypes = result, arguments

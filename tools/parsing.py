@@ -13,8 +13,12 @@ from xdsl.dialects.builtin import (
     AnyFloat,
     ComplexType,
     FileLineColLoc,
+    Float80Type,
+    Float128Type,
+    FloatAttr,
     IndexType,
     IntAttr,
+    IntegerAttr,
     IntegerType,
     LocationAttr,
     ModuleOp,
@@ -32,6 +36,9 @@ from fuse_opt.tools.lexing import FastLexer
 
 _SHAPED_TYPE = re.compile(r"(?:tensor|memref|vector)<[0-9?x]*[a-z][a-z0-9]*>")
 _LARGEST_EXTENT = 2**63 - 1
+_WIDEST_INTEGER = 64
+_UNREADABLE = (Float80Type, Float128Type)
+"""Types of floats whose numbers xDSL neither packs nor prints."""
 _UNDEFINED = "values used but not defined"
 _IS_SYNTAX = re.compile(r"[^.]*expected|could not parse|in block definition", re.IGNORECASE)
 """Messages about the next token, as opposed to what was read before it."""
@@ -73,7 +80,8 @@ def parse_module(text: str, name: str, ctx: Context, first_line: int = 1) -> Mod
     except RecursionError as error:
         raise lines.error(_position(parser, text), "the input is nested too deeply") from error
     except Exception as error:  # xDSL's parser and verifiers of attributes raise all sorts on bad input
-        message = str(error) or f"invalid input ({type(error).__name__})"
+        is_unknown = isinstance(error, NotImplementedError) and not str(error)
+        message = "xDSL knows no such value" if is_unknown else str(error) or f"invalid input ({type(error).__name__})"
         raise lines.error(_position(parser, text), message) from error
 
 
@@ -159,9 +167,17 @@ class LocatingParser(Parser):
         return known
 
     def _checked(self, type_: TypeAttribute | None) -> TypeAttribute | None:
-        if isinstance(type_, ShapedType) and max(type_.get_shape(), default=0) > _LARGEST_EXTENT:
-            self.raise_error(f"an extent in '{type_}' does not fit 64 bits", max(self.pos - 1, 0))
+        if type_ is not None and (problem := _excess(type_)) is not None:
+            self.raise_error(problem, max(self.pos - 1, 0))
         return type_
+
+    def parse_optional_builtin_int_or_float_attr(self) -> IntegerAttr | FloatAttr | None:
+        found = super().parse_optional_builtin_int_or_float_attr()
+        if isinstance(found, FloatAttr) and isinstance(found.type, _UNREADABLE):
+            self.raise_error(
+                f"a number of '{found.type}' cannot be kept; expected f64 or narrower", max(self.pos - 1, 0)
+            )
+        return found
 
     def _parse_tensor_literal_element(self) -> Parser._TensorLiteralElement:
         is_hexadecimal = self._current_token.text[:2] in ("0x", "0X")
@@ -178,6 +194,15 @@ class LocatingParser(Parser):
         """Where the textually first of the values that are nowhere defined is used."""
         spans = [self._first_uses[name] for name in self.forward_ssa_references if name in self._first_uses]
         return min(spans, key=lambda span: span.start, default=None)
+
+
+def _excess(type_: TypeAttribute) -> str | None:
+    """What is too large about a type; None for all but a few."""
+    if isinstance(type_, ShapedType) and max(type_.get_shape(), default=0) > _LARGEST_EXTENT:
+        return f"an extent in '{type_}' does not fit 64 bits"
+    if isinstance(type_, IntegerType) and (bits := type_.bitwidth) > _WIDEST_INTEGER:
+        return f"'{type_}' is an integer type of {bits} bits; expected {_WIDEST_INTEGER} bits or fewer"
+    return None
 
 
 class _Hexadecimal(Parser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
@@ -235,7 +260,8 @@ class _Lines:
         self.name = name
         self._first = first_line
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
-        self._file = StringAttr(name)
+        # A file may be called what is no text; locations are.
+        self._file = StringAttr(name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
     def location(self, position: int) -> LocationAttr:
         line, col = self._line_and_column(position)

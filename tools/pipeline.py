@@ -130,10 +130,21 @@ def run_pipeline(
     for pass_ in passes:
         start = time.perf_counter()
         with collection_paused(), compiled_packing():
-            pass_.apply(ctx, module)
+            apply_pass(pass_, ctx, module)
         if observer is not None:
             observer.applied(pass_, module, time.perf_counter() - start)
         _verify(module, pass_, observer)
+
+
+def apply_pass(pass_: ModulePass, ctx: Context, module: ModuleOp) -> None:
+    """Applies a pass; after one that is not of here, and so knows nothing of plans, those that do not hold are dropped."""
+    if pass_.name in available_passes():
+        pass_.apply(ctx, module)
+        return
+    from fuse_opt.passes.rewrite_pass import without_stale_plans
+
+    with without_stale_plans(module):
+        pass_.apply(ctx, module)
 
 
 @contextmanager

@@ -142,7 +142,7 @@ class Failing:
     def fault(self, text: str, passes: Sequence[str]) -> str | None:
         """The kind of failure, in this process."""
         from fuse_opt.tools.parsing import parse_module
-        from fuse_opt.tools.pipeline import make_passes
+        from fuse_opt.tools.pipeline import apply_pass, make_passes
         from fuse_opt.tools.registry import make_context
         from fuse_opt.tools.verification import OpVerifyError, verify
 
@@ -152,7 +152,7 @@ class Failing:
             for again in (False, True)[: 1 + self.idempotent]:
                 before = _text(module) if again else ""
                 try:
-                    pass_.apply(context, module)
+                    apply_pass(pass_, context, module)
                     verify(module)
                 except OpVerifyError:
                     return f"the program does not verify after '{pass_.name}'"

@@ -51,6 +51,9 @@ def _verify_ops(module: Operation) -> None:
         except VerifyException as error:
             op = _blame(op)
             raise OpVerifyError(_named(str(error), op), op) from error
+        except Exception as error:  # a verifier of another project that takes for granted what does not hold
+            reason = f"{type(error).__name__}: {error}"
+            raise OpVerifyError(f"'{op.name}' is not valid: its verifier ends with {reason}", op) from error
 
 
 _Signature = tuple[type[Operation], tuple[Attribute, ...], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]]

@@ -1,0 +1,23 @@
+"""A sample of mutated programs: the driver answers each soon, with a status and no traceback; `mutate_texts.py` runs more."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from mutate_texts import case_of, corpus, run
+
+CASES = int(100 * float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1")))
+FIRST = int(os.environ.get("FUSE_OPT_FUZZ_FIRST", "0"))
+PARTS = 4
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_mutated_texts_are_answered(part: int) -> None:
+    reports = [report for _, report in run(range(FIRST + part, FIRST + CASES, PARTS)) if report is not None]
+    assert not reports, "\n".join(reports)
+
+
+def test_cases_are_the_same_for_the_same_seed() -> None:
+    assert [case_of(seed) for seed in range(20)] == [case_of(seed) for seed in range(20)]
+    assert all(len(texts) > 30 for texts in corpus())
