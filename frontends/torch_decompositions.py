@@ -24,22 +24,15 @@ _FURTHER = (
 )
 """Operators that PyTorch's core set keeps whole."""
 _BY_REFERENCE = (
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
     "addmv",
     "angle",
     "as_strided_copy",
-    "as_strided_scatter",
     "dist",
-    "dot",
     "grid_sampler_2d",
     "ldexp",
-    "mv",
     "narrow_copy",
     "permute_copy",
-    "round",
     "unbind_copy",
-    "vdot",
     "view_copy",
 )
 """Operators that it keeps whole, too, and that its other decompositions make of what has records."""

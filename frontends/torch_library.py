@@ -6,28 +6,10 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.dtypes import I64
 from fuse_opt.dialects.graph_op import shape
 from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
 
 LIBRARY, record = records()
-
-
-@record("aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default", library=True)
-def _product(call: Call) -> SSAValue:
-    other = next(name for name in ("mat2", "vec", "tensor") if name in call.arguments)
-    return call.emit.matmul(call.tensor("self"), call.tensor(other))
-
-
-@record("aten.addmm.default", "aten.baddbmm.default", library=True)
-def _addmm(call: Call) -> SSAValue:
-    names = ("mat1", "mat2") if "mat1" in call.arguments else ("batch1", "batch2")
-    product, bias = call.emit.matmul(*(call.tensor(name) for name in names)), call.tensor("self")
-    if call["alpha"] != 1:
-        product = call.emit.multiply(product, call.number(call["alpha"], call.dtype))
-    if call["beta"] != 1:
-        bias = call.emit.multiply(bias, call.number(call["beta"], call.dtype))
-    return call.emit.add(product, bias)
 
 
 @record("aten.convolution.default", library=True)

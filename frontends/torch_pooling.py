@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.dtypes import BOOL, F32, I64
 from fuse_opt.dialects.graph_op import dtype, shape
-from fuse_opt.frontends.emit import numpy_name
+from fuse_opt.frontends.emit import Array, numpy_name
 from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
 
 POOLING, record = records()
@@ -73,9 +73,7 @@ def _windows(call: Call) -> list[_Window]:
     step = _each(call, "stride") or size
     out = call.extents(call.out[0])
     first = len(out) - len(size)
-    return [
-        _Window(first + k, size[k], step[k], padding[k], dilation[k], out[first + k]) for k in range(len(size))
-    ]
+    return [_Window(first + k, size[k], step[k], padding[k], dilation[k], out[first + k]) for k in range(len(size))]
 
 
 def _slices(call: Call, x: SSAValue, window: _Window, outside: float) -> list[SSAValue]:
@@ -155,10 +153,13 @@ def _each(call: Call, name: str) -> list[int]:
 @record("aten.avg_pool2d.default", "aten.avg_pool3d.default")
 def _avg_pool(call: Call) -> SSAValue:
     x = _with_batch(call, "self")
-    if call.has("divisor_override") or not dtype(x).is_float or not prod(call.shape):
-        raise NotCoveredError("is of integers, empty, or has a divisor of its own")
-    options = {**_pool_options(call), "count_include_pad": bool(call["count_include_pad"])}
-    return call.reshaped(call.emit.avg_pool(x, **options), call.shape)
+    options, divisor = _pool_options(call), call["divisor_override"]
+    if not dtype(x).is_float or not prod(call.shape) or (divisor and options["ceil_mode"]):
+        raise NotCoveredError("is of integers, empty, or has a divisor of its own for windows beyond the end")
+    if divisor:
+        x = call.emit.multiply(x, call.number(prod(options["kernel_shape"]) / divisor, dtype(x)))
+    whole = bool(divisor) or bool(call["count_include_pad"])
+    return call.reshaped(call.emit.avg_pool(x, **options, count_include_pad=whole), call.shape)
 
 
 @record("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
@@ -188,13 +189,44 @@ def _part_means(call: Call, x: SSAValue, axis: int, count: int) -> SSAValue:
     if extent % count == 0:
         parts = call.reshaped(x, [*extents[:axis], count, extent // count, *extents[axis + 1 :]])
         return call.emit.mean(parts, axes=[axis + 1])
+    places, inside = _parts(extent, count)
+    read = call.emit.take(x, call.emit.dense(np.minimum(places, extent - 1)), axis=axis)
+    shares = (inside / inside.sum(1, keepdims=True)).astype(numpy_name(dtype(x)))
+    weights = call.emit.dense(shares.reshape(*shares.shape, *[1] * (len(extents) - 1 - axis)))
+    return call.emit.sum(call.emit.multiply(read, weights), axes=[axis + 1])
+
+
+def _parts(extent: int, count: int) -> tuple[Array, Array]:
+    """By part of an axis its positions, as many as the largest part has, and which of them are in it."""
     numbers = np.arange(count)
     starts, ends = numbers * extent // count, -(-(numbers + 1) * extent // count)
-    steps = np.arange(int((ends - starts).max()))
-    places = starts[:, None] + steps
-    inside = places < ends[:, None]
-    beside = [1] * (len(extents) - 1 - axis)
-    read = call.emit.take(x, call.emit.dense(np.minimum(places, extent - 1)), axis=axis)
-    shares = inside / (ends - starts)[:, None]
-    weights = call.emit.dense(shares.astype(numpy_name(dtype(x))).reshape(count, steps.size, *beside))
-    return call.emit.sum(call.emit.multiply(read, weights), axes=[axis + 1])
+    places = starts[:, None] + np.arange(int((ends - starts).max()))
+    return places, places < ends[:, None]
+
+
+@record("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
+def _adaptive_max_pool(call: Call) -> Sequence[SSAValue]:
+    """The largest element of each part, and where in its plane it is: the parts of all axes side by side, then a maximum."""
+    x, emit, out = call.tensor("self"), call.emit, call.extents(call.out[0])
+    if not dtype(x).is_float or not prod(out) or not prod(shape(x)):
+        raise NotCoveredError("is of integers or empty")
+    spatial = _spatial(call)
+    lead, extents = len(out) - spatial, shape(x)[len(out) - spatial :]
+    tables = [_parts(extent, count) for extent, count in zip(extents, out[lead:], strict=True)]
+    for axis, (places, _) in enumerate(tables):
+        x = emit.take(x, emit.dense(np.minimum(places, extents[axis] - 1)), axis=lead + 2 * axis)
+    order = [*range(lead), *range(lead, lead + 2 * spatial, 2), *range(lead + 1, lead + 2 * spatial, 2)]
+    inside, flat = np.ones([1] * (2 * spatial), bool), np.zeros([1] * (2 * spatial), np.int64)
+    for axis, (places, valid) in enumerate(tables):
+        along = [1] * (2 * spatial)
+        along[axis], along[spatial + axis] = places.shape
+        inside = inside & valid.reshape(along)
+        flat = flat + places.reshape(along) * prod(extents[axis + 1 :])
+    size = prod(places.shape[1] for places, _ in tables)
+    parts = emit.reshape(emit.permute_dims(x, axes=order), shape=[*out, size])
+    kept = emit.dense(inside.reshape(*out[lead:], size))
+    parts = emit.where(kept, parts, call.number(-math.inf, dtype(parts)))
+    at = emit.argmax(parts, axis=len(out))
+    chosen = emit.equal(emit.iota(shape=[size], dtype=I64, axis=0), emit.expand_dims(at, axes=[len(out)]))
+    place = emit.where(chosen, emit.dense(flat.reshape(*out[lead:], size)), call.number(0, I64))
+    return emit.max(parts, axes=[len(out)]), emit.sum(place, axes=[len(out)])

@@ -8,10 +8,20 @@ from fuse_opt.frontends.torch_pointwise import POINTWISE
 from fuse_opt.frontends.torch_pooling import POOLING
 from fuse_opt.frontends.torch_records import Record
 from fuse_opt.frontends.torch_reductions import REDUCTIONS
+from fuse_opt.frontends.torch_small_products import SMALL_PRODUCTS
 from fuse_opt.frontends.torch_sorting import SORTING
 from fuse_opt.frontends.torch_views import VIEWS
 
-TABLE: dict[str, Record] = {**POINTWISE, **VIEWS, **REDUCTIONS, **POOLING, **INDEXING, **SORTING, **LIBRARY}
+TABLE: dict[str, Record] = {
+    **POINTWISE,
+    **VIEWS,
+    **REDUCTIONS,
+    **POOLING,
+    **INDEXING,
+    **SORTING,
+    **SMALL_PRODUCTS,
+    **LIBRARY,
+}
 """By overload, as `aten.add.Tensor`."""
 
 
