@@ -1,6 +1,6 @@
 """Records of reads and writes at positions that are data: gather, index, embedding, scatter and their kin.
 
-Indices that PyTorch refuses when they are negative are made too large where they are, so that the program refuses them, too.
+Where PyTorch refuses negative indices, the program does so, too (`wrap_negative`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,6 @@ from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
 INDEXING, record = records()
 
 
-def _positions(call: Call, name: str, extent: int) -> SSAValue:
-    """An operand of indices that count from the beginning only."""
-    index = call.tensor(name)
-    beyond = call.number(extent, dtype(index))
-    return call.emit.where(call.emit.less(index, call.number(0, dtype(index))), beyond, index)
-
-
 def _at_least_1d(call: Call, value: SSAValue) -> SSAValue:
     return value if shape(value) else call.reshaped(value, [1])
 
@@ -40,25 +33,24 @@ def _first_part(call: Call, x: SSAValue, extents: Sequence[int]) -> SSAValue:
 
 @record("aten.embedding.default")
 def _embedding(call: Call) -> SSAValue:
-    weight = call.tensor("weight")
-    return call.emit.take(weight, _positions(call, "indices", shape(weight)[0]), axis=0)
+    return call.emit.take(call.tensor("weight"), call.tensor("indices"), axis=0, wrap_negative=False)
 
 
 @record("aten.index_select.default")
 def _index_select(call: Call) -> SSAValue:
     x = _at_least_1d(call, call.tensor("self"))
     axis = _axis(call, x)
-    index = _at_least_1d(call, _positions(call, "index", shape(x)[axis]))
-    return call.reshaped(call.emit.take(x, index, axis=axis), call.shape)
+    index = _at_least_1d(call, call.tensor("index"))
+    return call.reshaped(call.emit.take(x, index, axis=axis, wrap_negative=False), call.shape)
 
 
 @record("aten.gather.default")
 def _gather(call: Call) -> SSAValue:
     x = _at_least_1d(call, call.tensor("self"))
     axis = _axis(call, x)
-    index = _at_least_1d(call, _positions(call, "index", shape(x)[axis]))
+    index = _at_least_1d(call, call.tensor("index"))
     read = [n if k == axis else m for k, (n, m) in enumerate(zip(shape(x), shape(index), strict=True))]
-    found = call.emit.take_along_axis(_first_part(call, x, read), index, axis=axis)
+    found = call.emit.take_along_axis(_first_part(call, x, read), index, axis=axis, wrap_negative=False)
     return call.reshaped(found, call.shape)
 
 
@@ -107,9 +99,9 @@ def _embedding_backward(call: Call) -> SSAValue:
     if call["scale_grad_by_freq"]:
         raise NotCoveredError("scales by frequencies")
     grad, rows = call.tensor("grad_output"), int(call["num_weights"])
-    ids, padding = _positions(call, "indices", rows), int(call["padding_idx"])
-    kept = padding if 0 <= padding < rows else None
-    return call.emit.embedding_backward(grad, ids, rows=rows, padding_index=kept)
+    padding = int(call["padding_idx"])
+    options = {"rows": rows, "padding_index": padding if 0 <= padding < rows else None, "wrap_negative": False}
+    return call.emit.embedding_backward(grad, call.tensor("indices"), **options)
 
 
 @record("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default")
@@ -126,10 +118,11 @@ def _scattered(call: Call, reduce: str | None) -> SSAValue:
     x, index, updates, axis = _updates(call)
     if reduce is not None and dtype(x) is BOOL:
         raise NotCoveredError("reduces truth values")
+    options: dict[str, Any] = {"axis": axis, "wrap_negative": False}
     if reduce is None:
-        found = call.emit.scatter(x, index, updates, axis=axis)
+        found = call.emit.scatter(x, index, updates, **options)
     else:
-        found = call.emit.scatter_reduce(x, index, updates, axis=axis, reduce=reduce)
+        found = call.emit.scatter_reduce(x, index, updates, reduce=reduce, **options)
     return call.reshaped(found, call.shape)
 
 
@@ -137,7 +130,7 @@ def _updates(call: Call) -> tuple[SSAValue, SSAValue, SSAValue, int]:
     """The operands of a scatter: of one rank, at least 1; the updates as large as the indices."""
     x = _at_least_1d(call, call.tensor("self"))
     axis = _axis(call, x)
-    index = _at_least_1d(call, _positions(call, "index", shape(x)[axis]))
+    index = _at_least_1d(call, call.tensor("index"))
     if "value" in call.arguments:
         return x, index, call.number(call["value"], dtype(x), shape(index)), axis
     updates = _at_least_1d(call, call.tensor("src", dtype(x)))
@@ -164,7 +157,7 @@ def _index_reduce(call: Call) -> SSAValue:
     axis = _axis(call, x)
     if dtype(x) is BOOL:
         raise NotCoveredError("reduces truth values")
-    index = _at_least_1d(call, _positions(call, "index", shape(x)[axis]))
+    index = _at_least_1d(call, call.tensor("index"))
     updates = _at_least_1d(call, call.tensor("source"))
     along = call.reshaped(index, [shape(index)[0] if k == axis else 1 for k in range(len(shape(x)))])
     wide = call.emit.broadcast_to(along, shape=list(shape(updates)))
@@ -177,7 +170,7 @@ def _reduced(call: Call, x: SSAValue, index: SSAValue, updates: SSAValue, axis: 
     if join is None and name != "prod":
         raise NotCoveredError(f"reduces by {name}")
     assert join is not None
-    options: dict[str, Any] = {"axis": axis}
+    options: dict[str, Any] = {"axis": axis, "wrap_negative": False}
     before = x
     if not call["include_self"]:
         neutral = call.number(_neutral(call, join), element, shape(index))
