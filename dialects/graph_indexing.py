@@ -1,7 +1,8 @@
 """Reads at positions that are data: take, gather, index.
 
-Indices are of any integer type and count from the end when negative. One that is out of range is an error of the run, not
-of the compiler: implementations raise `IndexError`, which names the op, the index and what was expected.
+Indices are of any integer type and count from the end when negative, unless an op has `wrap_negative = false`: then they
+are out of range. One that is out of range is an error of the run, not of the compiler: implementations raise `IndexError`,
+which names the op, the index and what was expected.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    BoolAttr,
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
@@ -66,6 +68,7 @@ class TakeOp(OpaqueOp):
     indices = operand_def(TensorType)
     result = result_def(TensorType)
     axis = opt_prop_def(IntegerAttr)
+    wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         source, indices = shape(self.x), index_shape(self.indices)
@@ -81,6 +84,7 @@ class EmbeddingOp(CompositeOp):
     weight = operand_def(TensorType)
     ids = operand_def(TensorType)
     result = result_def(TensorType)
+    wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         weight, ids = shape(self.weight), index_shape(self.ids, "ids")
@@ -89,7 +93,8 @@ class EmbeddingOp(CompositeOp):
         return (TensorType(tensor(self.weight).element_type, [*ids, weight[1]]),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        return (builder(TakeOp, self.weight, self.ids, axis=int_value(0)),)
+        wraps = {} if self.wrap_negative is None else {"wrap_negative": self.wrap_negative}
+        return (builder(TakeOp, self.weight, self.ids, axis=int_value(0), **wraps),)
 
 
 @irdl_op_definition
@@ -106,6 +111,7 @@ class TakeAlongAxisOp(OpaqueOp):
     indices = operand_def(TensorType)
     result = result_def(TensorType)
     axis = opt_prop_def(IntegerAttr)
+    wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         source, indices = shape(self.x), index_shape(self.indices)

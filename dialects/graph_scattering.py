@@ -78,6 +78,7 @@ class AlongAxis(OpaqueOp):
     updates = operand_def(TensorType)
     result = result_def(TensorType)
     axis = opt_prop_def(IntegerAttr)
+    wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         source, indices, updates = shape(self.x), index_shape(self.indices), shape(self.updates)
@@ -235,6 +236,7 @@ class EmbeddingBackwardOp(OpaqueOp):
     result = result_def(TensorType)
     rows = prop_def(IntegerAttr)
     padding_index = opt_prop_def(IntegerAttr)
+    wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         grad, ids, rows = shape(self.grad), index_shape(self.ids, "ids"), self.rows.value.data

@@ -38,6 +38,8 @@ class CallWriter:
         self.imported = imported
         self.program: Any = native.program
         self.steps: Sequence[Any] = native.steps
+        self.compiled, self.may_fail = native.compiled_calls
+        """The steps that are calls of libraries and in the pieces nevertheless; whether a run may be refused."""
         self.lines: list[str] = []
         self.names: dict[str, Any] = {"run": native.run, **imported.constants}
         self.views: dict[FrameView, str] = {}
@@ -62,7 +64,7 @@ class CallWriter:
         self._write_arguments()
         self._write_results()
         for number, step in enumerate(self.steps):
-            if callable(step):
+            if self._is_compiled(number):
                 self._write_segment(number)
             elif (site := self.sites[number]) is not None:
                 self._write_call(site)
@@ -72,6 +74,8 @@ class CallWriter:
             dropped += [view for variable, view in self._made.items() if variable.name in dropped]
             if dropped:
                 self.lines.append(f"del {', '.join(dropped)}")
+        if self.may_fail:
+            self.lines.append("binding.check()")
         self._write_copies()
         self.lines.append("idle.append(frame)")
         self._write_return()
@@ -163,10 +167,13 @@ class CallWriter:
 
     def _write_segment(self, number: int) -> None:
         """Segments that follow one another are one piece of a binding."""
-        if number and callable(self.steps[number - 1]):
+        if number and self._is_compiled(number - 1):
             return
         self.pieces.append(f"p{len(self.pieces)}")
         self.lines.append(f"run({self.pieces[-1]})")
+
+    def _is_compiled(self, number: int) -> bool:
+        return callable(self.steps[number]) or number in self.compiled
 
     def _write_call(self, step: Site) -> None:
         call = self.by_number[step.number]

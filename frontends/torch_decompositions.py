@@ -23,6 +23,19 @@ _FURTHER = (
     "linalg_vector_norm",
 )
 """Operators that PyTorch's core set keeps whole."""
+_BY_REFERENCE = (
+    "addmv",
+    "angle",
+    "as_strided_copy",
+    "dist",
+    "grid_sampler_2d",
+    "ldexp",
+    "narrow_copy",
+    "permute_copy",
+    "unbind_copy",
+    "view_copy",
+)
+"""Operators that it keeps whole, too, and that its other decompositions make of what has records."""
 _KEPT = ("scaled_dot_product", "aten.take.", "aten.bernoulli.")
 """
 Parts of names of those that stay whole: run by one kernel, with a decomposition that fails on unknown extents, or one that
@@ -45,6 +58,12 @@ def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
             operator = getattr(packet, overload)
             if operator in inductor:
                 table[operator] = inductor[operator]
+    every: dict[Any, Callable[..., Any]] = import_module("torch._decomp").decomposition_table
+    for name in _BY_REFERENCE:
+        packet = getattr(aten, name)
+        for operator in (getattr(packet, overload) for overload in packet.overloads()):
+            if (function := every.get(operator, inductor.get(operator))) is not None:
+                table.setdefault(operator, function)
     table[aten.native_dropout.default] = _native_dropout
     if products:
         table[aten.convolution.default] = _convolution

@@ -6,28 +6,10 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.dtypes import I64
 from fuse_opt.dialects.graph_op import shape
 from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
 
 LIBRARY, record = records()
-
-
-@record("aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default", library=True)
-def _product(call: Call) -> SSAValue:
-    other = next(name for name in ("mat2", "vec", "tensor") if name in call.arguments)
-    return call.emit.matmul(call.tensor("self"), call.tensor(other))
-
-
-@record("aten.addmm.default", "aten.baddbmm.default", library=True)
-def _addmm(call: Call) -> SSAValue:
-    names = ("mat1", "mat2") if "mat1" in call.arguments else ("batch1", "batch2")
-    product, bias = call.emit.matmul(*(call.tensor(name) for name in names)), call.tensor("self")
-    if call["alpha"] != 1:
-        product = call.emit.multiply(product, call.number(call["alpha"], call.dtype))
-    if call["beta"] != 1:
-        bias = call.emit.multiply(bias, call.number(call["beta"], call.dtype))
-    return call.emit.add(product, bias)
 
 
 @record("aten.convolution.default", library=True)
@@ -46,37 +28,6 @@ def _convolution(call: Call) -> SSAValue:
     return call.emit.add(y, call.reshaped(bias, [shape(bias)[0], *[1] * spatial]))
 
 
-@record("aten.embedding.default", library=True)
-def _embedding(call: Call) -> SSAValue:
-    return call.emit.take(call.tensor("weight"), call.tensor("indices"), axis=0)
-
-
-@record("aten.index_select.default", library=True)
-def _index_select(call: Call) -> SSAValue:
-    return call.emit.take(call.tensor("self"), call.tensor("index"), axis=call["dim"])
-
-
-@record("aten.gather.default", library=True)
-def _gather(call: Call) -> SSAValue:
-    x, index = call.tensor("self"), call.tensor("index")
-    axis = call["dim"] % max(len(shape(x)), 1)
-    stops = [n if k == axis else m for k, (n, m) in enumerate(zip(shape(x), shape(index), strict=True))]
-    if tuple(stops) != shape(x):
-        x = call.emit.slice(x, starts=[0] * len(stops), stops=stops)
-    return call.emit.take_along_axis(x, index, axis=axis)
-
-
-@record("aten.index.Tensor", library=True)
-def _index(call: Call) -> SSAValue:
-    given = {axis: item for axis, item in enumerate(call["indices"]) if item is not None}
-    return call.emit.index(call.tensor("self"), *(call.value(item) for item in given.values()), axes=list(given))
-
-
-@record("aten.cumsum.default", library=True)
-def _cumsum(call: Call) -> SSAValue:
-    return call.emit.cumulative_sum(call.tensor("self", call.dtype), axis=call["dim"])
-
-
 @record(
     "aten._scaled_dot_product_flash_attention_for_cpu.default",
     library=True,
@@ -90,17 +41,3 @@ def _attention(call: Call) -> Sequence[SSAValue]:
     options = {"is_causal": bool(call["is_causal"]), "scale": None if scale is None else float(scale)}
     y = call.emit.scaled_dot_product_attention(q, k, v, *mask, **options)
     return y, call.number(0, call.element(call.out[1].dtype), call.extents(call.out[1]))
-
-
-@record("aten.index_put.default", library=True)
-def _index_put(call: Call) -> SSAValue:
-    given = {axis: item for axis, item in enumerate(call["indices"]) if item is not None}
-    indices = [call.value(item) for item in given.values()]
-    options = {"axes": list(given), "accumulate": bool(call["accumulate"])}
-    return call.emit.index_put(call.tensor("self"), call.tensor("values"), *indices, **options)
-
-
-@record("aten.scatter_add.default", library=True)
-def _scatter_add(call: Call) -> SSAValue:
-    index = call.tensor("index", I64)
-    return call.emit.scatter_add(call.tensor("self"), index, call.tensor("src"), axis=call["dim"])

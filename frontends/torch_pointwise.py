@@ -212,6 +212,16 @@ def _test(call: Call) -> SSAValue:
     return call.emit.isnan(x) if "isnan" in str(call.node.target) else call.emit.isinf(x)
 
 
+@record("aten.round.decimals")
+def _round_decimals(call: Call) -> SSAValue:
+    element, decimals, emit = call.compute(), call["decimals"], call.emit
+    x, scale = call.operand("self", element), call.number(10.0 ** abs(decimals), element)
+    if not element.is_float:
+        raise NotCoveredError("rounds integers")
+    there, back = (emit.multiply, emit.divide) if decimals >= 0 else (emit.divide, emit.multiply)
+    return call.result(back(emit.round(there(x, scale)), scale))
+
+
 @record("aten.where.self")
 def _where(call: Call) -> SSAValue:
     x, y = call.operand("self", call.dtype), call.operand("other", call.dtype)

@@ -6,12 +6,16 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.dtypes import BOOL, I64
+from fuse_opt.dialects.dtypes import BOOL, F32, I64
 from fuse_opt.dialects.graph_op import dtype, shape
+from fuse_opt.frontends.emit import Array, numpy_name
 from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
 
 POOLING, record = records()
@@ -33,7 +37,7 @@ class _Window:
     """Of windows."""
 
 
-@record("aten.max_pool2d_with_indices.default")
+@record("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
 def _max_pool(call: Call) -> Sequence[SSAValue]:
     windows = _windows(call)
     if call.exported:
@@ -48,28 +52,28 @@ def _max_pool(call: Call) -> Sequence[SSAValue]:
                 first = call.emit.maximum(first, other)
             x = first
         return x, call.number(0, I64, call.extents(call.out[1]))
-    extents = shape(x)
-    position = call.emit.iota(shape=[extents[-1]], dtype=I64, axis=0)
-    where = call.emit.broadcast_to(position, shape=list(extents))
-    x, where = _largest(call, x, where, windows[1])
-    rows = call.emit.iota(shape=[extents[-2], 1], dtype=I64, axis=0)
-    where = call.emit.add(where, call.emit.multiply(rows, call.number(extents[-1], I64)))
-    return _largest(call, x, where, windows[0])
+    extents, apart = shape(x), 1
+    where = call.emit.full(shape=list(extents), dtype=I64, value=0)
+    for window in reversed(windows):
+        place = call.emit.iota(
+            shape=[extents[window.axis], *[1] * (len(extents) - 1 - window.axis)], dtype=I64, axis=0, step=apart
+        )
+        x, where = _largest(call, x, call.emit.add(where, place), window)
+        apart *= extents[window.axis]
+    return x, where
 
 
 def _takes_indices(call: Call) -> bool:
     return any(user.target is not operator.getitem or user.args[1] == 1 for user in call.node.users)
 
 
-def _windows(call: Call) -> tuple[_Window, _Window]:
-    size, padding, dilation = _pair(call, "kernel_size"), _pair(call, "padding"), _pair(call, "dilation")
-    step = _pair(call, "stride") or size
+def _windows(call: Call) -> list[_Window]:
+    """Those of the spatial axes, from the outermost."""
+    size, padding, dilation = (_each(call, name) for name in ("kernel_size", "padding", "dilation"))
+    step = _each(call, "stride") or size
     out = call.extents(call.out[0])
-    rank = len(out)
-    rows, columns = (
-        _Window(rank - 2 + k, size[k], step[k], padding[k], dilation[k], out[rank - 2 + k]) for k in (0, 1)
-    )
-    return rows, columns
+    first = len(out) - len(size)
+    return [_Window(first + k, size[k], step[k], padding[k], dilation[k], out[first + k]) for k in range(len(size))]
 
 
 def _slices(call: Call, x: SSAValue, window: _Window, outside: float) -> list[SSAValue]:
@@ -113,20 +117,116 @@ def _largest(call: Call, x: SSAValue, where: SSAValue, window: _Window) -> tuple
 
 
 def _library_max_pool(call: Call) -> Sequence[SSAValue]:
-    size = _pair(call, "kernel_size")
-    options = {
-        "kernel_shape": size,
-        "strides": _pair(call, "stride") or size,
-        "pads": _pair(call, "padding") * 2,
-        "dilations": _pair(call, "dilation"),
-        "ceil_mode": bool(call["ceil_mode"]),
-    }
-    x = call.tensor("self")
-    x = x if len(shape(x)) == 4 else call.reshaped(x, [1, *shape(x)])
-    y, indices = call.emit.all("max_pool_with_indices", x, **options)
+    options = {**_pool_options(call), "dilations": _each(call, "dilation")}
+    y, indices = call.emit.all("max_pool_with_indices", _with_batch(call, "self"), **options)
     return call.reshaped(y, call.extents(call.out[0])), call.reshaped(indices, call.extents(call.out[1]))
 
 
-def _pair(call: Call, name: str) -> list[int]:
-    given = list(call[name])
-    return given * (2 // len(given)) if given else []
+def _pool_options(call: Call) -> dict[str, Any]:
+    """The attributes of the graph dialect's pooling ops that a call of PyTorch's gives."""
+    size = _each(call, "kernel_size")
+    return {
+        "kernel_shape": size,
+        "strides": _each(call, "stride") or size,
+        "pads": _each(call, "padding") * 2,
+        "ceil_mode": bool(call["ceil_mode"]),
+    }
+
+
+def _with_batch(call: Call, name: str) -> SSAValue:
+    """An operand as [N, C, spatial...]."""
+    x = call.tensor(name)
+    spatial = _spatial(call)
+    return x if len(shape(x)) == spatial + 2 else call.reshaped(x, [1, *shape(x)])
+
+
+def _spatial(call: Call) -> int:
+    return 3 if "3d" in str(call.node.target) else 2
+
+
+def _each(call: Call, name: str) -> list[int]:
+    """A number for each spatial axis; none where none is given."""
+    given, spatial = list(call[name]), _spatial(call)
+    return given * (spatial // len(given)) if given else []
+
+
+@record("aten.avg_pool2d.default", "aten.avg_pool3d.default")
+def _avg_pool(call: Call) -> SSAValue:
+    x = _with_batch(call, "self")
+    options, divisor = _pool_options(call), call["divisor_override"]
+    if not dtype(x).is_float or not prod(call.shape) or (divisor and options["ceil_mode"]):
+        raise NotCoveredError("is of integers, empty, or has a divisor of its own for windows beyond the end")
+    if divisor:
+        x = call.emit.multiply(x, call.number(prod(options["kernel_shape"]) / divisor, dtype(x)))
+    whole = bool(divisor) or bool(call["count_include_pad"])
+    return call.reshaped(call.emit.avg_pool(x, **options, count_include_pad=whole), call.shape)
+
+
+@record("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
+def _avg_pool_backward(call: Call) -> SSAValue:
+    if call.has("divisor_override") or not call.dtype.is_float or not prod(call.shape):
+        raise NotCoveredError("is of integers, empty, or has a divisor of its own")
+    options = {**_pool_options(call), "count_include_pad": bool(call["count_include_pad"])}
+    grad = _with_batch(call, "grad_output")
+    found = call.emit.avg_pool_backward(grad, extents=call.shape[-_spatial(call) :], **options)
+    return call.reshaped(found, call.shape)
+
+
+@record("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default")
+def _adaptive_avg_pool(call: Call) -> SSAValue:
+    """Axis by axis, the means of parts, which overlap where they are not equal."""
+    x = call.tensor("self")
+    if not dtype(x).is_float or not prod(call.shape) or not prod(shape(x)):
+        raise NotCoveredError("is of integers or empty")
+    wide = call.cast(x, F32) if dtype(x).bits < 32 else x
+    for axis in range(len(call.shape) - _spatial(call), len(call.shape)):
+        wide = _part_means(call, wide, axis, call.shape[axis])
+    return call.cast(wide, dtype(x))
+
+
+def _part_means(call: Call, x: SSAValue, axis: int, count: int) -> SSAValue:
+    extents, extent = list(shape(x)), shape(x)[axis]
+    if extent % count == 0:
+        parts = call.reshaped(x, [*extents[:axis], count, extent // count, *extents[axis + 1 :]])
+        return call.emit.mean(parts, axes=[axis + 1])
+    places, inside = _parts(extent, count)
+    read = call.emit.take(x, call.emit.dense(np.minimum(places, extent - 1)), axis=axis)
+    shares = (inside / inside.sum(1, keepdims=True)).astype(numpy_name(dtype(x)))
+    weights = call.emit.dense(shares.reshape(*shares.shape, *[1] * (len(extents) - 1 - axis)))
+    return call.emit.sum(call.emit.multiply(read, weights), axes=[axis + 1])
+
+
+def _parts(extent: int, count: int) -> tuple[Array, Array]:
+    """By part of an axis its positions, as many as the largest part has, and which of them are in it."""
+    numbers = np.arange(count)
+    starts, ends = numbers * extent // count, -(-(numbers + 1) * extent // count)
+    places = starts[:, None] + np.arange(int((ends - starts).max()))
+    return places, places < ends[:, None]
+
+
+@record("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
+def _adaptive_max_pool(call: Call) -> Sequence[SSAValue]:
+    """The largest element of each part, and where in its plane it is: the parts of all axes side by side, then a maximum."""
+    x, emit, out = call.tensor("self"), call.emit, call.extents(call.out[0])
+    if not dtype(x).is_float or not prod(out) or not prod(shape(x)):
+        raise NotCoveredError("is of integers or empty")
+    spatial = _spatial(call)
+    lead, extents = len(out) - spatial, shape(x)[len(out) - spatial :]
+    tables = [_parts(extent, count) for extent, count in zip(extents, out[lead:], strict=True)]
+    for axis, (places, _) in enumerate(tables):
+        x = emit.take(x, emit.dense(np.minimum(places, extents[axis] - 1)), axis=lead + 2 * axis)
+    order = [*range(lead), *range(lead, lead + 2 * spatial, 2), *range(lead + 1, lead + 2 * spatial, 2)]
+    inside, flat = np.ones([1] * (2 * spatial), bool), np.zeros([1] * (2 * spatial), np.int64)
+    for axis, (places, valid) in enumerate(tables):
+        along = [1] * (2 * spatial)
+        along[axis], along[spatial + axis] = places.shape
+        inside = inside & valid.reshape(along)
+        flat = flat + places.reshape(along) * prod(extents[axis + 1 :])
+    size = prod(places.shape[1] for places, _ in tables)
+    parts = emit.reshape(emit.permute_dims(x, axes=order), shape=[*out, size])
+    kept = emit.dense(inside.reshape(*out[lead:], size))
+    parts = emit.where(kept, parts, call.number(-math.inf, dtype(parts)))
+    at = emit.argmax(parts, axis=len(out))
+    chosen = emit.equal(emit.iota(shape=[size], dtype=I64, axis=0), emit.expand_dims(at, axes=[len(out)]))
+    place = emit.where(chosen, emit.dense(flat.reshape(*out[lead:], size)), call.number(0, I64))
+    return emit.max(parts, axes=[len(out)]), emit.sum(place, axes=[len(out)])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.dtypes import BOOL
+from fuse_opt.dialects.dtypes import BOOL, I64
 from fuse_opt.dialects.graph_op import dtype, shape
 from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
 
@@ -50,8 +50,10 @@ for _name in _REDUCED:
 @record("aten.max.dim", "aten.min.dim")
 def _extreme(call: Call) -> Sequence[SSAValue]:
     x, emit = call.tensor("self"), call.emit
-    if not shape(x) or 0 in shape(x):
-        raise NotCoveredError("is over a scalar or nothing")
+    if 0 in shape(x):
+        raise NotCoveredError("is over nothing")
+    if not shape(x):
+        return x, call.number(0, I64)
     axis, keepdims = call["dim"] % len(shape(x)), _keepdims(call)
     value, position = (emit.max, emit.argmax) if "max" in str(call.node.target) else (emit.min, emit.argmin)
     return value(x, axes=[axis], keepdims=keepdims), position(x, axis=axis, keepdims=keepdims)
@@ -60,8 +62,10 @@ def _extreme(call: Call) -> Sequence[SSAValue]:
 @record("aten.argmax.default", "aten.argmin.default")
 def _argument(call: Call) -> SSAValue:
     x = call.tensor("self")
-    if not shape(x) or dtype(x) is BOOL:
-        raise NotCoveredError("is over a scalar or truth values")
+    if dtype(x) is BOOL:
+        raise NotCoveredError("is over truth values")
+    if not shape(x):
+        return call.number(0, I64)
     find = call.emit.argmax if "argmax" in str(call.node.target) else call.emit.argmin
     axis = call["dim"]
     return find(x, axis=None if axis is None else axis % len(shape(x)), keepdims=_keepdims(call))

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from fuse_opt.frontends.torch_indexing import INDEXING
 from fuse_opt.frontends.torch_library import LIBRARY
 from fuse_opt.frontends.torch_pointwise import POINTWISE
 from fuse_opt.frontends.torch_pooling import POOLING
 from fuse_opt.frontends.torch_records import Record
 from fuse_opt.frontends.torch_reductions import REDUCTIONS
+from fuse_opt.frontends.torch_small_products import SMALL_PRODUCTS
+from fuse_opt.frontends.torch_sorting import SORTING
 from fuse_opt.frontends.torch_views import VIEWS
 
-TABLE: dict[str, Record] = {**POINTWISE, **VIEWS, **REDUCTIONS, **POOLING, **LIBRARY}
+TABLE: dict[str, Record] = {
+    **POINTWISE,
+    **VIEWS,
+    **REDUCTIONS,
+    **POOLING,
+    **INDEXING,
+    **SORTING,
+    **SMALL_PRODUCTS,
+    **LIBRARY,
+}
 """By overload, as `aten.add.Tensor`."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import FloatAttr
@@ -168,8 +169,8 @@ def _flip(call: Call) -> SSAValue:
 
 @record("aten.repeat.default")
 def _repeat(call: Call) -> SSAValue:
-    if 0 in call["repeats"]:
-        raise NotCoveredError("repeats nothing")
+    if not prod(call.shape):
+        return call.number(0, call.dtype, call.shape)
     return call.emit.tile(call.tensor("self"), repeats=call["repeats"])
 
 
@@ -196,7 +197,8 @@ def _scalar_tensor(call: Call) -> SSAValue:
 
 @record(
     "aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.empty.memory_format",
-    "aten.empty_permuted.default", "aten.empty_like.default", "aten.new_empty.default", "aten.ones.default",
+    "aten.empty_permuted.default", "aten.empty_strided.default", "aten.new_empty_strided.default",
+    "aten.empty_like.default", "aten.new_empty.default", "aten.ones.default",
     "aten.ones_like.default", "aten.new_ones.default",
 )  # fmt: skip
 def _zeros_or_ones(call: Call) -> SSAValue:

@@ -33,21 +33,29 @@ def _copy(x: Array, out: Array) -> None:
         out[...] = x
 
 
-def checked(op: str, indices: Array, extent: int, axis: int) -> Array:
-    """The indices as positions from 0 on. Raises IndexError for the first that is out of range."""
-    wide = np.array(indices, np.int64)
+def checked(op: str, indices: Array, extent: int, axis: int, least: int | None = None) -> Array:
+    """
+    The indices as positions from 0 on; those from `least` (-extent) on are in range. Raises IndexError for the first that
+    is not.
+    """
+    wide, first = np.array(indices, np.int64), -extent if least is None else least
     if not wide.size:
         return wide
     low, high = int(wide.min()), int(wide.max())
-    if low < -extent or high >= extent:
-        at = tuple(np.argwhere((wide < -extent) | (wide >= extent))[0].tolist())
+    if low < first or high >= extent:
+        at = tuple(np.argwhere((wide < first) | (wide >= extent))[0].tolist())
         raise IndexError(
             f"'{op}': index {int(wide[at])} at {list(at)} of the indices is out of range for axis {axis} of extent "
-            f"{extent}; expected {-extent} <= index < {extent}"
+            f"{extent}; expected {first} <= index < {extent}"
         )
     if low < 0:
         wide[wide < 0] += extent
     return wide
+
+
+def _least(config: Config) -> int | None:
+    """The least index in range, where that is not the first one from the end."""
+    return None if integer(config, "wrap_negative", 1) else 0
 
 
 def _steps(extents: Sequence[int]) -> list[int]:
@@ -99,7 +107,7 @@ def take(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> N
     x, indices = inputs
     (out,) = outputs
     axis = integer(config, "axis", 0) % x.ndim
-    _take_rows(x, checked("graph.take", indices, x.shape[axis], axis), axis, out)
+    _take_rows(x, checked("graph.take", indices, x.shape[axis], axis, _least(config)), axis, out)
 
 
 def _take_rows(x: Array, positions: Array, axis: int, out: Array) -> None:
@@ -113,7 +121,7 @@ def take_along_axis(inputs: Sequence[Array], outputs: Sequence[Array], config: C
     x, indices = inputs
     (out,) = outputs
     axis = integer(config, "axis", -1) % x.ndim
-    positions = checked("graph.take_along_axis", indices, x.shape[axis], axis)
+    positions = checked("graph.take_along_axis", indices, x.shape[axis], axis, _least(config))
     _take_rows(x.reshape(-1), _linear(positions, x.shape, out.shape, axis), 0, out.reshape(-1))
 
 
@@ -121,7 +129,7 @@ def _flat_targets(op: str, inputs: Sequence[Array], out: Array, config: Config) 
     """The output, flat, with x in it, and where in it the updates belong."""
     x, indices = inputs[0], inputs[1]
     axis = integer(config, "axis", 0) % x.ndim
-    flat = _linear(checked(op, indices, x.shape[axis], axis), x.shape, indices.shape, axis)
+    flat = _linear(checked(op, indices, x.shape[axis], axis, _least(config)), x.shape, indices.shape, axis)
     _copy(x, out)
     return out.reshape(-1), flat
 
@@ -247,7 +255,7 @@ def embedding_backward(inputs: Sequence[Array], outputs: Sequence[Array], config
     """Rows added in the order of the ids."""
     grad, ids = inputs
     (out,) = outputs
-    rows = checked("graph.embedding_backward", ids, out.shape[0], 0).reshape(-1)
+    rows = checked("graph.embedding_backward", ids, out.shape[0], 0, _least(config)).reshape(-1)
     updates = grad.reshape(rows.size, out.shape[1])
     if isinstance(padding := config.get("padding_index"), int):
         kept = rows != (padding + out.shape[0] if padding < 0 else padding)

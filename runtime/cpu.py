@@ -17,7 +17,7 @@ from fuse_opt.runtime import thread_pool
 from fuse_opt.runtime.buffers import AlignedArena
 from fuse_opt.runtime.c_compiler import CompileError, find_c_compiler
 from fuse_opt.runtime.cpu_arguments import Arguments, contiguous_view, copied_out
-from fuse_opt.runtime.cpu_calls import OUT_OF_MEMORY, Calls, ResultMemory
+from fuse_opt.runtime.cpu_calls import Calls, ResultMemory
 from fuse_opt.runtime.cpu_frames import BoundFrame, FrameMaker, PythonCall, constant_data
 from fuse_opt.runtime.disk_cache import CacheStats, DiskCache
 from fuse_opt.runtime.libraries import resolve
@@ -63,6 +63,8 @@ class Binding:
     """What `CpuProgram.run` takes, in order: each is all that a run does between two calls of libraries."""
     memory: list[Any]
     """What the pieces point to."""
+    check: Callable[[], None]
+    """Raises what the last run is refused with, if it is."""
 
     def array(self, ref: BufferRef) -> Array:
         """What a reference of the program means now, as an array over the same memory."""
@@ -149,9 +151,17 @@ class CpuProgram:
 
     def bind(self) -> Binding:
         """What one run needs to itself; the caller writes the addresses of arguments and results to the table."""
-        frame = self._frames.make(native=False)
+        frame = self._frames.make()
         pieces = tuple(piece for piece in frame.pieces if isinstance(piece, int))
-        return Binding(frame.arena, frame.table, frame.address, pieces, frame.memory)
+        return Binding(frame.arena, frame.table, frame.address, pieces, frame.memory, frame.check)
+
+    @property
+    def compiled_calls(self) -> tuple[frozenset[int], bool]:
+        """
+        The numbers of those `steps` that are calls of libraries and in the pieces of a binding nevertheless, and whether
+        `Binding.check` has to be called after a run.
+        """
+        return self._frames.compiled_calls()
 
     @property
     def run(self) -> Callable[[int], None]:
@@ -188,8 +198,7 @@ class CpuProgram:
                 call_library(piece, memory)
             elif self._caller is not None:
                 self._caller.run(piece)
-        if frame.failed:
-            _check_memory(frame)
+        frame.check()
 
     def _results_in_place(self) -> tuple[int, ...] | None:
         """By result the argument or result buffer that is handed to the caller as it is; None where one is not so."""
@@ -233,13 +242,6 @@ def call_library(call: PythonCall, memory: Sequence[Array]) -> None:
     bound = zip((*call.inputs, *call.outputs), (*step.inputs, *step.outputs), strict=True)
     views = [view if view is not None else contiguous_view(memory[ref.buffer], ref) for view, ref in bound]
     step.run(views[: len(step.inputs)], views[len(step.inputs) :], step.config)
-
-
-def _check_memory(frame: BoundFrame) -> None:
-    if any(record[len(record) - 1] for record in frame.failed):
-        for record in frame.failed:
-            record[len(record) - 1] = 0
-        raise MemoryError(OUT_OF_MEMORY)
 
 
 def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, CacheStats]:

@@ -18,7 +18,6 @@ from fuse_opt.runtime.program_call import Call, Caller, ProgramRecord, Result, c
 
 Array = NDArray[Any]
 
-OUT_OF_MEMORY = "a convolution has no memory to unfold its windows: expected some 256 KiB for each thread"
 _POOLED = 64 << 10
 """Bytes from which on a result's memory comes from the pool of dropped ones."""
 _KEPT = ((1 << 20, 4), (16 << 20, 2))
@@ -120,7 +119,13 @@ class Calls:
         record.arguments, record.own, record.results_given = arguments, own, len(given)
         record.results, record.given = ctypes.addressof(table), ctypes.addressof(numbers)
         record.plain = tuple(given) == tuple(range(arguments, arguments + own))
-        message = ctypes.create_string_buffer(OUT_OF_MEMORY.encode())
-        record.out_of_memory = ctypes.addressof(message)
-        record.keeps = (table, numbers, message, results, self._kept, self._make)
+        kept = self._kept
+
+        def fail() -> None:
+            refused = next(frame for frame in kept.values() if frame.record.refused)
+            refused.record.refused = 0
+            refused.check()
+
+        record.fail = id(fail)
+        record.keeps = (table, numbers, fail, results, kept, self._make)
         return callable_of(record, function)

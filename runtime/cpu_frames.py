@@ -15,7 +15,7 @@ from fuse_opt.runtime.blas import load_tasks
 from fuse_opt.runtime.buffers import AlignedArena
 from fuse_opt.runtime.c_records import address_in
 from fuse_opt.runtime.cpu_arguments import READY, WRITEABLE, contiguous_view
-from fuse_opt.runtime.native_calls import Follower, NativeCall, native_call
+from fuse_opt.runtime.native_calls import Failure, Follower, NativeCall, native_call
 from fuse_opt.runtime.program_call import PHASE, REGION, Frame, Interpreter, Loop, LoopRow, Value
 
 Array = NDArray[Any]
@@ -45,10 +45,14 @@ class BoundFrame:
     """What a run does in order: addresses of records to run, and calls."""
     record: Frame
     """Of the piece that is all of the program; where there are several it only says whether the frame is in use."""
-    failed: tuple[ctypes.Array[ctypes.c_int64], ...]
-    """The last element of each is not 0 when a piece had not enough memory."""
+    failures: tuple[Failure, ...]
     memory: list[Any]
     """What the records point to."""
+
+    def check(self) -> None:
+        """Raises what the last run is refused with, if it is."""
+        for error in [error for failure in self.failures if (error := failure.take()) is not None][:1]:
+            raise error
 
 
 @dataclass(slots=True)
@@ -57,7 +61,7 @@ class _Plan:
 
     pieces: list[list[LoopRow] | LibraryCall] = field(default_factory=list[list[LoopRow] | LibraryCall])
     memory: list[Any] = field(default_factory=list[Any])
-    failed: list[ctypes.Array[ctypes.c_int64]] = field(default_factory=list[ctypes.Array[ctypes.c_int64]])
+    failures: list[Failure] = field(default_factory=list[Failure])
     native: bool = False
     """Whether there are calls among the loops."""
 
@@ -141,7 +145,7 @@ class FrameMaker:
             for piece in (plan.pieces or [[]])
         )
         record = Frame.from_address(only) if len(pieces) == 1 and isinstance(only := pieces[0], int) else Frame()
-        return BoundFrame(arena, table, ctypes.addressof(table), pieces, record, tuple(plan.failed), plan.memory)
+        return BoundFrame(arena, table, ctypes.addressof(table), pieces, record, tuple(plan.failures), plan.memory)
 
     def counters(self) -> Counters:
         """Those of the program as it is bound now."""
@@ -150,6 +154,15 @@ class FrameMaker:
         regions = [region for piece in loops for region in _regions(piece)]
         barriers = [_barriers(region) for region in regions]
         return Counters(len(loops), sum(b is not None for b in barriers), sum(b or 0 for b in barriers))
+
+    def compiled_calls(self) -> tuple[frozenset[int], bool]:
+        """The numbers of the library calls that compiled code makes, and whether a run may be refused by one of them."""
+        plan = self._planned(ctypes.addressof((ctypes.c_void_p * max(len(self._program.buffers), 1))()), native=True)
+        made = {id(piece) for piece in plan.pieces}
+        calls = (
+            number for number, step in enumerate(self._steps) if isinstance(step, LibraryCall) and id(step) not in made
+        )
+        return frozenset(calls), bool(plan.failures)
 
     def is_whole(self) -> bool:
         """Whether Python has nothing to do within a run."""
@@ -205,7 +218,7 @@ class FrameMaker:
         enter, leave = (tasks.function(f"fuse_{name}_blas") if tasks else 0 for name in ("enter", "leave"))
         kept = self._small and not plan.native
         buffers = self._program.buffers
-        last = [ctypes.addressof(flags) + 8 * (len(flags) - 1) for flags in plan.failed]
+        last = [failure.address for failure in plan.failures]
         failed = (ctypes.c_void_p * len(last))(*last)
         record = Frame(
             buffers=ctypes.addressof(table),
@@ -236,8 +249,8 @@ def _add_call(plan: _Plan, call: NativeCall, joins: bool) -> None:
     plan.rows().extend([first._replace(first=0 if joins else PHASE), *others])
     plan.memory += call.memory
     plan.native = True
-    if call.failed is not None:
-        plan.failed.append(call.failed)
+    if call.failure is not None:
+        plan.failures.append(call.failure)
 
 
 def _is_apart(before: Segment | None, segment: Segment) -> bool:

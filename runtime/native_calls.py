@@ -16,6 +16,7 @@ from fuse_opt.runtime.blas import FLOAT_TYPES, Products, Tasks, load_tasks, prod
 from fuse_opt.runtime.c_records import int64_table
 from fuse_opt.runtime.convolution import Convolution, convolution_table
 from fuse_opt.runtime.convolution_backward import transposed_table, weight_gradient_table
+from fuse_opt.runtime.indexing import Fault, indexing_call
 from fuse_opt.runtime.program_call import LoopRow
 from fuse_opt.runtime.thread_pool import num_threads
 
@@ -37,6 +38,26 @@ class Follower:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """What a run may be refused with: not 0 at `address` after such a run, until somebody has asked for the `error`."""
+
+    address: int
+    error: Callable[[], Exception]
+
+    def take(self) -> Exception | None:
+        """The error of the last run, if it failed; the next one starts anew."""
+        flag = ctypes.c_int64.from_address(self.address)
+        if not flag.value:
+            return None
+        found = self.error()
+        flag.value = 0
+        return found
+
+
+OUT_OF_MEMORY = "a convolution has no memory to unfold its windows: expected some 256 KiB for each thread"
+
+
+@dataclass(frozen=True, slots=True)
 class NativeCall:
     """A call as loops, each a phase."""
 
@@ -45,8 +66,7 @@ class NativeCall:
     """What the rows point to."""
     with_follower: bool = False
     """Whether the loop that follows is in it."""
-    failed: ctypes.Array[ctypes.c_int64] | None = None
-    """Not 0 in its last element after a run for which there was not enough memory."""
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +94,10 @@ def native_call(call: LibraryCall, table: int, follower: Follower | None = None)
     The follower is the loop behind it, where that may run by parts. Floats of 16 bits are computed with in f32, and
     rounded once.
     """
+    if (indexing := indexing_call(call, table)) is not None:
+        fault = indexing.fault
+        failure = None if fault is None else Failure(ctypes.addressof(fault) + Fault.failed.offset, indexing.error)
+        return NativeCall((indexing.row,), indexing.memory, failure=failure)
     make = _NATIVE.get(call.implementation)
     tasks = None if make is None or os.environ.get("FUSE_OPT_BLAS") == "numpy" else load_tasks()
     if make is None or tasks is None or not _is_plain(call):
@@ -127,7 +151,7 @@ def _in_single(
     counts = [-(-record[4] // _CONVERTED) for record in records]
     before = LoopRow(tasks.function("fuse_run_widen"), ctypes.addressof(widening), counts[0] + counts[1], _CONVERSIONS)
     after = LoopRow(tasks.function("fuse_run_narrow"), ctypes.addressof(rounding), counts[2], _CONVERSIONS)
-    return NativeCall((before, *found.rows, after), tuple(memory), failed=found.failed)
+    return NativeCall((before, *found.rows, after), tuple(memory), failure=found.failure)
 
 
 def _product(places: _Places, follower: Follower | None) -> NativeCall | None:
@@ -190,7 +214,8 @@ def _convolution_loop(places: _Places, plan: ctypes.Array[ctypes.c_int64] | None
     record = int64_table(ctypes.addressof(plan), *places.places, 0)
     head = Convolution.from_buffer(plan)
     row = LoopRow(places.tasks.function(task), ctypes.addressof(record), head.tasks, head.grain)
-    return NativeCall((row,), (plan, record), failed=record)
+    last = ctypes.addressof(record) + 8 * (len(record) - 1)
+    return NativeCall((row,), (plan, record), failure=Failure(last, lambda: MemoryError(OUT_OF_MEMORY)))
 
 
 _NATIVE: Mapping[str, Callable[[_Places, Follower | None], NativeCall | None]] = {

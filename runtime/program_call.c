@@ -57,19 +57,19 @@ struct fuse_frame {
   void (*enter)(void), (*leave)(void); /* around a run, or 0 */
   void *(*release)(void);              /* lets other threads have the interpreter; 0 to keep it */
   void (*take)(void *);
-  int64_t *const *failed; /* each is not 0 after a run for which there was not enough memory */
+  const int64_t *const *failed; /* each is not 0 after a run that is refused */
   int64_t failures;
   int64_t busy;
-  int64_t apart; /* whether these buffers were found to be apart */
+  int64_t apart;   /* whether these buffers were found to be apart */
+  int64_t refused; /* whether the run is over and was refused; nobody has said so yet */
 };
 
 /* Of CPython. */
 struct interface {
-  void *tuple_type, *list_type, *array_type, *none, *not_implemented, *memory_error;
+  void *tuple_type, *list_type, *array_type, *none, *not_implemented;
   void (*increment)(void *), (*decrement)(void *);
   void *(*new_tuple)(intptr_t size);
   void *(*call)(void *function, void *arguments); /* a tuple, or 0 */
-  void (*set_error)(void *type, const char *text);
   void (*clear_error)(void);
 };
 
@@ -91,7 +91,7 @@ struct fuse_program {
   int64_t results_given;
   int64_t plain;     /* whether these are the own results in order: others may be given in their place */
   int64_t exclusive; /* whether arguments are written to */
-  const char *out_of_memory;
+  void *fail;        /* a function of Python that raises what a run was refused with */
 };
 
 void fuse_run_frame(const struct fuse_frame *frame) {
@@ -225,10 +225,7 @@ static void *returned(const struct fuse_program *program, const struct tuple *ar
 
 static int has_failed(const struct fuse_frame *frame) {
   int found = 0;
-  for (int64_t k = 0; k < frame->failures; k++) {
-    found |= *frame->failed[k] != 0;
-    *frame->failed[k] = 0;
-  }
+  for (int64_t k = 0; k < frame->failures; k++) found |= *frame->failed[k] != 0;
   return found;
 }
 
@@ -254,12 +251,15 @@ void *fuse_call(const struct array *self, void *const *given, intptr_t count) {
   void *state = frame->release ? frame->release() : 0;
   fuse_run_frame(frame);
   if (frame->take) frame->take(state);
-  int failed = has_failed(frame);
-  frame->busy = 0;
-  if (!failed) return returned(program, arguments, results);
+  if (!has_failed(frame)) {
+    frame->busy = 0;
+    return returned(program, arguments, results);
+  }
   python->decrement(results);
-  python->set_error(python->memory_error, program->out_of_memory);
-  return 0;
+  frame->refused = 1;
+  void *nothing = python->call(program->fail, 0);
+  frame->busy = 0;
+  return nothing;
 }
 
 /* What is read of an array, of a list with it, and of a method of it, for the look at how they are laid out. */

@@ -152,8 +152,8 @@ def _method(address: int) -> _Method:
 
 @functools.cache
 def _interface() -> _Interface:
-    objects = (tuple, list, np.ndarray, None, NotImplemented, MemoryError)
-    functions = ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyObject_CallObject", "PyErr_SetString", "PyErr_Clear")
+    objects = (tuple, list, np.ndarray, None, NotImplemented)
+    functions = ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyObject_CallObject", "PyErr_Clear")
     return _Interface(*map(id, objects), *(address_in(ctypes.pythonapi, name) for name in functions))
 
 

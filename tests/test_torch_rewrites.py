@@ -54,9 +54,10 @@ def test_upsampling_by_other_factors():
 @pytest.mark.parametrize(
     ("extents", "window", "expected"),
     [
-        ((2, 4, 5, 3), (6, 4, 1, 1), {"aten.bmm.default": 1}),
-        ((2, 4, 1, 1), (6, 4, 1, 1), {"aten.addmm.default": 1}),
-        ((2, 4, 7), (6, 4, 1), {"aten.bmm.default": 1}),
+        ((2, 8, 9, 7), (6, 8, 1, 1), {"aten.bmm.default": 1}),
+        ((5, 16, 1, 1), (12, 16, 1, 1), {"aten.addmm.default": 1}),
+        ((2, 16, 21), (6, 16, 1), {"aten.bmm.default": 1}),
+        ((2, 4, 7), (6, 4, 1), {}),
         ((2, 4, 5, 3), (6, 4, 3, 1), {"aten.convolution.default": 1}),
         ((2, 4, 5, 3), (6, 2, 1, 1), {"aten.convolution.default": 1}),
     ],
