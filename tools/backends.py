@@ -34,8 +34,13 @@ class Backend(Protocol):
     def __call__(self, *arrays: Any, out: Any = None) -> Any: ...
 
 
-def make_backend(module: ModuleOp, function: str | None, target: str, poison: bool = False) -> Backend:
-    """The program on "cpu" or "cuda"; the ops of kernels that the compiler refuses come apart in the module."""
+def make_backend(
+    module: ModuleOp, function: str | None, target: str, poison: bool = False, whole: bool = False
+) -> Backend:
+    """
+    The program on "cpu" or "cuda"; the ops of kernels that the compiler refuses come apart in the module. With `whole` that
+    is a RuntimeError.
+    """
     emit, fallback = import_module("fuse_opt.lowering.emit"), import_module("fuse_opt.tools.fallback")
     if target == "cuda":
         runtime = import_module("fuse_opt.runtime.cuda")
@@ -49,6 +54,8 @@ def make_backend(module: ModuleOp, function: str | None, target: str, poison: bo
     def build(module: ModuleOp, function: str | None = None) -> Backend:
         return make(emitted(module, function))
 
+    if whole:
+        return build(module, function)
     complete = partial(_complete_unfused, LAUNCH_BY_LAUNCH if poison else "")
     try:
         return fallback.build_unfusing(module, function, build, refusal, complete)
@@ -140,3 +147,15 @@ def has_c_compiler() -> bool:
         stacklevel=3,
     )
     return False
+
+
+def require_c_compiler() -> None:
+    """Raises RuntimeError where there is none that works."""
+    from fuse_opt.runtime.c_compiler import find_c_compiler
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = find_c_compiler()
+    if found is None:
+        why = "; ".join(str(warning.message) for warning in caught)
+        raise RuntimeError(f"no C compiler works here (set FUSE_OPT_CC or CC){f': {why}' if why else ''}")
