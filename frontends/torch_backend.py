@@ -112,9 +112,9 @@ def compile_graph(
     where the `original` of the graph is given: raises LeftError, or for a backward graph gives PyTorch's own run of it.
     """
 
-    def compile_for(metas: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
+    def compile_for(metas: Callable[[], Callable[[Any], Any]]) -> Callable[[list[Any]], Any]:
         try:
-            return _compile(graph_module, kind, options, metas, original is not None and kind != "backward")
+            return _compile(graph_module, kind, options, metas(), original is not None and kind != "backward")
         except Exception as error:
             return _left(graph_module, kind, original, error)
 
@@ -125,7 +125,7 @@ def compile_graph(
     except Exception as error:
         boxed: Any = _left(graph_module, kind, original, error)
     else:
-        boxed = Specialized(graph_module, compile_for) if metas is None else compile_for(metas)
+        boxed = Specialized(graph_module, compile_for) if metas is None else compile_for(lambda: metas)
     if original is not None:
         original.has_backward |= kind == "forward"
     boxed._boxed_call = True

@@ -63,7 +63,10 @@ class Calls(Values):
         reason = "is seen by a view that is PyTorch's"
         (copy,) = self._emit_call(aten.clone.default, (node,), {}, like, reason, whole)
         self._count("aten.clone.default", reason)
-        return Place(copy.root, place.view)
+        if root.donated:
+            return Place(copy.root, place.view)
+        root.variable, root.memory = copy.root.variable, copy.root.memory  # the value lies there from now on
+        return None
 
     def _call(self, node: Any, meta: Any, reason: str) -> None:
         """Makes the node a call of PyTorch's."""

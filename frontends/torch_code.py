@@ -124,6 +124,9 @@ class CallWriter(Results):
         kept |= {stored.argument for stored in self.imported.stored} | set(self.imported.constants)
         kept |= {holders[r.index] for r in self.program.results if r.copied and r.index in holders}
         self._read = kept | {holders[number] for number in self.in_table if number in holders}
+        for step in self.program.steps:  # what the program computes may be what a call gave, as it is
+            refs = () if hasattr(step, "launches") else step.inputs
+            self._read.update(holders[ref.buffer] for ref in refs if ref.buffer in holders)
         for call in self.imported.calls:
             self._read.update(_variables((call.arguments, call.keywords)))
         for name in (*self.imported.placeholders, *holders.values()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -49,10 +49,23 @@ def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
     if products:
         table[aten.convolution.default] = _convolution
     return {
-        operator: function
+        operator: _whole_if_refused(function)
         for operator, function in table.items()
         if not isinstance(operator, torch._ops.OpOverload) or function is _convolution or not _is_kept(str(operator))
     }
+
+
+def _whole_if_refused(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition; arguments that it does not take, and the operator may, leave the operator as it is."""
+
+    @wraps(decomposition)
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return decomposition(*args, **kwargs)
+        except Exception:
+            return NotImplemented
+
+    return decompose
 
 
 def _native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:

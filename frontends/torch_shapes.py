@@ -46,7 +46,9 @@ class Specialized:
 
     _boxed_call = True
 
-    def __init__(self, graph_module: Any, compile_for: Callable[[Metas], Callable[[list[Any]], Any]]) -> None:
+    def __init__(
+        self, graph_module: Any, compile_for: Callable[[Callable[[], Metas]], Callable[[list[Any]], Any]]
+    ) -> None:
         self._graph_module = graph_module
         self._compile_for = compile_for
         self._known: dict[Hashable, Callable[[list[Any]], Any]] = {}
@@ -54,7 +56,7 @@ class Specialized:
     def __call__(self, args: list[Any]) -> Any:
         key = tuple((a.shape, a.stride()) if is_tensor(a) else a for a in args)
         if (call := self._known.get(key)) is None:
-            call = self._known[key] = self._compile_for(self._metas(args))
+            call = self._known[key] = self._compile_for(lambda: self._metas(args))
         return call(args)
 
     def _metas(self, args: list[Any]) -> Metas:
