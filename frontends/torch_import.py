@@ -34,15 +34,16 @@ class Importer(Calls):
                 self._placeholder(node)
         if self.library:
             self._read_arguments(nodes)
+        stored: list[Stored] = []
         returned: list[Returned] = []
         for node in nodes:
             if node.op == "get_attr":
                 self._attribute(node)
-            elif node.op == "output":
+            elif node.op == "output":  # the first results of the program are those that arguments become
+                stored = [Stored(self.names[target], self._stored(source)) for target, source in self.stored]
                 returned = [self._returned(item) for item in as_list(node.args[0])]
             elif node.op != "placeholder":
                 self._node(node)
-        stored = [Stored(self.names[target], self._stored(source)) for target, source in self.stored]
         module = self._finish()
         placeholders = [self.names[node] for node in nodes if node.op == "placeholder"]
         return Imported(
@@ -76,9 +77,12 @@ class Importer(Calls):
     def _stored(self, source: Any) -> Returned:
         """What becomes the contents of an argument; a copy of it where a store changes it."""
         place = self.places.get(source) if isinstance(source, fx.Node) else None
-        if place is not None and any(place.root.owner is self.places[target].root for target, _ in self.stored):
-            self.places[source] = self._copy_of(source, self.metas(source), "is stored, and its memory overwritten")
-        return self._returned(source)
+        if place is None or all(place.root.owner is not self.places[target].root for target, _ in self.stored):
+            return self._returned(source)
+        self.places[source] = self._copy_of(source, self.metas(source), "is stored, and its memory overwritten")
+        found = self._returned(source)
+        self.places[source] = place
+        return found
 
     def _placeholder(self, node: Any) -> None:
         name = f"a{len(self.names)}"

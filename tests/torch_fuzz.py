@@ -142,11 +142,13 @@ def fault(program: Program) -> tuple[str | None, str | None]:
     wanted = run(program, None)
     if wanted.error is not None:
         return None, "eager refuses it"
-    found = difference(run(program, fuse_opt, options={"strict": True}), wanted)
+    ours = run(program, fuse_opt, options={"strict": True})
+    found = difference(ours, wanted)
     if found is None:
         return None, None
-    others = difference(run(program, "aot_eager"), wanted)
-    if others is None:
+    theirs = run(program, "aot_eager")
+    others = difference(theirs, wanted)
+    if others is None or (theirs.error is None and (found := difference(ours, theirs)) is not None):
         return found, None
     again = difference(run(program, fuse_opt), wanted)
     if again is None or not others.startswith("exception") or again == others:  # of Dynamo, before any backend

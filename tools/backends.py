@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import dataclass
 from functools import cache, partial
@@ -153,9 +154,10 @@ def require_c_compiler() -> None:
     """Raises RuntimeError where there is none that works."""
     from fuse_opt.runtime.c_compiler import find_c_compiler
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings():  # the error says it
+        warnings.simplefilter("ignore", RuntimeWarning)
         found = find_c_compiler()
     if found is None:
-        why = "; ".join(str(warning.message) for warning in caught)
-        raise RuntimeError(f"no C compiler works here (set FUSE_OPT_CC or CC){f': {why}' if why else ''}")
+        given = {name: os.environ[name] for name in ("FUSE_OPT_CC", "CC") if name in os.environ}
+        named = ", ".join(f"{name}={value!r}" for name, value in given.items()) or "neither FUSE_OPT_CC nor CC is set"
+        raise RuntimeError(f"no C compiler works here ({named}); install one, or name it in FUSE_OPT_CC")
