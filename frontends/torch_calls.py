@@ -56,10 +56,10 @@ class Calls(Values):
         place = self.places.get(node)
         if place is None or place.root.view is None or (place.root.variable is not None and not place.root.donated):
             return None
-        root, meta = place.root, self.metas(node)
+        root, view, meta = place.root, place.root.view, self.metas(node)
         with self._tracing(meta):
-            like = torch.empty_strided(root.view.shape, root.view.strides, dtype=root.dtype)
-        whole = {node: Place(root, root.view)}
+            like = torch.empty_strided(view.shape, view.strides, dtype=root.dtype)
+        whole = {node: Place(root, view)}
         reason = "is seen by a view that is PyTorch's"
         (copy,) = self._emit_call(aten.clone.default, (node,), {}, like, reason, whole)
         self._count("aten.clone.default", reason)
@@ -78,9 +78,10 @@ class Calls(Values):
         sources = [item for entry in shared for item in as_list(entry) if isinstance(item, fx.Node)]
         moved = {item: apart for item in sources if (apart := self._kept_apart(item)) is not None}
         places = self._emit_call(node.target, node.args, node.kwargs, meta, reason, moved)
-        for source in (moved.get(item) or self.places.get(item) for item in sources):
-            for place in places if source is not None else ():
-                place.root.base = source.root
+        for item in sources:
+            if (source := moved.get(item) or self.places.get(item)) is not None:
+                for place in places:
+                    place.root.base = source.root
         self._count(name, reason)
         if several:
             self.parts[node] = places

@@ -8,7 +8,7 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-from fuse_opt.frontends.torch_api import aten, static_shape, torch
+from fuse_opt.frontends.torch_api import ELEMENTS, as_list, aten, is_tensor, static_shape, torch
 from fuse_opt.frontends.torch_table import TABLE
 
 _FURTHER = (
@@ -49,17 +49,24 @@ def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
     if products:
         table[aten.convolution.default] = _convolution
     return {
-        operator: _whole_if_refused(function)
+        operator: _whole_if_foreign(function)
         for operator, function in table.items()
         if not isinstance(operator, torch._ops.OpOverload) or function is _convolution or not _is_kept(str(operator))
     }
 
 
-def _whole_if_refused(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition; arguments that it does not take, and the operator may, leave the operator as it is."""
+def _whole_if_foreign(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """
+    The decomposition, but for operators on tensors that kernels cannot take, which PyTorch runs sooner as they are, and for
+    arguments that only the operator itself takes.
+    """
 
     @wraps(decomposition)
     def decompose(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        tensors = [item for entry in given for item in as_list(entry) if is_tensor(item)]
+        if any(x.dtype not in ELEMENTS or x.device.type != "cpu" for x in tensors):
+            return NotImplemented
         try:
             return decomposition(*args, **kwargs)
         except Exception:

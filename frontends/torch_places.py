@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.frontends.torch_api import ELEMENTS, as_list, aten, is_tensor, torch
+from fuse_opt.frontends.torch_api import ELEMENTS, as_list, is_tensor, torch
 from fuse_opt.frontends.torch_graph import Memory, Variable, View
 from fuse_opt.frontends.torch_layout import storage_view
 

@@ -84,7 +84,8 @@ class Results(ABC):
             if number is None or self.program.results[number].copied or not self._is_in_argument(number):
                 continue
             buffer = self.imported.buffers[number]
-            argument = self.imported.arguments[self.program.results[number].index]
+            index: int = self.program.results[number].index
+            argument = self.imported.arguments[index]
             same = argument.dtype is buffer.dtype and _is_same(stored.source.view or buffer.view, argument.view)
             if argument.name == stored.argument and same:
                 found[number] = stored

@@ -46,7 +46,9 @@ def test_a_result_whose_transpose_is_stored():
 
 
 def test_buffers_of_modules():
-    agree(["float32 3x4"], "self.b0.add_(1)", returned=["x0 * 2", "self.b0.reshape(3, 4).clone()"], owned=["float32 12"])
+    agree(
+        ["float32 3x4"], "self.b0.add_(1)", returned=["x0 * 2", "self.b0.reshape(3, 4).clone()"], owned=["float32 12"]
+    )
     training = ["float32 3x4 plain grad"]
     agree(training, "self.b0.add_(1)", returned=["x0 * 2", "self.b0.view(4, 3) + 1"], owned=["float32 12"])
 
@@ -69,12 +71,23 @@ def test_an_argument_that_becomes_its_own_transpose():
 
 
 def test_results_in_common():
-    agree(["float32 3x4"], "z = x0 * 2", "y = z.clone()", returned=["z", "z", "y", "z.t()", "z.reshape(-1)", "x0", "x0.t()"])
+    agree(
+        ["float32 3x4"],
+        "z = x0 * 2",
+        "y = z.clone()",
+        returned=["z", "z", "y", "z.t()", "z.reshape(-1)", "x0", "x0.t()"],
+    )
 
 
 def test_views_that_change_what_bytes_mean():
-    agree(["float32 3x4"], "z = x0 * 2", returned=["z.view(torch.int32)", "z.view(torch.int16).t()", "x0.view(torch.uint8)"])
-    agree(["float32 3x4"], "z = (x0 * 2).view(torch.int32)", "x0.add_(1)", returned=["z", "z + 1", "x0.view(torch.int32)"])
+    agree(
+        ["float32 3x4"],
+        "z = x0 * 2",
+        returned=["z.view(torch.int32)", "z.view(torch.int16).t()", "x0.view(torch.uint8)"],
+    )
+    agree(
+        ["float32 3x4"], "z = (x0 * 2).view(torch.int32)", "x0.add_(1)", returned=["z", "z + 1", "x0.view(torch.int32)"]
+    )
     agree(["complex64 2x3"], "x0.view(torch.int32).add_(0)")
     agree(["complex64 2x3"], "z = torch.view_as_real(x0 * 2)", "x0.mul_(2)", returned=["z[..., 1]", "z + 1"])
 
@@ -112,7 +125,14 @@ def test_signs_of_imaginary_parts(name: str, conjugated: bool):
     torch.testing.assert_close(x.resolve_conj(), y.resolve_conj())
 
 
-NOTHING_COMPUTED = ["x0.T", "x0.contiguous()", "x0.float()", "x0.as_strided((2, 2), (1, 2))", "x0[1:].expand(2, 2, 4)", "x0"]
+NOTHING_COMPUTED = [
+    "x0.T",
+    "x0.contiguous()",
+    "x0.float()",
+    "x0.as_strided((2, 2), (1, 2))",
+    "x0[1:].expand(2, 2, 4)",
+    "x0",
+]
 
 
 @pytest.mark.parametrize("text", NOTHING_COMPUTED)

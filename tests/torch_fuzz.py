@@ -86,7 +86,9 @@ def _call(
 
 
 def _facts(value: Any) -> tuple[Any, ...]:
-    strides = tuple(s if n != 1 else 0 for n, s in zip(value.shape, value.stride(), strict=True)) if value.numel() else ()
+    strides = (
+        tuple(s if n != 1 else 0 for n, s in zip(value.shape, value.stride(), strict=True)) if value.numel() else ()
+    )
     return (value.dtype, tuple(value.shape), strides, value.requires_grad, value.is_conj(), value.is_neg())
 
 

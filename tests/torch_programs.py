@@ -147,7 +147,9 @@ class Program:
 
     def smaller(self) -> list[Program]:
         """Programs with one thing less."""
-        found = [replace(self, lines=(*self.lines[:k], *self.lines[k + 1 :])) for k in range(len(self.lines))]
+        found: list[Program] = [
+            replace(self, lines=(*self.lines[:k], *self.lines[k + 1 :])) for k in range(len(self.lines))
+        ]
         count = len(self.returned)
         found += [replace(self, returned=(*self.returned[:k], *self.returned[k + 1 :])) for k in range(count)]
         if self.sizes:
