@@ -170,6 +170,14 @@ def test_coverage_counts_nodes_apart_from_views(monkeypatch: pytest.MonkeyPatch)
     assert last_coverage() == (0, 3)
 
 
+def test_integers_have_no_softmax():
+    agree = compiled(function, options={"strict": True})
+    assert agree(torch.zeros(3, 0, dtype=torch.int64)).dtype == function(torch.zeros(3, 0, dtype=torch.int64)).dtype
+    for call in (compiled(function), function):
+        with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
+            call(torch.ones(3, 4, dtype=torch.int64))
+
+
 def test_strict_is_true_or_false():
     with pytest.raises(Exception, match="option 'strict': expected True or False, got 1"):
         compiled(function, options={"strict": 1})(torch.randn(3))

@@ -57,6 +57,19 @@ WRITES = (
     "{z} = {x}.clone(); {x}.copy_({y}.reshape({x}.shape)); {y}.copy_({z}.reshape({y}.shape))",
 )  # fmt: skip
 
+KINDS = (VIEWS, VALUES, VALUES, WRITES)
+TIGHT_KINDS = (
+    ("{x} * 2", "{x} + 1", "-{x}", "{x}.clone()", "{x} + {y}", "{x}.abs()", "{x}.t() * 2", "{x}.to(torch.float32) * 2",
+     "{x}.to(torch.int32)", "{x}.view(torch.int32) + 1", "{x}.view(torch.float32).abs()", "{x}.reshape(-1) * 3",
+     "{x} * {y}.reshape({x}.shape)", "{x} == {y}", "{x}.sum() + {y}"),
+    ("{x}.add_(1)", "{x}.mul_(2)", "{x}.copy_({y}.reshape({x}.shape))", "{x}.copy_(2 * {y}.reshape({x}.shape))",
+     "{x}.neg_()", "{x}.copy_(({x} * 2).reshape({x}.shape))", "{x}.t().mul_(2)", "{x}.view({y}.dtype).copy_({y}.view({x}.shape))",
+     "{x}.copy_({x}.t().reshape({x}.shape) + 1)",
+     "{z} = {x}.clone(); {x}.copy_({y}.reshape({x}.shape)); {y}.copy_({z}.reshape({y}.shape))"),
+    ("{x}.t()", "{x}.reshape(-1)", "{x}.view(torch.int32)", "{x}[:1]", "{x}.t().reshape(3, 4)", "{x}.view({y}.shape)"),
+)  # fmt: skip
+"""Programs of few kinds of bytes, whose results may all be put in the place of what is overwritten."""
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -160,33 +173,41 @@ class Program:
 def random_program(seed: int) -> Program:
     """The program of a seed."""
     rng = random.Random(f"torch {seed}")
-    grads = rng.random() < 0.35
-    arguments = tuple(_argument(rng, f"x{k}", grads) for k in range(rng.randint(1, 4)))
+    tight = seed % 3 == 0
+    grads = rng.random() < (0.1 if tight else 0.35)
+    arguments = tuple(_argument(rng, f"x{k}", grads, tight) for k in range(rng.randint(2 if tight else 1, 4)))
     owned: tuple[Argument, ...] = ()
     if rng.random() < 0.25:
-        owned = tuple(replace(_argument(rng, f"self.b{k}", grads), layout="plain") for k in range(rng.randint(1, 2)))
-    builder = _Builder(rng, [*arguments, *owned], seed)
+        made = (_argument(rng, f"self.b{k}", grads, tight) for k in range(rng.randint(1, 2)))
+        owned = tuple(replace(argument, layout="plain") for argument in made)
+    builder = _Builder(rng, [*arguments, *owned], seed, TIGHT_KINDS if tight else KINDS)
     for _ in range(rng.randint(1, 7)):
         builder.add()
-    returned = rng.choices(list(builder.values), k=rng.randint(0, 4))
+    names = list(builder.values)
+    computed = [name for name in names if name.startswith("v")]
+    chosen = computed if tight and computed and rng.random() < 0.8 else names
+    returned = rng.choices(chosen, k=rng.randint(0, 4))
     program = Program(arguments, owned, tuple(builder.lines), tuple(returned), rng.random() < 0.25, seed)
     return replace(program, sizes=_other_sizes(rng, program)) if program.dynamic else program
 
 
-def _argument(rng: random.Random, name: str, grads: bool) -> Argument:
-    dtype = rng.choice(NAMES)
+def _argument(rng: random.Random, name: str, grads: bool, tight: bool) -> Argument:
+    dtype = rng.choice(("float32", "int32", "float32", "float64", "bfloat16") if tight else NAMES)
     kind = getattr(torch, dtype)
-    fitting = _SHAPES.get(BYTES // kind.itemsize, ()) if rng.random() < 0.7 else _ODD
+    fitting = _SHAPES.get(BYTES // kind.itemsize, ()) if tight or rng.random() < 0.7 else _ODD
     extents = rng.choice(fitting or _ODD)
-    layout = rng.choice(_LAYOUTS)
+    layout = rng.choice(("plain", "plain", "transposed", "shifted") if tight else _LAYOUTS)
     return Argument(name, dtype, extents, layout, grads and kind.is_floating_point and rng.random() < 0.6)
 
 
 class _Builder:
     """Lines that PyTorch takes, and the values that they leave."""
 
-    def __init__(self, rng: random.Random, arguments: Sequence[Argument], seed: int) -> None:
+    def __init__(
+        self, rng: random.Random, arguments: Sequence[Argument], seed: int, kinds: Sequence[Sequence[str]]
+    ) -> None:
         self.rng = rng
+        self.kinds = kinds
         self.lines: list[str] = []
         self.arguments = arguments
         self.seed = seed
@@ -199,12 +220,12 @@ class _Builder:
     def add(self) -> None:
         """One more line; none where PyTorch refuses all that were tried."""
         for _ in range(8):
-            kind = self.rng.choice((VIEWS, VALUES, VALUES, WRITES))
+            kind = self.rng.choice(self.kinds)
             names = list(self.values)
             x, y = self.rng.choice(names), self.rng.choice(names)
             new = f"v{len(self.lines)}"
             text = self.rng.choice(kind).format(x=x, y=y, z=new)
-            line = text if kind is WRITES else f"{new} = {text}"
+            line = text if "_(" in text or " = " in text or "out=" in text else f"{new} = {text}"
             if self._takes(line):
                 self.lines.append(line)
                 return
