@@ -12,8 +12,8 @@ from torch_testing import fresh as fresh
 
 def agree(arguments: Sequence[str], *lines: str, returned: Sequence[str] = (), owned: Sequence[str] = ()) -> None:
     """Compares a program with eager in all that a caller can see; an argument is "dtype extents layout grad"."""
-    made = [_argument(f"x{k}", text) for k, text in enumerate(arguments)]
-    own = [_argument(f"self.b{k}", text) for k, text in enumerate(owned)]
+    made = [parsed_argument(f"x{k}", text) for k, text in enumerate(arguments)]
+    own = [parsed_argument(f"self.b{k}", text) for k, text in enumerate(owned)]
     for dynamic in (False, True):
         program = Program(tuple(made), tuple(own), lines, tuple(returned), dynamic, 7)
         wanted = run(program, None)
@@ -22,7 +22,7 @@ def agree(arguments: Sequence[str], *lines: str, returned: Sequence[str] = (), o
         assert found is None, f"{found}\n{program.shown()}"
 
 
-def _argument(name: str, text: str) -> Argument:
+def parsed_argument(name: str, text: str) -> Argument:
     dtype, extents, *rest = text.split(" ")
     numbers = tuple(int(n) for n in extents.split("x")) if extents != "-" else ()
     return Argument(name, dtype, numbers, next((w for w in rest if w != "grad"), "plain"), "grad" in rest)
