@@ -10,9 +10,9 @@ from torch_testing import fresh as fresh
 
 
 def test_random_functions_are_as_in_eager():
-    summary = check_cases(range(24))
+    summary = check_cases(range(12))
     assert summary.reports == [], "\n".join(summary.reports)
-    assert summary.left.total() <= 4, summary.left
+    assert summary.left.total() <= 3, summary.left
 
 
 def test_programs_are_those_of_their_seeds():
@@ -33,13 +33,38 @@ def rewritten(change: Any) -> Any:
     return backend
 
 
-FAULTS: dict[str, tuple[Any, str]] = {
-    "value": (lambda _, results: tuple(r.add_(1) for r in results), "result 0 of call 0:"),
-    "shape": (lambda _, results: tuple(r.reshape(-1) for r in results), "what it is"),
-    "element type": (lambda _, results: tuple(r.double() for r in results), "what it is"),
-    "strides": (lambda _, results: tuple(r.t().contiguous().t() for r in results), "what it is"),
-    "alias": (lambda args, results: (results[0].clone(), *results[1:]), "what aliases what"),
-    "argument": (lambda args, results: (args[0].data.add_(1), results)[1], "argument 0 after call 0"),
+def _value(_: Any, results: Any) -> Any:
+    return tuple(r.add_(1) for r in results)
+
+
+def _shape(_: Any, results: Any) -> Any:
+    return tuple(r.reshape(-1) for r in results)
+
+
+def _type(_: Any, results: Any) -> Any:
+    return tuple(r.double() for r in results)
+
+
+def _strides(_: Any, results: Any) -> Any:
+    return tuple(r.t().contiguous().t() for r in results)
+
+
+def _alias(_: Any, results: Any) -> Any:
+    return (results[0].clone(), *results[1:])
+
+
+def _argument(arguments: Any, results: Any) -> Any:
+    arguments[0].data.add_(1)
+    return results
+
+
+FAULTS = {
+    "value": (_value, "result 0 of call 0:"),
+    "shape": (_shape, "what it is"),
+    "element type": (_type, "what it is"),
+    "strides": (_strides, "what it is"),
+    "alias": (_alias, "what aliases what"),
+    "argument": (_argument, "argument 0 after call 0"),
 }
 
 

@@ -213,8 +213,9 @@ class _Builder:
         self.seed = seed
         self.values: dict[str, Any] = self._fresh()
 
-    def _fresh(self) -> dict[str, Any]:
-        made = {a.name: a.make(self.seed + number) for number, a in enumerate(self.arguments)}
+    def _fresh(self, call: int = 0) -> dict[str, Any]:
+        """The tensors that a call begins with."""
+        made = {a.name: a.make(self.seed + 1000 * call + number) for number, a in enumerate(self.arguments)}
         return {n: torch.nn.Parameter(v) if n.startswith("self.") and v.requires_grad else v for n, v in made.items()}
 
     def add(self) -> None:
@@ -231,9 +232,16 @@ class _Builder:
                 return
 
     def _takes(self, line: str) -> bool:
-        """Whether the program runs with this line; its values are then those after it."""
+        """Whether the program runs with this line, and its numbers have one meaning in all types; keeps them if so."""
+        found = [self._values_after(line, call) for call in (2, 1, 0)]
+        if any(values is None or not all(map(_is_plain, values.values())) for values in found):
+            return False
+        self.values = found[-1] or {}
+        return True
+
+    def _values_after(self, line: str, call: int) -> dict[str, Any] | None:
         owner = torch.nn.Module()
-        fresh = self._fresh()
+        fresh = self._fresh(call)
         space: dict[str, Any] = {"torch": torch, "self": owner}
         for name, value in fresh.items():
             if name.startswith("self."):
@@ -244,13 +252,18 @@ class _Builder:
             for each in (*self.lines, line):
                 exec(each, space)
         except Exception:
-            return False
+            return None
         kept = {n: v for n, v in space.items() if isinstance(v, torch.Tensor)}
         kept.update({name: value for name, value in fresh.items() if name.startswith("self.")})
-        if any(v.numel() > 2000 for v in kept.values()):
-            return False
-        self.values = kept
-        return True
+        return kept
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a tensor is small, and its numbers neither NaN nor beyond what integers hold, which no cast agrees on."""
+    if value.numel() > 2000:
+        return False
+    numbers = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
+    return bool((numbers.double().abs() < 2e9).all()) or not (value.is_floating_point() or value.is_complex())
 
 
 def _other_sizes(rng: random.Random, program: Program) -> tuple[tuple[tuple[int, ...], ...], ...]:
