@@ -16,13 +16,14 @@ from importlib import import_module
 from typing import Any
 
 from fuse_opt.frontends.torch_api import torch
-from fuse_opt.frontends.torch_backend import GraphReport, Options, collect_reports, fuse_opt
+from fuse_opt.frontends.torch_backend import Options, fuse_opt
 from fuse_opt.frontends.torch_decompositions import decompositions
 from fuse_opt.frontends.torch_import import Importer
 from fuse_opt.frontends.torch_models import MODELS
+from fuse_opt.frontends.torch_report import GraphReport, collect_reports, last_coverage
 from fuse_opt.frontends.torch_shapes import metas_of
 
-__all__ = ["GraphReport", "Options", "collect_reports", "export", "fuse_opt", "main"]
+__all__ = ["GraphReport", "Options", "collect_reports", "export", "fuse_opt", "last_coverage", "main"]
 
 
 def export(model: Callable[..., Any], arguments: Sequence[Any], *, training: bool = False) -> list[str]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,17 +13,21 @@ from typing import Any
 from fuse_opt.frontends.torch_api import torch
 from fuse_opt.frontends.torch_code import compile_call
 from fuse_opt.frontends.torch_decompositions import decompositions
-from fuse_opt.frontends.torch_graph import Counts
+from fuse_opt.frontends.torch_fallback import Dispatched, Guarded, LeftError, Original, nothing_to_win
+from fuse_opt.frontends.torch_graph import Imported
 from fuse_opt.frontends.torch_import import Importer
 from fuse_opt.frontends.torch_products import join_products
+from fuse_opt.frontends.torch_report import GraphReport, collect_reports, report
 from fuse_opt.frontends.torch_rewrites import rewrite
-from fuse_opt.frontends.torch_shapes import Specialized, metas_of
+from fuse_opt.frontends.torch_shapes import Specialized, is_known, metas_of
 from fuse_opt.frontends.torch_slices import join_slices
+from fuse_opt.frontends.torch_steps import NoProgram, NoStats
 from fuse_opt.frontends.torch_sums import join_terms
 from fuse_opt.tools import api
 
-_log = logging.getLogger("fuse_opt.torch")
-_OPTIONS = ("target", "pipeline", "dump", "decisions", "programs")
+__all__ = ["GraphReport", "Options", "collect_reports", "compile_graph", "fuse_opt"]
+
+_OPTIONS = ("target", "pipeline", "dump", "decisions", "programs", "strict")
 
 
 @dataclass(frozen=True)
@@ -41,58 +42,29 @@ class Options:
     """A file of fusion decisions to make, and no other."""
     programs: int = 256
     """The most programs of one graph, where extents vary."""
-
-
-@dataclass(frozen=True)
-class GraphReport:
-    """What became of one graph."""
-
-    kind: str
-    """"inference", "forward" or "backward"."""
-    counts: Counts
-    stats: Any
-    seconds: float
-    """What compiling took."""
-
-    def __str__(self) -> str:
-        external = sum(self.counts.external.values())
-        lines = [
-            f"{self.kind}: {self.counts.nodes} nodes, {self.counts.views} of them views, {external} calls of PyTorch, "
-            f"{self.stats.kernels} kernels, arena {self.stats.arena_bytes} bytes (bound {self.stats.lower_bound_bytes}), "
-            f"compiled in {self.seconds:.2f} s"
-        ]
-        for name, count in sorted(self.counts.external.items()):
-            lines.append(f"  remark: [torch] external: {count} x {name}: {self.counts.reasons[name]}")
-        lines += [f"  remark: [torch] copied: argument {name} is not dense in memory" for name in self.counts.copies]
-        return "\n".join(lines)
-
-
-@dataclass
-class Reports:
-    """The graphs compiled while it was collected."""
-
-    graphs: list[GraphReport] = field(default_factory=list[GraphReport])
-
-
-_COLLECTED: ContextVar[Reports | None] = ContextVar("fuse_opt_torch_reports", default=None)
-
-
-@contextmanager
-def collect_reports() -> Generator[Reports]:
-    """Gathers a report for each graph that is compiled in its body; they are logged (`fuse_opt.torch`) in any case."""
-    reports = Reports()
-    token = _COLLECTED.set(reports)
-    try:
-        yield reports
-    finally:
-        _COLLECTED.reset(token)
+    strict: bool = False
+    """Whether what cannot be compiled is an error. If not, PyTorch runs the graph, and a warning says why."""
 
 
 def fuse_opt(
     graph_module: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
     """The backend: `torch.compile(model, backend="fuse_opt", options={"dump": "directory"})`."""
-    return _backend(_checked(options))(rewrite(graph_module), example_inputs)
+    checked = _checked(options)
+    original = Original(graph_module, checked.strict)
+    restart: Any = import_module("torch._dynamo.exc").RestartAnalysis
+    try:
+        compiled = _backend(checked, original)(rewrite(graph_module), example_inputs)
+    except (restart, LeftError) as error:
+        if isinstance(error, LeftError):
+            return graph_module
+        raise  # Dynamo traces again
+    except Exception as error:
+        original.leave("tracing it", error)
+        return graph_module
+    if not all(map(is_known, example_inputs)):
+        return Dispatched(original, compiled, example_inputs, checked.programs)
+    return Guarded(original, compiled) if original.has_backward else compiled
 
 
 def _checked(given: dict[str, Any] | None) -> Options:
@@ -109,17 +81,18 @@ def _checked(given: dict[str, Any] | None) -> Options:
         raise ValueError(
             f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
         )
+    if not isinstance(strict := options.get("strict", False), bool):
+        raise ValueError(f"option 'strict': expected True or False, got {strict!r}")
     return Options(**options)
 
 
-@cache
-def _backend(options: Options) -> Any:
+def _backend(options: Options, original: Original) -> Any:
     backends = import_module("torch._dynamo.backends.common")
     partition = import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
     return backends.aot_autograd(
-        fw_compiler=partial(compile_graph, kind="forward", options=options),
-        bw_compiler=partial(compile_graph, kind="backward", options=options),
-        inference_compiler=partial(compile_graph, kind="inference", options=options),
+        fw_compiler=partial(compile_graph, kind="forward", options=options, original=original),
+        bw_compiler=partial(compile_graph, kind="backward", options=options, original=original),
+        inference_compiler=partial(compile_graph, kind="inference", options=options, original=original),
         decompositions=decompositions(),
         partition_fn=partition,
         keep_inference_input_mutations=True,
@@ -127,31 +100,70 @@ def _backend(options: Options) -> Any:
 
 
 def compile_graph(
-    graph_module: Any, example_inputs: Sequence[Any], *, kind: str = "inference", options: Options = Options()
+    graph_module: Any,
+    example_inputs: Sequence[Any],
+    *,
+    kind: str = "inference",
+    options: Options = Options(),
+    original: Original | None = None,
 ) -> Callable[[list[Any]], Any]:
-    """The function that runs a graph; it takes a list of arguments, which it empties."""
-    if metas_of(graph_module) is not None:
-        graph_module = join_terms(graph_module, (join_products, join_slices))
-    metas, compile_for = metas_of(graph_module), partial(_compile, graph_module, kind, options)
-    call = Specialized(graph_module, compile_for, options.programs) if metas is None else compile_for(metas)
-    boxed: Any = call
+    """
+    The function that runs a graph; it takes a list of arguments, which it empties. What is not taken is left to PyTorch
+    where the `original` of the graph is given: raises LeftError, or for a backward graph gives PyTorch's own run of it.
+    """
+
+    def compile_for(metas: Callable[[], Callable[[Any], Any]]) -> Callable[[list[Any]], Any]:
+        try:
+            return _compile(graph_module, kind, options, metas(), original is not None and kind != "backward")
+        except Exception as error:
+            return _left(graph_module, kind, original, error)
+
+    try:
+        if metas_of(graph_module) is not None:
+            graph_module = join_terms(graph_module, (join_products, join_slices))
+        metas = metas_of(graph_module)
+    except Exception as error:
+        boxed: Any = _left(graph_module, kind, original, error)
+    else:
+        boxed = Specialized(graph_module, compile_for) if metas is None else compile_for(lambda: metas)
+    if original is not None:
+        original.has_backward |= kind == "forward"
     boxed._boxed_call = True
     return boxed
 
 
-def _compile(graph_module: Any, kind: str, options: Options, metas: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
+def _left(graph_module: Any, kind: str, original: Original | None, error: Exception) -> Callable[[list[Any]], Any]:
+    """What runs a graph that is not taken."""
+    if original is None or isinstance(error, LeftError):
+        raise error
+    original.leave(f"compiling its {kind} graph" if kind != "inference" else "compiling it", error)
+    if kind != "backward":
+        raise LeftError(str(error)) from error
+
+    def run(args: list[Any]) -> Any:
+        given = list(args)
+        args.clear()
+        return graph_module(*given)
+
+    return run
+
+
+def _compile(
+    graph_module: Any, kind: str, options: Options, metas: Callable[[Any], Any], may_leave: bool
+) -> Callable[[list[Any]], Any]:
     started = time.perf_counter()
     api.use_openmp_threads()  # those that PyTorch's own kernels run on
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
         imported = Importer(graph_module, metas).run()
+        if may_leave and not options.strict and (why := nothing_to_win(imported.counts)) is not None:
+            report(GraphReport(kind, imported.counts, NoStats(), time.perf_counter() - started, why))
+            raise LeftError(why)
         with api.steered(options.decisions) as decisions:
-            program = api.compile(imported.module, target=options.target, pipeline=options.pipeline)
+            program = _program(imported, options)
         call, text = compile_call(imported, program.native)
-    report = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)
-    _log.info("%s", report)
-    if (collected := _COLLECTED.get()) is not None:
-        collected.graphs.append(report)
+    found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)
+    report(found)
     if options.dump is not None:
         texts = {
             ".mlir": imported.module,
@@ -159,10 +171,16 @@ def _compile(graph_module: Any, kind: str, options: Options, metas: Callable[[An
             ".c": program.source,
             "_call.py": text,
             "_decisions.txt": decisions(),
-            "_report.txt": report,
+            "_report.txt": found,
         }
         _dump(Path(options.dump), kind, texts)
     return call
+
+
+def _program(imported: Imported, options: Options) -> Any:
+    if not imported.has_results:
+        return NoProgram(imported.module)
+    return api.compile(imported.module, target=options.target, pipeline=options.pipeline, whole=True)
 
 
 def _dump(directory: Path, kind: str, texts: Mapping[str, object]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
@@ -20,6 +20,7 @@ from fuse_opt.frontends.torch_places import (
     is_ordered,
     is_readable,
     own_view,
+    shared_arguments,
     shown,
     target_name,
 )
@@ -31,15 +32,41 @@ class Calls(Values):
 
     def _copied(self, node: Any, meta: Any) -> SSAValue:
         """A copy in C order, by PyTorch, of what lies in memory with gaps or in another order."""
-        keywords = {"memory_format": torch.contiguous_format}
-        with self.metas(node).fake_mode if hasattr(meta, "fake_mode") else torch.no_grad():
-            copy = meta.contiguous() if meta.is_contiguous() else meta.clone(memory_format=torch.contiguous_format)
-        reason = "reads a view that kernels cannot"
-        places = self._emit_call(aten.clone.default, (node,), keywords, copy, reason)
-        self._count("aten.clone.default", reason)
-        memory = places[0].root.memory
+        memory = self._copy_of(node, meta, "reads a view that kernels cannot").root.memory
         assert memory is not None
         return memory
+
+    def _copy_of(self, node: Any, meta: Any, reason: str) -> Place:
+        """A copy of a tensor by PyTorch, in C order, which nothing else lies in."""
+        with self._tracing(meta):
+            copy = meta.clone(memory_format=torch.contiguous_format)
+        keywords = {"memory_format": torch.contiguous_format}
+        (place,) = self._emit_call(aten.clone.default, (node,), keywords, copy, reason)
+        self._count("aten.clone.default", reason)
+        return place
+
+    def _tracing(self, meta: Any) -> Any:
+        return meta.fake_mode if hasattr(meta, "fake_mode") else torch.no_grad()
+
+    def _kept_apart(self, node: Any) -> Place | None:
+        """
+        Where a tensor is to lie for a result that shares its memory: not where the program plans or overwrites memory.
+        None where it is such a place already.
+        """
+        place = self.places.get(node)
+        if place is None or place.root.view is None or (place.root.variable is not None and not place.root.donated):
+            return None
+        root, view, meta = place.root, place.root.view, self.metas(node)
+        with self._tracing(meta):
+            like = torch.empty_strided(view.shape, view.strides, dtype=root.dtype)
+        whole = {node: Place(root, view)}
+        reason = "is seen by a view that is PyTorch's"
+        (copy,) = self._emit_call(aten.clone.default, (node,), {}, like, reason, whole)
+        self._count("aten.clone.default", reason)
+        if root.donated:
+            return Place(copy.root, place.view)
+        root.variable, root.memory = copy.root.variable, copy.root.memory  # the value lies there from now on
+        return None
 
     def _call(self, node: Any, meta: Any, reason: str) -> None:
         """Makes the node a call of PyTorch's."""
@@ -47,7 +74,14 @@ class Calls(Values):
         if node.op == "call_method":
             raise NotImplementedError(f"call of the method {node.target}: expected a functional graph of operators")
         several = isinstance(meta, (list, tuple))
-        places = self._emit_call(node.target, node.args, node.kwargs, meta, reason)
+        shared = [node.args[at] for at in shared_arguments(node.target) if at < len(node.args)]
+        sources = [item for entry in shared for item in as_list(entry) if isinstance(item, fx.Node)]
+        moved = {item: apart for item in sources if (apart := self._kept_apart(item)) is not None}
+        places = self._emit_call(node.target, node.args, node.kwargs, meta, reason, moved)
+        for item in sources:
+            if (source := moved.get(item) or self.places.get(item)) is not None:
+                for place in places:
+                    place.root.base = source.root
         self._count(name, reason)
         if several:
             self.parts[node] = places
@@ -58,7 +92,10 @@ class Calls(Values):
         self.counts.external[name] = self.counts.external.get(name, 0) + 1
         self.counts.reasons.setdefault(name, reason)
 
-    def _emit_call(self, target: Any, args: Any, kwargs: Any, meta: Any, reason: str) -> list[Place]:
+    def _emit_call(
+        self, target: Any, args: Any, kwargs: Any, meta: Any, reason: str, moved: Mapping[Any, Place] = {}
+    ) -> list[Place]:
+        """Adds a call. `moved` says where some nodes are taken from instead of where they are."""
         operands: list[SSAValue] = []
         positions: dict[SSAValue, int] = {}
 
@@ -72,7 +109,7 @@ class Calls(Values):
             known = self.metas(item)
             if isinstance(known, (int, float, bool, str)):
                 return known
-            return self._argument(item, operand)
+            return self._located(moved[item], operand) if item in moved else self._argument(item, operand)
 
         arguments = fx.map_arg(tuple(args), plain)
         keywords = fx.map_arg(dict(kwargs), plain)

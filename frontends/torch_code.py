@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from fuse_opt.frontends.torch_api import aten, torch
 from fuse_opt.frontends.torch_graph import AtenCall, Imported, Memory, Output, Returned, Variable, View
-from fuse_opt.frontends.torch_steps import FrameView, Site, call_site, fitted, frame_tensor, library_step
+from fuse_opt.frontends.torch_results import Held, Results
+from fuse_opt.frontends.torch_steps import Site, call_site, fitted, frame_tensor, library_step
 
-_guards: Any = torch._C._dynamo.guards
 _MOST_IDLE = 8
 """Frames that a compiled graph keeps while nobody calls it."""
 _LARGEST_KEPT = (32 << 20) - (64 << 10)
@@ -31,18 +31,15 @@ _FAST: dict[Any, Any] = {
 """Overloads whose functions in `torch` do the same at half the cost of a call."""
 
 
-class CallWriter:
-    """Collects the text of the function and the objects that it names."""
+class CallWriter(Results):
+    """Writes the steps of the program, and the calls between them."""
 
     def __init__(self, imported: Imported, native: Any) -> None:
-        self.imported = imported
-        self.program: Any = native.program
+        super().__init__(imported, native)
+        self.names["run"] = native.run
         self.steps: Sequence[Any] = native.steps
         self.compiled, self.may_fail = native.compiled_calls
         """The steps that are calls of libraries and in the pieces nevertheless; whether a run may be refused."""
-        self.lines: list[str] = []
-        self.names: dict[str, Any] = {"run": native.run, **imported.constants}
-        self.views: dict[FrameView, str] = {}
         self.sites = [call_site(step) for step in self.program.steps]
         self._uses = Counter(v for call in imported.calls for v in _named((call.arguments, call.keywords)))
         self._made: dict[Variable, str] = {}
@@ -50,10 +47,7 @@ class CallWriter:
         self.pieces: list[str] = []
         """Variables of what the program runs between two calls, in order."""
         self.by_number = {call.number: call for call in imported.calls}
-        self._known: dict[int, str] = {}
-        self._layouts: dict[str, View] = {}
-        """By variable: how its elements lie from the first one on."""
-        self._in_table = self._addressed()
+        self.in_table = self._addressed()
         self._last_use: dict[str, int] = {}
         self._read: set[str] = set()
         """Variables that a call, the program or the caller reads."""
@@ -77,7 +71,9 @@ class CallWriter:
         if self.may_fail:
             self.lines.append("binding.check()")
         self._write_copies()
-        self.lines.append("idle.append(frame)")
+        self._write_stores()
+        if self._is_framed():
+            self.lines.append("idle.append(frame)")
         self._write_return()
         return self._text()
 
@@ -85,13 +81,19 @@ class CallWriter:
         head = ["def call(args):"]
         if self.imported.placeholders:
             head.append(f"    {', '.join(self.imported.placeholders)}, = args")
-        head += ["    args.clear()", "    try:", "        frame = idle.pop()", "    except IndexError:"]
-        head += ["        frame = new_frame()", "    table, pieces, views, binding = frame"]
+        head.append("    args.clear()")
+        if self._is_framed():
+            head += ["    try:", "        frame = idle.pop()", "    except IndexError:", "        frame = new_frame()"]
+            head.append("    table, pieces, views, binding = frame")
         if self.pieces:
             head.append(f"    {', '.join(self.pieces)}, = pieces")
         if self.views:
             head.append(f"    {', '.join(self.views.values())}, = views")
         return "\n".join([*head, *(f"    {line}" for line in self.lines)]) + "\n"
+
+    def _is_framed(self) -> bool:
+        """Whether a run needs memory beside arguments and results."""
+        return bool(self.steps or self.views)
 
     def _addressed(self) -> set[int]:
         """The buffers that functions of the program are given the addresses of."""
@@ -125,7 +127,10 @@ class CallWriter:
         kept = {r.variable.name for r in self._all_returned() if r.variable is not None}
         kept |= {stored.argument for stored in self.imported.stored} | set(self.imported.constants)
         kept |= {holders[r.index] for r in self.program.results if r.copied and r.index in holders}
-        self._read = kept | {holders[number] for number in self._in_table if number in holders}
+        self._read = kept | {holders[number] for number in self.in_table if number in holders}
+        for step in self.program.steps:  # what the program computes may be what a call gave, as it is
+            refs = () if hasattr(step, "launches") else step.inputs
+            self._read.update(holders[ref.buffer] for ref in refs if ref.buffer in holders)
         for call in self.imported.calls:
             self._read.update(_variables((call.arguments, call.keywords)))
         for name in (*self.imported.placeholders, *holders.values()):
@@ -134,36 +139,6 @@ class CallWriter:
 
     def _all_returned(self) -> list[Returned]:
         return [*self.imported.returned, *(stored.source for stored in self.imported.stored)]
-
-    def _write_arguments(self) -> None:
-        for number, argument in enumerate(self.imported.arguments):
-            name = argument.name
-            if not argument.dense:
-                name = f"c{name}"
-                self.lines.append(f"{name} = {argument.name}.contiguous()")
-            self._known[number] = name
-            self._layouts[name] = argument.view
-            if number in self._in_table:
-                self.lines.append(f"table[{number}] = {name}.data_ptr()")
-
-    def _write_results(self) -> None:
-        """New tensors for the results that the program or calls write."""
-        for number, buffer in enumerate(self.imported.buffers):
-            result = self.program.results[number]
-            name = f"r{number}"
-            if buffer.foreign:
-                continue
-            if not result.copied and self.program.buffers[result.index].kind == "argument":
-                self.lines.append(f"{name} = {self._known[result.index]}")
-                continue
-            dtype = self._constant("dtype", buffer.dtype)
-            self.names["empty"] = _guards._empty_strided_cpu
-            self.lines.append(f"{name} = empty({buffer.view.shape}, {buffer.view.strides}, {dtype})")
-            self._layouts[name] = buffer.view
-            if not result.copied:
-                self._known[result.index] = name
-                if result.index in self._in_table:
-                    self.lines.append(f"table[{result.index}] = {name}.data_ptr()")
 
     def _write_segment(self, number: int) -> None:
         """Segments that follow one another are one piece of a binding."""
@@ -180,13 +155,13 @@ class CallWriter:
         arguments = [self._argument(item, step) for item in call.arguments]
         arguments += [f"{key}={self._argument(item, step)}" for key, item in call.keywords.items()]
         if call.out is not None:
-            function = self._constant(f"{call.target.overloadpacket.__name__}_", _FAST.get(call.out, call.out))
+            function = self.constant(f"{call.target.overloadpacket.__name__}_", _FAST.get(call.out, call.out))
             pairs = zip(call.out_names, call.outputs, step.outputs, strict=True)
             arguments += [f"{name}={self._tensor(ref, output.view, output.dtype)}" for name, output, ref in pairs]
             self.lines.append(f"{function}({', '.join(arguments)})")
             return
         stem = call.name.split(".")[-2] if call.name.count(".") > 1 else "function"
-        function = self._constant(
+        function = self.constant(
             f"{stem}_" if stem.isidentifier() else "function_", _FAST.get(call.target, call.target)
         )
         names = ", ".join(output.variable for output in call.outputs)
@@ -198,67 +173,23 @@ class CallWriter:
         if output.view is None or output.variable not in self._read:
             return  # PyTorch's descriptions of results that nobody reads may be wrong
         name, view = output.variable, output.view
-        dtype = self._constant("dtype", output.dtype)
+        dtype = self.constant("dtype", output.dtype)
         self.names["fitted"] = fitted
         wrong = f"{name}.stride() != {view.strides} or {name}.shape != {view.shape} or {name}.dtype is not {dtype}"
         self.lines.append(f"if {wrong}:")
         self.lines.append(f"    {name} = fitted({name}, {view.shape}, {view.strides}, {dtype}, {call.name!r})")
         if output.buffer is not None:
-            index = self.program.results[output.buffer].index
-            self._known[index] = name
-            self._layouts[name] = view
-            if index in self._in_table:
-                self.lines.append(f"table[{index}] = {name}.data_ptr()")
+            self._hold(self.program.results[output.buffer].index, Held(name, view, output.dtype))
 
     def _write_library(self, number: int, step: Any) -> None:
         self.names[f"library{number}"] = library_step(step)
         self.lines.append(f"library{number}(binding)")
 
-    def _write_copies(self) -> None:
-        """Results that lie in memory that is not theirs, and arguments that are overwritten."""
-        in_place: set[int] = set()
-        returned = {r.buffer for r in self.imported.returned if r.buffer is not None}
-        targets = {stored.argument: stored.source for stored in self.imported.stored}
-        for number, buffer in enumerate(self.imported.buffers):
-            result = self.program.results[number]
-            if buffer.foreign:
-                continue
-            shape, strides = self._flat(buffer.view)
-            if result.copied:
-                source = self._tensor_of(result.index, 0, View(shape, strides), buffer.dtype)
-                self.names["strided"] = _guards._reinterpret_tensor
-                self.lines.append(f"strided(r{number}, {shape}, {strides}, 0).copy_({source})")
-            elif self.program.buffers[result.index].kind == "argument":
-                source = targets.get(self._known[result.index])
-                own = source is not None and source.buffer == number and source.view is None
-                if own and number not in returned and len([s for s in targets.values() if s.buffer == number]) == 1:
-                    in_place.add(number)
-                else:
-                    self.lines.append(f"r{number} = {self._known[result.index]}.clone()")
-        for stored in self.imported.stored:
-            if stored.source.buffer in in_place:
-                continue
-            self.lines.append(f"{stored.argument}.copy_({self._returned(stored.source)})")
-
-    def _flat(self, view: View) -> tuple[tuple[int], tuple[int]]:
-        return (prod(view.shape),), (1,)
-
-    def _write_return(self) -> None:
-        items = [self._returned(returned) for returned in self.imported.returned]
-        self.lines.append(f"return ({', '.join(items)}{',' if len(items) == 1 else ''})")
-
-    def _returned(self, returned: Returned) -> str:
-        if returned.variable is not None:
-            return self._argument(returned.variable, None)
-        if returned.buffer is None:
-            return self._argument(returned.value, None)
-        return self._strided(f"r{returned.buffer}", returned.view)
-
     def _argument(self, item: Any, step: Any) -> str:
         """An argument of a call as Python text."""
         match item:
             case Variable(name, view):
-                return self._strided(name, view) if view is None or self._uses[item] < 2 else self._view(item)
+                return self.strided(name, view) if view is None or self._uses[item] < 2 else self._view(item)
             case Memory(position, view, dtype):
                 return self._tensor(step.inputs[position], view, dtype)
             case tuple():
@@ -269,12 +200,12 @@ class CallWriter:
             case None | bool() | int() | str():
                 return repr(item)
             case _:
-                return self._constant("c", item)
+                return self.constant("c", item)
 
     def _view(self, variable: Variable) -> str:
         """The name of a view, which is made where it is needed first."""
         if variable not in self._made:
-            text = self._strided(variable.name, variable.view)
+            text = self.strided(variable.name, variable.view)
             self._made[variable] = f"s{len(self._made)}"
             self.lines.append(f"{self._made[variable]} = {text}")
         return self._made[variable]
@@ -282,33 +213,8 @@ class CallWriter:
     def _tensor(self, ref: Any, view: View | None, dtype: Any) -> str:
         assert view is not None
         if not hasattr(ref, "buffer"):
-            return self._constant("t", torch.as_strided(ref, view.shape, view.strides, view.offset))
-        return self._tensor_of(ref.buffer, ref.offset, view, dtype)
-
-    def _tensor_of(self, buffer: int, offset: int, view: View, dtype: Any) -> str:
-        """A strided tensor in a buffer of the program."""
-        if self.program.buffers[buffer].kind in ("arena", "constant"):
-            found = FrameView(buffer, offset, view, dtype)
-            return self.views.setdefault(found, f"v{len(self.views)}")
-        inside = View(view.shape, view.strides, view.offset + offset // dtype.itemsize)
-        holder = self._known[buffer]
-        return self._strided(holder, None if self._layouts.get(holder) == inside else inside)
-
-    def _strided(self, name: str, view: View | None) -> str:
-        if view is None:
-            return name
-        self.names["strided"] = _guards._reinterpret_tensor
-        return f"strided({name}, {view.shape}, {view.strides}, {view.offset})"
-
-    def _constant(self, stem: str, value: Any) -> str:
-        """A name for an object."""
-        number = 0
-        while True:
-            name = f"{stem}{number}"
-            if name not in self.names or self.names[name] is value:
-                self.names[name] = value
-                return name
-            number += 1
+            return self.constant("t", torch.as_strided(ref, view.shape, view.strides, view.offset))
+        return self.tensor(ref.buffer, ref.offset, view, dtype)
 
 
 def _expect_memory(nbytes: int) -> None:

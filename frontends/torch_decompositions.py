@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from math import prod
 from typing import Any
 
-from fuse_opt.frontends.torch_api import aten, static_shape, torch
+from fuse_opt.frontends.torch_api import ELEMENTS, as_list, aten, is_tensor, static_shape, torch
 from fuse_opt.frontends.torch_table import TABLE
 
 _FURTHER = (
@@ -67,11 +67,34 @@ def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
     table[aten.native_dropout.default] = _native_dropout
     if products:
         table[aten.convolution.default] = _convolution
+    floats = {str(getattr(aten, name)) for name in _FURTHER}
     return {
-        operator: function
+        operator: _whole_if_foreign(function, str(getattr(operator, "overloadpacket", "")) in floats)
         for operator, function in table.items()
         if not isinstance(operator, torch._ops.OpOverload) or function is _convolution or not _is_kept(str(operator))
     }
+
+
+def _whole_if_foreign(decomposition: Callable[..., Any], floats: bool) -> Callable[..., Any]:
+    """
+    The decomposition, but for operators on tensors that kernels cannot take, which PyTorch runs sooner as they are, and for
+    arguments that only the operator itself takes or refuses: with `floats`, those that are none.
+    """
+
+    @wraps(decomposition)
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        tensors = [item for entry in given for item in as_list(entry) if is_tensor(item)]
+        if any(x.dtype not in ELEMENTS or x.device.type != "cpu" for x in tensors):
+            return NotImplemented
+        if floats and not all(x.is_floating_point() for x in tensors):
+            return NotImplemented
+        try:
+            return decomposition(*args, **kwargs)
+        except Exception:
+            return NotImplemented
+
+    return decompose
 
 
 def _native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:

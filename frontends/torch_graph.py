@@ -40,6 +40,7 @@ class Argument:
 
     name: str
     view: View
+    dtype: Any
     dense: bool
     """Whether its elements fill its memory; if not, the program is given a copy in C order."""
     donated: bool = False
@@ -111,6 +112,8 @@ class Counts:
 
     nodes: int = 0
     views: int = 0
+    native: int = 0
+    """Nodes that are code of the program, views apart."""
     external: dict[str, int] = field(default_factory=dict[str, int])
     reasons: dict[str, str] = field(default_factory=dict[str, str])
     copies: list[str] = field(default_factory=list[str])
@@ -122,6 +125,8 @@ class Imported:
     """A traced graph as a program with calls of PyTorch's own kernels in it."""
 
     module: ModuleOp
+    has_results: bool
+    """Whether there is anything for the program to do."""
     placeholders: list[str]
     constants: dict[str, Any]
     """Variables that are the same in every run."""

@@ -15,7 +15,7 @@ from fuse_opt.frontends.torch_api import as_list, aten, fx, is_tensor, torch
 from fuse_opt.frontends.torch_calls import Calls
 from fuse_opt.frontends.torch_graph import Imported, Returned, Stored, Variable, View
 from fuse_opt.frontends.torch_layout import dense_order, storage_view
-from fuse_opt.frontends.torch_places import Place, Root, is_readable, is_view, own_view, tensors_of
+from fuse_opt.frontends.torch_places import Place, Root, is_readable, is_strided_view, own_view, tensors_of
 from fuse_opt.frontends.torch_records import Built, Call, NotCoveredError, bound_arguments, check_type
 from fuse_opt.frontends.torch_table import TABLE
 from fuse_opt.frontends.torch_values import TOKEN
@@ -34,19 +34,21 @@ class Importer(Calls):
                 self._placeholder(node)
         if self.library:
             self._read_arguments(nodes)
+        stored: list[Stored] = []
         returned: list[Returned] = []
         for node in nodes:
             if node.op == "get_attr":
                 self._attribute(node)
-            elif node.op == "output":
+            elif node.op == "output":  # the first results of the program are those that arguments become
+                stored = [Stored(self.names[target], self._stored(source)) for target, source in self.stored]
                 returned = [self._returned(item) for item in as_list(node.args[0])]
             elif node.op != "placeholder":
                 self._node(node)
-        stored = [Stored(self.names[target], self._returned(source)) for target, source in self.stored]
         module = self._finish()
         placeholders = [self.names[node] for node in nodes if node.op == "placeholder"]
         return Imported(
             module,
+            bool(self.buffers or self.effects),
             placeholders,
             self.constants,
             self.arguments,
@@ -63,12 +65,24 @@ class Importer(Calls):
 
     def _find_stored(self, nodes: Sequence[Any]) -> None:
         """Arguments that are overwritten at the end: the only mutation that functionalisation leaves."""
-        seen: set[Any] = set()
+        found: dict[Any, Any] = {}
         for node in nodes:
-            if node.op == "call_function" and node.target is aten.copy_.default and node.args[0].op == "placeholder":
-                seen.add(node.args[0])
-                self.stored = [(target, source) for target, source in self.stored if target is not node.args[0]]
-                self.stored.append((node.args[0], node.args[1]))
+            if _is_store(node):
+                found.pop(node.args[0], None)
+                found[node.args[0]] = node.args[1]
+            elif isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+                raise NotImplementedError(f"{node.target} writes to its arguments")
+        self.stored = list(found.items())
+
+    def _stored(self, source: Any) -> Returned:
+        """What becomes the contents of an argument; a copy of it where a store changes it."""
+        place = self.places.get(source) if isinstance(source, fx.Node) else None
+        if place is None or all(place.root.owner is not self.places[target].root for target, _ in self.stored):
+            return self._returned(source)
+        self.places[source] = self._copy_of(source, self.metas(source), "is stored, and its memory overwritten")
+        found = self._returned(source)
+        self.places[source] = place
+        return found
 
     def _placeholder(self, node: Any) -> None:
         name = f"a{len(self.names)}"
@@ -107,7 +121,10 @@ class Importer(Calls):
 
     def _node(self, node: Any) -> None:
         meta = self.metas(node)
-        if node.op == "call_function" and node.target is aten.copy_.default and node.args[0].op == "placeholder":
+        if _is_store(node):
+            if any(user.op != "output" for user in node.users):
+                raise NotImplementedError(f"reads argument '{node.args[0]}' after it is overwritten")
+            self.places[node] = self.places[node.args[0]]
             return
         self.counts.nodes += 1
         if isinstance(meta, (int, float, bool, str)) or (meta is None and node.target is operator.getitem):
@@ -159,28 +176,34 @@ class Importer(Calls):
             check_type(built, meta)
             self.places[node] = viewed or self._computed(node)
             self.values[node] = built
-            self.counts.views += viewed is not None
+            self._count_native(viewed)
             return
         for value, part in zip(built, meta, strict=True):
             check_type(value, part)
         places = viewed or [None] * len(meta)
         self.parts[node] = list(zip(built, places, strict=True))
+        self._count_native(viewed)
+
+    def _count_native(self, viewed: Any) -> None:
         self.counts.views += viewed is not None
+        self.counts.native += viewed is None
 
     def _viewed(self, node: Any, meta: Any) -> Any:
-        """Where the results of a view lie: in the root of its operand; None for what is no view in known memory."""
-        if not is_view(node.target):
-            return None
-        source = next(iter(bound_arguments(node).values()))
+        """Where the results of a view lie: in the root of its operand; None for what is no strided view of known memory."""
+        arguments = bound_arguments(node)
+        source = next(iter(arguments.values()), None)
         place = self.places.get(source) if isinstance(source, fx.Node) else None
-        if place is None or place.root.view is None:
+        if place is None or place.root.view is None or place.view is None:
             return None
+        if arguments.get("storage_offset") is not None and place.root.variable is not None:
+            return None  # counted from the beginning of a storage that may begin elsewhere in another run
         start = storage_view(self.metas(source))
-        assert place.view is not None
         found: list[Place] = []
         for part in as_list(meta):
+            if not is_tensor(part) or not is_strided_view(node.target, self.metas(source), part):
+                return None
             view = storage_view(part)
-            if view is None or start is None or part.dtype != place.root.dtype or part.is_complex():
+            if view is None or start is None:
                 return None
             offset = view[2] - start[2] + place.view.offset
             found.append(Place(place.root, View(view[0], view[1], offset)))
@@ -193,7 +216,7 @@ class Importer(Calls):
         if not is_tensor(meta) and isinstance(meta, (int, float, bool, str)):
             return Returned(value=meta)
         if (place := self.places.get(item)) is None:
-            return Returned(value=None)
+            raise NotImplementedError(f"returns '{item}', which is no tensor")
         root = place.root
         view = None if place.view == root.view else place.view
         if root.variable is not None:
@@ -204,3 +227,8 @@ class Importer(Calls):
         if root.buffer is None:
             root.buffer = self._new_buffer(root)
         return Returned(buffer=root.buffer, view=view)
+
+
+def _is_store(node: Any) -> bool:
+    """Whether a node overwrites an argument of the graph."""
+    return node.op == "call_function" and node.target is aten.copy_.default and node.args[0].op == "placeholder"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -12,6 +13,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.graph_op import shape
 from fuse_opt.frontends.emit import Emitter
 from fuse_opt.frontends.torch_api import static_shape, torch
+from fuse_opt.frontends.torch_graph import View
 
 
 def storage_view(value: Any) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
@@ -22,6 +24,11 @@ def storage_view(value: Any) -> tuple[tuple[int, ...], tuple[int, ...], int] | N
     if not all(isinstance(n, int) for n in numbers):
         return None
     return shape, tuple(map(int, numbers[:-1])), int(numbers[-1])
+
+
+def contiguous_view(shape: tuple[int, ...]) -> View:
+    """The layout of a tensor in C order."""
+    return View(shape, tuple(prod(max(n, 1) for n in shape[axis + 1 :]) for axis in range(len(shape))))
 
 
 def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.frontends.torch_api import ELEMENTS, as_list, aten, is_tensor, torch
+from fuse_opt.frontends.torch_api import ELEMENTS, as_list, is_tensor, torch
 from fuse_opt.frontends.torch_graph import Memory, Variable, View
 from fuse_opt.frontends.torch_layout import storage_view
 
@@ -28,6 +28,16 @@ class Root:
     """The node whose value is to be written there."""
     buffer: int | None = None
     donated: bool = False
+    base: Root | None = None
+    """The root whose memory it is in another guise: what a view gave that only PyTorch can make."""
+
+    @property
+    def owner(self) -> Root:
+        """The root that the memory belongs to."""
+        found = self
+        while found.base is not None:
+            found = found.base
+        return found
 
 
 @dataclass(eq=False)
@@ -52,12 +62,38 @@ def is_readable(meta: Any, view: View | None) -> bool:
     return not (meta.is_neg() or meta.is_conj())
 
 
-def is_view(target: Any) -> bool:
-    """Whether the results share the memory of the first argument, which is not written to."""
-    if target is aten._unsafe_view.default:
-        return True
-    returns = target._schema.returns
-    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+STRIDED_VIEWS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "view.default", "_unsafe_view.default", "_reshape_alias.default", "alias.default", "detach.default",
+        "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "expand.default", "permute.default",
+        "transpose.int", "t.default", "slice.Tensor", "select.int", "split.Tensor", "split_with_sizes.default",
+        "unbind.int", "diagonal.default", "unfold.default", "as_strided.default",
+    )
+)  # fmt: skip
+"""
+The views that are other strides over the elements of their first argument. No other view is taken for one: there are those
+that change what the bytes mean (`view.dtype`, `view_as_real`, `_neg_view`, `_conj`), and those of other packages.
+"""
+
+
+def is_strided_view(target: Any, source: Any, result: Any) -> bool:
+    """Whether the result of an operator is the memory of its first argument under other strides, and nothing else."""
+    if str(target) not in STRIDED_VIEWS or source.layout != torch.strided or result.layout != torch.strided:
+        return False
+    return _meaning(source) == _meaning(result)
+
+
+def _meaning(value: Any) -> tuple[Any, ...]:
+    return value.dtype, value.device, value.is_neg(), value.is_conj()
+
+
+def shared_arguments(target: Any) -> list[int]:
+    """The positions of the arguments whose memory a result of the operator lies in, where it does not write to them."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or schema.is_mutable or not any(r.alias_info is not None for r in schema.returns):
+        return []
+    return [position for position, argument in enumerate(schema.arguments) if argument.alias_info is not None]
 
 
 def has_effect(target: Any) -> bool:

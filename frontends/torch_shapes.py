@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Callable, Hashable
 from importlib import import_module
 from typing import Any
@@ -12,11 +10,6 @@ from fuse_opt.frontends.torch_api import fx, is_tensor, static_shape, torch
 
 Metas = Callable[[Any], Any]
 """By node, its fake tensor or number."""
-_log = logging.getLogger("fuse_opt.torch")
-_AT_ONCE = 16
-"""Programs of one graph that are compiled as soon as their extents are met."""
-_OFTEN = 4
-"""Calls with the same extents after which there is a program of them in any case."""
 
 
 def metas_of(graph_module: Any) -> Metas | None:
@@ -24,7 +17,7 @@ def metas_of(graph_module: Any) -> Metas | None:
     found: dict[Any, Any] = {}
     for node in graph_module.graph.nodes:
         value = node.meta.get("val")
-        if node.op == "placeholder" and not _is_known(value):
+        if node.op == "placeholder" and not is_known(value):
             return None
         if node.op == "get_attr":
             value = _attribute(graph_module, node.target)
@@ -32,7 +25,8 @@ def metas_of(graph_module: Any) -> Metas | None:
     return found.get
 
 
-def _is_known(value: Any) -> bool:
+def is_known(value: Any) -> bool:
+    """Whether an argument has no symbols."""
     if not is_tensor(value):
         return not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
     if static_shape(value) is None:
@@ -48,54 +42,22 @@ def _attribute(graph_module: Any, path: str) -> Any:
 
 
 class Specialized:
-    """
-    A graph with symbols as a function that compiles a program for each set of extents: for the first ones when they are
-    met, for later ones when they have been met often. PyTorch runs the graph for the others.
-    """
+    """A graph with symbols as a function that compiles a program for each set of extents when it is met."""
 
     _boxed_call = True
 
     def __init__(
-        self, graph_module: Any, compile_for: Callable[[Metas], Callable[[list[Any]], Any]], most: int
+        self, graph_module: Any, compile_for: Callable[[Callable[[], Metas]], Callable[[list[Any]], Any]]
     ) -> None:
         self._graph_module = graph_module
         self._compile_for = compile_for
-        self._most = most
-        """Programs at a time."""
         self._known: dict[Hashable, Callable[[list[Any]], Any]] = {}
-        self._met = Counter[Hashable]()
-        self._warned = False
 
     def __call__(self, args: list[Any]) -> Any:
         key = tuple((a.shape, a.stride()) if is_tensor(a) else a for a in args)
         if (call := self._known.get(key)) is None:
-            if not self._is_worth_it(key):
-                return self._left_to_pytorch(args)
-            call = self._known[key] = self._compile_for(self._metas(args))
+            call = self._known[key] = self._compile_for(lambda: self._metas(args))
         return call(args)
-
-    def _is_worth_it(self, key: Hashable) -> bool:
-        """Whether to compile now: also where each call has other extents, few calls wait for a compiler."""
-        if len(self._known) >= self._most:
-            return False
-        if len(self._known) < _AT_ONCE:
-            return True
-        self._met[key] += 1
-        return self._met[key] >= _OFTEN
-
-    def _left_to_pytorch(self, args: list[Any]) -> Any:
-        if not self._warned:
-            self._warned = True
-            _log.warning(
-                "a graph was compiled for %d sets of extents; PyTorch runs it for others until they have been met %d times, "
-                "and beyond %d sets (option 'programs'): pad extents to fewer",
-                len(self._known),
-                _OFTEN,
-                self._most,
-            )
-        given = list(args)
-        args.clear()
-        return self._graph_module(*given)
 
     def _metas(self, args: list[Any]) -> Metas:
         """The graph's values for these arguments, by running it on fake tensors."""

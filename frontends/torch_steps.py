@@ -20,6 +20,44 @@ _guards: Any = torch._C._dynamo.guards
 
 
 @dataclass(frozen=True)
+class NoStats:
+    """The counts of a program that is none, as those of one."""
+
+    kernels: int = 0
+    launches: int = 0
+    library_calls: int = 0
+    segments: int = 0
+    arena_bytes: int = 0
+    lower_bound_bytes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    compile_s: float = 0.0
+    compiled: int = 0
+    cached: int = 0
+
+
+@dataclass(frozen=True)
+class NoProgram:
+    """What a graph has in the place of a compiled program where it only hands out arguments, or views of them."""
+
+    module: Any
+    source: str = ""
+    stats: NoStats = NoStats()
+    buffers: tuple[Any, ...] = ()
+    steps: tuple[Any, ...] = ()
+    results: tuple[Any, ...] = ()
+    run: None = None
+
+    @property
+    def native(self) -> NoProgram:
+        return self
+
+    @property
+    def program(self) -> NoProgram:
+        return self
+
+
+@dataclass(frozen=True)
 class FrameView:
     """A tensor over a frame's arena, or over a constant."""
 

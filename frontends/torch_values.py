@@ -58,7 +58,7 @@ class Values(ABC):
             layout = layout_of(root.view.shape, root.view.strides)
             extents = root.view.shape if layout is None else layout.extents
             root.memory = self.emit.argument(root.variable, ELEMENTS[root.dtype], extents)
-            self.arguments.append(Argument(root.variable, root.view, layout is not None, root.donated))
+            self.arguments.append(Argument(root.variable, root.view, root.dtype, layout is not None, root.donated))
             if layout is None:
                 self.counts.copies.append(root.variable)
         return root.memory

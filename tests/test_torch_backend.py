@@ -104,7 +104,7 @@ def test_unknown_batch_sizes():
 
 @pytest.mark.parametrize(("most", "expected"), [(2, 2), (3, 3)])
 def test_programs_for_changing_sizes(most: int, expected: int, caplog: pytest.LogCaptureFixture, monkeypatch: Any):
-    monkeypatch.setattr("fuse_opt.frontends.torch_shapes._AT_ONCE", 2)
+    monkeypatch.setattr("fuse_opt.frontends.torch_fallback._AT_ONCE", 2)
 
     def function(x: Any) -> Any:
         x.add_(1)

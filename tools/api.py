@@ -14,7 +14,15 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from fuse_opt.lowering.reference import EvaluationError, entry_function
-from fuse_opt.tools.backends import LAUNCH_BY_LAUNCH, Backend, Reference, has_c_compiler, make_backend, refused
+from fuse_opt.tools.backends import (
+    LAUNCH_BY_LAUNCH,
+    Backend,
+    Reference,
+    has_c_compiler,
+    make_backend,
+    refused,
+    require_c_compiler,
+)
 from fuse_opt.tools.diagnostics import InputError
 from fuse_opt.tools.parsing import decode, parse_module
 from fuse_opt.tools.pipeline import UNFUSED_PIPELINE, make_passes, run_pipeline
@@ -117,11 +125,15 @@ def compile(
     function: str | None = None,
     *,
     poison: bool = False,
+    whole: bool = False,
 ) -> CompiledProgram:
     """
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
 
     With `poison` (for "cpu") all bytes of the arena that no later step reads are NaN between steps: slow, to find errors.
+
+    With `whole` (for "cpu") the reference has no part in it: raises RuntimeError where there is no C compiler, or one that
+    refuses a kernel.
 
     Extents that are unknown (`?`) are those of each call: for "cpu" a program is compiled when a set of shapes is first met.
 
@@ -138,7 +150,9 @@ def compile(
     if poison:
         passes += make_passes(LAUNCH_BY_LAUNCH)
     lowered = target != "reference" or pipeline is not None
-    if target == "cpu" and not has_c_compiler():
+    if target == "cpu" and whole:
+        require_c_compiler()
+    elif target == "cpu" and not has_c_compiler():
         target = "reference"
     module = load(source)
     module = module.clone() if module is source else module
@@ -148,7 +162,7 @@ def compile(
         run_pipeline(module, passes if lowered else [], make_context())
     except DiagnosticException as error:
         raise refused(error, source, module) from error
-    return _program(source, module, function, target, poison)
+    return _program(source, module, function, target, poison, whole)
 
 
 @contextmanager
@@ -189,11 +203,19 @@ def _completion(passes: Sequence[ModulePass]) -> list[ModulePass]:
 
 
 def _program(
-    source: str | Path | ModuleOp, module: ModuleOp, function: str | None, target: str, poison: bool = False
+    source: str | Path | ModuleOp,
+    module: ModuleOp,
+    function: str | None,
+    target: str,
+    poison: bool = False,
+    whole: bool = False,
 ) -> CompiledProgram:
     try:
         entry = entry_function(module, function)
-        backend = Reference(source, entry) if target == "reference" else make_backend(module, function, target, poison)
+        if target == "reference":
+            backend: Backend = Reference(source, entry)
+        else:
+            backend = make_backend(module, function, target, poison, whole)
         return CompiledProgram(Signature.of(entry), module, target, backend)
     except (DiagnosticException, EvaluationError) as error:
         raise refused(error, source, module) from error

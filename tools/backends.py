@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import dataclass
 from functools import cache, partial
@@ -34,8 +35,13 @@ class Backend(Protocol):
     def __call__(self, *arrays: Any, out: Any = None) -> Any: ...
 
 
-def make_backend(module: ModuleOp, function: str | None, target: str, poison: bool = False) -> Backend:
-    """The program on "cpu" or "cuda"; the ops of kernels that the compiler refuses come apart in the module."""
+def make_backend(
+    module: ModuleOp, function: str | None, target: str, poison: bool = False, whole: bool = False
+) -> Backend:
+    """
+    The program on "cpu" or "cuda"; the ops of kernels that the compiler refuses come apart in the module. With `whole` that
+    is a RuntimeError.
+    """
     emit, fallback = import_module("fuse_opt.lowering.emit"), import_module("fuse_opt.tools.fallback")
     if target == "cuda":
         runtime = import_module("fuse_opt.runtime.cuda")
@@ -51,6 +57,8 @@ def make_backend(module: ModuleOp, function: str | None, target: str, poison: bo
     def build(module: ModuleOp, function: str | None = None) -> Backend:
         return make(emitted(module, function))
 
+    if whole:
+        return build(module, function)
     complete = partial(_complete_unfused, LAUNCH_BY_LAUNCH if poison else "")
     try:
         return fallback.build_unfusing(module, function, build, refusal, complete, final)
@@ -143,3 +151,16 @@ def has_c_compiler() -> bool:
         stacklevel=3,
     )
     return False
+
+
+def require_c_compiler() -> None:
+    """Raises RuntimeError where there is none that works."""
+    from fuse_opt.runtime.c_compiler import find_c_compiler
+
+    with warnings.catch_warnings():  # the error says it
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = find_c_compiler()
+    if found is None:
+        given = {name: os.environ[name] for name in ("FUSE_OPT_CC", "CC") if name in os.environ}
+        named = ", ".join(f"{name}={value!r}" for name, value in given.items()) or "neither FUSE_OPT_CC nor CC is set"
+        raise RuntimeError(f"no C compiler works here ({named}); install one, or name it in FUSE_OPT_CC")
