@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fuse_opt.frontends.torch_bessel import BESSEL
 from fuse_opt.frontends.torch_indexing import INDEXING
 from fuse_opt.frontends.torch_library import LIBRARY
 from fuse_opt.frontends.torch_pointwise import POINTWISE
@@ -19,6 +20,7 @@ TABLE: dict[str, Record] = {
     **POOLING,
     **INDEXING,
     **SORTING,
+    **BESSEL,
     **SMALL_PRODUCTS,
     **LIBRARY,
 }
