@@ -12,6 +12,7 @@ from fuse_opt.frontends.torch_reductions import REDUCTIONS
 from fuse_opt.frontends.torch_small_products import SMALL_PRODUCTS
 from fuse_opt.frontends.torch_sorting import SORTING
 from fuse_opt.frontends.torch_views import VIEWS
+from fuse_opt.frontends.torch_zeta import ZETA
 
 TABLE: dict[str, Record] = {
     **POINTWISE,
@@ -21,6 +22,7 @@ TABLE: dict[str, Record] = {
     **INDEXING,
     **SORTING,
     **BESSEL,
+    **ZETA,
     **SMALL_PRODUCTS,
     **LIBRARY,
 }
