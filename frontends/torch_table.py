@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fuse_opt.frontends.torch_bessel import BESSEL
+from fuse_opt.frontends.torch_convolution import CONVOLUTION
+from fuse_opt.frontends.torch_distances import DISTANCES
 from fuse_opt.frontends.torch_indexing import INDEXING
 from fuse_opt.frontends.torch_library import LIBRARY
 from fuse_opt.frontends.torch_pointwise import POINTWISE
@@ -23,6 +25,8 @@ TABLE: dict[str, Record] = {
     **SORTING,
     **BESSEL,
     **ZETA,
+    **DISTANCES,
+    **CONVOLUTION,
     **SMALL_PRODUCTS,
     **LIBRARY,
 }
