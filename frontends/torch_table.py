@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fuse_opt.frontends.torch_bessel import BESSEL
+from fuse_opt.frontends.torch_chebyshev import CHEBYSHEV
 from fuse_opt.frontends.torch_convolution import CONVOLUTION
 from fuse_opt.frontends.torch_distances import DISTANCES
 from fuse_opt.frontends.torch_indexing import INDEXING
@@ -25,6 +26,7 @@ TABLE: dict[str, Record] = {
     **SORTING,
     **BESSEL,
     **ZETA,
+    **CHEBYSHEV,
     **DISTANCES,
     **CONVOLUTION,
     **SMALL_PRODUCTS,
