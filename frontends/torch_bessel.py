@@ -11,6 +11,7 @@ from math import factorial, inf, nan, pi, sqrt
 
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.dtypes import F64
 from fuse_opt.frontends.torch_expressions import Expression, given_in_f64, polynomial, rounded, series
 from fuse_opt.frontends.torch_records import Call, records
 
@@ -32,7 +33,9 @@ def _amplitude_and_phase(call: Call, order: int, a: Expression, second_kind: boo
     """J or Y of large arguments (9.2.5, 9.2.6): the phase is taken off the sine and the cosine, not off the argument."""
     v = _NEAR / a
     p, q = series(call, f"p{order}", v * v), v * series(call, f"q{order}", v * v)
-    sine, cosine = a.apply("sin"), a.apply("cos")
+    # of f32, sine and cosine are those of f32: exact to an ULP of the amplitude, and vectors
+    angle = a.cast(call.compute())
+    sine, cosine = angle.apply("sin").cast(F64), angle.apply("cos").cast(F64)
     plus, minus = sine + cosine, sine - cosine
     first, second = (plus, minus) if order == 0 else (minus, -plus)
     found = p * second + q * first if second_kind else p * first - q * second
