@@ -24,6 +24,7 @@ _FURTHER = (
 )
 """Operators that PyTorch's core set keeps whole."""
 _BY_REFERENCE = (
+    "_batch_norm_with_update_functional",
     "addmv",
     "angle",
     "as_strided_copy",

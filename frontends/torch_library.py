@@ -6,26 +6,9 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.graph_op import shape
 from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
 
 LIBRARY, record = records()
-
-
-@record("aten.convolution.default", library=True)
-def _convolution(call: Call) -> SSAValue:
-    x, weight = call.tensor("input"), call.tensor("weight")
-    spatial = len(shape(x)) - 2
-    strides, padding, dilation = (list(call[n]) * spatial for n in ("stride", "padding", "dilation"))
-    if call["transposed"]:
-        raise NotCoveredError("is transposed")
-    pads = padding[:spatial] * 2
-    options = {"strides": strides[:spatial], "pads": pads, "dilations": dilation[:spatial], "groups": call["groups"]}
-    y = call.emit.conv(x, weight, **options)
-    if not call.has("bias"):
-        return y
-    bias = call.tensor("bias")
-    return call.emit.add(y, call.reshaped(bias, [shape(bias)[0], *[1] * spatial]))
 
 
 @record(

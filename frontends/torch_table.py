@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from fuse_opt.frontends.torch_bessel import BESSEL
+from fuse_opt.frontends.torch_chebyshev import CHEBYSHEV
+from fuse_opt.frontends.torch_convolution import CONVOLUTION
+from fuse_opt.frontends.torch_distances import DISTANCES
 from fuse_opt.frontends.torch_indexing import INDEXING
 from fuse_opt.frontends.torch_library import LIBRARY
 from fuse_opt.frontends.torch_pointwise import POINTWISE
@@ -11,6 +15,7 @@ from fuse_opt.frontends.torch_reductions import REDUCTIONS
 from fuse_opt.frontends.torch_small_products import SMALL_PRODUCTS
 from fuse_opt.frontends.torch_sorting import SORTING
 from fuse_opt.frontends.torch_views import VIEWS
+from fuse_opt.frontends.torch_zeta import ZETA
 
 TABLE: dict[str, Record] = {
     **POINTWISE,
@@ -19,6 +24,11 @@ TABLE: dict[str, Record] = {
     **POOLING,
     **INDEXING,
     **SORTING,
+    **BESSEL,
+    **ZETA,
+    **CHEBYSHEV,
+    **DISTANCES,
+    **CONVOLUTION,
     **SMALL_PRODUCTS,
     **LIBRARY,
 }

@@ -58,8 +58,8 @@ def test_upsampling_by_other_factors():
         ((5, 16, 1, 1), (12, 16, 1, 1), {"aten.addmm.default": 1}),
         ((2, 16, 21), (6, 16, 1), {"aten.bmm.default": 1}),
         ((2, 4, 7), (6, 4, 1), {}),
-        ((2, 4, 5, 3), (6, 4, 3, 1), {"aten.convolution.default": 1}),
-        ((2, 4, 5, 3), (6, 2, 1, 1), {"aten.convolution.default": 1}),
+        ((2, 4, 9, 9), (6, 4, 3, 1), {"aten.convolution.default": 1}),
+        ((2, 4, 21, 9), (6, 2, 1, 1), {"aten.convolution.default": 1}),
     ],
 )
 def test_convolutions_of_single_positions_are_products(extents: Any, window: Any, expected: dict[str, int]):
