@@ -160,3 +160,35 @@ def test_a_region_is_what_it_says() -> None:
     assert "graph.sum" in str(load(_reduce(ADD.format("%a, %b"))))
     with pytest.raises(StableHLOError, match="value from outside of its region"):
         load(_reduce(ADD.format("%a, %zero")))
+
+
+def test_numbers_that_are_known_wrap_in_their_type() -> None:
+    """3 - 5 of ui32 is not below 10, and 100 + 100 of i8 is: what decides a branch is followed as the types say."""
+    text = """
+"builtin.module"() ({
+  "func.func"() <{function_type = (tensor<f32>) -> tensor<f32>, sym_name = "main"}> ({
+  ^bb0(%x: tensor<f32>):
+    %a = "stablehlo.constant"() <{value = dense<A> : tensor<T>}> : () -> tensor<T>
+    %b = "stablehlo.constant"() <{value = dense<B> : tensor<T>}> : () -> tensor<T>
+    %limit = "stablehlo.constant"() <{value = dense<10> : tensor<T>}> : () -> tensor<T>
+    %c = "stablehlo.OP"(%a, %b) : (tensor<T>, tensor<T>) -> tensor<T>
+    %less = "stablehlo.compare"(%c, %limit) <{comparison_direction = #stablehlo<comparison_direction LT>}>
+      : (tensor<T>, tensor<T>) -> tensor<i1>
+    %r = "stablehlo.if"(%less) ({
+      "stablehlo.return"(%x) : (tensor<f32>) -> ()
+    }, {
+      %n = "stablehlo.negate"(%x) : (tensor<f32>) -> tensor<f32>
+      "stablehlo.return"(%n) : (tensor<f32>) -> ()
+    }) : (tensor<i1>) -> tensor<f32>
+    "func.return"(%r) : (tensor<f32>) -> ()
+  }) : () -> ()
+}) : () -> ()
+"""
+    one = np.float32(1)
+    for a, b, op, kind, wanted in (
+        (3, 5, "subtract", "ui32", -1),
+        (100, 100, "add", "i8", 1),
+        (3, 5, "subtract", "i32", 1),
+    ):
+        program = text.replace("<A>", f"<{a}>").replace("<B>", f"<{b}>").replace("OP", op).replace("<T>", f"<{kind}>")
+        assert fuse_opt.evaluate(load(program), one) == wanted, kind
