@@ -7,9 +7,10 @@ from fuse_opt.frontends.torch_pointwise import POINTWISE
 from fuse_opt.frontends.torch_pooling import POOLING
 from fuse_opt.frontends.torch_records import Record
 from fuse_opt.frontends.torch_reductions import REDUCTIONS
+from fuse_opt.frontends.torch_special import SPECIAL
 from fuse_opt.frontends.torch_views import VIEWS
 
-TABLE: dict[str, Record] = {**POINTWISE, **VIEWS, **REDUCTIONS, **POOLING, **LIBRARY}
+TABLE: dict[str, Record] = {**POINTWISE, **VIEWS, **REDUCTIONS, **POOLING, **SPECIAL, **LIBRARY}
 """By overload, as `aten.add.Tensor`."""
 
 
