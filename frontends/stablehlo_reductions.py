@@ -35,6 +35,8 @@ SCATTERED = {
     **{"stablehlo.or": "max", "stablehlo.and": "min"},
 }
 """Of numbers; of truth values, which are 0 and 1 then, the last four."""
+LONGEST_COMPARED = 8192
+"""Elements of a line that are each compared with all others."""
 WINDOWS = {"stablehlo.add": "window_sum", "stablehlo.maximum": "window_max", "stablehlo.minimum": "window_min"}
 
 
@@ -195,6 +197,11 @@ def sort(h: HloOp, g: Emitter) -> Results:
     """All operands in the order that the region says; another one than that of a key counts what comes before each."""
     axis, found = h.integer("dimension", -1), order_of(h, h.body)
     if found is None:
+        if extents(h.operand())[axis] > LONGEST_COMPARED:
+            raise h.refuse(
+                f"expected at most {LONGEST_COMPARED} elements for a comparison that is no order by one key, "
+                f"got {extents(h.operand())[axis]}"
+            )
         order = places(g, region_of(h), h.operands, axis)
     elif len(h.operands) == 1:
         return g.sort(h.operand(), axis=axis, descending=found[1] == "GT")

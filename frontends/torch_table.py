@@ -14,6 +14,7 @@ from fuse_opt.frontends.torch_records import Record
 from fuse_opt.frontends.torch_reductions import REDUCTIONS
 from fuse_opt.frontends.torch_small_products import SMALL_PRODUCTS
 from fuse_opt.frontends.torch_sorting import SORTING
+from fuse_opt.frontends.torch_special import SPECIAL
 from fuse_opt.frontends.torch_views import VIEWS
 from fuse_opt.frontends.torch_zeta import ZETA
 
@@ -24,6 +25,7 @@ TABLE: dict[str, Record] = {
     **POOLING,
     **INDEXING,
     **SORTING,
+    **SPECIAL,
     **BESSEL,
     **ZETA,
     **CHEBYSHEV,

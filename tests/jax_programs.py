@@ -129,14 +129,16 @@ PROGRAMS["block"] = (block, [*_BLOCK, floats(_D, 32), floats(32, _D)])
 for _name in ("layer_norm", "block", "convolutions"):
     _function, _arguments = PROGRAMS[_name]
     PROGRAMS[f"{_name}_gradient"] = (gradient(_function, len(_arguments)), _arguments)
-PROGRAMS |= {
-    "random_uniform": _drawn(lambda key: jax.random.uniform(key, (5, 7), minval=-1.0, maxval=3.0)),
-    "random_normal": _drawn(lambda key: jax.random.normal(key, (6, 5))),
-    "random_bits": _drawn(lambda key: [jax.random.bits(key, (4, 3), f"uint{bits}") for bits in (8, 16, 32)]),
-    "random_integers": _drawn(lambda key: jax.random.randint(key, (40,), -5, 17)),
-    "random_permutation": _drawn(lambda key: jax.random.permutation(key, 19)),
-    "random_split": _drawn(lambda key: [jax.random.split(key, 3), jax.random.fold_in(key, 5)]),
-    "random_bernoulli": _drawn(lambda key: jax.random.bernoulli(key, 0.3, (33,))),
-    "random_categorical": _drawn(lambda key: jax.random.categorical(key, jnp.arange(24.0).reshape(4, 6) / 7)),
-}
+PROGRAMS.update(
+    {
+        "random_uniform": _drawn(lambda key: jax.random.uniform(key, (5, 7), minval=-1.0, maxval=3.0)),
+        "random_normal": _drawn(lambda key: jax.random.normal(key, (6, 5))),
+        "random_bits": _drawn(lambda key: [jax.random.bits(key, (4, 3), f"uint{bits}") for bits in (8, 16, 32)]),
+        "random_integers": _drawn(lambda key: jax.random.randint(key, (40,), -5, 17)),
+        "random_permutation": _drawn(lambda key: jax.random.permutation(key, 19)),
+        "random_split": _drawn(lambda key: [jax.random.split(key, 3), jax.random.fold_in(key, 5)]),
+        "random_bernoulli": _drawn(lambda key: jax.random.bernoulli(key, 0.3, (33,))),
+        "random_categorical": _drawn(lambda key: jax.random.categorical(key, jnp.arange(24.0).reshape(4, 6) / 7)),
+    }
+)
 """Threefry's numbers are integers: the same bits everywhere."""

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -359,7 +359,7 @@ def integers(dtype: Any) -> tuple[Array, Array]:
         return x, y
     rng = np.random.default_rng(9)
     edge = [info.min, info.min + 1, *([-2, -1] if info.min else []), 0, 1, 2, info.max - 1, info.max]
-    wide: Array = rng.integers(info.min, info.max, 300, dtype=dtype, endpoint=True)
+    wide: Array = np.asarray(cast(Any, rng).integers(info.min, info.max, 300, dtype=dtype, endpoint=True))
     small: Array = rng.integers(-100 if info.min else 0, 100, 100).astype(dtype)
     values = np.concatenate([np.array(edge, dtype), wide, small])
     x, y = (a.ravel() for a in np.meshgrid(values, values))

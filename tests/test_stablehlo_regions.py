@@ -47,7 +47,11 @@ def programs() -> dict[str, tuple[Function, list[Array]]]:
 
     def first_operand(x: Any) -> Any:
         """Associative, and not commutative."""
-        return lax.reduce(x, np.float32(np.nan), lambda a, b: jnp.where(a == a, a, b), (0,))
+
+        def first(a: Any, b: Any) -> Any:
+            return jnp.where(a == a, a, b)
+
+        return lax.reduce(x, np.float32(np.nan), first, (0,))
 
     def windows(x: Any) -> Any:
         start = np.float32(-2)
@@ -58,9 +62,12 @@ def programs() -> dict[str, tuple[Function, list[Array]]]:
             lax.reduce_window(x, np.float32(1), lax.mul, padding="VALID", window_dilation=(2, 3), **steps),
         )
 
+    def doubled(old: Any) -> Any:
+        return old * 2 + 1
+
     def scatters(x: Any, at: Any, update: Any) -> Any:
         return (
-            x.at[at].apply(lambda old: old * 2 + 1),
+            x.at[at].apply(doubled),
             x.at[at].divide(update),
             x.at[at].power(np.float32(2)),
             x.at[at, 1].set(update[:, 0]),
@@ -78,6 +85,18 @@ def programs() -> dict[str, tuple[Function, list[Array]]]:
     def pooled(x: Any) -> Any:
         return lax.reduce_window(x, -np.inf, lax.max, (1, 3, 2), (1, 2, 1), ((0, 0), (1, 1), (0, 1))).sum()
 
+    def several(x: Any) -> Any:
+        return logaddexp(x, (0,)), logaddexp(x, (0, 2)), logaddexp(x, ())
+
+    def extremes(x: Any, y: Any) -> Any:
+        return jnp.argmax(x, 1), jnp.argmin(x, 0), jnp.argmax(y, 1), jnp.argmin(y > 1, 0)
+
+    def running(x: Any) -> Any:
+        return lax.cumlogsumexp(x, 1), lax.cummax(x, 0, reverse=True), lax.cummin(x)
+
+    def middles(x: Any) -> Any:
+        return jnp.nanmedian(x), jnp.quantile(x, 0.3, axis=0)
+
     odd = floats(5, 9)
     odd[0, :3] = [np.nan, np.inf, -np.inf]
     odd[3, 4] = -np.nan
@@ -86,23 +105,17 @@ def programs() -> dict[str, tuple[Function, list[Array]]]:
     at = np.array([1, 3, 1, 7, -1], np.int32)
     return {
         "welford": (welford, [floats(4, 7)]),
-        "logaddexp": (lambda x: (logaddexp(x, (0,)), logaddexp(x, (0, 2)), logaddexp(x, ())), [floats(5, 3, 6)]),
+        "logaddexp": (several, [floats(5, 3, 6)]),
         "first": (first_operand, [odd]),
         "windows": (windows, [floats(7, 6)]),
-        "argmax": (
-            lambda x, y: (jnp.argmax(x, 1), jnp.argmin(x, 0), jnp.argmax(y, 1), jnp.argmin(y > 1, 0)),
-            [odd, some],
-        ),
+        "argmax": (extremes, [odd, some]),
         "scatters": (scatters, [floats(5, 3), at, floats(5, 3)]),
         "sorts": (sorts, [odd, some]),
         "sorts of ties": (sorts, [ties, some]),
         "gradient of pooling": (jax.grad(pooled), [floats(2, 8, 5)]),
         "gradient of pooling with ties": (jax.grad(pooled), [RNG.integers(0, 3, (2, 8, 5)).astype(np.float32)]),
-        "cumulative": (
-            lambda x: (lax.cumlogsumexp(x, 1), lax.cummax(x, 0, reverse=True), lax.cummin(x)),
-            [floats(4, 9)],
-        ),
-        "median": (lambda x: (jnp.nanmedian(x), jnp.quantile(x, 0.3, axis=0)), [floats(4, 9)]),
+        "cumulative": (running, [floats(4, 9)]),
+        "median": (middles, [floats(4, 9)]),
     }
 
 
@@ -147,3 +160,35 @@ def test_a_region_is_what_it_says() -> None:
     assert "graph.sum" in str(load(_reduce(ADD.format("%a, %b"))))
     with pytest.raises(StableHLOError, match="value from outside of its region"):
         load(_reduce(ADD.format("%a, %zero")))
+
+
+def test_numbers_that_are_known_wrap_in_their_type() -> None:
+    """3 - 5 of ui32 is not below 10, and 100 + 100 of i8 is: what decides a branch is followed as the types say."""
+    text = """
+"builtin.module"() ({
+  "func.func"() <{function_type = (tensor<f32>) -> tensor<f32>, sym_name = "main"}> ({
+  ^bb0(%x: tensor<f32>):
+    %a = "stablehlo.constant"() <{value = dense<A> : tensor<T>}> : () -> tensor<T>
+    %b = "stablehlo.constant"() <{value = dense<B> : tensor<T>}> : () -> tensor<T>
+    %limit = "stablehlo.constant"() <{value = dense<10> : tensor<T>}> : () -> tensor<T>
+    %c = "stablehlo.OP"(%a, %b) : (tensor<T>, tensor<T>) -> tensor<T>
+    %less = "stablehlo.compare"(%c, %limit) <{comparison_direction = #stablehlo<comparison_direction LT>}>
+      : (tensor<T>, tensor<T>) -> tensor<i1>
+    %r = "stablehlo.if"(%less) ({
+      "stablehlo.return"(%x) : (tensor<f32>) -> ()
+    }, {
+      %n = "stablehlo.negate"(%x) : (tensor<f32>) -> tensor<f32>
+      "stablehlo.return"(%n) : (tensor<f32>) -> ()
+    }) : (tensor<i1>) -> tensor<f32>
+    "func.return"(%r) : (tensor<f32>) -> ()
+  }) : () -> ()
+}) : () -> ()
+"""
+    one = np.float32(1)
+    for a, b, op, kind, wanted in (
+        (3, 5, "subtract", "ui32", -1),
+        (100, 100, "add", "i8", 1),
+        (3, 5, "subtract", "i32", 1),
+    ):
+        program = text.replace("<A>", f"<{a}>").replace("<B>", f"<{b}>").replace("OP", op).replace("<T>", f"<{kind}>")
+        assert fuse_opt.evaluate(load(program), one) == wanted, kind
