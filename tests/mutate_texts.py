@@ -43,7 +43,7 @@ from fuse_opt.tools.registry import available_passes, available_targets
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 10.0
 """Of processor time, as machines may be busy with other things."""
-SILENCE = 90.0
+SILENCE = 300.0
 """After so many seconds a worker counts as one that hangs outside of Python."""
 MEMORY = 6 << 30
 LARGEST = 6000
