@@ -48,7 +48,7 @@ class ConstantOp(StructuredOp):
         element = dtype_of(self.value.get_element_type())
         if element is None or not is_splat(self.value):
             raise VerifyException("is stored in memory and has no scalar meaning")
-        value = next(iter(self.value.get_values()), 0)
+        value = next(iter(self.value.iter_values()), 0)
         if isinstance(value, tuple):
             raise VerifyException("complex elements are not supported")
         if element is BOOL:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import math
 import multiprocessing
 import random
 import re
@@ -43,7 +44,7 @@ from fuse_opt.tools.registry import available_passes, available_targets
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 10.0
 """Of processor time, as machines may be busy with other things."""
-SILENCE = 90.0
+SILENCE = 300.0
 """After so many seconds a worker counts as one that hangs outside of Python."""
 MEMORY = 6 << 30
 LARGEST = 6000
@@ -248,13 +249,17 @@ def _work(seeds: Sequence[int], pipe: Connection) -> None:
     pipe.close()
 
 
-def run_processes(cases: int, seed: int, processes: int) -> tuple[int, list[str]]:
-    """How many cases were run, and the reports; a worker that hangs or dies is replaced by one for the seeds behind."""
+def run_processes(cases: int, seed: int, processes: int, seconds: float) -> tuple[int, list[str]]:
+    """
+    How many cases were run, all or those of so many seconds, and the reports; a worker that hangs or dies is replaced by one
+    for the seeds behind.
+    """
     shares = [list(range(seed + first, seed + cases, processes)) for first in range(processes)]
     reports: list[str] = []
     done = 0
     workers = [_Worker(share) for share in shares if share]
-    while workers:
+    end = time.monotonic() + seconds
+    while workers and time.monotonic() < end:
         for worker in list(workers):
             found = worker.answer()
             if found is None:
@@ -313,9 +318,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="of the first case")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after so many")
     given = parser.parse_args(argv)
     started = time.perf_counter()
-    done, reports = run_processes(given.cases, given.seed, max(1, given.processes))
+    done, reports = run_processes(given.cases, given.seed, max(1, given.processes), given.seconds)
     tracebacks = sum("more than" not in report and "no answer" not in report for report in reports)
     hangs = len(reports) - tracebacks
     seconds = time.perf_counter() - started

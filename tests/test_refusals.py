@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
+from xdsl.parser import Parser
 
 from fuse_opt.tools.fuse_opt_main import main
+from fuse_opt.tools.parsing import parse_module
+from fuse_opt.tools.registry import make_context
 
 HUGE = "tensor<4611686018427387904x8xf32>"
 """More than 2**64 bytes."""
@@ -43,6 +47,13 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         TOO_LARGE,
         "--wrap-kernels --schedule-kernels -t c",
         "2:3: error: 'fused.kernel': %b has the type .*; expected fewer than 2\\*\\*63 bytes",
+    ),
+    "a constant that no memory holds": (
+        "func.func @main() -> tensor<100000x100000xi8> {\n"
+        "  %0 = graph.constant dense<1> : tensor<100000x100000xi8>\n"
+        "  func.return %0 : tensor<100000x100000xi8>\n}\n",
+        "--canonicalize",
+        "2:57: error: a constant of 10000000000 elements is too large to be kept; graph.full makes one from nothing",
     ),
     "an arena of 2**63 bytes is not planned": (
         TOO_LARGE_TOGETHER,
@@ -140,6 +151,27 @@ def test_locations_are_read_back_whatever_the_file_is_called(
     (again := tmp_path / "again.mlir").write_text(printed)
     assert main([str(again), "--print-debuginfo"]) == 0
     assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        "dense<1> : tensor<3xi8>", "dense<-1> : tensor<2x2xi64>", "dense<true> : tensor<4xi1>", "dense<1.5e+01> : tensor<3xf32>",
+        "dense<7> : tensor<f32>", "dense<255> : tensor<2xui8>", "dense<1> : tensor<0x4xi8>",
+        "dense<-0.0> : tensor<2xf64>", "dense<1.0> : tensor<2xbf16>", "dense<3> : vector<4xindex>", "dense<1> : tensor<2xi7>",
+    ],
+)  # fmt: skip
+def test_one_number_for_all_elements_is_what_it_is_to_xdsl(literal: str) -> None:
+    """It is read in another way here: by bytes, not by lists."""
+    ours = parse_module(f"builtin.module attributes {{a = {literal}}} {{}}", "test.mlir", make_context())
+    assert ours.attributes["a"] == Parser(make_context(), literal).parse_attribute()
+
+
+def test_a_large_splat_is_read_soon() -> None:
+    """Ten million elements took seconds, and hundreds of megabytes."""
+    started = time.process_time()
+    parse_module("builtin.module attributes {a = dense<1> : tensor<10000000xi8>} {}", "test.mlir", make_context())
+    assert time.process_time() - started < 1.0
 
 
 def test_text_beyond_ascii_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,12 +6,16 @@ import re
 from bisect import bisect_right
 from codecs import BOM_UTF8
 from difflib import get_close_matches
+from math import prod
+from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
     AnyFloat,
+    BytesAttr,
     ComplexType,
+    DenseIntOrFPElementsAttr,
     FileLineColLoc,
     Float80Type,
     Float128Type,
@@ -24,6 +28,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     ShapedType,
     StringAttr,
+    TensorType,
 )
 from xdsl.ir import AttributeInvT, Operation, SSAValue, TypeAttribute
 from xdsl.parser import AttrParser, Parser, ParserState, UnresolvedOperand
@@ -35,6 +40,9 @@ from fuse_opt.tools.diagnostics import InputError
 from fuse_opt.tools.lexing import FastLexer
 
 _SHAPED_TYPE = re.compile(r"(?:tensor|memref|vector)<[0-9?x]*[a-z][a-z0-9]*>")
+_SPLAT = re.compile(r"<[ \t\n]*(?:-?[0-9][\w.]*(?:(?<=[eE])[+-][0-9]+)?|true|false)[ \t\n]*>")
+_LARGEST_CONSTANT = 1 << 29
+"""Bytes."""
 _LARGEST_EXTENT = 2**63 - 1
 _WIDEST_INTEGER = 64
 _UNREADABLE = (Float80Type, Float128Type)
@@ -178,6 +186,24 @@ class LocatingParser(Parser):
                 f"a number of '{found.type}' cannot be kept; expected f64 or narrower", max(self.pos - 1, 0)
             )
         return found
+
+    def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
+        """As xDSL does; of one number for all elements, bytes are repeated, and not a list of Python's numbers."""
+        if type is not None or not _SPLAT.match(self.lexer.input.content, self._current_token.span.start):
+            return super().parse_dense_int_or_fp_elements_attr(type)
+        self.parse_punctuation("<")
+        element = self._parse_tensor_literal_element()
+        self.parse_punctuation(">")
+        self.parse_punctuation(":")
+        dense = cast("TensorType[AnyFloat]", self._parse_dense_literal_type())
+        count = prod(dense.get_shape())
+        if count * dense.element_type.compile_time_size > _LARGEST_CONSTANT:
+            message = f"a constant of {count} elements is too large to be kept; graph.full makes one from nothing"
+            self.raise_error(message, _position(self, self.lexer.input.content))
+        single = TensorType(dense.element_type, [1])
+        value = cast(float, element.to_type(self, dense.element_type))
+        data = DenseIntOrFPElementsAttr.from_list(single, [value]).data.data
+        return DenseIntOrFPElementsAttr(dense, BytesAttr(data * count))
 
     def _parse_tensor_literal_element(self) -> Parser._TensorLiteralElement:
         is_hexadecimal = self._current_token.text[:2] in ("0x", "0X")
