@@ -246,6 +246,7 @@ def main(given: Sequence[str] | None = None) -> int:
         with ProcessPoolExecutor(options.processes) as pool:
             for part in pool.map(check_cases, shares, repeat(True)):
                 summary.add(part)
+                print(f"... {summary.cases} of {options.cases}", file=sys.stderr, flush=True)
     summary.seconds = time.perf_counter() - started
     for why, count in summary.left.most_common():
         print(f"  {count} x {why}")
