@@ -216,6 +216,8 @@ def check_cases(seeds: Sequence[int], reduce: bool = True) -> Summary:
             warnings.simplefilter("ignore")
             text, why = fault(program)
             if why is not None:
+                if "exception" not in why:
+                    print(f"seed {seed} left out: {why[:160]}", file=sys.stderr, flush=True)
                 summary.left[" ".join(why.split())[:160]] += 1
             if text is None:
                 continue
