@@ -1,4 +1,7 @@
-"""Changes to a traced graph before autograd: calls that PyTorch takes apart into gathers, written as views instead."""
+"""
+Changes to a traced graph before autograd: calls that PyTorch takes apart into gathers, written as views instead, and those
+that give their argument itself in eager, where a compiler is given a copy of it.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,36 @@ functional: Any = torch.nn.functional
 
 
 def rewrite(graph_module: Any) -> Any:
-    """The graph with nearest upsampling by whole factors as repetition; the given one is not changed."""
-    found = [node for node in graph_module.graph.nodes if _factors(node) is not None]
-    if not found:
+    """
+    The graph with nearest upsampling by whole factors as repetition, and without dropout that drops nothing; the given one
+    is not changed.
+    """
+    if not any(_factors(node) is not None or _gives_argument(node) for node in graph_module.graph.nodes):
         return graph_module
     graph = fx.Graph()
     values: dict[Any, Any] = {}
     for node in graph_module.graph.nodes:
         factors = _factors(node)
-        if factors is None:
+        if _gives_argument(node):
+            values[node] = values[node.args[0]]
+        elif factors is None:
             values[node] = graph.node_copy(node, values.__getitem__)
         else:
             values[node] = _repeated(graph, values[node.args[0]], static_shape(_example(node.args[0])), factors)
             values[node].meta = dict(node.meta)
     return fx.GraphModule(graph_module, graph)
+
+
+def _gives_argument(node: Any) -> bool:
+    """Whether a call is dropout that drops nothing."""
+    if node.op != "call_function" or node.target is not functional.dropout or not node.args:
+        return False
+    given = {**dict(zip(("input", "p", "training", "inplace"), node.args, strict=False)), **node.kwargs}
+    p, training, inplace = given.get("p", 0.5), given.get("training", True), given.get("inplace", False)
+    is_node = isinstance(node.args[0], fx.Node) and not any(
+        isinstance(item, fx.Node) for item in (p, training, inplace)
+    )
+    return is_node and not inplace and (training is False or (type(p) in (int, float) and p == 0))
 
 
 def _example(node: Any) -> Any:

@@ -102,6 +102,19 @@ def test_a_record_at_fault_is_a_call_of_pytorch(monkeypatch: pytest.MonkeyPatch)
     assert "its record fails with AttributeError: oops" in str(reports.graphs[0])
 
 
+def test_graphs_that_no_run_on_fake_tensors_takes():
+    """Functionalisation makes a difference of truth values of this, which PyTorch refuses when extents are known."""
+
+    def write(x: Any) -> Any:
+        x[:1].expand(3, *x.shape[1:])[..., 0].zero_()
+
+    x, y = (torch.ones(6, 8, dtype=torch.bool) for _ in range(2))
+    with pytest.warns(RuntimeWarning, match="compiling it fails: RuntimeError: Subtraction"):
+        compiled(write, dynamic=True)(x)
+    write(y)
+    assert torch.equal(x, y)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_backward_graph_that_fails(dynamic: bool, monkeypatch: pytest.MonkeyPatch):
     compile_one = torch_backend._compile  # pyright: ignore[reportPrivateUsage]

@@ -146,6 +146,12 @@ def test_backward_graphs_that_hand_tangents_through(text: str):
     agree(["float32 3x4 plain grad", "float32 3x4 plain grad"], returned=[text, "x1 + 2"])
 
 
+def test_dropout_that_drops_nothing_gives_its_argument():
+    agree(["float32 3x4"], "z = torch.nn.functional.dropout(x0[None], 0.0)", "z.fill_(2)")
+    agree(["float32 3x4 plain grad"], returned=["torch.nn.functional.dropout(x0, 0.0)"])
+    agree(["float32 3x4"], returned=["torch.nn.functional.dropout(x0, 0.3, training=False)", "x0 + 1"])
+
+
 def test_a_graph_without_results():
     agree(["float32 3x4", "float32 3x4"], "x0.copy_(x1)")
     agree(["float32 3x4"], "x0.copy_(x0)", returned=["x0 + 0.5"])

@@ -216,6 +216,8 @@ def check_cases(seeds: Sequence[int], reduce: bool = True) -> Summary:
             warnings.simplefilter("ignore")
             text, why = fault(program)
             if why is not None:
+                if "exception" not in why:
+                    print(f"seed {seed} left out: {why[:160]}", file=sys.stderr, flush=True)
                 summary.left[" ".join(why.split())[:160]] += 1
             if text is None:
                 continue
@@ -246,6 +248,7 @@ def main(given: Sequence[str] | None = None) -> int:
         with ProcessPoolExecutor(options.processes) as pool:
             for part in pool.map(check_cases, shares, repeat(True)):
                 summary.add(part)
+                print(f"... {summary.cases} of {options.cases}", file=sys.stderr, flush=True)
     summary.seconds = time.perf_counter() - started
     for why, count in summary.left.most_common():
         print(f"  {count} x {why}")
