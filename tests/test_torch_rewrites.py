@@ -55,8 +55,8 @@ def test_upsampling_by_other_factors():
     ("extents", "window", "expected"),
     [
         ((2, 4, 5, 3), (6, 4, 1, 1), {"aten.bmm.default": 1}),
-        ((2, 4, 1, 1), (6, 4, 1, 1), {"aten.addmm.default": 1}),
-        ((2, 4, 7), (6, 4, 1), {"aten.bmm.default": 1}),
+        ((32, 4, 1, 1), (6, 4, 1, 1), {"aten.addmm.default": 1}),
+        ((2, 4, 13), (6, 4, 1), {"aten.bmm.default": 1}),
         ((2, 4, 9, 9), (6, 4, 3, 1), {"aten.convolution.default": 1}),
         ((2, 4, 21, 9), (6, 2, 1, 1), {"aten.convolution.default": 1}),
     ],
