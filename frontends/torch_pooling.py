@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -45,7 +44,7 @@ def _max_pool(call: Call) -> Sequence[SSAValue]:
     x = call.tensor("self")
     if not dtype(x).is_float or any(w.size > _WIDEST for w in windows) or 0 in call.extents(call.out[0]):
         raise NotCoveredError("is of integers, empty, or has wide windows")
-    if not _takes_indices(call):
+    if not call.is_used(1):
         for window in reversed(windows):
             first, *others = _slices(call, x, window, -math.inf)
             for other in others:
@@ -61,10 +60,6 @@ def _max_pool(call: Call) -> Sequence[SSAValue]:
         x, where = _largest(call, x, call.emit.add(where, place), window)
         apart *= extents[window.axis]
     return x, where
-
-
-def _takes_indices(call: Call) -> bool:
-    return any(user.target is not operator.getitem or user.args[1] == 1 for user in call.node.users)
 
 
 def _windows(call: Call) -> list[_Window]:

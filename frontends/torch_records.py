@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +94,10 @@ class Call:
     @property
     def dtype(self) -> DType:
         return self.element(self.out.dtype)
+
+    def is_used(self, number: int) -> bool:
+        """Whether anything reads one of several results."""
+        return any(user.target is not operator.getitem or user.args[1] == number for user in self.node.users)
 
     def extents(self, meta: Any) -> tuple[int, ...]:
         if (found := static_shape(meta)) is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.dtypes import BOOL
+from fuse_opt.dialects.dtypes import BOOL, I64
 from fuse_opt.dialects.graph_op import dtype, shape
 from fuse_opt.frontends.torch_records import Call, NotCoveredError, records
 
@@ -28,6 +28,10 @@ def _sort(call: Call) -> Sequence[SSAValue]:
     if not shape(x) or dtype(x) is BOOL:
         raise NotCoveredError("is over a scalar or truth values")
     options = {"axis": call["dim"] % len(shape(x)), "descending": bool(call["descending"])}
+    if not call.is_used(1):
+        return call.emit.sort(x, **options), call.number(0, I64, call.extents(call.out[1]))
+    if not call.arguments.get("stable"):
+        raise NotCoveredError("may give equal elements in any order, and who reads the order wants PyTorch's")
     order = call.emit.argsort(x, **options)
     return call.emit.take_along_axis(x, order, axis=options["axis"]), order
 

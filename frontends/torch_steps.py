@@ -47,6 +47,7 @@ class NoProgram:
     steps: tuple[Any, ...] = ()
     results: tuple[Any, ...] = ()
     run: None = None
+    compiled_calls: tuple[frozenset[int], bool] = (frozenset(), False)
 
     @property
     def native(self) -> NoProgram:

@@ -54,7 +54,11 @@ ALONG: dict[str, Callable[[Any, Any], Any]] = {
     "cumsum": lambda x, i: (torch.cumsum(x, 0), torch.cumsum(x, 1), torch.cumsum(i, 1)),
     "cumprod": lambda x, i: torch.cumprod(x / 30, -1),
     "of scalars": lambda x, i: (torch.cumsum(x[0, 0], 0), torch.argmax(x[0, 0]), x[1, 1].max(0)),
-    "sort": lambda x, i: (*torch.sort(x, 1), *torch.sort(x, 0, descending=True), torch.argsort(i, stable=True)),
+    "sort": lambda x, i: (
+        *torch.sort(x, dim=1, stable=True),
+        torch.sort(x, 0, descending=True)[0],
+        torch.argsort(i, stable=True),
+    ),
     "searchsorted": lambda x, i: (torch.bucketize(x, i[1].sort()[0].float()), torch.searchsorted(x[0], x, right=True)),
     "round": lambda x, i: (torch.round(x / 7, decimals=2), torch.round(x, decimals=-1)),
     "small products": lambda x, i: (x @ x.t(), x[0] @ x[1], x @ x[0], torch.addmm(x[:, :4], x, x.t(), beta=0)),
