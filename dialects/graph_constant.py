@@ -88,10 +88,12 @@ def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
 
 
 def scalar_constant(builder: GraphBuilder, value: float, like: SSAValue) -> SSAValue:
-    """A 0-d constant of the element type of `like`."""
+    """A 0-d constant of the element type of `like`, a float; what is too large for it is infinite."""
     element = tensor(like).element_type
-    assert isinstance(element, AnyFloat)
-    return builder(ConstantOp, value=DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [value]))
+    kind = dtype_of(element)
+    assert isinstance(element, AnyFloat) and kind is not None
+    number = float(converted(float(value), kind))
+    return builder(ConstantOp, value=DenseIntOrFPElementsAttr.from_list(TensorType(element, []), [number]))
 
 
 def number_constant(builder: GraphBuilder, value: Number, like: SSAValue) -> SSAValue:

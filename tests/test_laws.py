@@ -177,6 +177,15 @@ FOUND_BY_FUZZING = {
           func.return %v10, %v18 : tensor<ui8>, tensor<ui8>
         }""",
     ),
+    "a number of a loss is too large for its element type": (
+        "decompose",
+        """
+        func.func @main(%g: tensor<f32>, %x: tensor<1x5xf32>) -> tensor<1x5xf32> {
+          %0 = graph.smooth_l1_loss_backward %g, %x, %x {beta = 1.0e300 : f64, reduction = "mean"}
+            : (tensor<f32>, tensor<1x5xf32>, tensor<1x5xf32>) -> tensor<1x5xf32>
+          func.return %0 : tensor<1x5xf32>
+        }""",
+    ),
     "a mean of nothing has a NaN for a constant": (
         "decompose",
         """
