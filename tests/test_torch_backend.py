@@ -46,7 +46,11 @@ def test_products_are_calls_and_their_neighbours_are_not():
 def test_unknown_operators_stay_calls_inside_the_program():
     def function(x: Any) -> Any:
         values, order = torch.sort(x + 1, dim=1)
-        return torch.special.hermite_polynomial_h(values * 2, 3).sum(), torch.linalg.inv(values @ values.T + torch.eye(4)), order
+        return (
+            torch.special.hermite_polynomial_h(values * 2, 3).sum(),
+            torch.linalg.inv(values @ values.T + torch.eye(4)),
+            order,
+        )
 
     found = external(check(function, torch.rand(4, 6), tolerance=1e-3))
     assert {"aten.special_hermite_polynomial_h.n_scalar", "aten.linalg_inv_ex.default"} <= found.keys()
