@@ -12,12 +12,11 @@ from math import factorial, inf, nan, pi, sqrt
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.dtypes import F64
-from fuse_opt.frontends.torch_expressions import Expression, given_in_f64, polynomial, rounded, series
+from fuse_opt.frontends.torch_expressions import REST, Expression, given_in_f64, polynomial, rounded, series
 from fuse_opt.frontends.torch_records import Call, records
 
 BESSEL, record = records()
 _EULER = 0.57721566490153286061
-_SHORTER = {"f32": 2.0**-36, "f64": 2.0**-57}
 _NEAR = 8.0
 """Where the expansions for large arguments begin, but those of K, which begin at 2."""
 
@@ -72,7 +71,7 @@ def _powers(call: Call, order: int, reach: float, factor: Callable[[int], float]
     for k in range(64):
         c = 0.25**k / (2**order * factorial(k) * factorial(k + order))
         found.append(c * factor(k))
-        if k and found[-1] * reach ** (2 * k) < _SHORTER[call.compute().name] * abs(found[0]):
+        if k and found[-1] * reach ** (2 * k) < REST[call.compute().name] * abs(found[0]):
             break
     return found
 

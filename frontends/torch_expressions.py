@@ -13,7 +13,7 @@ from fuse_opt.frontends.emit import Emitter
 from fuse_opt.frontends.torch_records import Call
 from fuse_opt.frontends.torch_special_numbers import SERIES
 
-_REST = {"f32": 2.0**-36, "f64": 2.0**-57}
+REST = {"f32": 2.0**-36, "f64": 2.0**-57}
 """By the element type of a result: what terms of series may be left out, of the largest one."""
 
 
@@ -122,4 +122,4 @@ def series(call: Call, name: str, x: Expression) -> Expression:
     """A row of the table of series, with the terms that the call's result needs."""
     row = SERIES[name]
     middle, half = (row.lo + row.hi) / 2, (row.hi - row.lo) / 2
-    return polynomial((x - middle) / half, row.polynomial(_REST[call.compute().name]))
+    return polynomial((x - middle) / half, row.polynomial(REST[call.compute().name]))
