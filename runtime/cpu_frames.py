@@ -64,6 +64,8 @@ class _Plan:
     failures: list[Failure] = field(default_factory=list[Failure])
     native: bool = False
     """Whether there are calls among the loops."""
+    blas: bool = False
+    """Whether one of them calls a BLAS."""
 
     def rows(self) -> list[LoopRow]:
         """Those of the piece at the end."""
@@ -214,7 +216,7 @@ class FrameMaker:
 
     def _record(self, rows: Sequence[LoopRow], table: ctypes.Array[ctypes.c_void_p], plan: _Plan) -> int:
         loops = (Loop * len(rows))(*rows)
-        tasks = load_tasks() if plan.native else None
+        tasks = load_tasks() if plan.blas else None
         enter, leave = (tasks.function(f"fuse_{name}_blas") if tasks else 0 for name in ("enter", "leave"))
         kept = self._small and not plan.native
         buffers = self._program.buffers
@@ -248,7 +250,7 @@ def _add_call(plan: _Plan, call: NativeCall, joins: bool) -> None:
     first, *others = call.rows
     plan.rows().extend([first._replace(first=0 if joins else PHASE), *others])
     plan.memory += call.memory
-    plan.native = True
+    plan.native, plan.blas = True, plan.blas or call.calls_blas
     if call.failure is not None:
         plan.failures.append(call.failure)
 

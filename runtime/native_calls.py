@@ -67,6 +67,7 @@ class NativeCall:
     with_follower: bool = False
     """Whether the loop that follows is in it."""
     failure: Failure | None = None
+    calls_blas: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def native_call(call: LibraryCall, table: int, follower: Follower | None = None)
     if (indexing := indexing_call(call, table)) is not None:
         fault = indexing.fault
         failure = None if fault is None else Failure(ctypes.addressof(fault) + Fault.failed.offset, indexing.error)
-        return NativeCall((indexing.row,), indexing.memory, failure=failure)
+        return NativeCall((indexing.row,), indexing.memory, failure=failure, calls_blas=False)
     make = _NATIVE.get(call.implementation)
     tasks = None if make is None or os.environ.get("FUSE_OPT_BLAS") == "numpy" else load_tasks()
     if make is None or tasks is None or not _is_plain(call):
