@@ -13,7 +13,8 @@ import fuse_opt
 from fuse_opt.lowering.narrow_floats import NARROW, bit_patterns, narrow, widen
 from fuse_opt.runtime import blas, thread_pool
 
-EPSILON = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-20, "f64": 2.0**-48}
+# Of products of standard normal numbers; the kernels of a BLAS (OPENBLAS_CORETYPE) add in orders of their own.
+EPSILON = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-19, "f64": 2.0**-48}
 CASES = {
     "matmul": ("", "3x40x65", "65x70", "3x40x70"),
     "matmul, transposed": ("{transpose_lhs = true, transpose_rhs = true}", "65x40", "70x65", "40x70"),
