@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import Any
 
@@ -106,3 +107,33 @@ def test_calls_are_compiled_codes() -> None:
     for line, result in lines.items():
         text = f"func.func @main(%x: {x}, %i: {i}, %j: {j}) -> {result} {{\n%r = {line}\nfunc.return %r : {result}\n}}"
         assert fuse_opt.compile(text).stats.foreign_calls == 1, line
+
+
+@needs_compiler
+def test_each_caller_gets_its_own_error() -> None:
+    """Callers at the same time: an index that is out of range is the error of who gave it, and of nobody else."""
+    text = """func.func @main(%x: tensor<50x3xf32>, %i: tensor<40xi64>) -> tensor<40x3xf32> {
+  %r = graph.take %x, %i : (tensor<50x3xf32>, tensor<40xi64>) -> tensor<40x3xf32>
+  func.return %r : tensor<40x3xf32>
+}"""
+    compiled, x = fuse_opt.compile(text), np.arange(150, dtype=np.float32).reshape(50, 3)
+
+    def call(number: int) -> bool:
+        index = np.full(40, number % 50)
+        for turn in range(60):
+            bad = (number + turn) % 3 == 0
+            index[turn % 40] = 50 + number if bad else number % 50
+            try:
+                result = compiled(x, index)
+            except IndexError as error:
+                if not bad or f"index {50 + number} at" not in str(error):
+                    return False
+                continue
+            finally:
+                index[turn % 40] = number % 50
+            if bad or not (result == x[number % 50]).all():
+                return False
+        return True
+
+    with ThreadPoolExecutor(8) as callers:
+        assert all(callers.map(call, range(24)))
