@@ -15,7 +15,16 @@ from fuse_opt.dialects.graph_reductions import extreme
 from fuse_opt.frontends.emit import Emitter, Value, extents, rank
 from fuse_opt.frontends.stablehlo_op import HloOp, Results, attributes_of, name_of, record
 from fuse_opt.frontends.stablehlo_pointwise import flattened, joined, ordered, padded, padded_by
-from fuse_opt.frontends.stablehlo_regions import arg_direction, combiner, order_of, places, reduced, region_of, windowed
+from fuse_opt.frontends.stablehlo_regions import (
+    arg_direction,
+    combiner,
+    order_of,
+    places,
+    reduced,
+    region_of,
+    windowed,
+    windowed_in_order,
+)
 
 REDUCTIONS = {
     "stablehlo.add": ("sum", 0.0),
@@ -37,6 +46,8 @@ SCATTERED = {
 """Of numbers; of truth values, which are 0 and 1 then, the last four."""
 LONGEST_COMPARED = 8192
 """Elements of a line that are each compared with all others."""
+_FEW = 16
+"""Elements of a window that a region joins one after another."""
 WINDOWS = {"stablehlo.add": "window_sum", "stablehlo.maximum": "window_max", "stablehlo.minimum": "window_min"}
 
 
@@ -108,8 +119,9 @@ def reduce_window(h: HloOp, g: Emitter) -> Results:
         axis = _running(x, window, strides, dilations, base, pads) if neutral else None
         if axis is not None and combine in RUNNING:
             return g.all(RUNNING[combine], x, axis=axis, reverse=pads[axis][0] == 0)[0]
-        # An extremum is the same however often the start value takes part.
-        if combine in WINDOWS and (neutral or combine != "stablehlo.add"):
+        # An extremum is the same however often the start value takes part; a sum of few is rounded as they come.
+        in_order = combine == "stablehlo.add" and dtype(x).is_float and prod(window) <= _FEW
+        if combine in WINDOWS and not in_order and (neutral or combine != "stablehlo.add"):
             y = _window(h, g, combine, window, strides, dilations, base, pads)
             return y if neutral else joined(g, combine, y, h.operand(1))
     low, high = [pad for pad, _ in pads], [pad for _, pad in pads]
@@ -119,6 +131,8 @@ def reduce_window(h: HloOp, g: Emitter) -> Results:
         for k, (value, start) in enumerate(zip(values, initial, strict=True))
     ]
     region = region_of(h)
+    if prod(window) <= _FEW:
+        return windowed_in_order(g, region, grown, initial, window, strides, dilations)
     return region(g, *initial, *windowed(g, region, grown, window, strides, dilations))
 
 

@@ -84,6 +84,28 @@ def windowed(
     return found
 
 
+def windowed_in_order(
+    g: Emitter,
+    region: Region,
+    values: Sequence[Value],
+    initial: Sequence[Value],
+    window: list[int],
+    strides: list[int],
+    dilations: list[int],
+) -> list[Value]:
+    """As `windowed`, one element after another from the start values on: rounded as StableHLO's interpreter does it."""
+    spans = [(size - 1) * step + 1 for size, step in zip(window, dilations, strict=True)]
+    found = list(initial)
+    for at in product(*map(range, window)):
+        pieces = list(values)
+        for axis, (place, step, span) in enumerate(zip(at, dilations, spans, strict=True)):
+            first = place * step
+            stop = first + max(extents(values[0])[axis] - span + 1, 0)
+            pieces = [_part(g, piece, axis, first, stop, strides[axis]) for piece in pieces]
+        found = region(g, *found, *pieces)
+    return found
+
+
 def _windowed_axis(g: Emitter, region: Region, values: list[Value], axis: int, size: int, step: int) -> list[Value]:
     count = extents(values[0])[axis] - (size - 1) * step
     if count <= 0:
