@@ -65,6 +65,21 @@ ALONG: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+POOLS: list[Callable[[Any], Any]] = [
+    lambda x: functional.avg_pool2d(x, 3, 2, 1),
+    lambda x: functional.avg_pool2d(x, (2, 3), ceil_mode=True, count_include_pad=False, padding=(1, 1)),
+    lambda x: functional.avg_pool2d(x, 2, divisor_override=3),
+    lambda x: functional.avg_pool3d(x[None], (2, 3, 2)),
+    lambda x: functional.avg_pool1d(x[0], 3),
+    lambda x: functional.adaptive_avg_pool2d(x, (3, 5)),
+    lambda x: functional.adaptive_avg_pool2d(x, 1),
+    lambda x: functional.adaptive_avg_pool3d(x, (2, 4, 3)),
+    lambda x: functional.adaptive_max_pool2d(x, (3, 5), return_indices=True),
+    lambda x: functional.adaptive_max_pool3d(x, (2, 4, 3), return_indices=True),
+    lambda x: functional.max_pool3d(x, 2, 1, 1, return_indices=True),
+]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int64", "int16", "uint8", "bool"])
 @pytest.mark.parametrize("name", READS)
 def test_reads(name: str, dtype: str):
@@ -85,22 +100,7 @@ def test_orders_and_totals(name: str):
     assert external(check(ALONG[name], X, INDICES, tolerance=1e-4)) == {}
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x: functional.avg_pool2d(x, 3, 2, 1),
-        lambda x: functional.avg_pool2d(x, (2, 3), ceil_mode=True, count_include_pad=False, padding=(1, 1)),
-        lambda x: functional.avg_pool2d(x, 2, divisor_override=3),
-        lambda x: functional.avg_pool3d(x[None], (2, 3, 2)),
-        lambda x: functional.avg_pool1d(x[0], 3),
-        lambda x: functional.adaptive_avg_pool2d(x, (3, 5)),
-        lambda x: functional.adaptive_avg_pool2d(x, 1),
-        lambda x: functional.adaptive_avg_pool3d(x, (2, 4, 3)),
-        lambda x: functional.adaptive_max_pool2d(x, (3, 5), return_indices=True),
-        lambda x: functional.adaptive_max_pool3d(x, (2, 4, 3), return_indices=True),
-        lambda x: functional.max_pool3d(x, 2, 1, 1, return_indices=True),
-    ],
-)
+@pytest.mark.parametrize("call", POOLS)
 def test_pools(call: Callable[[Any], Any]):
     assert external(check(call, torch.randn(2, 3, 7, 10))) == {}
 

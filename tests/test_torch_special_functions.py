@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from math import inf, nan
 from typing import Any
+# Functions of tensors, which have no types here, are lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
 
 import pytest
 from torch_testing import check, compiled, external, torch

@@ -36,10 +36,12 @@ def test_what_is_undefined_is_reported(monkeypatch: pytest.MonkeyPatch, capfd: p
     sanitize(monkeypatch)
     compile_shared = CCompiler.compile_shared
 
-    def spoilt(self: CCompiler, source: str, cache: DiskCache, extra: Sequence[str] = ()) -> Path:
+    def spoilt(
+        self: CCompiler, source: str, cache: DiskCache, extra: Sequence[str] = (), timeout: float | None = None
+    ) -> Path:
         spoilt_source = source + "\n__attribute__((constructor)) static void bad(void) {\n"
         spoilt_source += "  volatile double x = 1e30; volatile int y = (int)x; (void)y;\n}\n"
-        return compile_shared(self, spoilt_source, cache, extra)
+        return compile_shared(self, spoilt_source, cache, extra, timeout)
 
     monkeypatch.setattr(CCompiler, "compile_shared", spoilt)
     text = "func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {\n  %0 = graph.exp %x : (tensor<3xf32>) -> tensor<3xf32>\n"

@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from fuse_opt.frontends.torch import last_coverage
 from fuse_opt.frontends.torch_api import torch
@@ -248,7 +248,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 
 def without_dropout(model: Any) -> Any:
     for module in model.modules():
-        for name, value in list(vars(module).items()):
+        for name, value in list(cast("dict[str, object]", vars(module)).items()):
             if "drop" in name and isinstance(value, float):
                 setattr(module, name, 0.0)
         if isinstance(module, torch.nn.Dropout):
@@ -321,7 +321,8 @@ def check_steps(name: str) -> str:
             step()
         states = [v for s in optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor)]
         found.append([p.detach() for p in model.parameters()] + states)
-    return worst(*found, [t.double() for t in found[1]])
+    exact: list[Any] = [t.double() for t in found[1]]
+    return worst(found[0], found[1], exact)
 
 
 def main() -> int:
