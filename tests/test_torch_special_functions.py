@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from math import inf, nan
 from typing import Any
+
 # Functions of tensors, which have no types here, are lambdas.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false
-
 import pytest
 from torch_testing import check, compiled, external, torch
 from torch_testing import fresh as fresh
