@@ -18,6 +18,7 @@ from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.program_call import LoopRow
 
 _SOURCE = "indexing_tasks.c"
+_TASKS = ("fuse_gather_rows", "fuse_put_rows", "fuse_gather_lines", "fuse_put_lines", "fuse_run_totals")
 _TASK_BYTES = 32 << 10
 """What a task moves."""
 _MOST_RANGES = 16
@@ -88,7 +89,7 @@ def _library() -> ctypes.CDLL | None:
     if (compiler := find_c_compiler()) is None:
         return None
     try:
-        return ctypes.CDLL(str(compiler.compile_shared(runtime_text(_SOURCE), DiskCache(), ["-ffp-contract=off"])))
+        return compiler.load_shared(runtime_text(_SOURCE), DiskCache(), _TASKS, ["-ffp-contract=off"])
     except (CompileError, OSError):
         return None
 
