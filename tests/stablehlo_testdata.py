@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -264,6 +265,8 @@ def main() -> int:
     paths = list(files(given.directory, given.only))
     if not paths:
         parser.error(f"no .mlir file in {given.directory}")
+    if find_spec("jaxlib") is None:
+        parser.error("the files are in the pretty form, which jaxlib reads: pip install 'fuse-opt[jax]'")
     with ProcessPoolExecutor(given.jobs) as pool:
         found = list(pool.map(outcome, paths, [given.target] * len(paths), chunksize=8))
     for path, (kind, why) in zip(paths, found, strict=True):
