@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from fuse_opt.tools.api import load, optimize
+from fuse_opt.tools.compiler.api import load, optimize
 
 FULL = "tensor<64x64xf32>"
 

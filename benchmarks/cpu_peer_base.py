@@ -52,7 +52,7 @@ class Peer:
 
 def _widened(array: Any) -> Any:
     if array.dtype.itemsize == 2 and array.dtype.kind == "V":
-        from fuse_opt.lowering.narrow_floats import widen
+        from fuse_opt.lowering.program.float_formats import widen
 
         return widen(array)
     return array.astype(np.float32, copy=False)
@@ -60,7 +60,7 @@ def _widened(array: Any) -> Any:
 
 def typed_inputs(case: Case, arrays: Sequence[Any]) -> list[Any]:
     """The inputs in the workload's types, as NumPy arrays; bf16 as ml_dtypes has it."""
-    from fuse_opt.lowering.narrow_floats import narrow
+    from fuse_opt.lowering.program.float_formats import narrow
 
     names = [case.workload.dtype(k) for k in range(len(arrays))]
     made = [narrow(a, "bf16") if n == "bf16" else a for a, n in zip(arrays, names, strict=True)]

@@ -28,7 +28,7 @@ def load_own_fresh(case: Case, inputs: list[Any], results: list[Any]) -> Loaded:
 
 def load_own_fast(case: Case, inputs: list[Any], results: list[Any]) -> Loaded:
     """`program(*arrays, out=results)`, with the approximations that `math=fast` allows."""
-    from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
+    from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
     passes = [text.replace("schedule-kernels", "schedule-kernels{math=fast}") for text in DEFAULT_PIPELINE]
     return _into(results, case, *_compiled(case, inputs, ",".join(passes)))
@@ -185,9 +185,9 @@ _JAX = ("jax", "jaxlib")
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("fuse-opt", "program(*xs, out=ys)", ("numpy",), load_own, ("fuse_opt.tools.api",)),
-        Peer("fuse-opt-fresh", "program(*xs)", ("numpy",), load_own_fresh, ("fuse_opt.tools.api",)),
-        Peer("fuse-opt-fast", "program(*xs, out=ys), math=fast", ("numpy",), load_own_fast, ("fuse_opt.tools.api",)),
+        Peer("fuse-opt", "program(*xs, out=ys)", ("numpy",), load_own, ("fuse_opt.tools.compiler.api",)),
+        Peer("fuse-opt-fresh", "program(*xs)", ("numpy",), load_own_fresh, ("fuse_opt.tools.compiler.api",)),
+        Peer("fuse-opt-fast", "program(*xs, out=ys), math=fast", ("numpy",), load_own_fast, ("fuse_opt.tools.compiler.api",)),
         Peer("limit", "moves the same bytes, nothing else", ("numpy",), load_limit, as_numpy=lambda x: x),
         Peer("c", "plain C, gcc -O3 -ffast-math, OpenMP, libmvec", ("numpy",), load_plain_c),
         Peer("inductor", "torch.compile as shipped", ("torch",), load_inductor, ("torch._inductor.config",), _SERIAL,

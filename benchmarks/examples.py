@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fuse_opt.tools.api import compile as compile_program
-from fuse_opt.tools.measuring import check_against_reference, example_inputs, interleave
+from fuse_opt.tools.commands.measuring import check_against_reference, example_inputs, interleave
+from fuse_opt.tools.compiler.api import compile as compile_program
 
 EXAMPLES = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.mlir"))
 _MIB = 1 << 20

@@ -14,8 +14,8 @@ import time
 
 from xdsl.context import Context
 
-from fuse_opt.tools.api import load
-from fuse_opt.tools.pipeline import DEFAULT_PIPELINE, collection_paused, make_passes
+from fuse_opt.tools.compiler.api import load
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, collection_paused, make_passes
 
 FULL, THIN = "tensor<64x64xf32>", "tensor<64x1xf32>"
 NEAR = 300

@@ -22,13 +22,13 @@ import numpy as np
 from gpu_workloads import Torch, Workload, array_bytes, workloads
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.emit_cuda import build_cuda_program
-from fuse_opt.lowering.narrow_floats import NARROW, narrow
-from fuse_opt.runtime.cuda import CudaProgram
-from fuse_opt.runtime.cuda_driver import NON_BLOCKING, open_device
-from fuse_opt.tools.api import evaluate, optimize
-from fuse_opt.tools.measuring import difference
-from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
+from fuse_opt.lowering.emit.cuda import build_cuda_program
+from fuse_opt.lowering.program.float_formats import NARROW, narrow
+from fuse_opt.runtime.cuda.program import CudaProgram
+from fuse_opt.runtime.device.driver import NON_BLOCKING, open_device
+from fuse_opt.tools.commands.measuring import difference
+from fuse_opt.tools.compiler.api import evaluate, optimize
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 _SMALL = 1 << 24
 """Bytes below which a workload is bound by launches: many calls are timed together."""
@@ -210,8 +210,8 @@ EMPTY = 'extern "C" __global__ void empty(float *x) {\n  if (threadIdx.x > 1024)
 
 def launch_costs(bench: Bench) -> dict[str, float]:
     """Host microseconds of a launch of an empty kernel, in each of the ways there are."""
-    from fuse_opt.runtime.cuda_compiler import compile_cuda, find_cuda_compiler
-    from fuse_opt.runtime.cuda_graphs import GraphCache, RunCounts
+    from fuse_opt.runtime.device.compiler import compile_cuda, find_cuda_compiler
+    from fuse_opt.runtime.device.graphs import GraphCache, RunCounts
     from fuse_opt.runtime.disk_cache import DiskCache
 
     compiler, driver = find_cuda_compiler(), bench.device.driver

@@ -7,7 +7,7 @@ It writes gpu-run.json and gpu-run.txt into --out, else $OUT, else benchmarks/re
 part of the time; one that fails or is cut off takes nothing from the others, and keeps what it had.
 
 FOLDER of wheels holds what the machine lacks of PyCUDA, xDSL, pytest and what they need; the machine needs no network.
-`python tests/fake_cuda/build.py wheels FOLDER` makes it on another one, with the Python version of the GPU machine.
+`python tests/support/fake_cuda/build.py wheels FOLDER` makes it on another one, with the Python version of the GPU machine.
 Exit status: 0 when all stages went well, 1 when something failed.
 """
 
@@ -114,7 +114,18 @@ def run_stage(run: Run, stage: str, command: list[str], environment: dict[str, s
 
 
 def run_tests(run: Run, environment: dict[str, str]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-m", "gpu", "tests/test_gpu.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rA",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "gpu",
+        "tests/runtime/cuda/test_device.py",
+    ]
     status, output, seconds = run_stage(run, "tests", command, environment)
     said = re.findall(r"^(\w+): (.+)$", output, re.MULTILINE)
     last = output.strip().splitlines()[-1:] or [""]

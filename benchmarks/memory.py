@@ -17,9 +17,9 @@ from pathlib import Path
 from memory_graphs import GRAPHS
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
 
-from fuse_opt.dialects.storage import analyse_storage, functions_of
-from fuse_opt.tools.api import load, optimize
-from fuse_opt.tools.pipeline import DEFAULT_PIPELINE
+from fuse_opt.dialects.analysis.storage import analyse_storage, functions_of
+from fuse_opt.tools.compiler.api import load, optimize
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 EXAMPLES = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.mlir"))
 FUSED = DEFAULT_PIPELINE[: DEFAULT_PIPELINE.index("order-for-memory")]

@@ -14,7 +14,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from fuse_opt.dialects.graph import GRAPH
-from fuse_opt.dialects.graph_op import GraphOp, int_array, int_value, shape
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.properties import int_array, int_value
+from fuse_opt.dialects.interfaces.shapes import shape
 
 _OPS: dict[str, type[GraphOp]] = {
     op.name.removeprefix("graph."): op for op in GRAPH.operations if issubclass(op, GraphOp)

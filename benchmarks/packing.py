@@ -19,10 +19,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from fuse_opt.passes.packing import ORDERS, Buffer, Problem, Solution, pack
-from fuse_opt.passes.packing_exact import Question
-from fuse_opt.tools.fuse_pack import read_rows
-from fuse_opt.tools.packing_core import CompiledSearch, compiled_packing, compiled_search
+from fuse_opt.passes.memory.packing.exact import Question
+from fuse_opt.passes.memory.packing.packing import ORDERS, Buffer, Problem, Solution, pack
+from fuse_opt.tools.commands.fuse_pack import read_rows
+from fuse_opt.tools.compiler.native_packing import CompiledSearch, compiled_packing, compiled_search
 
 HERE = Path(__file__).resolve().parent
 

@@ -1,4 +1,4 @@
-"""The models of fuse_opt.frontends.torch_models against eager PyTorch and Inductor: inference and one training step.
+"""The models of fuse_opt.frontends.torch.models against eager PyTorch and Inductor: inference and one training step.
 
     python benchmarks/torch_models.py [--models bert,resnet] [--batch 8] [--rounds 30] [--json FILE] [--text FILE]
     python benchmarks/torch_models.py --dtype bfloat16 --modes inference
@@ -38,10 +38,10 @@ os.environ["FUSE_OPT_CACHE_DIR"] = tempfile.mkdtemp()
 
 from torch_models_table import BOUND, Row, Worst, enter, read, text
 
-from fuse_opt.frontends.torch_api import torch
-from fuse_opt.frontends.torch_backend import GraphReport, collect_reports, fuse_opt
-from fuse_opt.frontends.torch_models import MODELS, Sample
-from fuse_opt.runtime import thread_pool
+from fuse_opt.frontends.torch.backend import GraphReport, collect_reports, fuse_opt
+from fuse_opt.frontends.torch.fx.api import torch
+from fuse_opt.frontends.torch.models import MODELS, Sample
+from fuse_opt.runtime.host import thread_pool
 
 Call = Callable[[], Any]
 

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
 import fuse_opt
-from fuse_opt.dialects.graph_elementwise import Unary
+from fuse_opt.dialects.graph.bases.elementwise import Unary
 from fuse_opt.dialects.scalar import Scalar, tanh
 
 

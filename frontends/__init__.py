@@ -1,1 +1,5 @@
-"""Importers: models of other tools as modules of graph ops."""
+"""Importers of models of other tools; here what they build modules with.
+
+May import dialects, dialects/types, dialects/scalar, dialects/interfaces, dialects/analysis, dialects/graph,
+dialects/graph/*.
+"""

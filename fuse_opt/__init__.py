@@ -12,7 +12,7 @@ The functions are loaded on first use: `import fuse_opt` alone imports neither x
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fuse_opt.tools.api import compile, evaluate, optimize, register
+    from fuse_opt.tools.compiler.api import compile, evaluate, optimize, register
 
 __version__ = "0.1.0"
 
@@ -22,7 +22,7 @@ __all__ = ["__version__", "compile", "evaluate", "optimize", "register"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fuse_opt.tools import api
+    from fuse_opt.tools.compiler import api
 
     value = globals()[name] = getattr(api, name)
     return value

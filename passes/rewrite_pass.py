@@ -12,9 +12,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ..dialects.fused import KernelOp
-from ..dialects.graph_op import GraphOp
-from ..dialects.storage import ARENA, forget_places, functions_of
+from fuse_opt.dialects.analysis.storage import ARENA, forget_places, functions_of
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 
 
 class RewritePass(ModulePass, ABC):

@@ -1,0 +1,4 @@
+"""Running programs; here what all devices share.
+
+May import lowering/program.
+"""

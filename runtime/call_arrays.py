@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.narrow_floats import converted, is_narrow, recognized, type_name
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer
+from fuse_opt.lowering.program.float_formats import converted, is_narrow, recognized, type_name
 
 Array = NDArray[Any]
 

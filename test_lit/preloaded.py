@@ -14,8 +14,8 @@ import socket
 import struct
 import sys
 
-MODULES = {"fuse-opt": "fuse_opt.tools.fuse_opt_main", "filecheck": "filecheck.main"}
-USED = ("fuse_opt.tools.driver", "fuse_opt.dialects.graph", "fuse_opt.dialects.fused", "fuse_opt.dialects.gpu")
+MODULES = {"fuse-opt": "fuse_opt.tools.commands.fuse_opt_main", "filecheck": "filecheck.main"}
+USED = ("fuse_opt.tools.commands.driver", "fuse_opt.dialects.graph", "fuse_opt.dialects.fused", "fuse_opt.dialects.gpu")
 LENGTH = struct.Struct("I")
 
 

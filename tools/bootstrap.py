@@ -362,7 +362,7 @@ def check_host_path(pycuda: PyCuda) -> tuple[Outcome, str]:
     if (reason := pycuda.missing()) is not None:
         return Outcome("pycuda", None, f"there is none: {reason}"), ""
     status, output = run_captured(
-        [str(PYTHON), "-m", "pytest", "-q", "-rs", "-m", ON_STAND_IN, "tests/test_runtime_cuda.py"]
+        [str(PYTHON), "-m", "pytest", "-q", "-rs", "-m", ON_STAND_IN, "tests/runtime/cuda/test_program.py"]
     )
     return Outcome("pycuda", status == 0, last_line(output).strip("= "), cuda_layers(output)), output
 
@@ -451,7 +451,9 @@ def main() -> int:
             ensure_environment("dev", beside=pycuda.start)
             return test(pycuda)
         ensure_environment("")
-        return subprocess.run([str(PYTHON), "-m", "fuse_opt.tools.demo", *options.arguments], cwd=ROOT).returncode
+        return subprocess.run(
+            [str(PYTHON), "-m", "fuse_opt.tools.commands.demo", *options.arguments], cwd=ROOT
+        ).returncode
     except (BootstrapError, OSError) as error:
         print(f"bootstrap: error: {error}", file=sys.stderr)
         return 1

@@ -1,0 +1,199 @@
+"""How a kernel's operands are read next to where its results are written: what may run in place, and by which scheme.
+
+A row kernel runs in stages: a reduction closes one, and what depends on it is in a later one. An element that a result
+overwrites must not be read in a later stage, nor in another loop of the same one. What lowering owes in return: no result
+is stored in an earlier stage than its value is known in, what a stage does for an element of a row is done in one loop,
+and one instance (an element, or a row) loads all that it reads before it stores anything.
+
+The parts of a pack run at the same time: what one of them reads, another one must not overwrite.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.analysis.kernel_parts import PACK, kernel_passes
+from fuse_opt.dialects.analysis.loop_body import Point, Pulled, Store, Unschedulable
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.shapes import is_static, tensor
+from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.dialects.types.index_expr import IndexExpr
+
+
+@dataclass(frozen=True, slots=True)
+class KernelAccess:
+    """One pass over elements or rows, several side by side, or (`scheme` None) why it is none: a code and a sentence."""
+
+    scheme: Literal["pointwise", "row", "pack"] | None
+    replaceable: tuple[frozenset[int], ...] = ()
+    """By result: the operands of its size that every instance reads, if at all, only where and before it stores the result."""
+    code: str = ""
+    message: str = ""
+
+
+COLUMN, SPLIT, TILE = "column", "split", "tile"
+"""Schedule kinds of a pass over rows: many rows at a time, or parts of a row; and of one over elements: by blocks."""
+GENERATED_KINDS = frozenset(("pointwise", "row", COLUMN, SPLIT, TILE, PACK))
+_NEVER = -1
+_ACCESSES: dict[tuple[object, ...], KernelAccess] = {}
+_REMEMBERED = 4096
+
+
+def is_library(kernel: KernelOp) -> bool:
+    """Whether a kernel is run by an implementation as a whole, and not by generated code."""
+    return kernel.implementation is not None or any(isinstance(op, OpaqueOp) for op in kernel.block.ops)
+
+
+def library_op(kernel: KernelOp) -> OpaqueOp | None:
+    """The op that is all of the kernel and all of whose results it yields, when a library can run it."""
+    ops = kernel.ops()
+    if len(ops) != 1 or not isinstance(ops[0], OpaqueOp):
+        return None
+    return ops[0] if list(kernel.yielded()) == list(ops[0].results) else None
+
+
+def kernel_access(kernel: KernelOp, *, scheduled: bool = True) -> KernelAccess:
+    """
+    How the kernel runs when code is generated for it by its schedule, or by the best one where it has none or
+    `scheduled` is false; the same object for kernels that compute the same.
+    """
+    kind = generated_kind(kernel) if scheduled else None
+    key = (kind, *_structure(kernel))
+    if (found := _ACCESSES.get(key)) is None:
+        if len(_ACCESSES) >= _REMEMBERED:
+            _ACCESSES.clear()
+        found = _ACCESSES[key] = _analyse(kernel, kind)
+    return found
+
+
+def generated_kind(kernel: KernelOp) -> str | None:
+    """The schedule kind by which code is generated for the kernel; None where that is left open."""
+    kind = kernel.schedule_kind()
+    return kind if kind in GENERATED_KINDS else None
+
+
+def _structure(kernel: KernelOp) -> tuple[object, ...]:
+    """What kernels that compute the same have in common, and others have not."""
+    numbers: dict[SSAValue, int] = {}
+    types: list[Attribute] = []
+    for value in kernel.block.args:
+        numbers[value] = len(numbers)
+        types.append(value.type)
+    shape: list[object] = []
+    for op in kernel.block.ops:
+        properties = frozenset(op.properties.items()) if op.properties else None
+        identity = op if op.regions else len(op.results)
+        shape.append((type(op), properties, identity, *[numbers[value] for value in op.operands]))
+        for value in op.results:
+            numbers[value] = len(numbers)
+            types.append(value.type)
+    return (len(kernel.block.args), *types, *shape)
+
+
+def _analyse(kernel: KernelOp, kind: str | None) -> KernelAccess:
+    values = [*kernel.block.args, *(value for op in kernel.block.ops for value in op.results)]
+    if not all(is_static(value) for value in values):
+        return KernelAccess(None, (), "dynamic-shape", "has unknown shapes; give them or run infer-shapes")
+    try:
+        passes = kernel_passes(kernel, kind)
+    except Unschedulable as error:
+        return KernelAccess(None, (), error.code, str(error))
+    except VerifyException as error:
+        return KernelAccess(None, (), "no-scalar", str(error))
+    replaceable = _replaceable(kernel, passes)
+    first, *others = passes
+    return KernelAccess("pack" if others else "row" if first.is_row else "pointwise", replaceable)
+
+
+def _replaceable(kernel: KernelOp, passes: Sequence[Pulled]) -> tuple[frozenset[int], ...]:
+    found = [frozenset[int]() for _ in kernel.results]
+    of_size: dict[tuple[int, int], list[int]] = {}
+    for number, value in enumerate(kernel.operands):
+        of_size.setdefault(_layout(value), []).append(number)
+    reads = [_reads(pulled) for pulled in passes]
+    readers = Counter(number for read in reads for number in read.loads)
+    for pulled, own in zip(passes, reads, strict=True):
+        for store in pulled.stores:
+            same_size = of_size.get(_layout(kernel.results[store.result]), ())
+            free = [n for n in same_size if readers[n] == (n in own.loads)]
+            ok = [n for n in free if all(_comes_before(read, store, own) for read in own.loads.get(n, ()))]
+            found[store.result] = frozenset(ok)
+    return tuple(found)
+
+
+def _layout(value: SSAValue) -> tuple[int, int]:
+    """Elements, and bytes of one."""
+    element = dtype_of(tensor(value).element_type)
+    return prod(tensor(value).get_shape()), 0 if element is None else element.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """When points are made: the stage in which they are known, and the last in which they may be made (again)."""
+
+    loads: dict[int, list[Point]]
+    known: dict[Point, int]
+    last_in_row: dict[Point, int]
+    """The last stage that uses the point for a whole row at once."""
+    last_in_element: dict[Point, int]
+    """The last stage that uses the point for an element of a row."""
+    last_in_other_loop: dict[Point, int]
+    """The last stage that uses the point in a reduction over anything else than the elements of a row."""
+    addresses: dict[Point, IndexExpr] = field(default_factory=dict[Point, IndexExpr])
+
+    def address(self, point: Point) -> IndexExpr:
+        if (found := self.addresses.get(point)) is None:
+            found = self.addresses[point] = point.address
+        return found
+
+
+def _reads(pulled: Pulled) -> _Reads:
+    loads: dict[int, list[Point]] = {}
+    known: dict[Point, int] = {}
+    for point in pulled.points:
+        stage = max((known[p] for p in point.operands), default=0)
+        known[point] = stage + 1 if _is_reduction(point) else stage
+        if point.op is None and isinstance(point.value, BlockArgument):
+            loads.setdefault(point.value.index, []).append(point)
+    row = dict.fromkeys(pulled.points, _NEVER)
+    element = dict.fromkeys(pulled.points, _NEVER)
+    other = dict.fromkeys(pulled.points, _NEVER)
+    for store in pulled.stores:
+        last = row if store.per_row else element
+        last[store.point] = max(last[store.point], known[store.point])
+    for point in reversed(pulled.points):
+        for operand in point.operands:
+            if _is_reduction(point):
+                last = element if point.loop == pulled.columns else other
+                last[operand] = max(last[operand], known[point] - 1)
+                continue
+            for last in (row, element, other):
+                last[operand] = max(last[operand], last[point])
+    return _Reads(loads, known, row, element, other)
+
+
+def _is_reduction(point: Point) -> bool:
+    return point.op is not None and bool(point.op.COMBINE)
+
+
+def _comes_before(read: Point, store: Store, reads: _Reads) -> bool:
+    """Whether the element that a store overwrites was read by then, by the same instance, and by no other.
+
+    Of one stage, only what is done in the same instance is ordered: the work for the row as a whole, the elements of the
+    row and other loops may come in any order.
+    """
+    same, others = reads.last_in_element, reads.last_in_row
+    if store.per_row:
+        same, others = others, same
+    stage = reads.known[store.point]
+    if same[read] > stage or others[read] >= stage or reads.last_in_other_loop[read] >= stage:
+        return False
+    return reads.address(read) == store.address

@@ -1,0 +1,322 @@
+"""Pulling: what a group of graph ops computes, as scalars at indices.
+
+The scalar of a value at an index is a load when the value comes from outside, else its op's body over the scalars of
+its operands at the composed indices; each is made once. A reduction makes a loop over dimensions of its own. So
+broadcasts, transposes and slices cost nothing, a group that is one pass over rows is seen as one, and legality
+(`Unschedulable`), in-place access maps and generated loops all follow from the same points.
+
+A group is a set of bare graph ops and `fused.kernel`s; nothing has to be built to ask about a fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.scalar import Scalar, topological
+from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, delinearize, dimensions, linearize
+
+
+class Unschedulable(Exception):
+    """The group is not one pass over a space of independent rows or elements; `code` names the reason."""
+
+    def __init__(self, code: str, message: str, op: Operation | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.op = op
+
+
+@dataclass(eq=False, slots=True)
+class Point:
+    """The scalar of `value` at `index`: a load of an outside value, an op over points, or a reduction over `loop`."""
+
+    value: SSAValue
+    index: Index
+    op: StructuredOp | None
+    operands: tuple[Point, ...] = ()
+    loop: Index = ()
+    dims: frozenset[Dim] = frozenset()
+
+    @property
+    def address(self) -> IndexExpr:
+        """Row-major position in the value's tensor, in elements."""
+        return linearize(self.index, shape(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Result number `result` takes the scalar `point` at row-major position `address`."""
+
+    result: int
+    point: Point
+    address: IndexExpr
+    per_row: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A group as one pass: independent `rows`, each of `columns` elements (none for a pointwise group)."""
+
+    rows: Index
+    row_extents: tuple[int, ...]
+    columns: Index
+    column_extents: tuple[int, ...]
+    points: tuple[Point, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def is_row(self) -> bool:
+        return any(point.loop or (point.op is not None and point.op.COMBINE) for point in self.points)
+
+    def loads(self) -> list[Point]:
+        return [point for point in self.points if point.op is None]
+
+
+_Key = tuple[SSAValue, int]
+"""A value, and the number of the index at which it is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What the scalar of a key is made from: nothing for a load, whose op is None."""
+
+    op: StructuredOp | None
+    keys: tuple[_Key, ...] = ()
+    loop: Index = ()
+
+
+class _Pull:
+    def __init__(self, members: Collection[Operation], column_dims: frozenset[Dim], limit: int) -> None:
+        self.column_dims = column_dims
+        self.limit = limit
+        self.ops = set(members)
+        self.inner: dict[SSAValue, SSAValue] = {}
+        """What results and arguments of member kernels stand for."""
+        for kernel in members:
+            if isinstance(kernel, KernelOp):
+                self.ops.update(kernel.block.ops)
+                self.inner.update(zip(kernel.results, kernel.yielded(), strict=True))
+                self.inner.update(zip(kernel.block.args, kernel.operands, strict=True))
+        self.made: dict[_Key, Point] = {}
+        self.order: list[Point] = []
+        self.numbers: dict[Index, int] = {}
+        """Keys hold numbers of indices: these are asked for very often, and expressions are slow to compare."""
+        self.indices: list[Index] = []
+        self.dims: list[frozenset[Dim]] = []
+        """By number, the dimensions of an index."""
+
+    def at(self, root: SSAValue, index: Index) -> Point:
+        """The point of a value at an index, made with all that it needs; no recursion."""
+        start = (self.resolve(root), self.number(index))
+        waiting: dict[_Key, _Needs] = {}
+        stack = [start]
+        while stack:
+            key = stack[-1]
+            if key in self.made:
+                stack.pop()
+                continue
+            if (needs := waiting.get(key)) is None:
+                needs = waiting[key] = self._needs(*key)
+                if missing := [need for need in needs.keys if need not in self.made]:
+                    stack.extend(reversed(missing))
+                    continue
+            stack.pop()
+            self._make(key, needs)
+        return self.made[start]
+
+    def resolve(self, value: SSAValue) -> SSAValue:
+        """The value seen through the boundaries of member kernels."""
+        while (inner := self.inner.get(value)) is not None:
+            value = inner
+        return value
+
+    def number(self, index: Index) -> int:
+        if (found := self.numbers.get(index)) is None:
+            found = self.numbers[index] = len(self.indices)
+            self.indices.append(index)
+            self.dims.append(frozenset(dim for i in index for dim in i.dims()))
+        return found
+
+    def _needs(self, value: SSAValue, number: int) -> _Needs:
+        if value.owner not in self.ops:
+            return _Needs(None)
+        op = _structured(value)
+        index = self.indices[number]
+        loop: Index = ()
+        if op.COMBINE:
+            loop = column_index(op.reduced_extents())
+            self._check_reduction(op, number)
+        keys: list[_Key] = []
+        for operand, source in enumerate(op.operands):
+            at = op.operand_index(operand, index, loop)
+            keys.append((self.resolve(source), number if at is index else self.number(at)))
+        return _Needs(op, tuple(keys), loop)
+
+    def _check_reduction(self, op: StructuredOp, number: int) -> None:
+        if self.dims[number] & self.column_dims:
+            raise Unschedulable(
+                "nested-reduction", f"'{op.name}' would be recomputed for every element of the row that uses it", op
+            )
+
+    def _make(self, key: _Key, needs: _Needs) -> None:
+        value, number = key
+        op = needs.op
+        operands = tuple([self.made[need] for need in needs.keys])
+        point = Point(value, self.indices[number], op, operands, needs.loop, self.dims[number])
+        if op is not None and not op.COMBINE and operands and all(p.op is not None for p in operands):
+            dims = operands[0].dims.union(*(p.dims for p in operands))
+            if dims != point.dims and not _uses_index(op):
+                point.dims = dims
+        self.made[key] = point
+        self.order.append(point)
+        if len(self.order) > self.limit:
+            raise Unschedulable("recompute", f"values would be recomputed at more than {self.limit} places", op)
+
+
+def _uses_index(op: StructuredOp) -> bool:
+    """Whether the scalar depends on more than the operands' scalars and their dimensions: on where it is wanted."""
+    return op.fusion_kind() > FusionKind.BROADCAST or _asks_position(op.body())
+
+
+@cache
+def _asks_position(body: Scalar) -> bool:
+    return any(node.function == "index" for node in topological(body))
+
+
+def _structured(value: SSAValue) -> StructuredOp:
+    op = value.owner
+    if not isinstance(op, StructuredOp) or op.stored_value() is not None:
+        assert isinstance(op, Operation)
+        raise Unschedulable("opaque", f"'{op.name}' has no scalar meaning; it runs as a library call", op)
+    return op
+
+
+def column_index(extents: Sequence[int]) -> Index:
+    """The dimensions of a loop over reduced extents; equal extents share them, so stages can share values."""
+    return dimensions("c", extents)
+
+
+def member_ops(members: Collection[Operation]) -> list[GraphOp]:
+    """The graph ops of a group, with those inside its kernels."""
+    found: list[GraphOp] = []
+    for op in members:
+        if isinstance(op, KernelOp):
+            found.extend(op.ops())
+        elif isinstance(op, GraphOp):
+            found.append(op)
+    return found
+
+
+def pull_kernel(kernel: KernelOp) -> Pulled:
+    """The kernel as one pass. Raises Unschedulable."""
+    return pull(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
+
+
+def pull(results: Sequence[SSAValue], members: Collection[Operation]) -> Pulled:
+    """A group that gives `results` as one pass; equal groups give equal answers. Raises Unschedulable."""
+    ops = member_ops(members)
+    limit = 16 * len(ops) + 64
+    reductions = [op for op in ops if isinstance(op, StructuredOp) and op.COMBINE]
+    sizes = [prod(shape(result)) for result in results]
+    if not results:
+        raise Unschedulable("no-result", "a kernel without results computes nothing")
+    if not reductions:
+        return _pull_pointwise(results, sizes, members, limit)
+    anchor, element = _anchor(reductions, sizes)
+    space = shape(anchor.results[0])
+    rows = dimensions("r", space)
+    extents = anchor.reduced_extents()
+    columns = column_index(extents)
+    column_dims = frozenset(d for op in reductions for i in column_index(op.reduced_extents()) for d in i.dims())
+    walk = _Pull(members, column_dims, limit)
+    row = linearize(rows, space)
+    stores: list[Store] = []
+    places: dict[tuple[int, ...], Index] = {}
+    for number, (result, size) in enumerate(zip(results, sizes, strict=True)):
+        per_row = element is None or size != prod(space) * prod(extents)
+        address = row if element is None or per_row else element
+        if (wanted := shape(result)) not in places:  # which the address follows from
+            places[wanted] = delinearize(address, wanted)
+        stores.append(Store(number, walk.at(result, places[wanted]), address, per_row))
+    return Pulled(rows, space, columns, extents, tuple(walk.order), tuple(stores))
+
+
+def _pull_pointwise(
+    results: Sequence[SSAValue], sizes: Sequence[int], members: Collection[Operation], limit: int
+) -> Pulled:
+    if len(set(sizes)) > 1:
+        raise Unschedulable("unequal-results", f"results of {sorted(set(sizes))} elements cannot share one loop")
+    extents = shape(results[0])
+    index = dimensions("i", extents)
+    address = linearize(index, extents)
+    walk = _Pull(members, frozenset(), limit)
+    stores: list[Store] = []
+    for number, result in enumerate(results):
+        at = index if shape(result) == extents else delinearize(address, shape(result))
+        stores.append(Store(number, walk.at(result, at), address, False))
+    return Pulled(index, extents, (), (), tuple(walk.order), tuple(stores))
+
+
+def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> tuple[StructuredOp, IndexExpr | None]:
+    """The reduction whose rows and row elements are those of every result: the one with the longest rows.
+
+    With it the address of a row element, when there are results of so many elements. They are stored there, so it must
+    be another one in every row and column: the windows of a sliding reduction overlap, and are no rows of elements.
+    """
+    wanted = set(sizes)
+    overlapping: StructuredOp | None = None
+    for op in sorted(reductions, key=lambda op: -prod(op.reduced_extents())):
+        rows = prod(shape(op.results[0]))
+        elements = rows * prod(op.reduced_extents())
+        if wanted == {rows} and elements != rows:
+            return op, None
+        if wanted <= {rows, elements} and ((element := _element_address(op)) is not None or wanted == {rows}):
+            return op, element
+        if overlapping is None and wanted <= {rows, elements, *(prod(shape(value)) for value in op.operands)}:
+            overlapping = op
+    if overlapping is not None:
+        raise Unschedulable(
+            "overlapping-rows",
+            f"'{overlapping.name}' reads elements in several rows, or leaves some out: its rows cannot store results "
+            f"of {sorted(wanted)} elements",
+            overlapping,
+        )
+    raise Unschedulable(
+        "unequal-results",
+        f"results of {sorted(wanted)} elements are neither the rows nor the row elements of one reduction",
+        reductions[0],
+    )
+
+
+def _element_address(op: StructuredOp) -> IndexExpr | None:
+    """Where an operand has the element of a row and a column, when it has just these and each once; else None."""
+    rows, columns = dimensions("r", shape(op.results[0])), column_index(op.reduced_extents())
+    count = prod(shape(op.results[0])) * prod(op.reduced_extents())
+    for number, value in enumerate(op.operands):
+        if prod(shape(value)) != count:
+            continue
+        address = linearize(op.operand_index(number, rows, columns), shape(value))
+        if count == 0 or _counts_through(address, (*rows, *columns)):
+            return address
+    return None
+
+
+def _counts_through(address: IndexExpr, index: Index) -> bool:
+    """Whether the address is a mixed-radix number of which the dimensions are all the digits: each value once."""
+    factors = address.coefficients()
+    dims = {dim for i in index for dim in i.dims()}
+    if factors is None or set(factors) != dims:
+        return False
+    place = 1
+    for dim, factor in sorted(factors.items(), key=lambda item: abs(item[1])):
+        if abs(factor) != place:
+            return False
+        place *= dim.extent
+    return address.bounds[0] == 0

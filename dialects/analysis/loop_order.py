@@ -1,0 +1,150 @@
+"""In what order a pass goes through memory: which of its loops steps to neighbours, and what kind of schedule that asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from fuse_opt.dialects.analysis.loop_body import Point, Pulled
+from fuse_opt.dialects.scalar import cost
+from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr
+
+WORK_PER_TASK = 12288 * 4
+"""Simple operations that make it worth to hand a part of a loop to another thread; a light element has four."""
+TASKS = 32
+"""Tasks from which on a launch keeps the threads of one processor busy, the slow ones included."""
+ENOUGH_TASKS = 16
+FEW_ROWS = 8
+"""Rows below which long ones are worth cutting."""
+SHORT_ROW = 8
+"""Elements; the loop over a shorter row costs more than its body."""
+FEWEST_LANES = 8
+FEWEST_SHORT = 64
+"""Rows from which on short ones are worth taking together."""
+LANES_OF_TASK = 1024
+"""Rows side by side that make good use of each memory page a task touches."""
+LANES_OF_PART = 4096
+"""The same where a task goes through a few rows only: the wider, the fewer the places in memory where it starts anew."""
+SHORTEST_PART = 64
+"""Elements of what is reduced."""
+SMALLEST_TILE = 16
+
+
+@dataclass(frozen=True)
+class LoopOrder:
+    """A schedule kind for one pass, with the numbers that go with it; `reason` says why it is not the plain one."""
+
+    kind: str
+    entries: dict[str, int] = field(default_factory=dict[str, int])
+    reason: str = ""
+
+
+def choose_order(pulled: Pulled) -> LoopOrder:
+    """The schedule kind that goes through memory in the best order."""
+    return _row_order(pulled) if pulled.is_row else _element_order(pulled)
+
+
+def _element_order(pulled: Pulled) -> LoopOrder:
+    dims = _dims(pulled.rows)
+    if not dims or dims[-1].extent < SMALLEST_TILE:
+        return LoopOrder("pointwise")
+    for point in pulled.loads():
+        along = fastest_dim(point.address)
+        if steps_elsewhere(point.address, dims[-1]) and along is not None and along.extent >= SMALLEST_TILE:
+            return LoopOrder("tile", reason="it reads neighbours of another dimension than it stores")
+    return LoopOrder("pointwise")
+
+
+def _row_order(pulled: Pulled) -> LoopOrder:
+    rows, columns = prod(pulled.row_extents), prod(pulled.column_extents)
+    if rows * columns == 0:
+        return LoopOrder("row")
+    work = max(sum(1 if p.op is None else cost(p.op.body()) for p in pulled.points), 1)
+    lanes = _side_by_side(pulled, _dims(pulled.rows))
+    if lanes >= FEWEST_LANES and _by_lanes(pulled):
+        entries = {"splits": splits} if (splits := _column_splits(pulled, lanes, work)) > 1 else {}
+        return LoopOrder("column", entries, "neighbours belong to different rows")
+    if columns <= SHORT_ROW and lanes >= FEWEST_SHORT:
+        return LoopOrder("column", {}, f"rows of {columns} elements are shorter than a vector")
+    short = _side_by_side(pulled, _dims(pulled.columns))
+    if 1 < short < min(columns, lanes, SHORT_ROW + 1) and _near(pulled):
+        entries = {"splits": splits} if (splits := _column_splits(pulled, lanes, work)) > 1 else {}
+        return LoopOrder(
+            "column", entries, f"what is reduced lies in stretches of {short} elements, shorter than a vector"
+        )
+    splits = min(TASKS // rows, rows * columns * work // WORK_PER_TASK // rows) if rows < FEW_ROWS else 1
+    if splits > 1:
+        return LoopOrder("split", {"splits": splits}, f"{rows} rows are too few for several threads")
+    return LoopOrder("row")
+
+
+def _column_splits(pulled: Pulled, lanes: int, work: int) -> int:
+    """Into how many parts what is reduced is cut: as many as keep threads busy, each worth one and longer than a few rows."""
+    rows, columns = prod(pulled.row_extents), prod(pulled.column_extents)
+    whole, tasks = (rows // lanes * -(-lanes // wide) for wide in (LANES_OF_TASK, LANES_OF_PART))
+    if whole >= ENOUGH_TASKS:
+        return 1
+    longest = max(pulled.column_extents)
+    splits = min(TASKS // tasks, rows * columns * work // WORK_PER_TASK // tasks, longest // SHORTEST_PART)
+    return splits if splits * tasks > whole else 1
+
+
+def _by_lanes(pulled: Pulled) -> bool:
+    """Whether more of what is read of every element lies side by side along the rows than along what is reduced."""
+    rows, columns = frozenset(_dims(pulled.rows)), frozenset(_dims(pulled.columns))
+    votes = 0
+    addresses = [point.address for point in pulled.loads()]
+    addresses += [store.address for store in pulled.stores if not store.per_row]
+    for address in addresses:
+        if address.dims().isdisjoint(columns):
+            continue
+        if (along := fastest_dim(address)) is not None:
+            votes += (along in rows) - (along not in rows)
+    return votes > 0
+
+
+def _near(pulled: Pulled) -> bool:
+    """Whether neighbouring rows begin near to each other, as those of sliding windows do."""
+    lane = _dims(pulled.rows)[-1]
+    factors = [point.address.coefficients() for point in pulled.loads()]
+    return all(abs(each.get(lane, 0)) <= SHORT_ROW for each in factors if each is not None)
+
+
+def _side_by_side(pulled: Pulled, dims: Sequence[Dim]) -> int:
+    """How many elements of these dimensions lie side by side: the extents of the last that are merged in every address."""
+    if not dims:
+        return 0
+    lanes = dims[-1].extent
+    for outer, inner in zip(dims[-2::-1], dims[:0:-1], strict=False):
+        if not all(_merges(point, outer, inner) for point in pulled.points if point.op is None):
+            break
+        lanes *= outer.extent
+    return lanes
+
+
+def _merges(point: Point, outer: Dim, inner: Dim) -> bool:
+    factors = point.address.coefficients()
+    return factors is not None and factors.get(outer, 0) == factors.get(inner, 0) * inner.extent
+
+
+def steps_elsewhere(address: IndexExpr, inner: Dim) -> bool:
+    """Whether neighbours of the address are not neighbours along the inner dimension, though that changes it."""
+    factors = address.coefficients()
+    return (
+        factors is not None
+        and abs(factors.get(inner, 0)) > 1
+        and (along := fastest_dim(address)) is not None
+        and along != inner
+    )
+
+
+def fastest_dim(address: IndexExpr) -> Dim | None:
+    """The dimension along which neighbours lie side by side."""
+    factors = address.coefficients() or {}
+    return next((dim for dim, factor in reversed(factors.items()) if abs(factor) == 1 and dim.extent > 1), None)
+
+
+def _dims(index: Index) -> tuple[Dim, ...]:
+    """The dimensions with more than one element, outermost first."""
+    return tuple(atom for expression in index for atom, _ in expression.terms if isinstance(atom, Dim))

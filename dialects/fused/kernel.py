@@ -1,0 +1,228 @@
+"""The `fused` dialect: `fused.kernel` is one future kernel, and decisions about it are its properties.
+
+```mlir
+%r = fused.kernel(%a = %x : tensor<8x4xf32>, %c = %b : tensor<4xf32>) -> (tensor<8x4xf32>)
+    attributes {schedule = {kind = "pointwise"}} {
+  %s = graph.add %a, %c : (tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
+  fused.yield %s : tensor<8x4xf32>
+}
+```
+A rewrite that builds a new kernel starts without decisions, so stale ones vanish by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    DictionaryAttr,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    lazy_traits_def,
+    opt_prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.properties import ints
+
+NOT_IN_ARENA = -1
+"""The slot of a result that lives outside the arena: a result of the program or a donated argument."""
+
+STOP_FUSION = "stop_fusion"
+"""The directive that ends a kernel: nothing in the kernel of the op reads its results."""
+
+DIRECTIVES = ("no_fuse", "fuse_group", STOP_FUSION, "must_inplace", "no_inplace", "keep_live")
+"""Attributes by which a person steers the passes; they survive every rewrite or it is refused."""
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """The results of a kernel, in order."""
+
+    name = "fused.yield"
+    values = var_operand_def(TensorType)
+    traits = lazy_traits_def(lambda: (IsTerminator(), Pure(), HasParent(KernelOp)))
+    assembly_format = "attr-dict ($values^ `:` type($values))?"
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """One future kernel: a region of graph ops on tensors, isolated from above."""
+
+    name = "fused.kernel"
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+    body = region_def("single_block")
+
+    implementation = opt_prop_def(StringAttr)
+    """Name of the registered implementation that runs it; absent: generated code, or an opaque op's default."""
+    inplace = opt_prop_def(DenseArrayBase[IntegerType])
+    """Pairs (result, operand): the result takes over the operand's storage."""
+    schedule = opt_prop_def(DictionaryAttr)
+    """How it runs; `kind` names the scheme, the other entries are its parameters."""
+    slots = opt_prop_def(DenseArrayBase[IntegerType])
+    """Byte offset in the arena of each result, or -1 when it lives elsewhere."""
+    segment = opt_prop_def(IntegerAttr)
+    """Bulk segment: kernels of one segment are launched together, without a synchronisation between."""
+
+    traits = traits_def(IsolatedFromAbove(), Pure())
+
+    __hash__ = GraphOp.__hash__
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue],
+        result_types: Sequence[Attribute],
+        body: Region,
+        attributes: dict[str, Attribute] | None = None,
+    ) -> None:
+        super().__init__(operands=[inputs], result_types=[result_types], regions=[body], attributes=attributes or {})
+
+    @property
+    def block(self) -> Block:
+        return self.body.block
+
+    def ops(self) -> list[GraphOp]:
+        """The graph ops of the body, in order, without the terminator."""
+        return [op for op in self.block.ops if isinstance(op, GraphOp)]
+
+    def yielded(self) -> Sequence[SSAValue]:
+        last = self.block.last_op
+        if not isinstance(last, YieldOp):
+            raise VerifyException("'fused.kernel' body must end in 'fused.yield'")
+        return last.operands
+
+    def inplace_pairs(self) -> list[tuple[int, int]]:
+        """The (result, operand) pairs of the in-place decision."""
+        flat = ints(self.inplace)
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def drop_decisions(self) -> None:
+        """Forgets what was decided about the kernel; for rewrites that change its body or interface."""
+        self.properties.clear()
+
+    def schedule_kind(self) -> str | None:
+        kind = None if self.schedule is None else self.schedule.data.get("kind")
+        return kind.data if isinstance(kind, StringAttr) else None
+
+    def verify_(self) -> None:
+        self._verify_body()
+        self._verify_interface()
+        self._verify_decisions()
+
+    def _verify_body(self) -> None:
+        ops = list(self.block.ops)
+        if not ops or not isinstance(ops[-1], YieldOp):
+            raise VerifyException("'fused.kernel' body: expected 'fused.yield' as its last op")
+        for op in ops[:-1]:
+            if not isinstance(op, GraphOp):
+                raise VerifyException(
+                    f"'fused.kernel' body: expected graph ops (or ops that implement their interface), got '{op.name}'; "
+                    "move it out of the kernel"
+                )
+
+    def _verify_interface(self) -> None:
+        arguments = [value.type for value in self.block.args]
+        operands = [value.type for value in self.operands]
+        if arguments != operands:
+            raise VerifyException(
+                f"'fused.kernel' block arguments: expected {_types(operands)} as its operands, got {_types(arguments)}"
+            )
+        yielded = [value.type for value in self.yielded()]
+        results = [value.type for value in self.results]
+        if yielded != results:
+            raise VerifyException(f"'fused.yield' of 'fused.kernel': expected {_types(results)}, got {_types(yielded)}")
+
+    def _verify_decisions(self) -> None:
+        if self.slots is not None and len(ints(self.slots)) != len(self.results):
+            raise VerifyException(
+                f"'fused.kernel' property 'slots': expected {len(self.results)} offsets, one for each result, "
+                f"got {len(ints(self.slots))}; remove it and run plan-memory again"
+            )
+        if self.schedule is not None and self.schedule_kind() is None:
+            raise VerifyException("'fused.kernel' property 'schedule': expected an entry kind = \"...\"")
+        if self.schedule is not None and (problem := gpu_entry_problem(self.schedule)) is not None:
+            raise VerifyException(f"'fused.kernel' property 'schedule', gpu: {problem}")
+        if len(ints(self.inplace)) % 2:
+            raise VerifyException("'fused.kernel' property 'inplace': expected pairs of result and operand numbers")
+        pairs = self.inplace_pairs()
+        for result, operand in pairs:
+            if not (0 <= result < len(self.results) and 0 <= operand < len(self.operands)):
+                raise VerifyException(
+                    f"'fused.kernel' property 'inplace': pair ({result}, {operand}) is out of range for "
+                    f"{len(self.results)} results and {len(self.operands)} operands"
+                )
+        if len({r for r, _ in pairs}) != len(pairs) or len({o for _, o in pairs}) != len(pairs):
+            raise VerifyException("'fused.kernel' property 'inplace': a result or an operand is in two pairs")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        def binding() -> tuple[Parser.Argument, UnresolvedOperand]:
+            name = parser.parse_argument(expect_type=False)
+            parser.parse_punctuation("=")
+            operand = parser.parse_unresolved_operand()
+            parser.parse_punctuation(":")
+            return name.resolve(parser.parse_type()), operand
+
+        position = parser.pos
+        bindings = parser.parse_comma_separated_list(parser.Delimiter.PAREN, binding)
+        parser.parse_punctuation("->")
+        types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+        dictionary = parser.parse_optional_attr_dict_with_keyword()
+        attributes: dict[str, Attribute] = {} if dictionary is None else dict(dictionary.data)
+        body = parser.parse_region([argument for argument, _ in bindings])
+        operands = parser.resolve_operands([o for _, o in bindings], [a.type for a, _ in bindings], position)
+        names = cls.get_irdl_definition().properties
+        kernel = cls(operands, types, body, {k: v for k, v in attributes.items() if k not in names})
+        kernel.properties.update({k: v for k, v in attributes.items() if k in names})
+        return kernel
+
+    def print(self, printer: Printer) -> None:
+        def binding(pair: tuple[SSAValue, SSAValue]) -> None:
+            argument, operand = pair
+            printer.print_ssa_value(argument)
+            printer.print_string(" = ")
+            printer.print_ssa_value(operand)
+            printer.print_string(" : ")
+            printer.print_attribute(operand.type)
+
+        printer.print_string("(")
+        printer.print_list(list(zip(self.block.args, self.operands, strict=True)), binding)
+        printer.print_string(") -> (")
+        printer.print_list(self.result_types, printer.print_attribute)
+        printer.print_string(")")
+        if self.properties or self.attributes:
+            printer.print_string(" attributes ")
+            printer.print_attr_dict({**self.properties, **self.attributes})
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+
+def _types(types: Sequence[Attribute]) -> str:
+    return "(" + ", ".join(map(str, types)) + ")"
+
+
+def directives(op: Operation) -> dict[str, Attribute]:
+    """The directives that a person wrote on an op."""
+    return {name: value for name, value in op.attributes.items() if name in DIRECTIVES}
+
+
+FUSED = Dialect("fused", [KernelOp, YieldOp])

@@ -1,0 +1,212 @@
+"""Convolutions and their backward forms, run by an implementation as matrix products of unfolded windows.
+
+All are over 1 to 3 spatial axes, channels first, and without a bias: add it with `graph.add`, which is fused with what
+follows. Their attributes are those of ONNX: `strides`, `dilations` (default 1 everywhere), `pads` (default 0; the
+beginnings of all axes, then the ends), `groups` (default 1). Only the batch may be of dynamic extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.properties import IntArray, ints
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where windows lie along each spatial axis: their steps, pads before and behind, and gaps inside."""
+
+    strides: tuple[int, ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+    def positions(self, extents: Sequence[int], kernel: Sequence[int]) -> list[int]:
+        """How many windows fit; raises VerifyException when none does."""
+        along = zip(extents, kernel, self.strides, self.begins, self.ends, self.dilations, strict=True)
+        found = [(n + begin + end - d * (k - 1) - 1) // s + 1 for n, k, s, begin, end, d in along]
+        if min(found) < 1:
+            padded = [n + begin + end for n, begin, end in zip(extents, self.begins, self.ends, strict=True)]
+            reach = [d * (k - 1) + 1 for d, k in zip(self.dilations, kernel, strict=True)]
+            raise VerifyException(
+                f"the window is larger than the padded input: it reaches over {shape_text(reach)} of "
+                f"{shape_text(padded)} spatial elements, and no output element is left; pad more or dilate less"
+            )
+        return found
+
+    def covered(self, positions: Sequence[int], kernel: Sequence[int]) -> list[int]:
+        """The least extents of which there are so many windows."""
+        along = zip(positions, kernel, self.strides, self.begins, self.ends, self.dilations, strict=True)
+        return [(n - 1) * s + d * (k - 1) + 1 - begin - end for n, k, s, begin, end, d in along]
+
+
+class Convolution(OpaqueOp):
+    """What convolutions share: two operands of floats of one type, and their attributes."""
+
+    SLACK: ClassVar[float] = 64.0
+    result = result_def(TensorType)
+    strides = opt_prop_def(DenseArrayBase[IntegerType])
+    pads = opt_prop_def(DenseArrayBase[IntegerType])
+    dilations = opt_prop_def(DenseArrayBase[IntegerType])
+    groups = opt_prop_def(IntegerAttr)
+
+    def operand_shapes(self, layout: str, static: int = 0) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The operands' shapes; raises VerifyException when they are no tensors for a convolution.
+
+        All extents must be static, of the second operand those from `static` on, of the first those behind the batch.
+        """
+        a, b = (shape(value) for value in self._operands)
+        if len(a) not in (3, 4, 5) or len(b) != len(a) or DYNAMIC_INDEX in (*a[1:], *b[static:]):
+            raise VerifyException(
+                f"expected {layout} with 1 to 3 static spatial axes, got {shape_text(a)} and {shape_text(b)}"
+            )
+        first, second = (dtype(value) for value in self._operands)
+        if first is not second or not first.is_float:
+            raise VerifyException(f"expected floats of one type, got {first} and {second}")
+        return a, b
+
+    def windows(self, spatial: int) -> Windows:
+        """The attributes; raises VerifyException when they do not fit the number of spatial axes."""
+        strides = self._integers("strides", self.strides, spatial, 1, 1)
+        dilations = self._integers("dilations", self.dilations, spatial, 1, 1)
+        pads = self._integers("pads", self.pads, 2 * spatial, 0, 0)
+        return Windows(strides, pads[:spatial], pads[spatial:], dilations)
+
+    def _integers(
+        self, name: str, attribute: IntArray | None, count: int, least: int, default: int | None = None
+    ) -> tuple[int, ...]:
+        values = ints(attribute, [] if default is None else [default] * count)
+        if len(values) != count or any(v < least for v in values):
+            kind = {0: "integers >= 0", 1: "positive integers"}[least]
+            raise VerifyException(f"attribute '{name}': expected {count} {kind}, got {list(values)}")
+        return values
+
+    def group_count(self) -> int:
+        return 1 if self.groups is None else self.groups.value.data
+
+    def check_groups(self, channels: int, taken: int, given: int) -> None:
+        """Raises VerifyException unless so many channels are what `given` filters of `taken` channels read."""
+        groups = self.group_count()
+        if groups < 1 or channels != taken * groups or given % groups:
+            raise VerifyException(
+                f"x has {channels} channels, weight takes {taken} in each of {groups} group(s) and gives {given}; "
+                f"expected {taken * max(groups, 1)} channels and outputs divisible by the groups"
+            )
+
+
+@irdl_op_definition
+class ConvOp(Convolution):
+    """Cross-correlation over 1 to 3 spatial axes: x is N C spatial, weight is O C/groups spatial; pads as in ONNX.
+
+    Attributes `strides`, `pads`, `dilations` and `groups` as in ONNX `Conv`. A bias is a `graph.add` of its own. Narrow
+    floats are computed in f32 and rounded once.
+    """
+
+    name = "graph.conv"
+    x = operand_def(TensorType)
+    weight = operand_def(TensorType)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        x, w = self.operand_shapes("x [N, C, spatial...] and weight [O, C/groups, spatial...]")
+        self.check_groups(x[1], w[1], w[0])
+        extents = self.windows(len(x) - 2).positions(x[2:], w[2:])
+        return (TensorType(tensor(self.x).element_type, [x[0], w[0], *extents]),)
+
+
+@irdl_op_definition
+class ConvTransposeOp(Convolution):
+    """Transposed convolution, as ONNX `ConvTranspose` and torch: each element of x adds its multiple of a window.
+
+    x is N C spatial, weight is C O/groups spatial, the result N O spatial with extents
+    `(n - 1) * stride + dilation * (k - 1) + 1 - pads + output_padding`. `output_padding` (default 0) must be less than
+    the stride or the dilation of its axis; `strides`, `pads`, `dilations` and `groups` are those of the convolution
+    whose gradient it is.
+    """
+
+    name = "graph.conv_transpose"
+    x = operand_def(TensorType)
+    weight = operand_def(TensorType)
+    output_padding = opt_prop_def(DenseArrayBase[IntegerType])
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        x, w = self.operand_shapes("x [N, C, spatial...] and weight [C, O/groups, spatial...]")
+        spatial, groups = len(x) - 2, self.group_count()
+        if groups < 1 or x[1] != w[0] or w[0] % groups:
+            raise VerifyException(
+                f"x has {x[1]} channels, weight takes {w[0]} in {groups} group(s); "
+                "expected as many, divisible by the groups"
+            )
+        windows = self.windows(spatial)
+        added = self._integers("output_padding", self.output_padding, spatial, 0, 0)
+        limits = [max(s, d) for s, d in zip(windows.strides, windows.dilations, strict=True)]
+        if any(more >= limit for more, limit in zip(added, limits, strict=True)):
+            raise VerifyException(
+                f"attribute 'output_padding': expected less than the stride or the dilation of the axis, got {list(added)}"
+            )
+        extents = [n + more for n, more in zip(windows.covered(x[2:], w[2:]), added, strict=True)]
+        if min(extents) < 1:
+            raise VerifyException(f"the pads leave no output element: the extents would be {extents}; make them less")
+        return (TensorType(tensor(self.x).element_type, [x[0], w[1] * groups, *extents]),)
+
+
+@irdl_op_definition
+class ConvBackwardDataOp(Convolution):
+    """Gradient of `graph.conv` with respect to its input: `grad` is N O spatial as its result, `weight` its weight.
+
+    `shape` holds the input's spatial extents, which the result's do not tell where a stride left a rest; the batch is
+    that of `grad`, the channels follow from the weight. The other attributes are those of the convolution.
+    """
+
+    name = "graph.conv_backward_data"
+    grad = operand_def(TensorType)
+    weight = operand_def(TensorType)
+    shape = prop_def(DenseArrayBase[IntegerType])
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        grad, w = self.operand_shapes("grad [N, O, spatial...] and weight [O, C/groups, spatial...]")
+        spatial = len(grad) - 2
+        extents = self._integers("shape", self.shape, spatial, 1)
+        channels = w[1] * self.group_count()
+        self.check_groups(channels, w[1], w[0])
+        expected = (w[0], *self.windows(spatial).positions(extents, w[2:]))
+        if grad[1:] != expected:
+            raise VerifyException(
+                f"grad of shape {shape_text(grad)} is no result of a convolution of {shape_text(extents)} with weight "
+                f"{shape_text(w)}; expected {shape_text((grad[0], *expected))}"
+            )
+        return (TensorType(tensor(self.grad).element_type, [grad[0], channels, *extents]),)
+
+
+@irdl_op_definition
+class ConvBackwardWeightOp(Convolution):
+    """Gradient of `graph.conv` with respect to its weight: `grad` is N O spatial as its result, `x` its input.
+
+    `kernel_shape` holds the weight's spatial extents, as in ONNX; the other attributes are those of the convolution. An
+    empty batch gives zeros.
+    """
+
+    name = "graph.conv_backward_weight"
+    grad = operand_def(TensorType)
+    x = operand_def(TensorType)
+    kernel_shape = prop_def(DenseArrayBase[IntegerType])
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        grad, x = self.operand_shapes("grad [N, O, spatial...] and x [N, C, spatial...]", 1)
+        spatial, groups = len(x) - 2, self.group_count()
+        kernel = self._integers("kernel_shape", self.kernel_shape, spatial, 1)
+        self.check_groups(x[1], x[1] // max(groups, 1), grad[1])
+        expected = (x[0], grad[1], *self.windows(spatial).positions(x[2:], kernel))
+        if not agree(grad, expected):
+            raise VerifyException(
+                f"grad of shape {shape_text(grad)} is no result of a convolution of {shape_text(x)} with windows "
+                f"{shape_text(kernel)}; expected {shape_text(expected)}"
+            )
+        return (TensorType(tensor(self.grad).element_type, [grad[1], x[1] // groups, *kernel]),)

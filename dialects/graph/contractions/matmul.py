@@ -1,0 +1,85 @@
+"""Opaque records of linear algebra: run as a whole by an implementation (a library, or a kernel of its own)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
+from fuse_opt.dialects.graph.movement.views import PermuteDimsOp
+from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.properties import bool_value, flag
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.types.dtypes import BOOL
+
+
+@irdl_op_definition
+class MatmulOp(OpaqueOp):
+    """Matrix product as in the array API: stacks broadcast over leading axes, a 1-d operand is a row or a column.
+
+    `transpose_lhs` and `transpose_rhs` (default false) swap the last two axes of that operand first, which must have
+    rank 2 or more; nothing is copied for it. Integers are exact and wrap. Narrow floats are computed in f32 and rounded
+    once. Over an empty contracted dimension the result is 0.
+    """
+
+    name = "graph.matmul"
+    SLACK: ClassVar[float] = 32.0
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    result = result_def(TensorType)
+    transpose_lhs = opt_prop_def(BoolAttr)
+    transpose_rhs = opt_prop_def(BoolAttr)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        a, b = shape(self.lhs), shape(self.rhs)
+        if len(a) == 0 or len(b) == 0:
+            raise VerifyException("expected operands of rank 1 or more, got a scalar")
+        if dtype(self.lhs) is not dtype(self.rhs):
+            raise VerifyException(f"element types {dtype(self.lhs)} and {dtype(self.rhs)} differ; insert graph.astype")
+        if dtype(self.lhs) is BOOL:
+            raise VerifyException("expected operands of numbers, got i1; insert graph.astype")
+        a = _oriented("transpose_lhs", self.transpose_lhs, a)
+        b = _oriented("transpose_rhs", self.transpose_rhs, b)
+        inner_a, inner_b = a[-1], b[-2:][0]
+        if inner_a != inner_b and DYNAMIC_INDEX not in (inner_a, inner_b):
+            raise VerifyException(
+                f"contracted dimensions differ: the last of {shape_text(a)} is {inner_a}, "
+                f"that of {shape_text(b)} is {inner_b}; they must be equal"
+            )
+        result = (*broadcast_shapes([a[:-2], b[:-2]]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
+        return (TensorType(tensor(self.lhs).element_type, result),)
+
+    def canonical(self) -> GraphOp | None:
+        """Of what an operand was transposed from."""
+        lhs, rhs = _untransposed(self.lhs), _untransposed(self.rhs)
+        if lhs is None and rhs is None:
+            return None
+        turned = {"transpose_lhs": (lhs, self.transpose_lhs), "transpose_rhs": (rhs, self.transpose_rhs)}
+        flags = {name: bool_value(flag(given) != (source is not None)) for name, (source, given) in turned.items()}
+        kept = {name: value for name, value in flags.items() if flag(value)}
+        return MatmulOp.build_op(self.lhs if lhs is None else lhs, self.rhs if rhs is None else rhs, **kept)
+
+
+def _untransposed(value: SSAValue) -> SSAValue | None:
+    """What a value is with its last two axes swapped, when an op did no more than that."""
+    view = value.owner
+    if not isinstance(view, PermuteDimsOp) or len(order := view.order()) < 2:
+        return None
+    swapped = (*range(len(order) - 2), len(order) - 1, len(order) - 2)
+    return view.x if order == swapped else None
+
+
+def _oriented(name: str, transpose: BoolAttr | None, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape as it is multiplied; raises VerifyException when there are no two axes to swap."""
+    if not flag(transpose):
+        return extents
+    if len(extents) < 2:
+        raise VerifyException(
+            f"attribute '{name}': expected an operand of rank 2 or more, got {shape_text(extents)}; remove the attribute"
+        )
+    return (*extents[:-2], extents[-1], extents[-2])

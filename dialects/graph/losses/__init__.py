@@ -1,0 +1,5 @@
+"""Losses and their gradients.
+
+May import dialects/types, dialects/scalar, dialects/interfaces, dialects/graph/bases, dialects/graph/elementwise,
+dialects/graph/creation, dialects/graph/movement, dialects/graph/reductions, dialects/graph/nn.
+"""

@@ -1,0 +1,186 @@
+"""Reads at positions that are data: take, gather, index.
+
+Indices are of any integer type and count from the end when negative, unless an op has `wrap_negative = false`: then they
+are out of range. One that is out of range is an error of the run, not of the compiler: implementations raise `IndexError`,
+which names the op, the index and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    BoolAttr,
+    DenseArrayBase,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+)
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def, var_operand_def
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
+from fuse_opt.dialects.graph.bases.movement import axis_of
+from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, OpaqueOp
+from fuse_opt.dialects.interfaces.properties import IntArray, int_value, ints, normalize_axis
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.types.dtypes import BOOL
+
+
+def index_shape(value: SSAValue, name: str = "indices") -> tuple[int, ...]:
+    """The shape of an operand of indices; raises VerifyException when its elements are no integers."""
+    element = dtype(value)
+    if element.is_float or element is BOOL:
+        raise VerifyException(f"operand '{name}': expected integers, got '{value.type}'; insert graph.astype")
+    return shape(value)
+
+
+def merged(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """What is known of two shapes that agree."""
+    return tuple(m if n == DYNAMIC_INDEX else n for n, m in zip(a, b, strict=True))
+
+
+@irdl_op_definition
+class TakeOp(OpaqueOp):
+    """The elements of x at `indices` along `axis` (default 0): array API `take`, ONNX `Gather`.
+
+    The indices' axes, of any number, take the place of that axis.
+    """
+
+    name = "graph.take"
+    ACCEPTS_STORAGE: ClassVar[bool] = True
+    x = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    result = result_def(TensorType)
+    axis = opt_prop_def(IntegerAttr)
+    wrap_negative = opt_prop_def(BoolAttr)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        source, indices = shape(self.x), index_shape(self.indices)
+        axis = axis_of(self.axis, len(source), 0)
+        return (TensorType(tensor(self.x).element_type, [*source[:axis], *indices, *source[axis + 1 :]]),)
+
+
+@irdl_op_definition
+class EmbeddingOp(CompositeOp):
+    """The rows of `weight` [rows, width] that `ids` names, as [ids..., width]: `graph.take` along axis 0."""
+
+    name = "graph.embedding"
+    weight = operand_def(TensorType)
+    ids = operand_def(TensorType)
+    result = result_def(TensorType)
+    wrap_negative = opt_prop_def(BoolAttr)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        weight, ids = shape(self.weight), index_shape(self.ids, "ids")
+        if len(weight) != 2:
+            raise VerifyException(f"operand 'weight': expected [rows, width], got {shape_text(weight)}; use graph.take")
+        return (TensorType(tensor(self.weight).element_type, [*ids, weight[1]]),)
+
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        wraps = {} if self.wrap_negative is None else {"wrap_negative": self.wrap_negative}
+        return (builder(TakeOp, self.weight, self.ids, axis=int_value(0), **wraps),)
+
+
+@irdl_op_definition
+class TakeAlongAxisOp(OpaqueOp):
+    """Element by element the one of x at that position, but for `axis` (default -1), where `indices` says it.
+
+    As array API `take_along_axis`: of equal ranks, and the other axes broadcast. torch's `gather`, whose indices may be
+    shorter than x there, is this op on a slice of x.
+    """
+
+    name = "graph.take_along_axis"
+    ACCEPTS_STORAGE: ClassVar[bool] = True
+    x = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    result = result_def(TensorType)
+    axis = opt_prop_def(IntegerAttr)
+    wrap_negative = opt_prop_def(BoolAttr)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        source, indices = shape(self.x), index_shape(self.indices)
+        if len(source) != len(indices):
+            raise VerifyException(
+                f"expected indices of rank {len(source)} as x has, got {shape_text(indices)}; insert graph.expand_dims"
+            )
+        axis = axis_of(self.axis, len(source), -1)
+        others = broadcast_shapes([(*s[:axis], 1, *s[axis + 1 :]) for s in (source, indices)])
+        extents = [*others[:axis], indices[axis], *others[axis + 1 :]]
+        return (TensorType(tensor(self.x).element_type, extents),)
+
+
+def position_length(indices: Sequence[int], rank: int, batch: int = 0) -> int:
+    """The extent of the last axis of `indices`, whose entries are positions; raises VerifyException when there is none."""
+    if not indices or not 0 < indices[-1] <= rank - batch:
+        raise VerifyException(
+            f"operand 'indices': expected positions of a static length from 1 to {rank - batch} along the last axis, "
+            f"got {shape_text(indices)}"
+        )
+    return indices[-1]
+
+
+@irdl_op_definition
+class GatherNdOp(OpaqueOp):
+    """The parts of x at the positions along the last axis of `indices`: ONNX `GatherND`.
+
+    Behind `batch_dims` (default 0) leading axes, which x and the indices have in common, a position of length k names the
+    next k axes of x; the rest of its axes follow those of the indices.
+    """
+
+    name = "graph.gather_nd"
+    ACCEPTS_STORAGE: ClassVar[bool] = True
+    x = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    result = result_def(TensorType)
+    batch_dims = opt_prop_def(IntegerAttr)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        source, indices = shape(self.x), index_shape(self.indices)
+        batch = 0 if self.batch_dims is None else self.batch_dims.value.data
+        if not 0 <= batch < max(1, min(len(source), len(indices))) or not agree(source[:batch], indices[:batch]):
+            raise VerifyException(
+                f"attribute 'batch_dims': expected {batch} leading axes that are equal, fewer than either rank, "
+                f"got {shape_text(source)} and {shape_text(indices)}"
+            )
+        length = position_length(indices, len(source), batch)
+        extents = [*merged(source[:batch], indices[:batch]), *indices[batch:-1], *source[batch + length :]]
+        return (TensorType(tensor(self.x).element_type, extents),)
+
+
+def indexed_shape(x: SSAValue, indices: Sequence[SSAValue], axes: IntArray | None) -> tuple[int, ...]:
+    """The shape of `x[i, :, j]` with the indices at `axes`; raises VerifyException when they do not fit x."""
+    source, count = shape(x), len(indices)
+    given = ints(axes, range(count))
+    chosen = [normalize_axis(axis, len(source)) for axis in given]
+    if not chosen or len(chosen) != count or len(set(chosen)) != count:
+        raise VerifyException(
+            f"attribute 'axes': expected a different axis for each of {count} index tensors, 1 or more, got {list(given)}"
+        )
+    together = broadcast_shapes([index_shape(value) for value in indices])
+    rest = [n for axis, n in enumerate(source) if axis not in chosen]
+    first = min(chosen)
+    at = first if sorted(chosen) == list(range(first, first + count)) else 0
+    return (*rest[:at], *together, *rest[at:])
+
+
+@irdl_op_definition
+class IndexOp(OpaqueOp):
+    """The elements of x at one index tensor for each of `axes` (default the first ones): NumPy's and torch's `x[i, :, j]`.
+
+    The index tensors broadcast together. Their axes take the place of `axes` where those are next to each other, else
+    they come first.
+    """
+
+    name = "graph.index"
+    ACCEPTS_STORAGE: ClassVar[bool] = True
+    x = operand_def(TensorType)
+    indices = var_operand_def(TensorType)
+    result = result_def(TensorType)
+    axes = opt_prop_def(DenseArrayBase[IntegerType])
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        return (TensorType(tensor(self.x).element_type, indexed_shape(self.x, self.indices, self.axes)),)

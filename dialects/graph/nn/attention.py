@@ -1,0 +1,206 @@
+"""Attention, defined by decomposition into matrix products and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, FloatAttr, TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def, var_operand_def
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.graph.contractions.matmul import MatmulOp
+from fuse_opt.dialects.graph.creation.constant import scalar_constant
+from fuse_opt.dialects.graph.creation.filled import IotaOp
+from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp, SubtractOp, WhereOp
+from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, GreaterEqualOp
+from fuse_opt.dialects.graph.elementwise.math import ExpOp
+from fuse_opt.dialects.graph.movement.views import ReshapeOp
+from fuse_opt.dialects.graph.nn.softmax_layer_norm import softmax_gradient
+from fuse_opt.dialects.graph.reductions.composite import (
+    FloatComposite,
+    check_shape,
+    narrowed,
+    number,
+    shares_of,
+    softmax_of,
+    total_of,
+    widened,
+)
+from fuse_opt.dialects.graph.reductions.reductions import MaxOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
+from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, int_value
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.types.dtypes import BOOL, I64
+
+
+class Attention(FloatComposite):
+    """Attention of queries to keys; with grouped heads, the queries of all heads of a group are rows of one product."""
+
+    SLACK: ClassVar[float] = 64.0
+    scale = opt_prop_def(FloatAttr)
+    is_causal = opt_prop_def(BoolAttr)
+    enable_gqa = opt_prop_def(BoolAttr)
+
+    def check_operands(self, q: SSAValue, k: SSAValue, v: SSAValue, mask: Sequence[SSAValue]) -> tuple[int, ...]:
+        """The shape of the result; raises VerifyException when the operands do not go together."""
+        a, b, c = shape(q), shape(k), shape(v)
+        if len(a) < 2 or len(b) != len(a) or len(c) != len(a):
+            raise VerifyException(
+                f"expected q [..., L, E], k [..., S, E] and v [..., S, Ev] of one rank, "
+                f"got {', '.join(map(shape_text, (a, b, c)))}"
+            )
+        if not agree((a[-1], b[-2]), (b[-1], c[-2])):
+            raise VerifyException(
+                f"q {shape_text(a)} and k {shape_text(b)} must have the same last extent, "
+                f"k and v {shape_text(c)} the same last but one"
+            )
+        grouped = flag(self.enable_gqa) and len(a) > 2
+        batch = len(a) - (3 if grouped else 2)
+        if (
+            not agree(b[:-2], c[:-2])
+            or not agree(a[:batch], b[:batch])
+            or (grouped and not _divides(b[batch], a[batch]))
+        ):
+            wanted = "k and v with heads that divide those of q" if grouped else "equal extents before the last two"
+            raise VerifyException(f"expected {wanted}, got {', '.join(map(shape_text, (a, b, c)))}; see 'enable_gqa'")
+        self.check_floats([q, k, v], list(self._operands).index(q))
+        self._check_mask(mask, (*a[:-1], b[-2]))
+        return (*a[:-1], c[-1])
+
+    def _check_mask(self, mask: Sequence[SSAValue], scores: tuple[int, ...]) -> None:
+        if len(mask) > 1:
+            raise VerifyException(f"expected at most the operand mask behind v, got {len(mask)}")
+        for value in mask:
+            if dtype(value) is not BOOL:
+                self.check_floats([value], len(self._operands) - 1)
+            given = shape(value)
+            aligned = zip(given, scores[len(scores) - len(given) :], strict=False)
+            if len(given) > len(scores) or any(n != 1 and not agree((n,), (m,)) for n, m in aligned):
+                raise VerifyException(
+                    f"operand 'mask': expected a shape that broadcasts to {shape_text(scores)}, got {shape_text(given)}"
+                )
+
+    def weights(self, builder: GraphBuilder, q: SSAValue, k: SSAValue, mask: Sequence[SSAValue]) -> SSAValue:
+        """How much each query takes of each key's value: rows of sum 1, or of zeros where no key is left."""
+        transposed = bool_value(True)
+        scores = builder(MatmulOp, self.stacked(builder, q, k), k, transpose_rhs=transposed)
+        heads = (*shape(q)[:-1], shape(k)[-2])
+        scores = _reshaped(builder, scores, heads)
+        scores = builder(MultiplyOp, scores, scalar_constant(builder, self.factor(q), scores))
+        if flag(self.is_causal):
+            scores = _where_kept(builder, _causal(builder, heads), scores)
+        for value in mask:
+            if dtype(value) is BOOL:
+                scores = _where_kept(builder, value, scores)
+            else:
+                scores = builder(AddOp, scores, widened(builder, value))
+        if 0 in heads:
+            return scores
+        return _safe_softmax(builder, scores) if mask else softmax_of(builder, scores, len(heads) - 1)
+
+    def factor(self, q: SSAValue) -> float:
+        return number(self.scale, max(shape(q)[-1], 1) ** -0.5)
+
+    def stacked(self, builder: GraphBuilder, rows: SSAValue, keys: SSAValue) -> SSAValue:
+        """[..., heads, L, n] as [..., key heads, heads of a group * L, n]."""
+        given, heads = shape(rows), shape(keys)[:-2]
+        count = prod(given[:-1]) // prod(heads) if prod(heads) else 0
+        return _reshaped(builder, rows, (*heads, count, given[-1]))
+
+
+def _divides(count: int, whole: int) -> bool:
+    return DYNAMIC_INDEX in (count, whole) or (count > 0 and whole % count == 0) or whole == count
+
+
+def _reshaped(builder: GraphBuilder, x: SSAValue, extents: Sequence[int]) -> SSAValue:
+    return x if shape(x) == tuple(extents) else builder(ReshapeOp, x, shape=int_array(extents))
+
+
+def _causal(builder: GraphBuilder, scores: Sequence[int]) -> SSAValue:
+    """Whether a key is not behind the query, counted from the first of each."""
+    element = I64.attribute
+    queries = builder(IotaOp, shape=int_array([scores[-2], 1]), axis=int_value(0), dtype=element)
+    keys = builder(IotaOp, shape=int_array([1, scores[-1]]), axis=int_value(1), dtype=element)
+    return builder(GreaterEqualOp, queries, keys)
+
+
+def _where_kept(builder: GraphBuilder, kept: SSAValue, scores: SSAValue) -> SSAValue:
+    return builder(WhereOp, kept, scores, scalar_constant(builder, float("-inf"), scores))
+
+
+def _safe_softmax(builder: GraphBuilder, scores: SSAValue) -> SSAValue:
+    """Softmax along the last axis, but 0 in rows of nothing but -inf."""
+    axis, zero = len(shape(scores)) - 1, scalar_constant(builder, 0.0, scores)
+    largest = builder(MaxOp, scores, axes=int_array([axis]), keepdims=bool_value(True))
+    masked = builder(EqualOp, largest, scalar_constant(builder, float("-inf"), scores))
+    powers = builder(ExpOp, builder(SubtractOp, scores, builder(WhereOp, masked, zero, largest)))
+    total = total_of(builder, powers, [axis], True)
+    return shares_of(builder, powers, builder(WhereOp, masked, scalar_constant(builder, 1.0, scores), total))
+
+
+@irdl_op_definition
+class ScaledDotProductAttentionOp(Attention):
+    """softmax(q @ transpose(k) * scale, masked) @ v over the last two axes (Vaswani et al. 2017); semantics are torch's.
+
+    Operands are q [..., L, E], k [..., S, E], v [..., S, Ev] and, which may be left out, a `mask` that broadcasts to
+    [..., L, S]: of i1 (true: the query may see the key), or of floats, which are added to the scaled products. `scale` is
+    1 / sqrt(E) when absent. With `is_causal` (default false) query i sees the keys up to number i, on top of the mask.
+    With `enable_gqa` (default false) q may have a multiple of the heads (axis -3) of k and v, and consecutive heads of q
+    share one (Ainslie et al. 2023). A query that a mask leaves no key, or that has none, gets 0.
+    """
+
+    name = "graph.scaled_dot_product_attention"
+    q = operand_def(TensorType)
+    k = operand_def(TensorType)
+    v = operand_def(TensorType)
+    mask = var_operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        return (TensorType(tensor(self.q).element_type, self.check_operands(self.q, self.k, self.v, self.mask)),)
+
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        q, k, v = (widened(builder, value) for value in (self.q, self.k, self.v))
+        weights = self.stacked(builder, self.weights(builder, q, k, self.mask), k)
+        result = _reshaped(builder, builder(MatmulOp, weights, v), (*shape(q)[:-1], shape(v)[-1]))
+        return (narrowed(builder, result, self.q),)
+
+
+@irdl_op_definition
+class ScaledDotProductAttentionBackwardOp(Attention):
+    """The gradients (dq, dk, dv) of scaled_dot_product_attention, from `grad`, its operands and its attributes.
+
+    With the softmax p computed again and dp = grad @ transpose(v), dv is transpose(p) @ grad, and with ds = p * (dp -
+    sum(dp * p)) * scale, dq is ds @ k and dk transpose(ds) @ q. There is none of the mask.
+    """
+
+    name = "graph.scaled_dot_product_attention_backward"
+    grad = operand_def(TensorType)
+    q = operand_def(TensorType)
+    k = operand_def(TensorType)
+    v = operand_def(TensorType)
+    mask = var_operand_def(TensorType)
+    dq = result_def(TensorType)
+    dk = result_def(TensorType)
+    dv = result_def(TensorType)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        check_shape("grad", self.grad, self.check_operands(self.q, self.k, self.v, self.mask))
+        self.check_floats([self.grad])
+        return tuple(tensor(value) for value in (self.q, self.k, self.v))
+
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        q, k, v, grad = (widened(builder, value) for value in (self.q, self.k, self.v, self.grad))
+        yes = bool_value(True)
+        weights = self.stacked(builder, self.weights(builder, q, k, self.mask), k)
+        grad, rows = self.stacked(builder, grad, k), self.stacked(builder, q, k)
+        dv = builder(MatmulOp, weights, grad, transpose_lhs=yes)
+        inner = builder(MatmulOp, grad, v, transpose_rhs=yes)
+        scores = softmax_gradient(builder, inner, weights, len(shape(weights)) - 1)
+        scores = builder(MultiplyOp, scores, scalar_constant(builder, self.factor(q), scores))
+        dq = _reshaped(builder, builder(MatmulOp, scores, k), shape(q))
+        dk = builder(MatmulOp, scores, rows, transpose_lhs=yes)
+        return [narrowed(builder, value, self.q) for value in (dq, dk, dv)]

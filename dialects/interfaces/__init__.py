@@ -1,0 +1,26 @@
+"""What an op states about itself, and what is derived from it.
+
+May import dialects/types, dialects/scalar.
+"""
+
+from fuse_opt.dialects.interfaces.op import (
+    CompositeOp,
+    ErrorBound,
+    Expansion,
+    FusionKind,
+    GraphBuilder,
+    GraphOp,
+    OpaqueOp,
+    StructuredOp,
+)
+
+__all__ = [
+    "CompositeOp",
+    "ErrorBound",
+    "Expansion",
+    "FusionKind",
+    "GraphBuilder",
+    "GraphOp",
+    "OpaqueOp",
+    "StructuredOp",
+]

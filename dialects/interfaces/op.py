@@ -1,0 +1,340 @@
+"""Bases of the records: what an op states about itself, and what is derived from it.
+
+A record is one class. It states its operands and properties, how its result type follows from them, and either its
+scalar meaning with index maps (`StructuredOp`), its decomposition (`CompositeOp`), or nothing more (`OpaqueOp`). Fusion
+kind, in-place candidates, NumPy value, C and CUDA text are derived; passes and backends see these bases only. An op of
+another dialect that derives from one of them is fused, planned and lowered like ours.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from math import prod
+from typing import Any, ClassVar, Self
+
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+)
+from xdsl.ir import Attribute, Block, OpResult, SSAValue, SSAValues
+from xdsl.irdl import IRDLOperation, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects import scalar as sc
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, shape, tensor
+from fuse_opt.dialects.types.dtypes import BOOL, DType
+from fuse_opt.dialects.types.index_expr import Index, constant, dimensions, linearize
+
+
+class FusionKind(IntEnum):
+    """How an op's result depends on its operands, from easy to impossible to fuse."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    REDUCTION = 3
+    OPAQUE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBound:
+    """How far from the exact value a result may be on any backend, when the exact value is finite.
+
+    `ulps` units in the last place of the result, and `slack` epsilons of its type times the largest magnitude among the
+    finite operand elements, the exact results and 1. Both 0: the exact value rounded once, bit for bit.
+    """
+
+    ulps: float = 0.0
+    slack: float = 0.0
+
+
+class GraphOp(IRDLOperation, ABC):
+    """An op on tensors, without effects. Text: operands, attribute dictionary, function type."""
+
+    traits = traits_def(Pure())
+
+    __hash__ = object.__hash__  # xDSL's, by identity as well, is a call of Python for each look into a table
+
+    ULPS: ClassVar[float | None] = None
+    """`ErrorBound.ulps` where it does not follow from the words of the scalar meaning."""
+    SLACK: ClassVar[float] = 0.0
+    """`ErrorBound.slack`, for what cancels or adds many rounding errors up."""
+
+    ACCEPTS_STORAGE: ClassVar[bool] = False
+    """States that operands of storage types (`DType.storage_only`) are only moved or converted, where it is not derived."""
+
+    @abstractmethod
+    def infer_types(self) -> Sequence[AnyTensor]:
+        """The result types that follow from operands and properties; raises VerifyException when none does.
+
+        Serves the builder, the verifier and shape refinement alike. Dimensions may be dynamic.
+        """
+
+    @classmethod
+    def build_op(cls, *operands: SSAValue, **properties: Attribute) -> Self:
+        """An op with inferred result types; raises VerifyException as `infer_types` does."""
+        op = cls.create(operands=operands, properties=properties)
+        try:
+            op.results = SSAValues(OpResult(type_, op, k) for k, type_ in enumerate(op.infer_types()))
+            op.check_storage_types()
+        except Exception:
+            op.erase()  # or the operands would count it among their users
+            raise
+        return op
+
+    def on_types(self, types: Sequence[Attribute]) -> Self:
+        """The same op outside of any IR, on operands of other types; raises VerifyException when they do not fit."""
+        block = Block(arg_types=types)
+        copy = self.clone(dict(zip(self._operands, block.args, strict=False)))
+        copy.operands = block.args  # an operand that occurs twice has two types here
+        copy.results = SSAValues(OpResult(type_, copy, number) for number, type_ in enumerate(copy.infer_types()))
+        return copy
+
+    def verify_(self) -> None:
+        try:
+            for value in (*self.operands, *self.results):
+                dtype(value)
+            expected = self.infer_types()
+            self.check_storage_types()
+        except VerifyException as error:
+            raise self.error(str(error)) from error
+        except sc.ScalarTypeError as error:
+            given = ", ".join(str(value.type) for value in self.operands)
+            message = f"operands ({given}): {error}; expected one element type that it accepts, insert graph.astype"
+            raise self.error(message) from error
+        for number, (result, type_) in enumerate(zip(self.results, expected, strict=True)):
+            if result.type != type_ and not _refines(tensor(result), type_):
+                raise self.error(f"result {number}: expected '{type_}' as its operands give, got '{result.type}'")
+
+    def check_storage_types(self) -> None:
+        """Raises VerifyException where storage types are computed with."""
+        if not self.ACCEPTS_STORAGE and any(dtype(value).storage_only for value in self.operands):
+            self.refuse_arithmetic()
+
+    @abstractmethod
+    def refuse_arithmetic(self) -> None:
+        """Raises VerifyException when the op computes with operands of storage types, instead of moving them."""
+
+    def error(self, message: str) -> VerifyException:
+        name = f"'{self.name}' "
+        return VerifyException(name + message.removeprefix(name))
+
+    def error_bound(self) -> ErrorBound:
+        """The documented tolerance, the same for every backend."""
+        return ErrorBound(self.ULPS or 0.0, self.SLACK)
+
+    def stored_value(self) -> DenseIntOrFPElementsAttr | None:
+        """The elements of a constant that has to be kept in memory, else None."""
+        return None
+
+    def canonical(self) -> GraphOp | None:
+        """A simpler op with the same result, or None; it and those that compute its operands are not yet in the IR."""
+        return None
+
+    def relaxed(self) -> GraphOp | None:
+        """The same where floats may be taken for real numbers: with another rounding, without NaN and infinities."""
+        return None
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        operands = parser.parse_optional_undelimited_comma_separated_list(
+            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
+        )
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":", f" in '{cls.name}', after the operands and attributes, before the function type")
+        position = parser.pos
+        type_ = parser.parse_function_type()
+        names = cls.get_irdl_definition().properties
+        return cls.create(
+            operands=parser.resolve_operands(operands or (), type_.inputs.data, position),
+            result_types=type_.outputs.data,
+            properties={name: value for name, value in attributes.items() if name in names},
+            attributes={name: value for name, value in attributes.items() if name not in names},
+        )
+
+    def print(self, printer: Printer) -> None:
+        if self.operands:
+            printer.print_string(" ")
+            printer.print_list(self.operands, printer.print_ssa_value)
+        if self.properties or self.attributes:
+            printer.print_string(" ")
+            printer.print_attr_dict({**self.properties, **self.attributes})
+        printer.print_string(" : ")
+        printer.print_function_type([value.type for value in self.operands], [value.type for value in self.results])
+
+
+class StructuredOp(GraphOp):
+    """One result, each element of which is a scalar function of one element of each operand, or a reduction of such."""
+
+    COMBINE: ClassVar[str] = ""
+    """The vocabulary's function that joins the elements of a reduction; empty when there is none."""
+
+    @abstractmethod
+    def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
+        """Where `operand` is read for the result element at `index` (and, in a reduction, the element at `reduced`)."""
+
+    @abstractmethod
+    def scalar(self, *operands: Any, **_: Any) -> sc.Scalar:
+        """The scalar meaning, over one `Scalar` for each operand, in the operands' compute types."""
+
+    def reduced_extents(self) -> tuple[int, ...]:
+        """The extents of the reduced dimensions, outermost first."""
+        return ()
+
+    def initial(self) -> int | float | bool:
+        """The value of an empty reduction, neutral to COMBINE."""
+        raise self.error("is no reduction")
+
+    def body(self) -> sc.Scalar:
+        """The traced scalar meaning; the same object for equal operand types and properties."""
+        operand_types = tuple(value.type for value in self._operands)
+        key = (type(self), operand_types, frozenset(self.properties.items()))
+        if (found := _BODIES.get(key)) is None:
+            operands = (sc.operand(k, dtype(value).compute) for k, value in enumerate(self._operands))
+            found = _BODIES[key] = self.scalar(*operands)
+        return found
+
+    def refuse_arithmetic(self) -> None:
+        kept = {k: dtype(value) for k, value in enumerate(self._operands) if dtype(value).storage_only}
+        body = self.body()
+        if (word := sc.word_reading(body, set(kept), self.COMBINE)) is not None:
+            raise _storage_error(next(iter(kept.values())), f"'{word}' computes with it")
+
+    def error_bound(self) -> ErrorBound:
+        """Unless stated: what the words allow, each on the exact values of the ones before, no error amplified."""
+        if self.stored_value() is not None:
+            return ErrorBound()
+        return ErrorBound(sc.ulps(self.body()) if self.ULPS is None else self.ULPS, self.SLACK)
+
+    def result_dtype(self) -> DType:
+        """i1 for predicates, otherwise the type of the first operand that the scalar meaning has the type of."""
+        computed = self.body().dtype
+        if computed is BOOL:
+            return BOOL
+        return next((d for d in map(dtype, self._operands) if d.compute is computed), computed)
+
+    def fusion_kind(self) -> FusionKind:
+        """Derived from the index maps."""
+        if self.COMBINE:
+            return FusionKind.REDUCTION
+        index = dimensions("i", shape(self.results[0]))
+        kind = FusionKind.ELEMENTWISE
+        for number, value in enumerate(self._operands):
+            source = self.operand_index(number, index, ())
+            if source == index:
+                continue
+            if not _is_broadcast(source, index, shape(value)):
+                return FusionKind.INJECTIVE
+            kind = FusionKind.BROADCAST
+        return kind
+
+    def is_view(self) -> bool:
+        """Whether the result is operand 0 read at other indices, with no arithmetic."""
+        body = self.body()
+        return body.function == "operand" and not self.COMBINE and dtype(self.results[0]) is dtype(self._operands[0])
+
+    def is_alias(self) -> bool:
+        """Whether the result is operand 0 element for element in memory: a view that moves nothing."""
+        if len(self._operands) != 1 or not self.is_view():
+            return False
+        source, result = shape(self._operands[0]), shape(self.results[0])
+        if prod(source) != prod(result):
+            return False
+        index = dimensions("i", result)
+        return linearize(self.operand_index(0, index, ()), source) == linearize(index, result)
+
+
+_BODIES: dict[tuple[type[StructuredOp], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], sc.Scalar] = {}
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A decomposition of a composite in a block of its own: the arguments stand for the operands."""
+
+    block: Block
+    results: tuple[SSAValue, ...]
+
+
+class CompositeOp(GraphOp):
+    """Defined by its decomposition into other graph ops."""
+
+    def expansion(self) -> Expansion:
+        """The decomposition; the same object for equal operand types and properties, not to be changed."""
+        operand_types = tuple(value.type for value in self._operands)
+        key = (type(self), operand_types, frozenset(self.properties.items()))
+        if (found := _EXPANSIONS.get(key)) is None:
+            block = Block(arg_types=operand_types)
+            builder = GraphBuilder()
+            stand_in = self.clone()
+            stand_in.operands = block.args
+            results = tuple(stand_in.decompose(builder))
+            stand_in.erase()
+            block.add_ops(builder.ops)
+            found = _EXPANSIONS[key] = Expansion(block, results)
+        return found
+
+    def refuse_arithmetic(self) -> None:
+        """Its ops may move elements of a storage type; a conversion to another one is there to compute with them."""
+        if not all(is_static(value) for value in self.operands):
+            return  # it may have no expansion yet
+        for op in self.expansion().block.ops:  # which are checked where they are built
+            kept = [dtype(value) for value in op.operands if dtype(value).storage_only]
+            if kept and not any(dtype(value).storage_only for value in op.results):
+                raise _storage_error(kept[0], "it is computed with")
+
+    @abstractmethod
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        """Builds the ops that give the same results; returns a value for each result."""
+
+
+_EXPANSIONS: dict[tuple[type[CompositeOp], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], Expansion] = {}
+
+
+class OpaqueOp(GraphOp):
+    """Run by an implementation as a whole; never inlined, never in place unless its implementation says so."""
+
+    def refuse_arithmetic(self) -> None:
+        kept = next(dtype(value) for value in self.operands if dtype(value).storage_only)
+        raise _storage_error(kept, "it is computed with")
+
+
+def _storage_error(element: DType, why: str) -> VerifyException:
+    return VerifyException(
+        f"{element} is a storage type and {why}: insert graph.astype to {element.compute} before, and back after"
+    )
+
+
+class GraphBuilder:
+    """Collects ops that a decomposition or a rewrite creates, each with inferred types."""
+
+    def __init__(self) -> None:
+        self.ops: list[GraphOp] = []
+
+    def __call__(self, op_type: type[GraphOp], *operands: SSAValue, **properties: Attribute) -> SSAValue:
+        """The first result of a new op; raises VerifyException as `build_op` does."""
+        return self.all(op_type, *operands, **properties)[0]
+
+    def all(self, op_type: type[GraphOp], *operands: SSAValue, **properties: Attribute) -> Sequence[SSAValue]:
+        """All results of a new op."""
+        op = op_type.build_op(*operands, **properties)
+        self.ops.append(op)
+        return op.results
+
+
+def _refines(given: AnyTensor, inferred: AnyTensor) -> bool:
+    """Whether both describe the same tensor as far as they are known: `?` agrees with any extent."""
+    return given.element_type == inferred.element_type and agree(given.get_shape(), inferred.get_shape())
+
+
+def _is_broadcast(source: Index, index: Index, source_shape: Sequence[int]) -> bool:
+    """Whether `source` is the trailing part of `index` with some positions replaced by 0."""
+    if len(source) > len(index):
+        return False
+    trailing = index[len(index) - len(source) :]
+    zero = constant(0)
+    return all(s == i or (s == zero and n == 1) for s, i, n in zip(source, trailing, source_shape, strict=True))

@@ -1,0 +1,370 @@
+"""Scalar meaning of ops, written once over a small closed vocabulary.
+
+A record's `scalar` method receives `Scalar` values and combines them with Python operators and the functions below.
+The result is a graph of typed nodes that the reference evaluator, the loop lowering and so every printer read: an op
+never says twice what it computes. The vocabulary is closed: a backend that knows `VOCABULARY` knows every op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from math import ceil as round_up
+
+from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A word of the vocabulary: operand count, approximate cost in simple operations, and what it accepts."""
+
+    name: str
+    arity: int
+    cost: int = 1
+    kinds: tuple[Kind, ...] = (Kind.FLOAT, Kind.INT, Kind.UINT)
+    gives_bool: bool = False
+    ulps: float = 0.5
+    """Largest error of a float result on any backend, in units in the last place; 0.5: rounded correctly; 0: exact.
+
+    The worst of the reference (NumPy, measured), C (`math.h`, measured) and CUDA (as its programming guide states it,
+    without fast math, and half a unit more: it counts from the correctly rounded result), rounded up. The comment at a
+    word names what decides. Bounds hold on the whole range, with denormals, in f32 and f64."""
+
+
+_FLOAT = (Kind.FLOAT,)
+_WHOLE = (Kind.INT, Kind.UINT)
+_LOGIC = (Kind.BOOL, Kind.INT, Kind.UINT)
+_ANY = (Kind.FLOAT, Kind.INT, Kind.UINT, Kind.BOOL)
+
+VOCABULARY: dict[str, Function] = {
+    function.name: function
+    for function in (
+        Function("add", 2),
+        Function("sub", 2),
+        Function("mul", 2),
+        Function("div", 2, 6, _FLOAT),
+        Function("floordiv", 2, 8, ulps=2),  # NumPy and C: 2, where quotients are no exact integers any more
+        Function("rem", 2, 8),  # the exact remainder, plus the divisor where the signs differ
+        Function("max", 2, ulps=0),
+        Function("min", 2, ulps=0),
+        Function("fmod", 2, 15, _FLOAT, ulps=0),
+        Function("pow", 2, 40, _FLOAT, ulps=5),  # CUDA: 4 in f32
+        Function("atan2", 2, 40, _FLOAT, ulps=4),  # CUDA: 3 in f32; NumPy: 2.9 in f32
+        Function("hypot", 2, 20, _FLOAT, ulps=4),  # CUDA: 3 in f32
+        Function("copysign", 2, 1, _FLOAT, ulps=0),
+        Function("fma", 3, 2, _FLOAT),  # one rounding, everywhere
+        Function("neg", 1, ulps=0),
+        Function("abs", 1, ulps=0),
+        Function("exp", 1, 15, _FLOAT, ulps=3),  # CUDA: 2 in f32; NumPy: 2.3 in f32
+        Function("exp2", 1, 15, _FLOAT, ulps=3),  # CUDA: 2 in f32; NumPy: 2.5 in f32
+        Function("expm1", 1, 20, _FLOAT, ulps=3),  # NumPy: 2.6 in f32; C: 2.5
+        Function("log", 1, 15, _FLOAT, ulps=4),  # NumPy: 3.3 in f32
+        Function("log1p", 1, 20, _FLOAT, ulps=3),  # NumPy: 2.0 in f32; C: 1.6
+        Function("log2", 1, 15, _FLOAT, ulps=3),  # NumPy: 2.0 in f32; C: 1.3
+        Function("log10", 1, 15, _FLOAT, ulps=4),  # NumPy: 3.1 in f32
+        Function("lgamma", 1, 60, _FLOAT, ulps=8),  # C: 7.0; below -2 in f64 of max(|result|, 1), see `lgamma`
+        Function("sqrt", 1, 8, _FLOAT),
+        Function("rsqrt", 1, 8, _FLOAT, ulps=3),  # CUDA: 2
+        Function("cbrt", 1, 20, _FLOAT, ulps=3),  # NumPy: 2.0 in f32; CUDA: 1
+        Function("sin", 1, 25, _FLOAT, ulps=3),  # CUDA: 2
+        Function("cos", 1, 25, _FLOAT, ulps=3),  # CUDA: 2
+        Function("tan", 1, 30, _FLOAT, ulps=5),  # CUDA: 4 in f32; NumPy: 3.3 in f32
+        Function("asin", 1, 25, _FLOAT, ulps=4),  # NumPy: 3.1 in f32
+        Function("acos", 1, 25, _FLOAT, ulps=3),  # CUDA: 2; NumPy: 2.0 in f32
+        Function("atan", 1, 25, _FLOAT, ulps=3),  # CUDA: 2; NumPy: 2.2 in f32
+        Function("sinh", 1, 25, _FLOAT, ulps=4),  # CUDA: 3 in f32; C: 2.5
+        Function("cosh", 1, 25, _FLOAT, ulps=3),  # CUDA: 2 in f32; NumPy: 2.4 in f32
+        Function("tanh", 1, 20, _FLOAT, ulps=4),  # C: 3.6 beside exponentials, else 2.8; CUDA: 2 in f32
+        Function("asinh", 1, 30, _FLOAT, ulps=4),  # CUDA: 3
+        Function("acosh", 1, 30, _FLOAT, ulps=5),  # CUDA: 4 in f32
+        Function("atanh", 1, 30, _FLOAT, ulps=4),  # CUDA: 3 in f32
+        Function("erf", 1, 20, _FLOAT, ulps=3),  # CUDA: 2; C: 2.2
+        Function("erfc", 1, 30, _FLOAT, ulps=6),  # C: 5.8 in f64; CUDA: 5 in f64
+        Function("floor", 1, 1, _FLOAT, ulps=0),
+        Function("ceil", 1, 1, _FLOAT, ulps=0),
+        Function("trunc", 1, 1, _FLOAT, ulps=0),
+        Function("round", 1, 1, _FLOAT, ulps=0),
+        Function("eq", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Function("ne", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Function("lt", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Function("le", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Function("gt", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Function("ge", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Function("and", 2, 1, _LOGIC, ulps=0),
+        Function("or", 2, 1, _LOGIC, ulps=0),
+        Function("xor", 2, 1, _LOGIC, ulps=0),
+        Function("not", 1, 1, _LOGIC, ulps=0),
+        Function("shl", 2, 2, _WHOLE, ulps=0),
+        Function("shr", 2, 2, _WHOLE, ulps=0),
+        Function("select", 3, 1, _ANY, ulps=0),
+        Function("cast", 1, 1, _ANY),
+        Function("bitcast", 1, 1, (*_WHOLE, *_FLOAT), ulps=0),  # see `bitcast`
+    )
+}
+
+
+class ScalarTypeError(TypeError):
+    """A scalar body applied a function to a type that it does not accept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A node: a function applied to nodes, an operand (`operand` k), a constant, or the result's index on an axis."""
+
+    function: str
+    args: tuple[Scalar, ...]
+    dtype: DType
+    value: int | float | bool = 0
+
+    def __add__(self, other: Value) -> Scalar:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Value) -> Scalar:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Value) -> Scalar:
+        return apply("sub", self, other)
+
+    def __rsub__(self, other: Value) -> Scalar:
+        return apply("sub", other, self)
+
+    def __mul__(self, other: Value) -> Scalar:
+        return apply("mul", self, other)
+
+    def __rmul__(self, other: Value) -> Scalar:
+        return apply("mul", other, self)
+
+    def __truediv__(self, other: Value) -> Scalar:
+        return apply("div", self, other)
+
+    def __rtruediv__(self, other: Value) -> Scalar:
+        return apply("div", other, self)
+
+    def __floordiv__(self, other: Value) -> Scalar:
+        return apply("floordiv", self, other)
+
+    def __mod__(self, other: Value) -> Scalar:
+        return apply("rem", self, other)
+
+    def __pow__(self, other: Value) -> Scalar:
+        return apply("pow", self, other)
+
+    def __neg__(self) -> Scalar:
+        return apply("neg", self)
+
+    def __abs__(self) -> Scalar:
+        return apply("abs", self)
+
+    def __lt__(self, other: Value) -> Scalar:
+        return apply("lt", self, other)
+
+    def __le__(self, other: Value) -> Scalar:
+        return apply("le", self, other)
+
+    def __gt__(self, other: Value) -> Scalar:
+        return apply("gt", self, other)
+
+    def __ge__(self, other: Value) -> Scalar:
+        return apply("ge", self, other)
+
+    def __and__(self, other: Value) -> Scalar:
+        return apply("and", self, other)
+
+    def __or__(self, other: Value) -> Scalar:
+        return apply("or", self, other)
+
+    def __xor__(self, other: Value) -> Scalar:
+        return apply("xor", self, other)
+
+    def __invert__(self) -> Scalar:
+        return apply("not", self)
+
+
+Value = Scalar | int | float | bool
+
+
+def operand(position: int, dtype: DType) -> Scalar:
+    return Scalar("operand", (), dtype, position)
+
+
+def index(axis: int, dtype: DType) -> Scalar:
+    """The position of the wanted result element on `axis`, as a value of an integer type."""
+    return Scalar("index", (), dtype, axis)
+
+
+def constant(value: int | float | bool, dtype: DType) -> Scalar:
+    return Scalar("constant", (), dtype, value)
+
+
+def apply(name: str, *args: Value) -> Scalar:
+    """The function `name` on values of one type; Python numbers take the type of the other operands.
+
+    Raises ScalarTypeError when types differ or the function does not accept them.
+    """
+    function = VOCABULARY[name]
+    typed = next((arg for arg in args if isinstance(arg, Scalar)), None)
+    if typed is None or len(args) != function.arity:
+        raise ScalarTypeError(f"'{name}' takes {function.arity} operand(s), at least one of them a Scalar")
+    nodes = tuple(arg if isinstance(arg, Scalar) else constant(arg, typed.dtype) for arg in args)
+    if any(node.dtype is not typed.dtype for node in nodes) or typed.dtype.kind not in function.kinds:
+        types = ", ".join(node.dtype.name for node in nodes)
+        raise ScalarTypeError(f"'{name}' does not accept ({types})")
+    return Scalar(name, nodes, BOOL if function.gives_bool else typed.dtype)
+
+
+def cast(x: Scalar, dtype: DType) -> Scalar:
+    """Conversion to another type: float to integer truncates, saturates at the type's limits and takes NaN to 0."""
+    return x if x.dtype is dtype else Scalar("cast", (x,), dtype)
+
+
+def bitcast(x: Scalar, dtype: DType) -> Scalar:
+    """The bits of x as a number of another type of the same width.
+
+    A narrow float is one between this and a `cast` from or to the type that it is computed in."""
+    if x.dtype.bits != dtype.bits or BOOL in (x.dtype, dtype):
+        raise ScalarTypeError(f"'bitcast' does not accept ({x.dtype}) for {dtype}, which has other bits")
+    return x if x.dtype is dtype else Scalar("bitcast", (x,), dtype)
+
+
+def where(condition: Scalar, x: Value, y: Value) -> Scalar:
+    typed = x if isinstance(x, Scalar) else y
+    if not isinstance(typed, Scalar) or condition.dtype is not BOOL:
+        raise ScalarTypeError("'where' takes an i1 condition and at least one Scalar branch")
+    branches = tuple(b if isinstance(b, Scalar) else constant(b, typed.dtype) for b in (x, y))
+    if branches[0].dtype is not branches[1].dtype:
+        raise ScalarTypeError(f"'where' got branches {branches[0].dtype} and {branches[1].dtype}")
+    return Scalar("select", (condition, *branches), typed.dtype)
+
+
+def equal(x: Value, y: Value) -> Scalar:
+    """x == y; a function, since Python's operator on nodes is identity."""
+    return apply("eq", x, y)
+
+
+def not_equal(x: Value, y: Value) -> Scalar:
+    return apply("ne", x, y)
+
+
+def maximum(x: Value, y: Value) -> Scalar:
+    """The larger value; NaN when either is NaN."""
+    return apply("max", x, y)
+
+
+def minimum(x: Value, y: Value) -> Scalar:
+    """The smaller value; NaN when either is NaN."""
+    return apply("min", x, y)
+
+
+def fmod(x: Value, y: Value) -> Scalar:
+    """The remainder of the truncated quotient, with the sign of x, exact (C's fmod); `x % y` has the sign of y."""
+    return apply("fmod", x, y)
+
+
+def atan2(y: Value, x: Value) -> Scalar:
+    """The angle of the point (x, y), in (-pi, pi]; the special cases are C's."""
+    return apply("atan2", y, x)
+
+
+def hypot(x: Value, y: Value) -> Scalar:
+    """sqrt(x*x + y*y) without overflow on the way; infinite when either is, even next to NaN."""
+    return apply("hypot", x, y)
+
+
+def copysign(x: Value, y: Value) -> Scalar:
+    """The magnitude of x with the sign of y, of zeros and NaN too."""
+    return apply("copysign", x, y)
+
+
+def fma(x: Value, y: Value, z: Value) -> Scalar:
+    """x * y + z, rounded once."""
+    return apply("fma", x, y, z)
+
+
+def shift_left(x: Value, count: Value) -> Scalar:
+    """x * 2**count, wrapped; 0 when the count is negative or not below the width in bits (NumPy)."""
+    return apply("shl", x, count)
+
+
+def shift_right(x: Value, count: Value) -> Scalar:
+    """floor(x / 2**count); a count that is negative or not below the width shifts all out: 0, or -1 for x < 0 (NumPy)."""
+    return apply("shr", x, count)
+
+
+def lgamma(x: Scalar) -> Scalar:
+    """log(|gamma(x)|); infinite at the poles 0, -1, -2 ... and at both infinities.
+
+    Below -2 it has zeros between numbers of the type: there, in f64, the error is one of max(|lgamma(x)|, 1)."""
+    return apply("lgamma", x)
+
+
+def is_nan(x: Scalar) -> Scalar:
+    return not_equal(x, x)
+
+
+def _unary(name: str) -> Callable[[Scalar], Scalar]:
+    def call(x: Scalar) -> Scalar:
+        return apply(name, x)
+
+    call.__name__ = name
+    call.__doc__ = f"The vocabulary's `{name}` of a float."
+    return call
+
+
+exp, exp2, expm1 = _unary("exp"), _unary("exp2"), _unary("expm1")
+log, log1p, log2 = _unary("log"), _unary("log1p"), _unary("log2")
+sqrt, rsqrt = _unary("sqrt"), _unary("rsqrt")
+log10, cbrt = _unary("log10"), _unary("cbrt")
+sin, cos, tan = _unary("sin"), _unary("cos"), _unary("tan")
+asin, acos, atan = _unary("asin"), _unary("acos"), _unary("atan")
+sinh, cosh, tanh = _unary("sinh"), _unary("cosh"), _unary("tanh")
+asinh, acosh, atanh = _unary("asinh"), _unary("acosh"), _unary("atanh")
+erf, erfc = _unary("erf"), _unary("erfc")
+floor, ceil, trunc, round_half_even = _unary("floor"), _unary("ceil"), _unary("trunc"), _unary("round")
+
+
+def topological(root: Scalar) -> list[Scalar]:
+    """Every node reachable from `root` once, operands before users; no recursion."""
+    order: list[Scalar] = []
+    seen: set[int] = set()
+    stack: list[tuple[Scalar, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in reversed(node.args))
+    return order
+
+
+def word_reading(root: Scalar, operands: set[int], combine: str = "") -> str | None:
+    """The first word that computes with one of these operands, where `select` only chooses, `cast` and `bitcast` only convert."""
+    kept: set[int] = set()
+    for node in topological(root):
+        if node.function == "operand" and int(node.value) in operands:
+            kept.add(id(node))
+        elif node.function not in ("cast", "bitcast") and any(id(arg) in kept for arg in node.args):
+            if node.function != "select":
+                return node.function
+            kept.add(id(node))
+    return combine if combine and id(root) in kept else None
+
+
+@cache
+def cost(root: Scalar) -> int:
+    """Approximate cost of one evaluation, in simple operations."""
+    return sum(VOCABULARY[node.function].cost for node in topological(root) if node.args)
+
+
+def ulps(root: Scalar) -> float:
+    """A bound of the error of a float body in units in the last place; 0 when at most one correct rounding is made.
+
+    It holds while no step magnifies relative errors (no cancellation): the error of a step may then be one of twice as
+    many units in the result, where that is just above a power of two.
+    """
+    nodes = [node for node in topological(root) if node.args and node.dtype.is_float]
+    bounds = [bound for node in nodes if (bound := VOCABULARY[node.function].ulps)]
+    total = 2 * sum(bounds) - bounds[-1] if bounds else 0.0
+    return 0.0 if total <= 0.5 else float(round_up(total))

@@ -1,0 +1,4 @@
+"""Element types and index expressions.
+
+May import no other package of ours.
+"""

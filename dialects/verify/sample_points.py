@@ -1,0 +1,84 @@
+"""Index maps at numbers, for the plan verifier: which elements to try, where they are, and what a view moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from xdsl.ir import Operation
+
+from fuse_opt.dialects.interfaces.op import StructuredOp
+from fuse_opt.dialects.interfaces.shapes import is_static, shape, tensor
+from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, dimensions
+
+Point = tuple[int, ...]
+
+MANY = 24
+"""Up to so many elements all are tried."""
+FEW = 6
+"""Up to so many rows, and columns of each, all are tried."""
+
+_VIEWS: dict[tuple[object, ...], bool] = {}
+_REMEMBERED = 4096
+
+
+def samples(count: int, few: int = FEW) -> list[int]:
+    """Numbers below `count`: all when they are few, else the ends and some between."""
+    if count <= few:
+        return list(range(count))
+    return sorted({0, 1, count // 2, count - 1, *(n * 0x9E3779B1 % count for n in range(1, 6))})
+
+
+def unraveled(number: int, extents: Sequence[int]) -> Point:
+    """The row-major index of an element."""
+    found: list[int] = []
+    for extent in reversed(extents):
+        number, rest = divmod(number, max(extent, 1))
+        found.append(rest)
+    return tuple(reversed(found))
+
+
+def raveled(at: Sequence[int], extents: Sequence[int]) -> int:
+    """The row-major number of an element."""
+    number = 0
+    for place, extent in zip(at, extents, strict=True):
+        number = number * extent + place
+    return number
+
+
+def bound(index: Index, at: Point) -> dict[Dim, int]:
+    """The values of dimensions at a point."""
+    found: dict[Dim, int] = {}
+    for expression, value in zip(index, at, strict=True):
+        for dim in expression.dims():
+            found[dim] = value
+    return found
+
+
+def evaluated(index: Sequence[IndexExpr], env: Mapping[Dim, int]) -> Point:
+    return tuple(expression.evaluate(env) for expression in index)
+
+
+def moves_nothing(op: Operation) -> bool:
+    """Whether the op's result is its operand, element for element in memory; at all elements of few, at some of many."""
+    if not isinstance(op, StructuredOp) or len(op.operands) != 1 or op.COMBINE:
+        return False
+    key = (type(op), op.operands[0].type, op.results[0].type, frozenset(op.properties.items()))
+    if key not in _VIEWS:
+        if len(_VIEWS) >= _REMEMBERED:
+            _VIEWS.clear()
+        _VIEWS[key] = _is_in_place(op)
+    return _VIEWS[key]
+
+
+def _is_in_place(op: StructuredOp) -> bool:
+    source, result = op.operands[0], op.results[0]
+    if not is_static(source) or not is_static(result) or op.body().function != "operand":
+        return False
+    count = prod(shape(result))
+    if count != prod(shape(source)) or tensor(source).element_type != tensor(result).element_type:
+        return False
+    at = dimensions("at", shape(result))
+    index = op.operand_index(0, at, ())
+    points = ((n, bound(at, unraveled(n, shape(result)))) for n in samples(count, MANY))
+    return all(raveled(evaluated(index, env), shape(source)) == n for n, env in points)

@@ -1,0 +1,5 @@
+"""ONNX operators, a handler each.
+
+May import dialects, dialects/types, dialects/scalar, dialects/interfaces, dialects/analysis, dialects/graph,
+dialects/graph/*, frontends.
+"""

@@ -1,0 +1,184 @@
+"""ONNX operators that move elements: shapes, slices, padding, joining, and tensors made from nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import I64
+from fuse_opt.frontends.builder import Emitter, Value, element_type, extents, rank
+from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+
+
+@record("Reshape")
+def reshape(n: Node, g: Emitter) -> Results:
+    wanted = n.axes(1, "shape") or []
+    x = n.operand(0)
+    if not n.flag("allowzero"):
+        wanted = [extents(x)[axis] if size == 0 else size for axis, size in enumerate(wanted)]
+    return g.reshape(x, shape=wanted)
+
+
+@record("Transpose")
+def transpose(n: Node, g: Emitter) -> Results:
+    x = n.operand(0)
+    return g.permute_dims(x, axes=n.integers("perm", range(rank(x))[::-1]))
+
+
+@record("Squeeze")
+def squeeze(n: Node, g: Emitter) -> Results:
+    return g.squeeze(n.operand(0), axes=n.axes())
+
+
+@record("Unsqueeze")
+def unsqueeze(n: Node, g: Emitter) -> Results:
+    return g.expand_dims(n.operand(0), axes=n.axes())
+
+
+@record("Flatten")
+def flatten(n: Node, g: Emitter) -> Results:
+    x, axis = n.operand(0), n.integer("axis", 1)
+    shape = extents(x)
+    axis += rank(x) if axis < 0 else 0
+    return g.reshaped(x, [math.prod(shape[:axis]), math.prod(shape[axis:])])
+
+
+@record("Concat")
+def concat(n: Node, g: Emitter) -> Results:
+    return g.concat(*n.operands(), axis=n.integer("axis"))
+
+
+@record("Split")
+def split(n: Node, g: Emitter) -> Results:
+    x, axis = n.operand(0), n.integer("axis")
+    sizes = n.axes(1, "split")
+    if sizes is None:
+        extent, parts = extents(x)[axis], n.integer("num_outputs", len(n.outputs))
+        size = -(-extent // parts)
+        sizes = [size] * (parts - 1) + [extent - size * (parts - 1)]
+    return g.all("split", x, sizes=sizes, axis=axis)
+
+
+@record("Slice")
+def slice_(n: Node, g: Emitter) -> Results:
+    starts, stops = n.axes(1, "starts") or [], n.axes(2, "ends") or []
+    axes = n.axes(3, "axes") or list(range(len(starts)))
+    steps = n.known_integers(4) or [1] * len(starts)
+    return sliced(g, n.operand(0), starts, stops, axes, steps)
+
+
+def sliced(
+    g: Emitter, x: Value, starts: Sequence[int], stops: Sequence[int], axes: Sequence[int], steps: Sequence[int]
+) -> Value:
+    """A slice by Python's rules on some axes, the others whole."""
+    shape = extents(x)
+    all_starts, all_stops, all_steps = [0] * rank(x), list(shape), [1] * rank(x)
+    for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
+        taken = range(*slice(start, stop, step).indices(shape[axis]))
+        last = taken.stop if taken.stop >= 0 else -shape[axis] - 1
+        found = (taken.start, last, taken.step) if taken else (0, 0, 1)
+        all_starts[axis], all_stops[axis], all_steps[axis] = found
+    return g.slice(x, starts=all_starts, stops=all_stops, steps=all_steps)
+
+
+@record("Pad")
+def pad(n: Node, g: Emitter) -> Results:
+    x, given = n.operand(0), n.axes(1, "pads") or []
+    axes = n.known_integers(3) if n.has(3) else list(range(rank(x)))
+    pads = [0] * 2 * rank(x)
+    for position, axis in enumerate(axes or []):
+        pads[axis % rank(x)] = given[position]
+        pads[axis % rank(x) + rank(x)] = given[position + len(axes or [])]
+    value = n.known(2).reshape(()).item() if n.has(2) else n.attributes.get("value")
+    if value is not None:
+        value = float(value) if dtype(x).is_float else int(value)
+    return g.pad(x, pads=pads, mode=n.text("mode", "constant"), value=value)
+
+
+@record("CenterCropPad")
+def center_crop_pad(n: Node, g: Emitter) -> Results:
+    x = n.operand(0)
+    shape, pads = extents(x), [0] * 2 * rank(x)
+    for axis, size in zip(n.integers("axes", range(rank(x))), n.known_integers(1) or [], strict=True):
+        missing = size - shape[axis]
+        before = missing // 2 if missing >= 0 else -(-missing // 2)
+        pads[axis % rank(x)], pads[axis % rank(x) + rank(x)] = before, missing - before
+    return g.pad(x, pads=pads)
+
+
+@record("Tile")
+def tile(n: Node, g: Emitter) -> Results:
+    return g.tile(n.operand(0), repeats=n.known_integers(1))
+
+
+@record("Expand")
+def expand(n: Node, g: Emitter) -> Results:
+    x = n.operand(0)
+    return g.broadcast_to(x, shape=np.broadcast_shapes(extents(x), tuple(n.known_integers(1) or [])))
+
+
+@record("DepthToSpace")
+def depth_to_space(n: Node, g: Emitter) -> Results:
+    x, b = n.operand(0), n.integer("blocksize")
+    batch, c, h, w = extents(x)
+    if n.text("mode", "DCR") == "DCR":
+        y = g.permute_dims(g.reshape(x, shape=[batch, b, b, c // b**2, h, w]), axes=[0, 3, 4, 1, 5, 2])
+    else:
+        y = g.permute_dims(g.reshape(x, shape=[batch, c // b**2, b, b, h, w]), axes=[0, 1, 4, 2, 5, 3])
+    return g.reshape(y, shape=[batch, c // b**2, h * b, w * b])
+
+
+@record("SpaceToDepth")
+def space_to_depth(n: Node, g: Emitter) -> Results:
+    x, b = n.operand(0), n.integer("blocksize")
+    batch, c, h, w = extents(x)
+    axes = [0, 3, 5, 1, 2, 4] if n.text("mode", "DCR") == "DCR" else [0, 1, 3, 5, 2, 4]
+    y = g.permute_dims(g.reshape(x, shape=[batch, c, h // b, b, w // b, b]), axes=axes)
+    return g.reshape(y, shape=[batch, c * b * b, h // b, w // b])
+
+
+@record("Trilu")
+def trilu(n: Node, g: Emitter) -> Results:
+    x, k = n.operand(0), n.known_integer(1)
+    return g.triu(x, k=k) if n.flag("upper", True) else g.tril(x, k=k)
+
+
+@record("ReverseSequence")
+def reverse_sequence(n: Node, g: Emitter) -> Results:
+    x, lengths, time, batch = n.operand(0), n.operand(1), n.integer("time_axis"), n.integer("batch_axis", 1)
+    shape = extents(x)
+    position = g.iota(shape=[m if k == time else 1 for k, m in enumerate(shape)], axis=time, dtype=I64)
+    lengths = g.reshape(g.cast(lengths, I64), shape=[m if k == batch else 1 for k, m in enumerate(shape)])
+    mirrored = g.subtract(g.subtract(lengths, g.like(1, lengths)), position)
+    return g.take_along_axis(x, g.where(g.less(position, lengths), mirrored, position), axis=time)
+
+
+@record("EyeLike")
+def eye_like(n: Node, g: Emitter) -> Results:
+    x = n.operand(0)
+    rows, columns = extents(x)
+    return g.eye(n=rows, m=columns, k=n.integer("k"), dtype=n.element("dtype", dtype(x)))
+
+
+@record("OneHot")
+def one_hot(n: Node, g: Emitter) -> Results:
+    ids, depth, values = g.cast(n.operand(0), I64), n.known_integer(1), n.known(2)
+    ids = g.where(g.less(ids, g.like(0, ids)), g.add(ids, g.like(depth, ids)), ids)
+    off, on = (value.item() for value in values)
+    return g.one_hot(
+        ids, depth=depth, axis=n.integer("axis", -1), off=off, on=on, dtype=element_type(values.dtype.name)
+    )
+
+
+@record("Shape")
+def shape_of(n: Node, g: Emitter) -> Results:
+    end = n.attributes.get("end")
+    return np.array(extents(n.operand(0))[n.integer("start") : end], np.int64)
+
+
+@record("Size")
+def size_of(n: Node, g: Emitter) -> Results:
+    return np.array(math.prod(extents(n.operand(0))), np.int64)

@@ -1,0 +1,138 @@
+"""ONNX operators that are products of matrices, and quantised ones."""
+
+from __future__ import annotations
+
+import math
+
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import F32, F64, I32, U8, DType, Kind
+from fuse_opt.frontends.builder import Emitter, Value, extents, rank
+from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+from fuse_opt.frontends.onnx.operators.windows import convolution
+
+
+@record("MatMul")
+def matmul(n: Node, g: Emitter) -> Results:
+    return g.matmul(n.operand(0), n.operand(1))
+
+
+@record("Gemm")
+def gemm(n: Node, g: Emitter) -> Results:
+    alpha, beta = n.number("alpha", 1.0), n.number("beta", 1.0)
+    flags = {"transpose_a": n.flag("transA"), "transpose_b": n.flag("transB")}
+    operands = n.operands()
+    if dtype(operands[0]).is_float:
+        return g.gemm(*operands, alpha=alpha, beta=beta, **flags)
+    a, b, *c = operands
+    y = g.matmul(a, b, transpose_lhs=flags["transpose_a"], transpose_rhs=flags["transpose_b"])
+    y = y if alpha == 1 else g.multiply(y, g.like(alpha, y))
+    for value in c:
+        y = g.add(y, value if beta == 1 else g.multiply(value, g.like(beta, value)))
+    return y
+
+
+@record("Einsum")
+def einsum(n: Node, g: Emitter) -> Results:
+    return g.einsum(*n.operands(), equation=n.text("equation").replace(" ", ""))
+
+
+@record("MatMulInteger")
+def matmul_integer(n: Node, g: Emitter) -> Results:
+    a, b = (g.cast(n.operand(position), I32) for position in (0, 1))
+    if n.has(2):
+        zero = g.cast(n.operand(2), I32)
+        a = g.subtract(a, g.reshape(zero, shape=[-1, 1]) if rank(zero) == 1 else zero)
+    if n.has(3):
+        b = g.subtract(b, g.cast(n.operand(3), I32))
+    return g.matmul(a, b)
+
+
+def _blocks(g: Emitter, value: Value, like: Value, size: int, axis: int) -> Value:
+    """Each element of `value` for a block of `like` on an axis."""
+    repeated = g.repeat(value, repeats=size, axis=axis)
+    if extents(repeated) == extents(like):
+        return repeated
+    return g.slice(repeated, starts=[0] * rank(like), stops=extents(like))
+
+
+def _scalar_like(g: Emitter, zero: Value, scale: Value) -> Value:
+    return g.reshaped(zero, extents(scale))
+
+
+@record("QuantizeLinear")
+def quantize_linear(n: Node, g: Emitter) -> Results:
+    x, scale, axis, size = n.operand(0), n.operand(1), n.integer("axis", 1), n.integer("block_size")
+    element = dtype(n.operand(2)) if n.has(2) else n.element("output_dtype", U8)
+    if size:
+        return _quantize_blocks(n, g, element)
+    if n.has(2):
+        zero = _scalar_like(g, n.operand(2), scale)
+    else:
+        zero = g.number(0, element, extents(scale))
+    by_axis = axis if rank(scale) else None
+    return g.quantize_linear(x, g.cast(scale, dtype(x)), zero, axis=by_axis, saturate=n.flag("saturate", True))
+
+
+def _quantize_blocks(n: Node, g: Emitter, element: DType) -> Value:
+    if element.is_float:
+        raise n.refuse(f"blocks of {element} are not supported")
+    x, axis, size = n.operand(0), n.integer("axis", 1), n.integer("block_size")
+    y = g.round(g.divide(x, g.cast(_blocks(g, n.operand(1), x, size, axis), dtype(x))))
+    if n.has(2):
+        y = g.add(y, g.cast(_blocks(g, n.operand(2), x, size, axis), dtype(y)))
+    low = 0 if element.kind is Kind.UINT else -(2 ** (element.bits - 1))
+    return g.astype(g.clip(y, g.like(low, y), g.like(low + 2**element.bits - 1, y)), dtype=element)
+
+
+@record("DequantizeLinear")
+def dequantize_linear(n: Node, g: Emitter) -> Results:
+    x, scale, axis, size = n.operand(0), n.operand(1), n.integer("axis", 1), n.integer("block_size")
+    if not size:
+        zero = [_scalar_like(g, value, scale) for value in n.optional(2)]
+        y = g.dequantize_linear(x, scale, *zero, axis=axis if rank(scale) else None)
+    else:
+        y = g.cast(x, dtype(scale)) if dtype(x).is_float else g.cast(x, I32)
+        for value in n.optional(2):
+            y = g.subtract(y, g.cast(_blocks(g, value, x, size, axis), dtype(y)))
+        y = g.multiply(g.cast(y, dtype(scale)), _blocks(g, scale, x, size, axis))
+    return g.cast(y, n.element("output_dtype", dtype(scale)))
+
+
+@record("DynamicQuantizeLinear")
+def dynamic_quantize_linear(n: Node, g: Emitter) -> Results:
+    return g.all("dynamic_quantize_linear", n.operand(0))
+
+
+def _scalar(n: Node, g: Emitter, position: int) -> Value:
+    value = n.operand(position)
+    return g.reshaped(value, []) if math.prod(extents(value)) == 1 else value
+
+
+@record("QLinearMatMul")
+def qlinear_matmul(n: Node, g: Emitter) -> Results:
+    a, b = (
+        g.dequantize_linear(
+            n.operand(position), g.cast(_scalar(n, g, position + 1), F32), _scalar(n, g, position + 2), axis=axis
+        )
+        for position, axis in ((0, None), (3, None))
+    )
+    return g.quantize_linear(g.matmul(a, b), g.cast(_scalar(n, g, 6), F32), _scalar(n, g, 7))
+
+
+@record("QLinearConv")
+def qlinear_conv(n: Node, g: Emitter) -> Results:
+    """Accumulated in f64, where sums of products of 8-bit integers times their scales are exact enough to round right."""
+    x = _centered(n, g, 0)
+    weight = _centered(n, g, 3)
+    y = convolution(n, g, x, weight, [g.cast(value, F64) for value in n.optional(8)])
+    channels = [-1] + [1] * (rank(y) - 2)
+    scales = [g.cast(n.operand(position), F64) for position in (1, 4, 6)]
+    scales = [g.reshape(value, shape=channels) if math.prod(extents(value)) > 1 else value for value in scales]
+    x_scale, weight_scale, y_scale = (g.reshaped(value, []) if rank(value) == 1 else value for value in scales)
+    y = g.multiply(y, g.divide(g.multiply(x_scale, weight_scale), y_scale))
+    return g.quantize_linear(y, g.number(1.0, F64), _scalar(n, g, 7))
+
+
+def _centered(n: Node, g: Emitter, position: int) -> Value:
+    x, zero = g.cast(n.operand(position), F64), g.cast(_scalar(n, g, position + 2), F64)
+    return g.subtract(x, g.reshape(zero, shape=[-1] + [1] * (rank(x) - 1)) if rank(zero) else zero)

@@ -1,0 +1,191 @@
+"""ONNX operators that sample at computed places: Resize, Upsample, AffineGrid, as products with constant matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import F32
+from fuse_opt.frontends.builder import Array, Emitter, Value, extents, rank
+from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How Resize reads one axis."""
+
+    size: int
+    wanted: int
+    scale: float
+    transformation: str
+    region: tuple[float, float]
+
+    def positions(self) -> Array:
+        """Where in the input each element of the result lies."""
+        y, length = np.arange(self.wanted, dtype=np.float64), self.scale * self.size
+        start, end = self.region
+        match self.transformation:
+            case "align_corners":
+                return y * 0.0 if length == 1 else y * (self.size - 1) / (length - 1)
+            case "asymmetric":
+                return y / self.scale
+            case "tf_crop_and_resize":
+                middle = y * 0.0 + (end - start) * (self.size - 1) / 2
+                x = middle if length == 1 else y * (end - start) * (self.size - 1) / (length - 1)
+                return x + start * (self.size - 1)
+            case "pytorch_half_pixel" if length == 1:
+                return y * 0.0 - 0.5
+            case "half_pixel_symmetric":
+                return self.size / 2 * (1 - self.wanted / length) + (y + 0.5) / self.scale - 0.5
+            case "half_pixel" | "pytorch_half_pixel":
+                return (y + 0.5) / self.scale - 0.5
+            case other:
+                raise ValueError(f"coordinate_transformation_mode '{other}' does not exist")
+
+
+Coefficients = Callable[[float], Array]
+"""Of the neighbours of a place, an even number of them, for its distance in (0, 1] from the lower middle one."""
+
+
+def _coefficients(n: Node, scale: float) -> Coefficients:
+    mode, antialias = n.text("mode", "nearest"), n.flag("antialias")
+    if mode == "nearest":
+        return _nearest(n.text("nearest_mode", "round_prefer_floor"))
+    a = n.number("cubic_coeff_a", -0.75)
+    reach = 1 if mode == "linear" else 2
+
+    def weight(x: float) -> float:
+        return max(1 - x, 0.0) if mode == "linear" else _cubic(x, a)
+
+    shrink = min(scale, 1.0) if antialias else 1.0
+    first = int(np.floor(-reach / shrink) + 1)
+
+    def coefficients(ratio: float) -> Array:
+        found = np.array([weight(abs(shrink * (k - ratio))) for k in range(first, 2 - first)])
+        return found / found.sum() if antialias else found
+
+    return coefficients
+
+
+def _nearest(mode: str) -> Coefficients:
+    upper: dict[str, Callable[[float], bool]] = {
+        "round_prefer_floor": lambda ratio: ratio > 0.5,
+        "round_prefer_ceil": lambda ratio: ratio >= 0.5,
+        "floor": lambda ratio: ratio == 1,
+        "ceil": lambda ratio: True,
+    }
+    return lambda ratio: np.array([0.0, 1.0] if upper[mode](ratio) else [1.0, 0.0])
+
+
+def _linear(ratio: float) -> Array:
+    return np.array([1 - ratio, ratio])
+
+
+def _cubic(x: float, a: float) -> float:
+    if x <= 1:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+    return ((x - 5) * x + 8) * x * a - 4 * a if x < 2 else 0.0
+
+
+def sampling_matrix(sampling: Sampling, coefficients: Coefficients, exclude_outside: bool) -> Array:
+    """The matrix [wanted, size] that an axis is multiplied with."""
+    matrix = np.zeros((sampling.wanted, sampling.size))
+    for row, position in enumerate(sampling.positions()):
+        lower = int(np.ceil(position)) - 1
+        weights = coefficients(float(position - lower))
+        places = lower + 1 - len(weights) // 2 + np.arange(len(weights))
+        if exclude_outside:
+            weights = np.where((places < 0) | (places >= sampling.size), 0.0, weights)
+            weights = weights / weights.sum()
+        np.add.at(matrix[row], np.clip(places, 0, sampling.size - 1), weights)
+    return matrix
+
+
+@record("Resize")
+def resize(n: Node, g: Emitter) -> Results:
+    x = n.operand(0)
+    axes = [axis % rank(x) for axis in n.integers("axes", range(rank(x)))]
+    factors = n.known(2 if n.opset >= 11 else 1).reshape(-1) if n.has(2 if n.opset >= 11 else 1) else np.zeros(0)
+    sizes = (n.known_integers(3) or []) if n.opset >= 11 else []
+    transformation = "asymmetric" if n.opset < 11 else n.text("coordinate_transformation_mode", "half_pixel")
+    region = n.known(1).reshape(-1) if transformation == "tf_crop_and_resize" else np.zeros(0)
+    shape = extents(x)
+    scales = [float(factor) for factor in factors] if factors.size else _scales(n, shape, axes, sizes)
+    keeps = n.text("keep_aspect_ratio_policy", "stretch") != "stretch"
+    for number, (axis, scale) in enumerate(zip(axes, scales, strict=True)):
+        if factors.size:
+            wanted = int(np.floor(shape[axis] * scale))
+        else:
+            wanted = int(np.floor(shape[axis] * scale + 0.5)) if keeps else sizes[number]
+        start, end = (float(region[number]), float(region[number + len(axes)])) if region.size else (0.0, 1.0)
+        if wanted == shape[axis] and scale == 1 and (start, end) == (0.0, 1.0):
+            continue
+        sampling = Sampling(shape[axis], wanted, scale, transformation, (start, end))
+        x = _sampled(n, g, x, axis, sampling)
+    return x
+
+
+def _scales(n: Node, shape: tuple[int, ...], axes: list[int], sizes: list[int]) -> list[float]:
+    scales = [size / shape[axis] for axis, size in zip(axes, sizes, strict=True)]
+    match n.text("keep_aspect_ratio_policy", "stretch"):
+        case "not_larger":
+            return [min(scales)] * len(scales)
+        case "not_smaller":
+            return [max(scales)] * len(scales)
+        case _:
+            return scales
+
+
+def _sampled(n: Node, g: Emitter, x: Value, axis: int, sampling: Sampling) -> Value:
+    matrix = sampling_matrix(sampling, _coefficients(n, sampling.scale), n.flag("exclude_outside"))
+    if n.text("mode", "nearest") == "nearest":
+        y = g.take(x, n.constant(matrix.argmax(1).astype(np.int64)), axis=axis)
+    else:
+        y = _multiplied(n, g, x, axis, matrix)
+    if sampling.transformation != "tf_crop_and_resize":
+        return y
+    positions = sampling.positions()
+    outside = (positions < 0) | (positions > sampling.size - 1)
+    condition = g.reshape(n.constant(outside), shape=[-1] + [1] * (rank(x) - 1 - axis))
+    return g.where(condition, g.like(n.number("extrapolation_value", 0.0), y), y)
+
+
+def _multiplied(n: Node, g: Emitter, x: Value, axis: int, matrix: Array) -> Value:
+    last, element = rank(x) - 1, dtype(x)
+    there = [k for k in range(rank(x)) if k != axis] + [axis]
+    back = [*range(axis), last, *range(axis, last)]
+    computed = x if element.is_float else g.cast(x, F32)
+    weights = g.cast(n.constant(matrix.astype(np.float32)), dtype(computed))
+    y = g.permute_dims(g.matmul(g.permute_dims(computed, axes=there), weights, transpose_rhs=True), axes=back)
+    return g.cast(y, element)
+
+
+@record("Upsample")
+def upsample(n: Node, g: Emitter) -> Results:
+    x, mode = n.operand(0), n.text("mode", "nearest")
+    given: Any = n.known(1).reshape(-1) if n.has(1) else n.attributes.get("scales", ())
+    for axis, factor in enumerate(given):
+        scale, size = float(factor), extents(x)[axis]
+        if scale == 1:
+            continue
+        if mode == "nearest" and scale == int(scale):
+            x = g.repeat(x, repeats=int(scale), axis=axis)
+            continue
+        sampling = Sampling(size, int(np.floor(size * scale)), scale, "asymmetric", (0.0, 1.0))
+        coefficients = _nearest("floor") if mode == "nearest" else _linear
+        x = _multiplied(n, g, x, axis, sampling_matrix(sampling, coefficients, False))
+    return x
+
+
+@record("AffineGrid")
+def affine_grid(n: Node, g: Emitter) -> Results:
+    theta, (batch, _, *spatial) = n.operand(0), n.known_integers(1) or [0, 0]
+    corners = n.flag("align_corners")
+    lines = [np.linspace(-1, 1, size) if corners else (np.arange(size) * 2 + 1) / size - 1 for size in spatial]
+    places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(spatial)], -1)
+    grid = g.cast(n.constant(places.reshape(-1, len(spatial) + 1).astype(np.float32)), dtype(theta))
+    return g.reshape(g.matmul(grid, theta, transpose_rhs=True), shape=[batch, *spatial, len(spatial)])

@@ -1,0 +1,11 @@
+"""PyTorch: the torch.compile backend, its reports, models as text.
+
+May import dialects, dialects/types, dialects/scalar, dialects/interfaces, dialects/analysis, dialects/graph,
+dialects/graph/*, frontends, frontends/torch/*, tools/compiler.
+"""
+
+from fuse_opt.frontends.torch.backend import Options, fuse_opt
+from fuse_opt.frontends.torch.export import export
+from fuse_opt.frontends.torch.report import GraphReport, collect_reports, last_coverage
+
+__all__ = ["GraphReport", "Options", "collect_reports", "export", "fuse_opt", "last_coverage"]

@@ -1,0 +1,190 @@
+"""The torch.compile backend: forward and backward graphs of AOTAutograd as programs with calls of PyTorch's kernels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
+from fuse_opt.frontends.torch.codegen.wrapper import compile_call
+from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of
+from fuse_opt.frontends.torch.fallback import Dispatched, Guarded, LeftError, Original, nothing_to_win
+from fuse_opt.frontends.torch.fx.api import torch
+from fuse_opt.frontends.torch.graph_passes.joined_products import join_products
+from fuse_opt.frontends.torch.graph_passes.joined_slices import join_slices
+from fuse_opt.frontends.torch.graph_passes.pre_autograd import rewrite
+from fuse_opt.frontends.torch.graph_passes.sums import join_terms
+from fuse_opt.frontends.torch.importer.imported import Imported
+from fuse_opt.frontends.torch.importer.importer import Importer
+from fuse_opt.frontends.torch.operators.decompositions import decompositions
+from fuse_opt.frontends.torch.report import GraphReport, collect_reports, report
+from fuse_opt.tools.compiler import api
+
+__all__ = ["GraphReport", "Options", "collect_reports", "compile_graph", "fuse_opt"]
+
+_OPTIONS = ("target", "pipeline", "dump", "decisions", "programs", "strict")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `torch.compile(..., options={...})` may say."""
+
+    target: str = "cpu"
+    pipeline: str | None = None
+    dump: str | None = None
+    """A directory for the programs as text, before and after the passes, with the generated C and calls."""
+    decisions: str | None = None
+    """A file of fusion decisions to make, and no other."""
+    programs: int = 256
+    """The most programs of one graph, where extents vary."""
+    strict: bool = False
+    """Whether what cannot be compiled is an error. If not, PyTorch runs the graph, and a warning says why."""
+
+
+def fuse_opt(
+    graph_module: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
+) -> Callable[..., Any]:
+    """The backend: `torch.compile(model, backend="fuse_opt", options={"dump": "directory"})`."""
+    checked = _checked(options)
+    original = Original(graph_module, checked.strict)
+    restart: Any = import_module("torch._dynamo.exc").RestartAnalysis
+    try:
+        compiled = _backend(checked, original)(rewrite(graph_module), example_inputs)
+    except (restart, LeftError) as error:
+        if isinstance(error, LeftError):
+            return graph_module
+        raise  # Dynamo traces again
+    except Exception as error:
+        original.leave("tracing it", error)
+        return graph_module
+    if not all(map(is_known, example_inputs)):
+        return Dispatched(original, compiled, example_inputs, checked.programs)
+    return Guarded(original, compiled) if original.has_backward else compiled
+
+
+def _checked(given: dict[str, Any] | None) -> Options:
+    options = dict(given or {})
+    unknown = sorted(options.keys() - set(_OPTIONS))
+    if unknown:
+        raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
+    if options.get("target", "cpu") != "cpu":
+        raise ValueError(f"option 'target': expected 'cpu', got {options['target']!r}; other targets cannot run yet")
+    for name in ("pipeline", "dump", "decisions"):
+        if not isinstance(text := options.get(name), str | Path | None):
+            raise ValueError(f"option '{name}': expected a text, got {text!r}")
+    if type(programs := options.get("programs", 1)) is not int or programs < 0:
+        raise ValueError(
+            f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
+        )
+    if not isinstance(strict := options.get("strict", False), bool):
+        raise ValueError(f"option 'strict': expected True or False, got {strict!r}")
+    return Options(**options)
+
+
+def _backend(options: Options, original: Original) -> Any:
+    backends = import_module("torch._dynamo.backends.common")
+    partition = import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
+    return backends.aot_autograd(
+        fw_compiler=partial(compile_graph, kind="forward", options=options, original=original),
+        bw_compiler=partial(compile_graph, kind="backward", options=options, original=original),
+        inference_compiler=partial(compile_graph, kind="inference", options=options, original=original),
+        decompositions=decompositions(),
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
+    )
+
+
+def compile_graph(
+    graph_module: Any,
+    example_inputs: Sequence[Any],
+    *,
+    kind: str = "inference",
+    options: Options = Options(),
+    original: Original | None = None,
+) -> Callable[[list[Any]], Any]:
+    """
+    The function that runs a graph; it takes a list of arguments, which it empties. What is not taken is left to PyTorch
+    where the `original` of the graph is given: raises LeftError, or for a backward graph gives PyTorch's own run of it.
+    """
+
+    def compile_for(metas: Callable[[], Callable[[Any], Any]]) -> Callable[[list[Any]], Any]:
+        try:
+            return _compile(graph_module, kind, options, metas(), original is not None and kind != "backward")
+        except Exception as error:
+            return _left(graph_module, kind, original, error)
+
+    try:
+        if metas_of(graph_module) is not None:
+            graph_module = join_terms(graph_module, (join_products, join_slices))
+        metas = metas_of(graph_module)
+    except Exception as error:
+        boxed: Any = _left(graph_module, kind, original, error)
+    else:
+        boxed = Specialized(graph_module, compile_for) if metas is None else compile_for(lambda: metas)
+    if original is not None:
+        original.has_backward |= kind == "forward"
+    boxed._boxed_call = True
+    return boxed
+
+
+def _left(graph_module: Any, kind: str, original: Original | None, error: Exception) -> Callable[[list[Any]], Any]:
+    """What runs a graph that is not taken."""
+    if original is None or isinstance(error, LeftError):
+        raise error
+    original.leave(f"compiling its {kind} graph" if kind != "inference" else "compiling it", error)
+    if kind != "backward":
+        raise LeftError(str(error)) from error
+
+    def run(args: list[Any]) -> Any:
+        given = list(args)
+        args.clear()
+        return graph_module(*given)
+
+    return run
+
+
+def _compile(
+    graph_module: Any, kind: str, options: Options, metas: Callable[[Any], Any], may_leave: bool
+) -> Callable[[list[Any]], Any]:
+    started = time.perf_counter()
+    api.use_openmp_threads()  # those that PyTorch's own kernels run on
+    modes: Any = import_module("torch.utils._python_dispatch")
+    with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
+        imported = Importer(graph_module, metas).run()
+        if may_leave and not options.strict and (why := nothing_to_win(imported.counts)) is not None:
+            report(GraphReport(kind, imported.counts, NoStats(), time.perf_counter() - started, why))
+            raise LeftError(why)
+        with api.steered(options.decisions) as decisions:
+            program = _program(imported, options)
+        call, text = compile_call(imported, program.native)
+    found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)
+    report(found)
+    if options.dump is not None:
+        texts = {
+            ".mlir": imported.module,
+            "_optimized.mlir": program.module,
+            ".c": program.source,
+            "_call.py": text,
+            "_decisions.txt": decisions(),
+            "_report.txt": found,
+        }
+        _dump(Path(options.dump), kind, texts)
+    return call
+
+
+def _program(imported: Imported, options: Options) -> Any:
+    if not imported.has_results:
+        return NoProgram(imported.module)
+    return api.compile(imported.module, target=options.target, pipeline=options.pipeline, whole=True)
+
+
+def _dump(directory: Path, kind: str, texts: Mapping[str, object]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    number = len(list(directory.glob("*_report.txt")))
+    for suffix, text in texts.items():
+        (directory / f"{number:03}_{kind}{suffix}").write_text(f"{text}\n", encoding="utf-8")

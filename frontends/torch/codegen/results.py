@@ -1,0 +1,164 @@
+"""Where the buffers of a program lie in a compiled call, how its results come to the caller, and what arguments become.
+
+A variable *holds* a buffer: it has a layout and an element type of its own, and the buffer is its bytes. What a result
+is like (shape, strides, element type) is said by the traced graph alone; a variable that holds its bytes is handed out
+only where it is a new tensor made for it. In particular an argument that is overwritten may hold a result of another
+shape or type: such a result is copied to a tensor of its own before the argument gets its own contents.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from fuse_opt.frontends.torch.codegen.steps import FrameView
+from fuse_opt.frontends.torch.fx.api import torch
+from fuse_opt.frontends.torch.fx.strides import View, contiguous_view
+from fuse_opt.frontends.torch.importer.imported import Imported, Returned, Stored
+
+_guards: Any = torch._C._dynamo.guards
+
+
+@dataclass(frozen=True)
+class Held:
+    """A variable whose memory is a buffer of the program."""
+
+    name: str
+    view: View
+    """How its elements lie, from the first one on; they fill the memory."""
+    dtype: Any
+
+
+class Results(ABC):
+    """Collects the text of the function and the objects that it names; writes what is not a step."""
+
+    def __init__(self, imported: Imported, native: Any) -> None:
+        self.imported = imported
+        self.program: Any = native.program
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = dict(imported.constants)
+        self.views: dict[FrameView, str] = {}
+        self.in_table: set[int] = set()
+        self.held: dict[int, Held] = {}
+        """By buffer of the program."""
+        self.in_place = self._stored_in_place()
+
+    def _hold(self, buffer: int, held: Held) -> None:
+        self.held[buffer] = held
+        if buffer in self.in_table:
+            self.lines.append(f"table[{buffer}] = {held.name}.data_ptr()")
+
+    def _write_arguments(self) -> None:
+        for number, argument in enumerate(self.imported.arguments):
+            name, view = argument.name, argument.view
+            if not argument.dense:
+                name, view = f"c{name}", contiguous_view(view.shape)
+                self.lines.append(f"{name} = {argument.name}.contiguous()")
+            self._hold(number, Held(name, view, argument.dtype))
+
+    def _write_results(self) -> None:
+        """New tensors for the results that the program writes."""
+        for number, buffer in enumerate(self.imported.buffers):
+            result = self.program.results[number]
+            if not buffer.foreign and not result.copied and not self._is_in_argument(number):
+                self._write_empty(number)
+                self._hold(result.index, Held(f"r{number}", buffer.view, buffer.dtype))
+
+    def _write_empty(self, number: int) -> None:
+        buffer = self.imported.buffers[number]
+        self.names["empty"] = _guards._empty_strided_cpu
+        dtype = self.constant("dtype", buffer.dtype)
+        self.lines.append(f"r{number} = empty({buffer.view.shape}, {buffer.view.strides}, {dtype})")
+
+    def _is_in_argument(self, number: int) -> bool:
+        """Whether a result is left in an argument that the program overwrites."""
+        return self.program.buffers[self.program.results[number].index].kind == "argument"
+
+    def _stored_in_place(self) -> dict[int, Stored]:
+        """By result that is left in an argument: the store that makes it just that, of the same layout and type."""
+        found: dict[int, Stored] = {}
+        for stored in self.imported.stored:
+            number = stored.source.buffer
+            if number is None or self.program.results[number].copied or not self._is_in_argument(number):
+                continue
+            buffer = self.imported.buffers[number]
+            index: int = self.program.results[number].index
+            argument = self.imported.arguments[index]
+            same = argument.dtype is buffer.dtype and _is_same(stored.source.view or buffer.view, argument.view)
+            if argument.name == stored.argument and same:
+                found[number] = stored
+        return found
+
+    def _write_copies(self) -> None:
+        """Tensors of their own for results that were left in memory that is not theirs; before any argument is stored to."""
+        for number, buffer in enumerate(self.imported.buffers):
+            result = self.program.results[number]
+            if buffer.foreign or not (result.copied or self._is_in_argument(number)):
+                continue
+            if number in self.in_place and not self._is_needed(number):
+                continue
+            self._write_empty(number)
+            flat = View((prod(buffer.view.shape),), (1,))
+            source = self.tensor(result.index, 0, flat, buffer.dtype)
+            self.lines.append(f"{self.strided(f'r{number}', flat)}.copy_({source})")
+
+    def _is_needed(self, number: int) -> bool:
+        """Whether a result is asked for by somebody beside the store that finds it in place."""
+        others = [stored.source for stored in self.imported.stored if stored is not self.in_place[number]]
+        return any(returned.buffer == number for returned in (*self.imported.returned, *others))
+
+    def _write_stores(self) -> None:
+        for stored in self.imported.stored:
+            if stored is not self.in_place.get(stored.source.buffer if stored.source.buffer is not None else -1):
+                self.lines.append(f"{stored.argument}.copy_({self._returned(stored.source)})")
+
+    def _write_return(self) -> None:
+        items = [self._returned(returned) for returned in self.imported.returned]
+        self.lines.append(f"return ({', '.join(items)}{',' if len(items) == 1 else ''})")
+
+    def _returned(self, returned: Returned) -> str:
+        if returned.variable is not None:
+            return self._argument(returned.variable, None)
+        if returned.buffer is None:
+            return self._argument(returned.value, None)
+        return self.strided(f"r{returned.buffer}", returned.view)
+
+    @abstractmethod
+    def _argument(self, item: Any, step: Any) -> str:
+        """An argument of a call as Python text."""
+
+    def tensor(self, buffer: int, offset: int, view: View, dtype: Any) -> str:
+        """A strided tensor in a buffer of the program; `offset` is in bytes."""
+        if self.program.buffers[buffer].kind in ("arena", "constant"):
+            return self.views.setdefault(FrameView(buffer, offset, view, dtype), f"v{len(self.views)}")
+        held = self.held[buffer]
+        inside = View(view.shape, view.strides, view.offset + offset // dtype.itemsize)
+        if held.dtype is dtype:
+            return self.strided(held.name, None if held.view == inside else inside)
+        flat = self.strided(held.name, View((prod(held.view.shape),), (1,)))
+        return self.strided(f"{flat}.view({self.constant('dtype', dtype)})", inside)
+
+    def strided(self, name: str, view: View | None) -> str:
+        if view is None:
+            return name
+        self.names["strided"] = _guards._reinterpret_tensor
+        return f"strided({name}, {view.shape}, {view.strides}, {view.offset})"
+
+    def constant(self, stem: str, value: Any) -> str:
+        """A name for an object."""
+        number = 0
+        while True:
+            name = f"{stem}{number}"
+            if name not in self.names or self.names[name] is value:
+                self.names[name] = value
+                return name
+            number += 1
+
+
+def _is_same(a: View, b: View) -> bool:
+    """Whether two views of one memory are the same elements; axes of one element may have any stride."""
+    if (a.shape, a.offset) != (b.shape, b.offset):
+        return False
+    return all(n == 1 or p == q for n, p, q in zip(a.shape, a.strides, b.strides, strict=True)) or 0 in a.shape

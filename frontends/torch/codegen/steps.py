@@ -1,0 +1,143 @@
+"""Steps of a compiled graph that are not the program's own code, and the tensors that they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.torch import AtenOp
+from fuse_opt.frontends.builder import Emitter
+from fuse_opt.frontends.torch.fx.api import DTYPES, torch
+from fuse_opt.frontends.torch.fx.strides import View
+from fuse_opt.tools.compiler import api
+
+_guards: Any = torch._C._dynamo.guards
+
+
+@dataclass(frozen=True)
+class NoStats:
+    """The counts of a program that is none, as those of one."""
+
+    kernels: int = 0
+    launches: int = 0
+    library_calls: int = 0
+    segments: int = 0
+    arena_bytes: int = 0
+    lower_bound_bytes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    compile_s: float = 0.0
+    compiled: int = 0
+    cached: int = 0
+
+
+@dataclass(frozen=True)
+class NoProgram:
+    """What a graph has in the place of a compiled program where it only hands out arguments, or views of them."""
+
+    module: Any
+    source: str = ""
+    stats: NoStats = NoStats()
+    buffers: tuple[Any, ...] = ()
+    steps: tuple[Any, ...] = ()
+    results: tuple[Any, ...] = ()
+    run: None = None
+    compiled_calls: tuple[frozenset[int], bool] = (frozenset(), False)
+
+    @property
+    def native(self) -> NoProgram:
+        return self
+
+    @property
+    def program(self) -> NoProgram:
+        return self
+
+
+@dataclass(frozen=True)
+class FrameView:
+    """A tensor over a frame's arena, or over a constant."""
+
+    buffer: int
+    offset: int
+    """In bytes, from the beginning of the buffer."""
+    view: View
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class Site:
+    """A step of the program that is a call of PyTorch's kernel."""
+
+    number: int
+    inputs: tuple[Any, ...]
+    """By operand of the op, where it is in the program, or a tensor that never changes."""
+    outputs: tuple[Any, ...]
+
+
+def call_site(step: Any) -> Site | None:
+    """The call that a step makes; None for other steps."""
+    if not hasattr(step, "operation"):
+        return None
+    if step.operation == AtenOp.name:
+        return Site(step.config["number"], tuple(step.inputs), tuple(step.outputs))
+    if "function" not in step.config:
+        return None
+    # Tensors made from nothing are in the kernel of what reads them, and a kernel of several ops is left to the reference.
+    block = step.run.args[0].body.block
+    call = next((op for op in block.ops if isinstance(op, AtenOp)), None)
+    if call is None:
+        return None
+    inputs = [step.inputs[v.index] if isinstance(v, BlockArgument) else created(v) for v in call.operands]
+    return Site(call.number.value.data, tuple(inputs), tuple(step.outputs))
+
+
+def created(value: SSAValue) -> Any:
+    """The tensor that an op without operands makes."""
+    op = value.owner
+    assert isinstance(op, Operation) and not op.operands
+    emit = Emitter()
+    copy = op.clone()
+    emit.block.add_op(copy)
+    array = api.evaluate(emit.finish([copy.results[0]]))
+    dtype_name = dtype(value).name
+    flat = torch.from_numpy(array.copy(order="C").reshape(-1).view("uint8"))
+    return flat.view(DTYPES[dtype_name]).reshape(array.shape)
+
+
+def frame_tensor(binding: Any, program: Any, found: FrameView) -> Any:
+    """A tensor over an arena or a constant, which it keeps alive."""
+    size = found.dtype.itemsize
+    shape, strides, offset = found.view.shape, found.view.strides, found.view.offset
+    last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if prod(shape) else -1
+    if last < 0:
+        return torch.empty_strided(shape, strides, dtype=found.dtype)
+    if program.buffers[found.buffer].kind == "arena":
+        memory = torch.from_numpy(binding.arena.view(found.offset, ((last + 1) * size,), "uint8"))
+    else:
+        memory = torch.from_numpy(program.buffers[found.buffer].data.reshape(-1).view("uint8").copy())
+    flat = memory.view(found.dtype) if found.dtype is not torch.uint8 else memory
+    return torch.as_strided(flat, shape, strides, offset)
+
+
+def library_step(step: Any) -> Callable[[Any], None]:
+    """A call of a routine on NumPy arrays over the memory of a frame."""
+
+    def run(binding: Any) -> None:
+        inputs = [binding.array(ref) for ref in step.inputs]
+        step.run(inputs, [binding.array(ref) for ref in step.outputs], step.config)
+
+    return run
+
+
+def fitted(value: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, name: str) -> Any:
+    """What a kernel of PyTorch returned, in the layout and element type that its description promises."""
+    if tuple(value.shape) != shape:
+        raise RuntimeError(f"{name} returned the shape {tuple(value.shape)}, expected {shape} as its description says")
+    if value.dtype is dtype and all(a == b or n == 1 for a, b, n in zip(value.stride(), strides, shape, strict=True)):
+        return _guards._reinterpret_tensor(value, shape, strides, 0)
+    return torch.empty_strided(shape, strides, dtype=dtype, device=value.device).copy_(value)

@@ -1,0 +1,34 @@
+"""What importers and the backend use of PyTorch, which is an optional dependency without types for its inner parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, cast
+
+from fuse_opt.dialects.types.dtypes import DTYPES as KNOWN_DTYPES
+from fuse_opt.dialects.types.dtypes import DType
+
+torch: Any = import_module("torch")
+fx: Any = import_module("torch.fx")
+aten: Any = torch.ops.aten
+prims: Any = torch.ops.prims
+
+ELEMENTS: dict[Any, DType] = {getattr(torch, known.numpy_name): known for known in KNOWN_DTYPES}
+"""The element types that tensors of the graph dialect have, too."""
+DTYPES: dict[str, Any] = {element.name: dtype for dtype, element in ELEMENTS.items()}
+
+
+def is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def as_list(value: Any) -> list[Any]:
+    """Several values, or one, as a list."""
+    return list(cast(Sequence[Any], value)) if isinstance(value, (list, tuple)) else [value]
+
+
+def static_shape(value: Any) -> tuple[int, ...] | None:
+    """The shape of a (fake) tensor, None where an extent is a symbol."""
+    extents = tuple(value.shape)
+    return tuple(map(int, extents)) if all(isinstance(n, int) for n in extents) else None

@@ -1,0 +1,90 @@
+"""
+Changes to a traced graph before autograd: calls that PyTorch takes apart into gathers, written as views instead, and those
+that give their argument itself in eager, where a compiler is given a copy of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fuse_opt.frontends.torch.fx.api import as_list, fx, is_tensor, static_shape, torch
+
+functional: Any = torch.nn.functional
+
+
+def rewrite(graph_module: Any) -> Any:
+    """
+    The graph with nearest upsampling by whole factors as repetition, and without dropout that drops nothing; the given one
+    is not changed.
+    """
+    if not any(_factors(node) is not None or _gives_argument(node) for node in graph_module.graph.nodes):
+        return graph_module
+    graph = fx.Graph()
+    values: dict[Any, Any] = {}
+    for node in graph_module.graph.nodes:
+        factors = _factors(node)
+        if _gives_argument(node):
+            values[node] = values[node.args[0]]
+        elif factors is None:
+            values[node] = graph.node_copy(node, values.__getitem__)
+        else:
+            values[node] = _repeated(graph, values[node.args[0]], static_shape(_example(node.args[0])), factors)
+            values[node].meta = dict(node.meta)
+    return fx.GraphModule(graph_module, graph)
+
+
+def _gives_argument(node: Any) -> bool:
+    """Whether a call is dropout that drops nothing."""
+    if node.op != "call_function" or node.target is not functional.dropout or not node.args:
+        return False
+    given = {**dict(zip(("input", "p", "training", "inplace"), node.args, strict=False)), **node.kwargs}
+    p, training, inplace = given.get("p", 0.5), given.get("training", True), given.get("inplace", False)
+    is_node = isinstance(node.args[0], fx.Node) and not any(
+        isinstance(item, fx.Node) for item in (p, training, inplace)
+    )
+    return is_node and not inplace and (training is False or (type(p) in (int, float) and p == 0))
+
+
+def _example(node: Any) -> Any:
+    return node.meta.get("example_value", node.meta.get("val")) if isinstance(node, fx.Node) else None
+
+
+def _factors(node: Any) -> tuple[int, ...] | None:
+    """By spatial axis, how often nearest upsampling repeats each element; None for other calls."""
+    if node.op != "call_function" or node.target is not functional.interpolate or not node.args:
+        return None
+    names = ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    x, y = _example(node.args[0]), _example(node)
+    if given.get("mode", "nearest") != "nearest" or not is_tensor(x) or not is_tensor(y):
+        return None
+    small, large = static_shape(x), static_shape(y)
+    if small is None or large is None or 0 in small or not x.is_contiguous():
+        return None
+    factors = tuple(n // m for n, m in zip(large[2:], small[2:], strict=True))
+    scales = given.get("scale_factor")
+    axes = zip(small[2:], large[2:], factors, _each(scales, len(factors)), strict=True)
+    return factors if all(_repeats(m, n, factor, scale) for m, n, factor, scale in axes) else None
+
+
+def _each(scales: Any, count: int) -> list[Any]:
+    return as_list(scales) if isinstance(scales, (list, tuple)) else [scales] * count
+
+
+def _repeats(small: int, large: int, factor: int, scale: Any) -> bool:
+    """Whether element k of the result is element k // factor: its index is computed in f32, which may be off by one."""
+    if small * factor != large:
+        return False
+    step = torch.tensor(1.0 / scale if isinstance(scale, float) else small / large, dtype=torch.float32)
+    found = (torch.arange(large, dtype=torch.float32) * step).floor().to(torch.int64).clamp(max=small - 1)
+    return bool((found == torch.arange(large) // factor).all())
+
+
+def _repeated(graph: Any, x: Any, extents: Any, factors: tuple[int, ...]) -> Any:
+    split, wide = list(extents[:2]), list(extents[:2])
+    for n, factor in zip(extents[2:], factors, strict=True):
+        split += [n, 1]
+        wide += [n, factor]
+    large = [*extents[:2], *(n * factor for n, factor in zip(extents[2:], factors, strict=True))]
+    x = graph.call_function(torch.reshape, (x, split))
+    return graph.call_function(torch.reshape, (graph.call_method("expand", (x, wide)), large))

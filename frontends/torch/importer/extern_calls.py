@@ -1,0 +1,190 @@
+"""Calls of PyTorch's kernels inside the program: what they take, and where their results lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from fuse_opt.dialects.torch import aten_call
+from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, aten, fx, is_tensor, torch
+from fuse_opt.frontends.torch.fx.strides import dense_order
+from fuse_opt.frontends.torch.importer.imported import AtenCall, Memory, Output, Variable
+from fuse_opt.frontends.torch.importer.memory_places import (
+    Place,
+    Root,
+    has_effect,
+    is_ordered,
+    is_readable,
+    own_view,
+    shared_arguments,
+    shown,
+    target_name,
+)
+from fuse_opt.frontends.torch.importer.out_variants import out_overload
+from fuse_opt.frontends.torch.importer.values import TOKEN, Values
+
+
+class Calls(Values):
+    """Emits calls of PyTorch's kernels, and the copies that they make."""
+
+    def _copied(self, node: Any, meta: Any) -> SSAValue:
+        """A copy in C order, by PyTorch, of what lies in memory with gaps or in another order."""
+        memory = self._copy_of(node, meta, "reads a view that kernels cannot").root.memory
+        assert memory is not None
+        return memory
+
+    def _copy_of(self, node: Any, meta: Any, reason: str) -> Place:
+        """A copy of a tensor by PyTorch, in C order, which nothing else lies in."""
+        with self._tracing(meta):
+            copy = meta.clone(memory_format=torch.contiguous_format)
+        keywords = {"memory_format": torch.contiguous_format}
+        (place,) = self._emit_call(aten.clone.default, (node,), keywords, copy, reason)
+        self._count("aten.clone.default", reason)
+        return place
+
+    def _tracing(self, meta: Any) -> Any:
+        return meta.fake_mode if hasattr(meta, "fake_mode") else torch.no_grad()
+
+    def _kept_apart(self, node: Any) -> Place | None:
+        """
+        Where a tensor is to lie for a result that shares its memory: not where the program plans or overwrites memory.
+        None where it is such a place already.
+        """
+        place = self.places.get(node)
+        if place is None or place.root.view is None or (place.root.variable is not None and not place.root.donated):
+            return None
+        root, view, meta = place.root, place.root.view, self.metas(node)
+        with self._tracing(meta):
+            like = torch.empty_strided(view.shape, view.strides, dtype=root.dtype)
+        whole = {node: Place(root, view)}
+        reason = "is seen by a view that is PyTorch's"
+        (copy,) = self._emit_call(aten.clone.default, (node,), {}, like, reason, whole)
+        self._count("aten.clone.default", reason)
+        if root.donated:
+            return Place(copy.root, place.view)
+        root.variable, root.memory = copy.root.variable, copy.root.memory  # the value lies there from now on
+        return None
+
+    def _call(self, node: Any, meta: Any, reason: str) -> None:
+        """Makes the node a call of PyTorch's."""
+        name = str(node.target) if isinstance(node.target, torch._ops.OpOverload) else target_name(node)
+        if node.op == "call_method":
+            raise NotImplementedError(f"call of the method {node.target}: expected a functional graph of operators")
+        several = isinstance(meta, (list, tuple))
+        shared = [node.args[at] for at in shared_arguments(node.target) if at < len(node.args)]
+        sources = [item for entry in shared for item in as_list(entry) if isinstance(item, fx.Node)]
+        moved = {item: apart for item in sources if (apart := self._kept_apart(item)) is not None}
+        places = self._emit_call(node.target, node.args, node.kwargs, meta, reason, moved)
+        for item in sources:
+            if (source := moved.get(item) or self.places.get(item)) is not None:
+                for place in places:
+                    place.root.base = source.root
+        self._count(name, reason)
+        if several:
+            self.parts[node] = places
+        else:
+            self.places[node] = places[0]
+
+    def _count(self, name: str, reason: str) -> None:
+        self.counts.external[name] = self.counts.external.get(name, 0) + 1
+        self.counts.reasons.setdefault(name, reason)
+
+    def _emit_call(
+        self, target: Any, args: Any, kwargs: Any, meta: Any, reason: str, moved: Mapping[Any, Place] = {}
+    ) -> list[Place]:
+        """Adds a call. `moved` says where some nodes are taken from instead of where they are."""
+        operands: list[SSAValue] = []
+        positions: dict[SSAValue, int] = {}
+
+        def operand(memory: SSAValue) -> int:
+            if memory not in positions:
+                positions[memory] = len(operands)
+                operands.append(memory)
+            return positions[memory]
+
+        def plain(item: Any) -> Any:
+            known = self.metas(item)
+            if isinstance(known, (int, float, bool, str)):
+                return known
+            return self._located(moved[item], operand) if item in moved else self._argument(item, operand)
+
+        arguments = fx.map_arg(tuple(args), plain)
+        keywords = fx.map_arg(dict(kwargs), plain)
+        several = isinstance(meta, (list, tuple))
+        metas = as_list(meta)
+        number = len(self.calls)
+        name = str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
+        call = AtenCall(number, target, name, arguments, keywords, reason, several=several)
+        call.out, call.out_names = out_overload(target, metas)
+        places, types = self._call_results(call, metas)
+        text = ", ".join([*map(shown, arguments), *(f"{key}={shown(item)}" for key, item in keywords.items())])
+        if (ordered := is_ordered(target)) and self.previous is not None:
+            operand(self.previous)
+        op = aten_call(name, number, text, operands, types)
+        self.emit.block.add_op(op)
+        if ordered and op.results:
+            self.previous = op.results[0]
+        for place, value in zip(places, op.results, strict=True):
+            place.root.memory = value
+        self._keep_results(call, places, op)
+        self.calls.append(call)
+        return places
+
+    def _call_results(self, call: AtenCall, metas: Sequence[Any]) -> tuple[list[Place], list[Attribute]]:
+        places: list[Place] = []
+        types: list[Attribute] = []
+        for position, meta in enumerate(metas):
+            view = own_view(meta) if is_tensor(meta) else None
+            variable = f"f{call.number}_{position}"
+            call.outputs.append(Output(variable, view, meta.dtype if view is not None else None))
+            planned = call.out is not None
+            dense = view is not None and dense_order(view.shape, view.strides) is not None
+            if view is not None and dense and is_readable(meta, view) and (planned or 0 not in view.shape):
+                order = dense_order(view.shape, view.strides)
+                types.append(TensorType(ELEMENTS[meta.dtype].attribute, [view.shape[axis] for axis in order or ()]))
+                root = Root(view, meta.dtype, None if planned else variable)
+            else:
+                types.append(TOKEN)
+                root = Root(view, None if view is None else meta.dtype, variable)
+                view = root.view
+            places.append(Place(root, view))
+        return places, types
+
+    def _keep_results(self, call: AtenCall, places: Sequence[Place], op: Any) -> None:
+        """Memory that PyTorch gives is a buffer of the caller's; what has an effect only is kept, too."""
+        if call.out is None:
+            for place, output in zip(places, call.outputs, strict=True):
+                if place.root.memory is not None and place.root.memory.type != TOKEN and place.root.view is not None:
+                    output.buffer = self._new_buffer(place.root, foreign=True)
+        if not op.results:
+            return
+        if any(value.type == TOKEN for value in op.results) and has_effect(call.target):
+            self.effects.append(next(value for value in op.results if value.type == TOKEN))
+
+    def _argument(self, node: Any, operand: Callable[[SSAValue], int]) -> Any:
+        """A node as the argument of a call."""
+        place = self.places.get(node)
+        if place is None:
+            if node in self.parts:
+                return [
+                    self._located(part if isinstance(part, Place) else part[1], operand) for part in self.parts[node]
+                ]
+            raise NotImplementedError(f"'{node}' is nowhere")
+        return self._located(place, operand)
+
+    def _located(self, place: Place, operand: Callable[[SSAValue], int]) -> Any:
+        root = place.root
+        view = None if place.view == root.view else place.view
+        if root.variable is not None:
+            if root.memory is not None and (root.donated or not self._is_argument(root)):
+                operand(root.memory)
+            return Variable(root.variable, view)
+        memory = self._materialized(root)
+        assert place.view is not None
+        return Memory(operand(memory), place.view, root.dtype)
+
+    def _is_argument(self, root: Root) -> bool:
+        return root.variable is not None and not root.variable.startswith("f")

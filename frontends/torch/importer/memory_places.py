@@ -1,0 +1,130 @@
+"""Where values of a traced graph lie in memory, and what is asked of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from xdsl.ir import SSAValue
+
+from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, is_tensor, torch
+from fuse_opt.frontends.torch.fx.strides import View, storage_view
+from fuse_opt.frontends.torch.importer.imported import Memory, Variable
+
+
+@dataclass(eq=False)
+class Root:
+    """Memory that values lie in."""
+
+    view: View | None
+    """Its own layout; None for what is no strided tensor of known shape."""
+    dtype: Any
+    variable: str | None = None
+    """What holds it when the program runs, if it is not memory that the program plans."""
+    memory: SSAValue | None = None
+    """Its elements in the order of memory; for others, what says that they are there."""
+    computed: Any = None
+    """The node whose value is to be written there."""
+    buffer: int | None = None
+    donated: bool = False
+    base: Root | None = None
+    """The root whose memory it is in another guise: what a view gave that only PyTorch can make."""
+
+    @property
+    def owner(self) -> Root:
+        """The root that the memory belongs to."""
+        found = self
+        while found.base is not None:
+            found = found.base
+        return found
+
+
+@dataclass(eq=False)
+class Place:
+    """Where a node's value lies."""
+
+    root: Root
+    view: View | None
+    """In the root, in elements from its first."""
+
+
+def own_view(meta: Any) -> View | None:
+    """The layout of a tensor in memory that begins with its first element."""
+    found = storage_view(meta)
+    return None if found is None else View(found[0], found[1])
+
+
+def is_readable(meta: Any, view: View | None) -> bool:
+    """Whether kernels can read the tensor: of an element type and shape that the dialect has, as it is in memory."""
+    if view is None or meta.dtype not in ELEMENTS or meta.device.type != "cpu":
+        return False
+    return not (meta.is_neg() or meta.is_conj())
+
+
+STRIDED_VIEWS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "view.default", "_unsafe_view.default", "_reshape_alias.default", "alias.default", "detach.default",
+        "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "expand.default", "permute.default",
+        "transpose.int", "t.default", "slice.Tensor", "select.int", "split.Tensor", "split_with_sizes.default",
+        "unbind.int", "diagonal.default", "unfold.default", "as_strided.default",
+    )
+)  # fmt: skip
+"""
+The views that are other strides over the elements of their first argument. No other view is taken for one: there are those
+that change what the bytes mean (`view.dtype`, `view_as_real`, `_neg_view`, `_conj`), and those of other packages.
+"""
+
+
+def is_strided_view(target: Any, source: Any, result: Any) -> bool:
+    """Whether the result of an operator is the memory of its first argument under other strides, and nothing else."""
+    if str(target) not in STRIDED_VIEWS or source.layout != torch.strided or result.layout != torch.strided:
+        return False
+    return _meaning(source) == _meaning(result)
+
+
+def _meaning(value: Any) -> tuple[Any, ...]:
+    return value.dtype, value.device, value.is_neg(), value.is_conj()
+
+
+def shared_arguments(target: Any) -> list[int]:
+    """The positions of the arguments whose memory a result of the operator lies in, where it does not write to them."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or schema.is_mutable or not any(r.alias_info is not None for r in schema.returns):
+        return []
+    return [position for position, argument in enumerate(schema.arguments) if argument.alias_info is not None]
+
+
+def has_effect(target: Any) -> bool:
+    schema = getattr(target, "_schema", None)
+    return schema is None or schema.is_mutable or not schema.returns
+
+
+def is_ordered(target: Any) -> bool:
+    """Whether calls have to stay in order: those that draw random numbers, have effects, or are unknown."""
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+        return True
+    return has_effect(target) or torch.Tag.nondeterministic_seeded in target.tags
+
+
+def tensors_of(meta: Any) -> list[Any]:
+    return [item for item in as_list(meta) if is_tensor(item)]
+
+
+def target_name(node: Any) -> str:
+    return getattr(node.target, "__name__", str(node.target))
+
+
+def shown(argument: Any) -> str:
+    """An argument as the text of the program shows it."""
+    match argument:
+        case Memory(position, view):
+            extents = "x".join(map(str, view.shape))
+            return f"#{position}[{extents}]"
+        case Variable(name, _):
+            return name
+        case list() | tuple():
+            return "[" + ", ".join(shown(item) for item in cast(Sequence[Any], argument)) + "]"
+        case _:
+            return str(argument)

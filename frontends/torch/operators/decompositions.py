@@ -1,0 +1,143 @@
+"""Which operators are taken apart before a graph reaches the backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
+from importlib import import_module
+from math import prod
+from typing import Any
+
+from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, aten, is_tensor, static_shape, torch
+from fuse_opt.frontends.torch.operators.table import TABLE
+
+_FURTHER = (
+    "_softmax",
+    "_log_softmax",
+    "native_layer_norm",
+    "native_group_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "native_batch_norm",
+    "linalg_vector_norm",
+)
+"""Operators that PyTorch's core set keeps whole."""
+_BY_REFERENCE = (
+    "_batch_norm_with_update_functional",
+    "addmv",
+    "angle",
+    "as_strided_copy",
+    "dist",
+    "grid_sampler_2d",
+    "ldexp",
+    "narrow_copy",
+    "permute_copy",
+    "unbind_copy",
+    "view_copy",
+)
+"""Operators that it keeps whole, too, and that its other decompositions make of what has records."""
+_KEPT = ("scaled_dot_product", "aten.take.", "aten.bernoulli.")
+"""
+Parts of names of those that stay whole: run by one kernel, with a decomposition that fails on unknown extents, or one that
+draws other random numbers than eager.
+"""
+
+
+@cache
+def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
+    """
+    By overload, its decomposition; what has a record of its own is not taken apart. With `products`, convolutions that
+    are products are these: PyTorch's kernels of them write to memory that they are given.
+    """
+    core: dict[Any, Callable[..., Any]] = import_module("torch._decomp").core_aten_decompositions()
+    table: dict[Any, Callable[..., Any]] = dict(core)
+    inductor = import_module("torch._inductor.decomposition").select_decomp_table()
+    for name in _FURTHER:
+        packet = getattr(aten, name)
+        for overload in packet.overloads():
+            operator = getattr(packet, overload)
+            if operator in inductor:
+                table[operator] = inductor[operator]
+    every: dict[Any, Callable[..., Any]] = import_module("torch._decomp").decomposition_table
+    for name in _BY_REFERENCE:
+        packet = getattr(aten, name)
+        for operator in (getattr(packet, overload) for overload in packet.overloads()):
+            if (function := every.get(operator, inductor.get(operator))) is not None:
+                table.setdefault(operator, function)
+    table[aten.native_dropout.default] = _native_dropout
+    if products:
+        table[aten.convolution.default] = _convolution
+    floats = {str(getattr(aten, name)) for name in _FURTHER}
+    return {
+        operator: _whole_if_foreign(function, str(getattr(operator, "overloadpacket", "")) in floats)
+        for operator, function in table.items()
+        if not isinstance(operator, torch._ops.OpOverload) or function is _convolution or not _is_kept(str(operator))
+    }
+
+
+def _whole_if_foreign(decomposition: Callable[..., Any], floats: bool) -> Callable[..., Any]:
+    """
+    The decomposition, but for operators on tensors that kernels cannot take, which PyTorch runs sooner as they are, and for
+    arguments that only the operator itself takes or refuses: with `floats`, those that are none.
+    """
+
+    @wraps(decomposition)
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        tensors = [item for entry in given for item in as_list(entry) if is_tensor(item)]
+        if any(x.dtype not in ELEMENTS or x.device.type != "cpu" for x in tensors):
+            return NotImplemented
+        if floats and not all(x.is_floating_point() for x in tensors):
+            return NotImplemented
+        try:
+            return decomposition(*args, **kwargs)
+        except Exception:
+            return NotImplemented
+
+    return decompose
+
+
+def _native_dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+    """Dropout with the random numbers that eager draws."""
+    if train is False or p == 0:
+        return x, torch.ones_like(x, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
+    kept = torch.bernoulli(torch.empty_like(x, dtype=torch.bool), 1 - p)
+    return x * kept * (1 / (1 - p)), kept
+
+
+def _convolution(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    """A convolution whose windows have one element, as a product for each image; PyTorch's kernels compute it so."""
+    extents, window = static_shape(x), static_shape(weight)
+    if extents is None or window is None or 0 in extents or len(extents) != len(window) or transposed or groups != 1:
+        return NotImplemented
+    plain = {*window[2:], *stride} == {1} and set(padding) == {0}
+    if not plain or x.dtype not in (torch.float32, torch.float64) or x.device.type != "cpu":
+        return NotImplemented
+    if not x.is_contiguous() or not weight.is_contiguous():
+        return NotImplemented
+    images, channels, *spatial = extents
+    positions, weight = prod(spatial), weight.reshape(window[0], channels)
+    if positions == 1:
+        y = x.reshape(images, channels)
+        y = torch.mm(y, weight.t()) if bias is None else torch.addmm(bias, y, weight.t())
+    else:
+        y = torch.bmm(weight.expand(images, *weight.shape), x.reshape(images, channels, positions))
+        y = y if bias is None else y + bias.reshape(-1, 1)
+    return y.reshape(images, window[0], *spatial)
+
+
+def _is_kept(name: str) -> bool:
+    return name in TABLE or any(part in name for part in _KEPT)

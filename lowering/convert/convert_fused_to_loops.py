@@ -1,0 +1,154 @@
+"""Lower tensor functions of fused kernels to programs on buffers: loops, an arena, launches and library calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, NoneType, StringAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
+from fuse_opt.dialects.analysis.loop_body import Pulled
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
+from fuse_opt.lowering.convert.memory import put_first
+from fuse_opt.lowering.cpu.columns import build_column_loops
+from fuse_opt.lowering.cpu.horizontal import build_pack_loops
+from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_function
+from fuse_opt.lowering.cpu.split_rows import build_split_loops
+from fuse_opt.lowering.cpu.tiles import build_tile_loops
+from fuse_opt.lowering.hints import is_streamed
+from fuse_opt.lowering.kernel.buffers import Parameter
+from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
+from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
+from fuse_opt.lowering.loops.block_conversions import convert_in_blocks
+from fuse_opt.lowering.loops.constant_division import divide_in_f64
+from fuse_opt.lowering.loops.distribution import distribute_loops
+from fuse_opt.lowering.loops.excess_precision import choose_narrow, keep_wide, round_in_registers, store_clean
+from fuse_opt.lowering.loops.fast_math import is_fast, relax_math
+from fuse_opt.lowering.loops.index_set_splitting import split_index_sets
+from fuse_opt.lowering.loops.nontemporal_stores import stream_stores
+from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
+from fuse_opt.lowering.loops.unswitching import unswitch_loops
+
+
+@dataclass(frozen=True)
+class ConvertFusedToLoopsPass(ModulePass):
+    """A function on tensors becomes a program on buffers, and each kernel in it a function of loops.
+
+    ```mlir
+    func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %r = fused.kernel(%a = %x : tensor<8xf32>) -> (tensor<8xf32>) { ... graph.exp ... }
+      func.return %r : tensor<8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    func.func private @kernel_exp(%a: memref<8xf32>, %r: memref<8xf32>, %begin: index, %end: index) { ... scf.parallel ... }
+    func.func @main(%x: memref<8xf32>, %r: memref<8xf32>) {
+      gpu.bulk 0 {
+        func.call @kernel_exp(%x, %r, %c0, %c8) : ...
+      }
+      func.return
+    }
+    ```
+    A result is a buffer after the arguments, unless `fused.results` says that it is a donated argument or a copy.
+    Kernels that say the same share a function. One whose schedule says `math = "fast"` computes with the approximations of
+    `docs/c.md`, and its function says `fused.math = "fast"`; one that says `stores = "nontemporal"` stores past the caches where
+    it can. Decisions that are missing are made simply: an intermediate
+    value without a slot gets a range of the arena to itself, a kernel without a segment one of its own.
+
+    Requires: static shapes; every graph op but stored constants and views that move nothing is in a kernel.
+    Ensures: no tensors but in the functions of kernels that only the reference can run.
+    """
+
+    name = "convert-fused-to-loops"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        convert_programs(op, _LoopsConverter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Generated:
+    """The launches of a kernel in order; most have one."""
+
+    functions: tuple[func.FuncOp, ...]
+    phases: tuple[KernelLoops, ...]
+
+
+class _LoopsConverter(ModuleConverter[_Generated]):
+    """Kernels as functions of loops."""
+
+    def generate(
+        self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int], before: func.FuncOp
+    ) -> _Generated:
+        phases = _build_phases(kernel, passes, memory)
+        functions: list[func.FuncOp] = []
+        for loops in phases:
+            choose_narrow(loops.body)
+            unswitch_loops(loops.body)
+            split_index_sets(loops.body)
+            if is_fast(kernel):
+                keep_wide(loops.body)
+                share_exponentials(loops.body, loops.helpers, fast=True)
+                relax_math(loops.body, loops.helpers)
+            else:
+                round_in_registers(loops.body, loops.helpers)
+                divide_in_f64(loops.body)
+                share_exponentials(loops.body, loops.helpers)
+            if is_streamed(kernel):
+                stream_stores(loops.body, loops.shared, loops.tasks, loops.helpers)
+            store_clean(loops.body, loops.helpers)
+            convert_in_blocks(loops.body, loops.helpers)
+            distribute_loops(loops.body, loops.tasks)
+            function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
+            function.location = kernel.location
+            if is_fast(kernel):
+                function.attributes["fused.math"] = StringAttr("fast")
+            self._declare_helpers(loops)
+            self.define(function, before)
+            functions.append(function)
+        return _Generated(tuple(functions), tuple(phases))
+
+    def parameters(self, generated: _Generated) -> Sequence[Parameter]:
+        return generated.phases[0].parameters
+
+    def launch(
+        self, generated: _Generated, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]
+    ) -> Operation:
+        arguments = [*buffers, number(0), number(generated.phases[0].tasks)]
+        return func.CallOp(generated.functions[0].sym_name.data, arguments, [])
+
+    def launches(
+        self, generated: _Generated, buffer: Callable[[Parameter], SSAValue], number: Callable[[int], SSAValue]
+    ) -> Sequence[Operation]:
+        calls: list[Operation] = []
+        for function, loops in zip(generated.functions, generated.phases, strict=True):
+            arguments = [*(buffer(parameter) for parameter in loops.parameters), number(0), number(loops.tasks)]
+            calls.append(func.CallOp(function.sym_name.data, arguments, []))
+        return calls
+
+    def _declare_helpers(self, loops: KernelLoops) -> None:
+        for name, (inputs, result) in loops.helpers.items():
+            if name not in self.symbols:
+                declaration = func.FuncOp.external(name, list(inputs), [] if isinstance(result, NoneType) else [result])
+                self.symbols[name] = declaration
+                put_first(self.block, declaration)
+
+
+def _build_phases(kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int]) -> Sequence[KernelLoops]:
+    """The launches of a kernel by its schedule."""
+    if len(passes) > 1:
+        return [build_pack_loops(kernel, passes, memory)]
+    kind, pulled = kernel.schedule_kind(), merge_equal_reductions(passes[0])
+    if kind == COLUMN and pulled.is_row:
+        return build_column_loops(kernel, pulled, memory)
+    if kind == SPLIT and pulled.is_row:
+        return build_split_loops(kernel, pulled, memory)
+    if kind == TILE and not pulled.is_row:
+        return build_tile_loops(kernel, pulled, memory)
+    return [build_kernel_loops(kernel, pulled, memory)]

@@ -1,0 +1,337 @@
+"""From functions on tensors to programs on buffers, whatever the device: memory, launches in bulks, library calls."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from math import prod
+from typing import Any, ClassVar, Generic, TypeVar
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType, UnitAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.analysis.kernel_access import generated_kind, is_library, library_op
+from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
+from fuse_opt.dialects.analysis.loop_body import Pulled, Unschedulable
+from fuse_opt.dialects.analysis.storage import (
+    MOST_BYTES,
+    StorageMap,
+    analyse_storage,
+    argument_attributes,
+    byte_size,
+    functions_of,
+    value_name,
+)
+from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
+from fuse_opt.dialects.implementation.queries import inplace_operands
+from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
+from fuse_opt.lowering.convert.memory import RESULTS, Constants, ProgramMemory, is_constant, memref_type
+from fuse_opt.lowering.errors import LoweringError
+from fuse_opt.lowering.kernel.buffers import Parameter
+from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_key, kernel_name
+from fuse_opt.lowering.reference.kernels import find_implementation
+from fuse_opt.lowering.reference.kernels.config import library_config
+
+REFERENCE = "reference"
+"""The implementation that runs a kernel op by op; its config names the function that holds the ops."""
+
+Generated = TypeVar("Generated")
+"""A kernel's code on a target, with what launching it takes."""
+
+
+def convert_programs(module: ModuleOp, converter: Callable[[Block], ModuleConverter[Any]]) -> None:
+    """Lowers every function on tensors; those of one block share a converter."""
+    converters: dict[Block, ModuleConverter[Any]] = {}
+    for function in functions_of(module):
+        block = function.parent
+        if block is not None and is_program(function):
+            if block not in converters:
+                converters[block] = converter(block)
+            converters[block].convert(function)
+
+
+def is_program(function: func.FuncOp) -> bool:
+    """Whether the function computes with tensors, and is not the body of a kernel left to the reference."""
+    kinds = (*function.function_type.inputs.data, *function.function_type.outputs.data)
+    return any(isinstance(kind, TensorType) for kind in kinds) and REFERENCE not in function.attributes
+
+
+class ModuleConverter(ABC, Generic[Generated]):
+    """What the functions of a module share: kernels, globals, declared helpers. A target says what a kernel is on it."""
+
+    ALIGNMENT: ClassVar[int] = 64
+    """Bytes; of the arena, of what it holds without a plan, and of constants."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.symbols: dict[str, Operation] = {}
+        for op in block.ops:
+            name = op.properties.get("sym_name", op.attributes.get("sym_name"))
+            if isinstance(name, StringAttr):
+                self.symbols[name.data] = op
+        self.constants = Constants(block, self.symbols, self.ALIGNMENT)
+        self.kernels: dict[Hashable, Generated] = {}
+
+    @abstractmethod
+    def generate(
+        self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int], before: func.FuncOp
+    ) -> Generated:
+        """
+        The code of a kernel, put into the module: one pass, or several side by side. `memory` names the storage of each
+        operand and result.
+        """
+
+    @abstractmethod
+    def parameters(self, generated: Generated) -> Sequence[Parameter]:
+        """The buffers that the code takes."""
+
+    @abstractmethod
+    def launch(self, generated: Generated, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]) -> Operation:
+        """An op that runs the code on these buffers; `number` gives constants."""
+
+    def launches(
+        self, generated: Generated, buffer: Callable[[Parameter], SSAValue], number: Callable[[int], SSAValue]
+    ) -> Sequence[Operation]:
+        """The ops that run the code, one after another."""
+        return [self.launch(generated, [buffer(p) for p in self.parameters(generated)], number)]
+
+    def convert(self, function: func.FuncOp) -> None:
+        """Puts the function on buffers in the place of the function on tensors."""
+        converted = _FunctionConverter(self, function).convert()
+        self.block.insert_op_before(converted, function)
+        function.detach()
+        function.erase(safe_erase=False)
+
+    def unique(self, stem: str) -> str:
+        """A name that no symbol of the module has."""
+        name, number = stem, 0
+        while name in self.symbols:
+            number += 1
+            name = f"{stem}_{number}"
+        return name
+
+    def define(self, function: func.FuncOp, before: func.FuncOp) -> None:
+        self.symbols[function.sym_name.data] = function
+        self.block.insert_op_before(function, before)
+
+
+class _FunctionConverter(Generic[Generated]):
+    def __init__(self, module: ModuleConverter[Generated], function: func.FuncOp) -> None:
+        self.module = module
+        self.function = function
+        check_convertible(function)
+        split_library_kernels(function)
+        storages = analyse_storage(function)
+        _check_in_place(function, storages)
+        self.block = Block(arg_types=[memref_type(value) for value in function.body.block.args])
+        for new, old in zip(self.block.args, function.body.block.args, strict=True):
+            new.name_hint = old.name_hint
+        self.memory = ProgramMemory(function, storages, self.block, module.constants, module.ALIGNMENT)
+        for value in self.memory.own_results:
+            argument = self.block.insert_arg(memref_type(value), len(self.block.args))
+            argument.name_hint = value.name_hint
+        self.bulks: list[BulkOp] = []
+        self._segment: object = None
+
+    def convert(self) -> func.FuncOp:
+        for op in self.function.body.block.ops:
+            if isinstance(op, KernelOp) and any(prod(shape(result)) for result in op.results):
+                self._convert_kernel(op)
+        self.memory.finish()
+        for bulk in self.bulks:
+            self.block.add_op(bulk)
+        self.block.add_op(func.ReturnOp())
+        old = self.function
+        new = func.FuncOp(
+            old.sym_name.data,
+            ([argument.type for argument in self.block.args], []),
+            Region(self.block),
+            old.sym_visibility,
+            arg_attrs=self._argument_attributes(),
+        )
+        new.attributes.update(old.attributes)
+        new.attributes[RESULTS] = ArrayAttr(source.attribute() for source in self.memory.results)
+        new.location = old.location
+        return new
+
+    def _argument_attributes(self) -> ArrayAttr[DictionaryAttr] | None:
+        old = self.function
+        known = [DictionaryAttr(argument_attributes(old, number)) for number in range(len(old.body.block.args))]
+        added = [DictionaryAttr({}) for _ in self.memory.own_results]
+        return ArrayAttr([*known, *added]) if any(attribute.data for attribute in known) else None
+
+    def _convert_kernel(self, kernel: KernelOp) -> None:
+        values = (*kernel.operands, *kernel.results)
+        memory = [self.memory.storage(value).number for value in values]
+        key = kernel_key(kernel, memory)
+        if (found := self.module.kernels.get(key)) is not None:
+            self._launch(kernel, found)
+            return
+        if (passes := scheduled(kernel)) is not None:
+            found = self.module.kernels[key] = self.module.generate(kernel, passes, memory, self.function)
+            self._launch(kernel, found)
+            return
+        if kernel.schedule_kind() != REFERENCE and (op := library_op(kernel)) is not None:
+            launch = self._library_call(kernel, op, kernel.results)
+        elif kernel.schedule_kind() != REFERENCE and (parts := library_parts(kernel)) is not None:
+            launch = self._call_and_launch(kernel, parts, memory)
+        elif kernel.implementation is not None:
+            raise LoweringError(
+                f"'fused.kernel' implementation \"{kernel.implementation.data}\" cannot run it: expected a kernel of one "
+                "op of a library; remove the property", kernel
+            )  # fmt: skip
+        else:
+            launch = self._reference_call(kernel)
+        self._bulk_of(kernel).body.block.add_op(launch)
+
+    def _bulk_of(self, kernel: KernelOp) -> BulkOp:
+        """The bulk to launch the kernel in: that of the one before if both are of one segment."""
+        segment = kernel if kernel.segment is None else kernel.segment.value.data
+        if not self.bulks or segment != self._segment:
+            self.bulks.append(BulkOp(len(self.bulks)))
+        self._segment = segment
+        return self.bulks[-1]
+
+    def _launch(self, kernel: KernelOp, generated: Generated) -> None:
+        def buffer(parameter: Parameter) -> SSAValue:
+            if (scratch := parameter.scratch) is not None:
+                return self.memory.scratch(scratch.offset, scratch.type)
+            return self.memory.flat(parameter.value_of(kernel))
+
+        self._bulk_of(kernel).body.block.add_ops(self.module.launches(generated, buffer, self.memory.number))
+
+    def _call_and_launch(self, kernel: KernelOp, parts: LibraryParts, memory: Sequence[int]) -> Operation:
+        """Adds the call; gives the launch that goes over its result in place."""
+        call = self._library_call(kernel, parts.op, [kernel.results[parts.home]])
+        if parts.offered:
+            call.attributes[EPILOGUE] = UnitAttr()
+        self._bulk_of(kernel).body.block.add_op(call)
+        memory = parts.launch_memory(memory)
+        key = kernel_key(parts.epilogue, memory)
+        if (found := self.module.kernels.get(key)) is None:
+            passes = scheduled(parts.epilogue)
+            assert passes is not None
+            found = self.module.kernels[key] = self.module.generate(parts.epilogue, passes, memory, self.function)
+        buffers = [self.memory.flat(parts.value_of(kernel, p)) for p in self.module.parameters(found)]
+        parts.epilogue.drop_all_references()
+        return self.module.launch(found, buffers, self.memory.number)
+
+    def _library_call(self, kernel: KernelOp, op: OpaqueOp, results: Sequence[SSAValue]) -> Operation:
+        name = None if kernel.implementation is None else kernel.implementation.data
+        found = find_implementation(op.name, name)
+        if found is None:
+            wanted = (
+                "no implementation is registered for it" if name is None else f"'{name}' is not an implementation of it"
+            )
+            raise LoweringError(f"'{op.name}' is opaque and {wanted}", op)
+        try:
+            library_config(op)
+        except TypeError as error:
+            raise LoweringError(f"'{op.name}': {error}", op) from error
+        inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
+        outputs = [self.memory.shaped(value) for value in results]
+        return LibraryCallOp(found.name, op.name, inputs, outputs, dict(op.properties))
+
+    def _reference_call(self, kernel: KernelOp) -> Operation:
+        name = self.module.unique(f"reference_{kernel_name(kernel).removeprefix('kernel_')}")
+        body = Region()
+        kernel.body.clone_into(body)
+        last = body.block.last_op
+        assert isinstance(last, YieldOp)
+        returned = func.ReturnOp(*last.operands)
+        last.detach()
+        last.erase()
+        body.block.add_op(returned)
+        types = [value.type for value in kernel.operands], [value.type for value in kernel.results]
+        function = func.FuncOp(name, types, body, "private")
+        function.attributes[REFERENCE] = StringAttr(kernel_comment(kernel))
+        self.module.define(function, self.function)
+        inputs = [self.memory.shaped(value) for value in kernel.operands]
+        outputs = [self.memory.shaped(value) for value in kernel.results]
+        return LibraryCallOp(REFERENCE, kernel.name, inputs, outputs, {"function": StringAttr(name)})
+
+
+def scheduled(kernel: KernelOp) -> Sequence[Pulled] | None:
+    """
+    The kernel as one pass or as several side by side, or None when it is to run otherwise. Raises LoweringError where its
+    schedule cannot be kept.
+    """
+    kind = kernel.schedule_kind()
+    if kind in ("library", REFERENCE) or kernel.implementation is not None:
+        return None
+    try:
+        return kernel_passes(kernel, generated_kind(kernel))
+    except Unschedulable as reason:
+        if kind is not None:
+            raise LoweringError(
+                f"'fused.kernel' schedule \"{kind}\" cannot be kept: {reason}; remove the property or run schedule-kernels",
+                reason.op or kernel,
+            ) from reason
+        return None
+
+
+def check_convertible(function: func.FuncOp) -> None:
+    """Raises LoweringError for what the passes before should have taken care of."""
+    for value in function.body.block.args:
+        _check_static(value, function)
+    for op in function.body.block.ops:
+        match op:
+            case KernelOp() | func.ReturnOp():
+                pass
+            case CompositeOp():
+                raise LoweringError(f"'{op.name}' is composite; run decompose and wrap-kernels first", op)
+            case StructuredOp() if not op.operands and (
+                op.stored_value() is not None or op.body().function == "constant"
+            ):
+                pass
+            case StructuredOp() if all(map(is_static, (*op.operands, *op.results))) and op.is_alias():
+                pass
+            case GraphOp():
+                raise LoweringError(f"'{op.name}' is not in a kernel; run wrap-kernels first", op)
+            case _:
+                raise LoweringError(
+                    f"'{op.name}' cannot be lowered: expected fused.kernel, constants and views in '{function.sym_name.data}'",
+                    op,
+                )
+        for value in op.results:
+            _check_static(value, op)
+
+
+def _check_static(value: SSAValue, op: Operation) -> None:
+    try:
+        if is_static(value):
+            if (byte_size(value) or 0) < MOST_BYTES:
+                return
+            problem = f"has the type {value.type}; expected fewer than 2**63 bytes"
+        else:
+            problem = f"has the dynamic type {value.type}; give static shapes and run infer-shapes"
+    except VerifyException:
+        problem = f"is of type {value.type}; expected a tensor"
+    raise LoweringError(f"'{op.name}': {value_name(value)} {problem}", op)
+
+
+def _check_in_place(function: func.FuncOp, storages: StorageMap) -> None:
+    """Raises LoweringError for a kernel that would write to memory that is not the program's to write."""
+    for op in function.body.block.ops:
+        if not isinstance(op, KernelOp):
+            continue
+        for result, operand in op.inplace_pairs():
+            storage = storages.of(op.results[result])
+            name = value_name(op.operands[operand])
+            if storage.kind == "argument" and not storage.donated:
+                raise LoweringError(
+                    f"'fused.kernel' inplace: {name} is memory of an argument that is not given up; "
+                    "write graph.donated on the argument, or remove the property", op
+                )  # fmt: skip
+            if is_constant(storage):
+                raise LoweringError(f"'fused.kernel' inplace: {name} is a constant; remove the property", op)
+            if is_library(op) and operand not in inplace_operands(op)[result]:
+                problem = "is read by an implementation that does not offer to overwrite it"
+                raise LoweringError(f"'fused.kernel' inplace: {name} {problem}; remove the property", op)
+            if byte_size(op.results[result]) != byte_size(op.operands[operand]):
+                raise LoweringError(f"'fused.kernel' inplace: {name} has another size than the result", op)

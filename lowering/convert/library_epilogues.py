@@ -1,0 +1,162 @@
+"""Kernels of an opaque op with pointwise ops: a library call and a launch behind it, or, where that cannot be, kernels apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import func
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+
+from fuse_opt.dialects.analysis.kernel_access import kernel_access, library_op
+from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
+from fuse_opt.dialects.implementation.queries import offer_of, opaque_op
+from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.properties import int_array, ints
+from fuse_opt.lowering.kernel.buffers import Parameter
+
+EPILOGUE = "fused.epilogue"
+"""The attribute of a library call whose implementation offers to run the next launch by parts, with its own result."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryParts:
+    """An opaque op, and what a launch behind it does over its result, in place."""
+
+    op: OpaqueOp
+    home: int
+    """The kernel's result whose memory takes the op's result until the launch overwrites it."""
+    epilogue: KernelOp
+    """Not in the IR: the kernel's operands and, last, result `home` give the kernel's results."""
+    offered: bool
+    """The implementation asks for it."""
+
+    def launch_memory(self, memory: Sequence[int]) -> list[int]:
+        """The storages of the launch's operands and results, from those of the kernel's."""
+        own = len(self.epilogue.operands) - 1
+        return [*memory[:own], memory[own + self.home], *memory[own:]]
+
+    def value_of(self, kernel: KernelOp, parameter: Parameter) -> SSAValue:
+        """The value whose buffer the launch takes."""
+        if parameter.operand is not None:
+            return self.epilogue.operands[parameter.operand]
+        assert parameter.result is not None
+        return kernel.results[parameter.result]
+
+
+def library_parts(kernel: KernelOp) -> LibraryParts | None:
+    """The parts of a kernel that runs as a call and a launch; None for another one.
+
+    The launch must read the op's result at the element that it then overwrites, whatever else it reads.
+    """
+    op = opaque_op(kernel)
+    if op is None or len(op.results) != 1 or kernel.inplace is not None or library_op(kernel) is not None:
+        return None
+    raw = op.results[0]
+    if raw in kernel.yielded() or not all(isinstance(value, BlockArgument) for value in op.operands):
+        return None
+    home = next((number for number, value in enumerate(kernel.results) if value.type == raw.type), None)
+    if home is None:
+        return None
+    epilogue = _epilogue(kernel, op, home)
+    access = kernel_access(epilogue)
+    if access.scheme != "pointwise" or len(kernel.operands) not in access.replaceable[home]:
+        return None
+    offer = offer_of(kernel)
+    return LibraryParts(op, home, epilogue, offer is not None and offer.epilogue is not None)
+
+
+def _epilogue(kernel: KernelOp, op: OpaqueOp, home: int) -> KernelOp:
+    arguments = [*kernel.block.args, op.results[0]]
+    block = Block(arg_types=[value.type for value in arguments])
+    known: dict[SSAValue, SSAValue] = dict(zip(arguments, block.args, strict=True))
+    for argument, value in zip(block.args, arguments, strict=True):
+        argument.name_hint = value.name_hint
+    _clone([inner for inner in kernel.ops() if inner is not op], known, block)
+    block.add_op(YieldOp.create(operands=[known[value] for value in kernel.yielded()]))
+    found = KernelOp([*kernel.operands, kernel.results[home]], kernel.result_types, Region(block))
+    found.location = kernel.location
+    return found
+
+
+def _clone(ops: Sequence[GraphOp], known: dict[SSAValue, SSAValue], block: Block) -> None:
+    for op in ops:
+        copy = op.clone(known)
+        block.add_op(copy)
+        known.update(zip(op.results, copy.results, strict=True))
+        copy.location = op.location
+
+
+def split_library_kernels(function: func.FuncOp) -> None:
+    """Puts what no call and launch can do into kernels apart: the ops before the opaque one, it, and the ops behind it.
+
+    Kernels that name no implementation and that none offers to run are left to the reference, op by op.
+    """
+    for kernel in [op for op in function.body.block.ops if isinstance(op, KernelOp)]:
+        if kernel.schedule_kind() == "reference" or kernel.inplace is not None or len(kernel.ops()) < 2:
+            continue
+        op, offer = opaque_op(kernel), offer_of(kernel)
+        if op is None or (kernel.implementation is None and (offer is None or not (offer.epilogue or offer.prologue))):
+            continue
+        parts = library_parts(kernel)
+        if parts is None:
+            _split(kernel, op)
+        else:
+            parts.epilogue.drop_all_references()
+
+
+def _split(kernel: KernelOp, op: OpaqueOp) -> None:
+    ops = kernel.ops()
+    before: set[Operation] = set()
+    for inner in reversed(ops):
+        if any(use.operation is op or use.operation in before for value in inner.results for use in value.uses):
+            before.add(inner)
+    elsewhere = {op, *before}
+    behind = [
+        inner
+        for inner in ops
+        if inner not in elsewhere
+        or (not inner.operands and any(use.operation not in elsewhere for use in inner.results[0].uses))
+    ]  # constants are in each part
+    outside: dict[SSAValue, SSAValue] = dict(zip(kernel.block.args, kernel.operands, strict=True))
+    slots = dict(zip(kernel.yielded(), ints(kernel.slots), strict=True)) if kernel.slots is not None else {}
+    for part in ([inner for inner in ops if inner in before], [op], behind):
+        if part:
+            _part(kernel, part, outside, slots)
+    for old, inner in zip(kernel.results, kernel.yielded(), strict=True):
+        old.replace_all_uses_with(outside[inner])
+    kernel.detach()
+    kernel.erase()
+
+
+def _part(
+    kernel: KernelOp, ops: Sequence[GraphOp], outside: dict[SSAValue, SSAValue], slots: dict[SSAValue, int]
+) -> None:
+    """A kernel of these ops before the given one; `outside` learns what it makes for others."""
+    inside = {value for op in ops for value in op.results}
+    own = set(ops)
+    made = [
+        value
+        for op in ops
+        for value in op.results
+        if any(use.operation not in own for use in value.uses) and value not in outside
+    ]
+    used = list(dict.fromkeys(value for op in ops for value in op.operands if value not in inside))
+    block = Block(arg_types=[value.type for value in used])
+    known: dict[SSAValue, SSAValue] = dict(zip(used, block.args, strict=True))
+    for value in used:
+        known[value].name_hint = value.name_hint
+    _clone(ops, known, block)
+    block.add_op(YieldOp.create(operands=[known[value] for value in made]))
+    part = KernelOp([outside[value] for value in used], [value.type for value in made], Region(block))
+    part.location = kernel.location
+    part.segment = kernel.segment
+    if slots:
+        part.slots = int_array([slots.get(value, NOT_IN_ARENA) for value in made])
+    if any(isinstance(op, OpaqueOp) for op in ops):
+        part.implementation = kernel.implementation
+    assert isinstance(kernel.parent, Block)
+    kernel.parent.insert_op_before(part, kernel)
+    for value, result in zip(made, part.results, strict=True):
+        result.name_hint = value.name_hint
+        outside[value] = result

@@ -1,0 +1,294 @@
+"""Where the values of a tensor-level function live as buffers: the caller's, the arena's, or constants'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple, cast
+
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    UnrealizedConversionCastOp,
+    i64,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.utils.hints import isa
+
+from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, StorageMap
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.gpu import ArenaOp
+from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.properties import ints
+from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
+from fuse_opt.dialects.types.dtypes import DType, dtype_of
+from fuse_opt.lowering.errors import LoweringError
+from fuse_opt.lowering.kernel.scope import INDEX
+
+RESULTS = "fused.results"
+"""The function attribute that says, for each result of the program, where the caller finds it."""
+
+
+class Source(NamedTuple):
+    """Where a program's result is: `buffer` k, the `donated` argument k, or a copy of `argument`, `constant`, `result` k."""
+
+    type: MemRefType
+    kind: str
+    number: int = 0
+    symbol: str = ""
+
+    def attribute(self) -> DictionaryAttr:
+        which: Attribute = StringAttr(self.symbol) if self.symbol else IntegerAttr(self.number, i64)
+        name = "symbol" if self.symbol else "number"
+        return DictionaryAttr({"kind": StringAttr(self.kind), name: which, "type": self.type})
+
+
+def memref_type(value: SSAValue) -> MemRefType:
+    """The buffer of a tensor."""
+    return _memref(dtype(value), shape(value))
+
+
+def flat_type(value: SSAValue) -> MemRefType:
+    """The tensor's elements one after another."""
+    return _memref(dtype(value), (prod(shape(value)),))
+
+
+@lru_cache(maxsize=1024)
+def _memref(element: DType, extents: tuple[int, ...]) -> MemRefType:
+    """Types are dear to make, and a program has few."""
+    return MemRefType(element.attribute, extents)
+
+
+class ProgramMemory:
+    """The buffers of a function under conversion; ops that make them go to the front of its new block."""
+
+    def __init__(
+        self, function: FuncOp, storages: StorageMap, block: Block, constants: Constants, alignment: int
+    ) -> None:
+        self._storages = storages
+        self._block = block
+        self._constants = constants
+        self._alignment = alignment
+        self._old = function.body.block
+        self._made: dict[tuple[object, ...], SSAValue] = {}
+        self._planned = _planned_bytes(function)
+        self._offsets = self._place_intermediates(function)
+        self._arena: SSAValue | None = None
+        self._scratch_end = 0
+        last = self._old.last_op
+        assert isinstance(last, ReturnOp)
+        self.results, self.own_results = self._place_results(last.operands)
+
+    def _place_intermediates(self, function: FuncOp) -> dict[int, int]:
+        """By storage: its byte offset. What has no slot gets a range of its own behind the others."""
+        offsets: dict[int, int] = {}
+        waiting: list[Storage] = []
+        size = self._planned
+        for storage in self._storages.storages:
+            if storage.kind == "intermediate":
+                slot = next((slot for value in storage.values if (slot := _slot(value)) is not None), None)
+                if slot is None:
+                    waiting.append(storage)
+                else:
+                    offsets[storage.number] = slot
+                    size = max(size, slot + storage.nbytes)
+        for storage in waiting:
+            offsets[storage.number] = size = -(-size // self._alignment) * self._alignment
+            size += storage.nbytes
+        if size >= MOST_BYTES:
+            raise LoweringError(f"'func.func': the arena has {size} bytes; expected fewer than 2**63", function)
+        self.arena_bytes = size
+        self.arena_alignment = max(self._alignment, _arena_entry(function, "alignment") or 0)
+        return offsets
+
+    def _place_results(self, values: Sequence[SSAValue]) -> tuple[list[Source], list[SSAValue]]:
+        """For each returned value its source; and the values that get a buffer of the caller's."""
+        sources: list[Source] = []
+        own: list[SSAValue] = []
+        first: dict[int, int] = {}
+        self._result_numbers: dict[int, int] = {}
+        for number, value in enumerate(values):
+            storage, kind = self._storages.of(value), memref_type(value)
+            if storage.number in first:
+                sources.append(Source(kind, "result", first[storage.number]))
+            elif storage.kind == "argument":
+                assert storage.argument is not None
+                sources.append(Source(kind, "donated" if storage.donated else "argument", storage.argument))
+            elif not is_constant(storage):
+                sources.append(Source(kind, "buffer", len(own)))
+                self._result_numbers[storage.number] = len(own)
+                own.append(value)
+            else:
+                sources.append(Source(kind, "constant", symbol=self._constants.symbol(storage.values[0])))
+            first.setdefault(storage.number, number)
+        return sources, own
+
+    def storage(self, value: SSAValue) -> Storage:
+        return self._storages.of(value)
+
+    def flat(self, value: SSAValue) -> SSAValue:
+        """The value's buffer in one dimension."""
+        return self._typed(value, flat_type(value))
+
+    def shaped(self, value: SSAValue) -> SSAValue:
+        """The value's buffer in its own shape."""
+        return self._typed(value, memref_type(value))
+
+    def number(self, value: int) -> SSAValue:
+        """A constant index."""
+        return self._once(("index", value), lambda: arith.ConstantOp(IntegerAttr(value, INDEX)))
+
+    def _typed(self, value: SSAValue, wanted: MemRefType) -> SSAValue:
+        storage = self._storages.of(value)
+        found = self._once((storage.number, wanted), lambda: self._view(storage, wanted))
+        found.name_hint = found.name_hint or value.name_hint
+        return found
+
+    def scratch(self, offset: int, wanted: MemRefType) -> SSAValue:
+        """A buffer behind all values of the arena, which kernels have one after another; `finish` makes room for it."""
+        start = -(-self.arena_bytes // self._alignment) * self._alignment + offset
+        element = dtype_of(wanted.element_type)
+        assert element is not None
+        self._scratch_end = max(self._scratch_end, start + wanted.element_count() * element.itemsize)
+        return self._once(("scratch", start, wanted), lambda: self._in_arena(start, wanted))
+
+    def finish(self) -> None:
+        """Gives the arena its size."""
+        if self._arena is not None and self._scratch_end > self.arena_bytes:
+            old = self._arena.owner
+            assert isinstance(old, ArenaOp)
+            new = ArenaOp(self._scratch_end, self.arena_alignment)
+            new.result.name_hint = old.result.name_hint
+            self._block.insert_op_before(new, old)
+            old.result.replace_all_uses_with(new.result)
+            old.detach()
+            old.erase()
+
+    def _in_arena(self, offset: int, wanted: MemRefType) -> Operation:
+        if self._arena is None:
+            self._arena = self._once(("arena",), lambda: ArenaOp(self.arena_bytes, self.arena_alignment))
+            self._arena.name_hint = "arena"
+        return memref.ViewOp(self._arena, self.number(offset), [], wanted)
+
+    def _view(self, storage: Storage, wanted: MemRefType) -> Operation | SSAValue:
+        if storage.kind == "intermediate":
+            return self._in_arena(self._offsets[storage.number], wanted)
+        base = self._base(storage)
+        kind = base.type
+        assert isa(kind, MemRefType)
+        if kind.element_type != wanted.element_type:
+            same_extents = MemRefType(wanted.element_type, kind.get_shape())
+            base = self._once((storage.number, same_extents), lambda: _converted(base, same_extents))
+        return base if base.type == wanted else _reshaped(base, wanted)
+
+    def _base(self, storage: Storage) -> SSAValue:
+        if storage.argument is not None:
+            return self._block.args[storage.argument]
+        if storage.number in self._result_numbers:
+            return self._block.args[len(self._old.args) + self._result_numbers[storage.number]]
+        constant = storage.values[0]
+        symbol = self._constants.symbol(constant)
+        found = self._once(("global", symbol), lambda: memref.GetGlobalOp(symbol, memref_type(constant)))
+        found.name_hint = constant.name_hint
+        return found
+
+    def _once(self, key: tuple[object, ...], build: Callable[[], Operation | SSAValue]) -> SSAValue:
+        if (found := self._made.get(key)) is None:
+            made = build()
+            if isinstance(made, Operation):
+                self._block.add_op(made)
+                made = made.results[0]
+            found = self._made[key] = made
+        return found
+
+
+def is_constant(storage: Storage) -> bool:
+    """Whether the storage is that of a constant outside of kernels, stored or splat."""
+    op = storage.values[0].owner
+    return storage.argument is None and isinstance(op, StructuredOp) and not op.operands
+
+
+def _converted(base: SSAValue, wanted: MemRefType) -> Operation:
+    """The same bytes as elements of another type of that size: a kernel that works in place may change the type."""
+    return UnrealizedConversionCastOp.get([base], [wanted])
+
+
+def _reshaped(base: SSAValue, wanted: MemRefType) -> Operation:
+    extents = wanted.get_shape()
+    steps = [prod(extents[axis + 1 :]) for axis in range(len(extents))]
+    return memref.ReinterpretCastOp(base, [], [], [], [0], extents, steps, wanted)
+
+
+def _slot(value: SSAValue) -> int | None:
+    """The arena offset that a plan gave to the value."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, KernelOp) or value.op.slots is None:
+        return None
+    slot = ints(value.op.slots)[value.index]
+    return slot if slot >= 0 else None
+
+
+def _arena_entry(function: FuncOp, name: str) -> int | None:
+    plan = function.attributes.get(ARENA)
+    entry = plan.data.get(name) if isinstance(plan, DictionaryAttr) else None
+    return entry.value.data if isinstance(entry, IntegerAttr) else None
+
+
+def _planned_bytes(function: FuncOp) -> int:
+    return _arena_entry(function, "size") or 0
+
+
+class Constants:
+    """The constants of a module that are kept in memory, as globals; equal ones are one."""
+
+    def __init__(self, module_block: Block, taken: Iterable[str], alignment: int) -> None:
+        self._module_block = module_block
+        self._taken = set(taken)
+        self._alignment = alignment
+        self._symbols: dict[Attribute, str] = {}
+
+    def symbol(self, value: SSAValue) -> str:
+        """The name of the global that holds the constant."""
+        dense = constant_elements(value)
+        if (found := self._symbols.get(dense)) is None:
+            number = len(self._symbols)
+            while (found := f"constant_{number}") in self._taken:
+                number += 1
+            self._taken.add(found)
+            self._symbols[dense] = found
+            global_ = memref.GlobalOp.get(
+                StringAttr(found), memref_type(value), dense, constant=UnitAttr(), alignment=self._alignment
+            )
+            put_first(self._module_block, global_)
+        return found
+
+
+def put_first(block: Block, op: Operation) -> None:
+    """Puts the op at the beginning of the block."""
+    if block.first_op is None:
+        block.add_op(op)
+    else:
+        block.insert_op_before(op, block.first_op)
+
+
+def constant_elements(value: SSAValue) -> DenseIntOrFPElementsAttr:
+    """The elements of a value that an op without operands makes. Raises LoweringError when they are not known."""
+    op = value.owner
+    assert isinstance(op, Operation)
+    if isinstance(op, GraphOp) and (stored := op.stored_value()) is not None:
+        return stored
+    if isinstance(op, StructuredOp) and not op.operands and (body := op.body()).function == "constant":
+        elements = DenseIntOrFPElementsAttr.from_list
+        if body.dtype.is_float:
+            return elements(cast(TensorType[AnyFloat], tensor(value)), [float(body.value)])
+        return elements(cast(TensorType[IntegerType], tensor(value)), [int(body.value)])
+    raise LoweringError(f"'{op.name}' is not in a kernel; run wrap-kernels first", op)

@@ -1,0 +1,197 @@
+"""Sums, and squares about their means, of rows that lie side by side: one way through memory, accumulators in a cache.
+
+A task goes through its part of what is reduced piece by piece. Elements of a piece are taken relative to a point near its
+mean, the mean of eight of them, and both sums are moved to the mean afterwards; then the piece is joined with those before
+(Chan, Golub and LeVeque 1983: algorithms for computing the sample variance). As the eight are elements of the piece,
+squares about the point are at most 1 + n / 8 times those about the mean, n being the piece's length: 1.1 times where the
+eight are like the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from xdsl.dialects import arith, memref, scf
+from xdsl.ir import Block, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
+from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, LaneStages
+from fuse_opt.lowering.cpu.split_reduction import PhasedKernel
+from fuse_opt.lowering.cpu.stage import Range
+from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer, Stage
+from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
+from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds
+from fuse_opt.lowering.kernel.moments import Moments, float_of
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+LANE_BYTES = 4 << 10
+"""Of the lanes of a task: three accumulators of each fit a first level cache twice."""
+NARROWEST = 32
+LONGEST_PIECE = 128
+"""Elements of a lane in a piece."""
+NEAR = 8
+"""Elements of a piece whose mean is taken for the piece's at first."""
+AT_A_TIME = 4
+"""Elements of a lane that one iteration takes."""
+REGISTER_BYTES = 512
+"""Of the lanes of a task whose accumulators compilers keep in vector registers; more rows at a time would only crowd them."""
+
+
+class MomentLanes(LaneStages):
+    """The launch over parts."""
+
+    def __init__(self, phased: PhasedKernel, points: KernelPoints, geometry: Geometry, moments: Moments) -> None:
+        super().__init__(phased, points, geometry)
+        self.moments = moments
+        self.about: dict[Point, RowBuffer] = {}
+        """By sum: the points that elements are taken relative to."""
+
+    def build_pieces(self, stage: Stage, longest: Dim, part: int, piece: int) -> None:
+        """Leaves the sums of each part, and its squares about its mean; parts but the last are multiples of a piece."""
+        splits, task = -(-longest.extent // part), self.task
+        first, last = part_bounds(task, self._open(splits), part, longest.extent)
+        self._settle(self._to_settle(stage))
+        reduced = [*stage.reductions, *self.moments]
+        self.about = {
+            total: RowBuffer(self._buffer(total, 1, "near"), self.geometry.local) for total in stage.reductions
+        }
+        self.known.update({p: RowBuffer(self._buffer(p, 1, "lanes"), self.geometry.local) for p in reduced})
+        stage.taken.update(self.known)
+        scope = self._open_lanes(task)
+        for point in reduced:
+            self._put(self._zero(point), self._joined(point), scope)
+        self._close_lanes(scope)
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = "start"
+        self.task = Scope(task, block)
+        end = task_end = self.task.add(arith.AddiOp(block.args[0], self.root.index_constant(piece)))
+        if longest.extent % piece:
+            end = self.task.add(arith.MinSIOp(task_end, last))
+        self._build_piece(stage, longest, (block.args[0], end), piece)
+        self._join(stage, longest, (block.args[0], end), first)
+        block.add_op(scf.YieldOp())
+        task.block.add_op(self.loop(block, first, last, step=piece))
+        self.task = task
+        elements = extent(stage.dims) // max(longest.extent, 1) * part
+        self._close(elements * (self.stage_work(stage) + 4), splits)
+
+    def _build_piece(self, stage: Stage, longest: Dim, bounds: Range, piece: int) -> None:
+        """Accumulators of a piece: what the sum over it comes to, and its squares about the points near the means."""
+        self._begin(stage, self._near(stage, longest, bounds, piece))
+        scopes = [self.task]
+        for dim in stage.dims[:-1]:
+            block = Block(arg_types=[INDEX])
+            self.name(block.args, dim, stage)
+            scopes.append(Scope(scopes[-1], block, {dim: block.args[0]}))
+        self._build_innermost(stage, scopes[-1], {longest: bounds})
+        for scope, dim in zip(scopes[:0:-1], stage.dims[-2::-1], strict=True):
+            assert scope.parent is not None
+            scope.block.add_op(scf.YieldOp())
+            scope.parent.block.add_op(self.loop(scope.block, *self.bounds_of(dim, {longest: bounds})))
+
+    def _near(self, stage: Stage, longest: Dim, bounds: Range, piece: int) -> list[dict[Dim, IndexExpr]]:
+        """Where elements are that lie all over a piece; its last one again where it is shorter than others."""
+        first, last = bounds
+        number_of, short = self.root.index_constant, longest.extent % piece or piece
+        fixed = {dim: constant(0) for dim in stage.dims if dim != longest}
+        places: list[dict[Dim, IndexExpr]] = []
+        for number in range(NEAR):
+            offset, place = number * max(piece // NEAR, 1), first
+            if number:
+                place = self.task.add(arith.AddiOp(first, number_of(offset)))
+            if offset >= short:
+                place = self.task.add(arith.MinSIOp(place, self.task.add(arith.SubiOp(last, number_of(1)))))
+            dim = Dim(f"near{number}", longest.extent)
+            self.task.indices[dim] = place
+            places.append({**fixed, longest: as_expr(dim)})
+        return places
+
+    def _begin(self, stage: Stage, near: Sequence[dict[Dim, IndexExpr]]) -> None:
+        """Zeros in all accumulators; by sum, a point near its mean, and 0 where that is not finite."""
+        scope = self._open_lanes(self.task)
+        self.emitter.emit(self._taken_by_lane(stage), scope, stage)
+        copies = [Fixed(scope, place) for place in near]
+        for copy in copies:
+            self.emitter.emit(stage.roots(), copy, stage)
+        for total, row in self.about.items():
+            value = self.tree(scope, total, [self.emitter.reduced_element(total, copy) for copy in copies])
+            mean = scope.add(arith.MulfOp(value, scope.constant(1 / NEAR, dtype(total.value).compute)))
+            zero = self._zero(total)
+            finite = scope.add(arith.CmpfOp(scope.add(arith.SubfOp(mean, mean)), zero, "oeq"))
+            self._put(scope.add(arith.SelectOp(finite, mean, zero)), row, scope)
+        for point in (*stage.reductions, *self.moments):
+            self._put(self._zero(point), self.known[point], scope)
+        self._close_lanes(scope)
+
+    def _unroll(self, stage: Stage) -> int:
+        size = max(dtype(point.value).compute.itemsize for point in stage.reductions)
+        in_registers = self.geometry.width * size <= REGISTER_BYTES and not self.far
+        return 1 if in_registers else min(AT_A_TIME, super()._unroll(stage))
+
+    def _build_lanes(self, stage: Stage, parent: Scope, places: Iterable[Mapping[Dim, IndexExpr]]) -> None:
+        """A loop over lanes that adds the elements at these places, and their squares, relative to the points."""
+        scope = self._open_lanes(parent)
+        self.emitter.emit(self._taken_by_lane(stage), scope, stage)
+        copies = [Fixed(scope, place) for place in places]
+        for copy in copies:
+            self.emitter.emit(stage.roots(), copy, stage)
+        for total in stage.reductions:
+            about = self._load(self.about[total], scope)
+            apart = [scope.add(arith.SubfOp(self.emitter.reduced_element(total, copy), about)) for copy in copies]
+            self._add(total, self.tree(scope, total, apart), scope)
+            for square in self._squares_of(total):
+                products = [scope.add(arith.MulfOp(value, value)) for value in apart]
+                self._add(square, self.tree(scope, square, products), scope)
+        self._close_lanes(scope)
+
+    def _join(self, stage: Stage, longest: Dim, bounds: Range, begin: SSAValue) -> None:
+        """Joins a piece with what the part has come to from `begin` on."""
+        first, last = bounds
+        before, count = (self._elements(stage, longest, *pair) for pair in ((begin, first), (first, last)))
+        scope = self._open_lanes(self.task)
+        for total in stage.reductions:
+            kind = dtype(total.value).compute
+            number, one, zero = float_of(self.task, count, kind), self.task.constant(1.0, kind), self._zero(total)
+            some = self.task.add(arith.MaxSIOp(before, self.root.index_constant(1)))
+            inverses = [self.task.add(arith.DivfOp(one, n)) for n in (float_of(self.task, some, kind), number)]
+            weight = self.task.add(arith.DivfOp(one, self.task.add(arith.AddfOp(inverses[0], inverses[1]))))
+            nothing = self.task.add(arith.CmpiOp(before, self.root.index_constant(0), "eq"))
+            scale = self.task.add(arith.SelectOp(nothing, zero, inverses[1]))
+            apart = self._load(self.known[total], scope)
+            inside = scope.add(arith.MulfOp(apart, scope.add(arith.MulfOp(apart, inverses[1]))))
+            near = scope.add(arith.MulfOp(self._load(self.about[total], scope), number))
+            added, had = scope.add(arith.AddfOp(near, apart)), self._load(self._joined(total), scope)
+            means = [scope.add(arith.MulfOp(*pair)) for pair in ((had, inverses[0]), (added, scale))]
+            between = scope.add(arith.SubfOp(means[1], means[0]))
+            between = scope.add(arith.MulfOp(scope.add(arith.MulfOp(between, between)), weight))
+            for square in self._squares_of(total):
+                value = scope.add(arith.SubfOp(self._load(self.known[square], scope), inside))
+                value = scope.add(arith.AddfOp(self._load(self._joined(square), scope), value))
+                self._put(scope.add(arith.AddfOp(value, between)), self._joined(square), scope)
+            self._put(scope.add(arith.AddfOp(had, added)), self._joined(total), scope)
+        self._close_lanes(scope)
+
+    def _elements(self, stage: Stage, longest: Dim, first: SSAValue, last: SSAValue) -> SSAValue:
+        """How many elements of a lane are between two places of the longest dimension."""
+        count, others = self.task.add(arith.SubiOp(last, first)), extent(stage.dims) // max(longest.extent, 1)
+        return count if others == 1 else self.task.add(arith.MuliOp(count, self.root.index_constant(others)))
+
+    def _squares_of(self, total: Point) -> list[Point]:
+        return [square for square, of in self.moments.items() if of is total]
+
+    def _joined(self, point: Point) -> RowBuffer:
+        """Where the part's results are."""
+        position = self.kernel.partials[point].position
+        return RowBuffer(self.parts[point], position.substitute({Dim("row", self.geometry.rows): self.geometry.row}))
+
+    def _zero(self, point: Point) -> SSAValue:
+        return self.root.constant(0.0, dtype(point.value).compute)
+
+    def _add(self, point: Point, value: SSAValue, scope: Scope) -> None:
+        row = self.known[point]
+        self._put(scope.add(arith.AddfOp(self._load(row, scope), value)), row, scope)
+
+    def _put(self, value: SSAValue, row: RowBuffer, scope: Scope) -> None:
+        scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))

@@ -1,0 +1,237 @@
+"""A kernel as a function of loops over flat buffers: its tasks `[begin, end)` are rows, or elements of a pointwise kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import func, memref, scf
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, UnitAttr, i64
+from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Pulled, Store
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.index_expr import Dim, constant
+from fuse_opt.lowering.cpu.pipelined_rows import OverlappedRows
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter
+from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer, Stage, body_cost
+from fuse_opt.lowering.kernel.iteration_space import extent
+from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds, part_length, task_parts
+from fuse_opt.lowering.kernel.row_stages import (
+    LARGEST_ROW,
+    KeptRow,
+    early_stores,
+    move_store,
+    plan_kept_rows,
+    plan_stages,
+)
+from fuse_opt.lowering.kernel.scalar_to_arith import value_type
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.loops.nontemporal_stores import FEWEST, WIDTH
+
+WORK_PER_CHUNK = 12288 * 4
+"""Simple operations that make it worth to hand a part of a loop to another thread; a light element has four."""
+FEWEST_TASKS = 32
+"""Tasks below which long rows of elements are cut."""
+SHORTEST_LOOP = 8
+"""Elements; a shorter innermost dimension is written out."""
+MOST_WRITTEN_OUT = 400
+"""Simple operations of an iteration that is written out."""
+CHUNK_MULTIPLE = 64
+"""Elements; chunks of a pointwise loop begin at multiples, so that no two threads write one cache line."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLoops:
+    """A kernel's function with what a caller needs: which buffers, how many tasks, how many make a chunk."""
+
+    body: Block
+    parameters: tuple[Parameter, ...]
+    shared: frozenset[int]
+    """Parameters whose memory another one has, too."""
+    tasks: int
+    grain: int
+    helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]
+
+
+def build_kernel_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> KernelLoops:
+    """The loops of a kernel; `storages` name the memory of each operand and result: equal ones are one buffer."""
+    memory = KernelBuffers(kernel, [pulled], storages)
+    root = Scope(None, kernel_block(memory))
+    *buffers, begin, end = root.block.args
+    loops = PassLoops(pulled, memory, buffers, root, (begin, end))
+    root.block.add_op(func.ReturnOp())
+    return KernelLoops(root.block, tuple(memory.parameters), memory.shared, loops.tasks, loops.grain, root.helpers)
+
+
+def kernel_block(memory: KernelBuffers) -> Block:
+    """An empty block that takes the buffers, and the first task and the one after the last."""
+    block = Block(arg_types=[*memory.types, INDEX, INDEX])
+    for argument, hint in zip(block.args, [*memory.hints, "begin", "end"], strict=True):
+        argument.name_hint = hint
+    return block
+
+
+class PassLoops(OverlappedRows):
+    """The loops of one pass, put into a scope that is its outermost, for the tasks within the bounds."""
+
+    def __init__(
+        self,
+        pulled: Pulled,
+        memory: KernelBuffers,
+        arguments: Sequence[SSAValue],
+        root: Scope,
+        bounds: tuple[SSAValue, SSAValue],
+    ) -> None:
+        super().__init__(KernelPoints(pulled), memory, arguments, root)
+        self.tasks = 1
+        self.nested = True
+        self.begin, self.end = bounds
+        self.work: int = max(self._build_rows() if pulled.is_row else self._build_pointwise(), 1)
+        """Simple operations of a task."""
+
+    @property
+    def grain(self) -> int:
+        """How many tasks make a chunk."""
+        multiple = 1 if self.nested else CHUNK_MULTIPLE
+        grain = -(-WORK_PER_CHUNK // self.work)
+        return -(-grain // multiple) * multiple
+
+    def _build_pointwise(self) -> int:
+        """Merged dimensions but the innermost make the tasks; a lone dimension is cut into tasks itself."""
+        points, pulled = self.points, self.pulled
+        dims = points.loop(pulled.rows)
+        work = sum(body_cost(point.op) if point.op else 1 for point in pulled.points) + len(pulled.stores)
+        if len(dims) <= 1:
+            points.finish()
+            self.tasks = extent(dims)
+            self.nested = False
+            counted = dims[0] if dims else Dim("i", 1)
+            stage = Stage((counted,), stores=list(pulled.stores))
+            self.build_stage(stage, self.root, {counted: (self.begin, self.end)})
+            return work
+        *outer, inner = dims
+        if inner.extent < SHORTEST_LOOP and inner.extent * work <= MOST_WRITTEN_OUT:
+            return self._build_written_out(outer, inner) * work
+        rows = extent(outer)
+        part = part_length(
+            inner.extent, min(-(-FEWEST_TASKS // max(rows, 1)), inner.extent * work // WORK_PER_CHUNK), 64
+        )
+        blocks = -(-inner.extent // part)
+        task = Dim("row", rows)
+        points.flatten_rows(outer, task)
+        points.finish()
+        self.tasks = rows * blocks
+        scope = self._open_tasks(task)
+        digits = task_parts(scope, self.root, scope.indices[task], (rows, blocks))
+        scope.indices = {task: digits[0]}
+        bounds = {inner: part_bounds(scope, digits[1], part, inner.extent)}
+        self.build_stage(Stage((inner,), stores=list(pulled.stores)), scope, bounds)
+        self._close_tasks(scope)
+        return work * min(part, inner.extent)
+
+    def _build_written_out(self, outer: Sequence[Dim], inner: Dim) -> int:
+        """The elements of a short innermost dimension one by one, in a loop over the next; gives the elements of a task."""
+        points, stores = self.points, list(self.pulled.stores)
+        *rest, middle = outer
+        task = Dim("row", extent(rest))
+        if rest:
+            points.flatten_rows(rest, task)
+        points.finish()
+        scope = self._open_tasks(task) if rest else self.root
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = "i"
+        body = Scope(scope, block, {middle: block.args[0]})
+        copies = [Fixed(body, {inner: constant(value)}) for value in range(inner.extent)]
+        for copy in copies:
+            self.emitter.emit([store.point for store in stores], copy)
+        for copy in copies:
+            self.store(stores, copy)
+        block.add_op(scf.ReduceOp())
+        if not rest:
+            self.tasks, self.nested = middle.extent, False
+            self.root.block.add_op(self.parallel(block, self.begin, self.end))
+            return inner.extent
+        self.tasks = task.extent
+        scope.block.add_op(self.parallel(block, *self.bounds_of(middle, {})))
+        self._close_tasks(scope)
+        return inner.extent * middle.extent
+
+    def _build_rows(self) -> int:
+        """A task is one row: loops in order, then what is stored once for the row."""
+        points, pulled = self.points, self.pulled
+        rows = points.loop(pulled.rows)
+        self.tasks = extent(rows)
+        task = Dim("row", self.tasks)
+        points.flatten_rows(rows, task)
+        columns = points.loop(pulled.columns)
+        points.finish()
+        whole = [store for store in pulled.stores if not store.per_row]
+        once = [store for store in pulled.stores if store.per_row]
+        late = self.memory.in_place(pulled, whole) or self._streams(whole, columns)
+        stages = plan_stages(points, whole, columns, late)
+        for kept in plan_kept_rows(points, stages):
+            row = None if late else self._row_of_result(kept, stages)
+            if row is None:
+                row = kept.source.left[kept.point] = self._row_buffer(kept)
+            for reader in kept.readers:
+                reader.taken[kept.point] = row
+        if not self.memory.streamed and self.may_overlap(stages):
+            self.build_overlapped(task, (self.begin, self.end), stages, once)
+        else:
+            self._build_stages(task, stages, once)
+        loops = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
+        return loops + sum(body_cost(point.op) for point in pulled.points if point.op and not point.op.COMBINE)
+
+    def _build_stages(self, task: Dim, stages: Sequence[Stage], once: Sequence[Store]) -> None:
+        scope = self._open_tasks(task)
+        for stage in stages:
+            if stage is stages[-1]:
+                self.emitter.emit(early_stores(self.points, once, stage), scope)
+            self.build_stage(stage, scope)
+        self.emitter.emit([store.point for store in once], scope)
+        self.store(once, scope)
+        self._close_tasks(scope)
+
+    def _streams(self, stores: Sequence[Store], columns: Sequence[Dim]) -> bool:
+        """Whether a row of the results goes past the caches, in a loop of its own that finds its operands in them."""
+        if not self.memory.streamed or not columns or columns[-1].extent < FEWEST * WIDTH:
+            return False
+        return extent(columns) * max((dtype(store.point.value).itemsize for store in stores), default=1) <= LARGEST_ROW
+
+    def _row_buffer(self, kept: KeptRow) -> RowBuffer:
+        alloca = memref.AllocaOp.get(value_type(dtype(kept.point.value)), 64, [extent(kept.dims)])
+        memory = self.root.add(alloca)
+        memory.name_hint = f"{kept.point.value.name_hint or 'kept'}_row"
+        return RowBuffer(memory, kept.position)
+
+    def _row_of_result(self, kept: KeptRow, stages: Sequence[Stage]) -> RowBuffer | None:
+        """The row of a result that the kept scalar is stored to anyway."""
+        store = move_store(self.points, kept, stages)
+        if store is None:
+            return None
+        return RowBuffer(self.arguments[self.memory.targets[store.result]], self.points.space.apply(store.address))
+
+    def _open_tasks(self, task: Dim) -> Scope:
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = task.name
+        return Scope(self.root, block, {task: block.args[0]})
+
+    def _close_tasks(self, scope: Scope) -> None:
+        scope.block.add_op(scf.YieldOp())
+        self.root.block.add_op(self.loop(scope.block, self.begin, self.end))
+
+
+def kernel_function(name: str, loops: KernelLoops, comment: str) -> func.FuncOp:
+    """The function of a kernel: private, with what a launcher must know as attributes."""
+    arguments: tuple[BlockArgument, ...] = tuple(loops.body.args)
+    attributes = None
+    if loops.shared:
+        alias = DictionaryAttr({"fused.alias": UnitAttr()})
+        attributes = ArrayAttr(alias if k in loops.shared else DictionaryAttr({}) for k in range(len(arguments)))
+    function = func.FuncOp(name, ([a.type for a in arguments], []), Region(loops.body), "private", arg_attrs=attributes)
+    function.attributes["fused.comment"] = StringAttr(comment)
+    function.attributes["fused.tasks"] = IntegerAttr(loops.tasks, i64)
+    function.attributes["fused.grain"] = IntegerAttr(loops.grain, i64)
+    return function

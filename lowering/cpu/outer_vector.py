@@ -1,0 +1,132 @@
+"""The loops over lanes: whole rows that lie side by side, parts of them, or every element written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.index_expr import Dim, constant, linearize
+from fuse_opt.lowering.cpu.outer_vector_stage import LaneStages
+from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage, body_cost
+from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
+from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds
+from fuse_opt.lowering.kernel.moments import float_of
+from fuse_opt.lowering.kernel.row_stages import KeepRules, plan_kept_rows
+
+KEPT = 256 << 10
+"""Bytes of a block of rows that several stages read, and of what one keeps for another: a second level cache has more."""
+DEAR = 8
+"""Simple operations from which on a scalar is kept for a later stage rather than computed again."""
+
+
+class Lanes(LaneStages):
+    """A launch over blocks of lanes that goes through some stages of them."""
+
+    def build_whole(self, stages: Sequence[Stage], early: Sequence[Point]) -> None:
+        """All stages of a block of rows, then what is stored once for a row."""
+        self._open(1)
+        width = self.geometry.width
+        rules = KeepRules(
+            dear=DEAR, largest=KEPT // max(width, 1), room=KEPT // max(width, 1), along=self.geometry.lane
+        )
+        for kept in plan_kept_rows(self.points, list(stages), rules):
+            memory = self._buffer(kept.point, extent(kept.dims), "kept")
+            place = linearize(tuple(map(as_expr, kept.dims)), [dim.extent for dim in kept.dims]) * width
+            row = RowBuffer(memory, place + self.geometry.local)
+            kept.source.left[kept.point] = row
+            for reader in kept.readers:
+                reader.taken[kept.point] = row
+        for stage in stages:
+            if stage is stages[-1]:
+                self._settle(early)
+            self._build_stage(stage, {})
+            self._round(stage.reductions)
+        if once := self.kernel.once():
+            scope = self._open_lanes(self.task)
+            self.emitter.emit([store.point for store in once], scope, Stage((), taken=self.known))
+            self.store(once, scope)
+            self._close_lanes(scope)
+        work = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
+        self._close(work + sum(body_cost(p.op) for p in self.pulled.points if p.op and not p.op.COMBINE), 1)
+
+    def build_part(self, stage: Stage, longest: Dim, part: int) -> None:
+        """One stage for a part of what it reduces."""
+        for point, memory in self.parts.items():
+            if point not in stage.reductions:
+                self.known[point] = RowBuffer(memory, self.geometry.row)
+        bounds, splits = self._open_part(stage, longest, part)
+        self._build_stage(stage, bounds)
+        self._leave(stage.reductions)
+        work = extent(stage.dims) // max(longest.extent, 1) * part * self.stage_work(stage)
+        self._close(work, splits)
+
+    def build_moments(self, stages: Sequence[Stage], longest: Dim, part: int) -> None:
+        """Sums over a part, then sums of squares about their means there: a sum counts for the second stage as if all
+        parts were like this one."""
+        bounds, splits = self._open_part(stages[0], longest, part)
+        self._build_stage(stages[0], bounds)
+        self._leave(stages[0].reductions)
+        first, last = bounds[longest]
+        size = self.task.add(arith.SubiOp(last, first))
+        element = dtype(stages[0].reductions[0].value)
+        counts = [float_of(self.task, number, element) for number in (self.root.index_constant(longest.extent), size)]
+        ratio = self.task.add(arith.DivfOp(counts[0], counts[1]))
+        scope = self._open_lanes(self.task)
+        for point in stages[0].reductions:
+            row = self.known[point]
+            scaled = scope.add(arith.MulfOp(self._load(row, scope), ratio))
+            scope.block.add_op(memref.StoreOp.get(scaled, row.memory, [scope.index(row.position)]))
+        self._close_lanes(scope)
+        self._build_stage(stages[1], bounds)
+        self._leave(stages[1].reductions)
+        work = extent(stages[0].dims) // max(longest.extent, 1) * part * sum(map(self.stage_work, stages))
+        self._close(work, splits)
+
+    def _open_part(self, stage: Stage, longest: Dim, part: int) -> tuple[dict[Dim, tuple[SSAValue, SSAValue]], int]:
+        """The bounds of a task's part, and how many parts there are."""
+        split = Dim("split", max(-(-longest.extent // part), 1))
+        number = self._open(split.extent)
+        return {longest: part_bounds(self.task, number, part, longest.extent)} if stage.dims else {}, split.extent
+
+    def _leave(self, reductions: Sequence[Point]) -> None:
+        """Stores what a part of the lanes came to for those who join it."""
+        if not reductions:
+            return
+        scope = self._open_lanes(self.task)
+        for point in reductions:
+            partials = self.kernel.partials[point]
+            place = partials.position.substitute({Dim("row", self.geometry.rows): self.geometry.row})
+            value = self._load(self.known[point], scope)
+            scope.block.add_op(memref.StoreOp.get(value, self.parts[point], [scope.index(place)]))
+        self._close_lanes(scope)
+
+    def build_written_out(self, stages: Sequence[Stage], early: Sequence[Point]) -> None:
+        """All stages of each lane, with every element that is reduced written out."""
+        self._open(1)
+        scope = self._open_lanes(self.task)
+        made: dict[tuple[tuple[Dim, int], ...], Fixed] = {}
+        once = self.kernel.once()
+        for stage in stages:
+            if stage is stages[-1]:
+                self.emitter.emit(early, scope)
+            places = [tuple(zip(stage.dims, at, strict=True)) for at in product(*(range(d.extent) for d in stage.dims))]
+            for place in places:
+                if place not in made:
+                    made[place] = Fixed(scope, {dim: constant(value) for dim, value in place})
+                self.emitter.emit(stage.roots(), made[place])
+            for point in stage.reductions:
+                elements = [self.emitter.reduced_element(point, made[place]) for place in places]
+                value = self.tree(scope, point, elements) if elements else self.initial(point)
+                self.emitter.define(point, value, scope)
+            for place in places:
+                self.store(stage.stores, made[place])
+        self.emitter.emit([store.point for store in once], scope)
+        self.store(once, scope)
+        self._close_lanes(scope)
+        points = sum(body_cost(p.op) if p.op else 1 for p in self.pulled.points)
+        self._close(points * max((extent(stage.dims) for stage in stages), default=1), 1)

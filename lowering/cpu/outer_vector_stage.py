@@ -1,0 +1,253 @@
+"""The stages of launches over lanes: rows that lie side by side, a block of which is a task.
+
+The innermost loop runs over the lanes of a block; what is known of each of them is in buffers of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, memref, scf
+from xdsl.ir import Block, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, dimension
+from fuse_opt.lowering.cpu.prefetch import prefetch_rows, rows_at_a_time
+from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
+from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer, Stage
+from fuse_opt.lowering.kernel.iteration_space import as_expr
+from fuse_opt.lowering.kernel.loop_splitting import Fixed, outside_caches, part_bounds, task_parts
+from fuse_opt.lowering.kernel.scalar_to_arith import value_type
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+MOST_AT_A_TIME = 8
+"""Elements of a lane that one iteration takes."""
+MOST_STREAMS = 8
+"""Lines of memory that an iteration goes along; at equal distances they compete for the same places of a cache."""
+MOST_WORK_AT_A_TIME = 128
+"""Simple operations of an iteration."""
+
+
+@dataclass
+class Geometry:
+    """How rows and what is reduced are cut into tasks."""
+
+    outer: Dim
+    lane: Dim
+    width: int
+    """Lanes of a block."""
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.lane.extent // self.width) if self.width else 0
+
+    @property
+    def local(self) -> IndexExpr:
+        """The number of a lane in its block."""
+        return as_expr(self.lane if self.blocks == 1 else Dim("lane", self.width))
+
+    @property
+    def row(self) -> IndexExpr:
+        return dimension(self.outer.name, self.outer.extent) * self.lane.extent + as_expr(self.lane)
+
+    @property
+    def rows(self) -> int:
+        return self.outer.extent * self.lane.extent
+
+
+class LaneStages(Phase):
+    """A launch over blocks of lanes: its tasks, the loops over lanes, and those of stages around them."""
+
+    def __init__(self, phased: PhasedKernel, points: KernelPoints, geometry: Geometry) -> None:
+        super().__init__(phased, points)
+        self.geometry = geometry
+        self.known: dict[Point, RowBuffer] = {}
+        """What is in memory for each lane of a block."""
+        self.task = Scope(self.root, Block(arg_types=[INDEX]))
+        self.task.block.args[0].name_hint = "task"
+        self.first = self.last = self.root.index_constant(0)
+        self.far = geometry.blocks == 1 and outside_caches(self.pulled)
+
+    def _open(self, splits: int) -> SSAValue:
+        """Takes a task apart; gives the number of the part to reduce."""
+        geometry = self.geometry
+        task, block = self.task, self.task.block
+        digits = task_parts(task, self.root, block.args[0], (geometry.outer.extent, splits, geometry.blocks))
+        lane = geometry.lane.extent
+        task.indices = {geometry.outer: digits[0], Dim("split", splits): digits[1]}
+        self.first, self.last = part_bounds(task, digits[2], geometry.width, lane)
+        self.first.name_hint = self.first.name_hint or "first"
+        return digits[1]
+
+    def _close(self, work: int, splits: int) -> None:
+        """`work`: simple operations for a lane."""
+        geometry = self.geometry
+        self.task.block.add_op(scf.YieldOp())
+        self.root.block.add_op(self.loop(self.task.block, self.begin, self.end))
+        tasks = geometry.outer.extent * splits * geometry.blocks
+        self.kernel.finish(self, tasks, work * geometry.width)
+
+    def _open_lanes(self, parent: Scope) -> Scope:
+        """A loop over the lanes of the block."""
+        geometry = self.geometry
+        block = Block(arg_types=[INDEX])
+        lane = block.args[0]
+        lane.name_hint = "lane"
+        scope = Scope(parent, block, {geometry.lane: lane})
+        if geometry.blocks > 1:
+            scope.indices[Dim("lane", geometry.width)] = scope.add(arith.SubiOp(lane, self.first))
+        return scope
+
+    def _close_lanes(self, scope: Scope) -> None:
+        assert scope.parent is not None
+        scope.block.add_op(scf.ReduceOp())
+        scope.parent.block.add_op(self.parallel(scope.block, self.first, self.last))
+
+    def _buffer(self, point: Point, count: int, name: str) -> SSAValue:
+        """Memory of the function for so many scalars of each lane of a block."""
+        kind = value_type(dtype(point.value))
+        memory = self.root.add(memref.AllocaOp.get(kind, 64, [count * self.geometry.width]))
+        memory.name_hint = f"{point.value.name_hint or 'value'}_{name}"
+        return memory
+
+    def _load(self, row: RowBuffer, scope: Scope) -> SSAValue:
+        return scope.add(memref.LoadOp.get(row.memory, [scope.index(row.position)]))
+
+    def _build_stage(self, stage: Stage, bounds: Mapping[Dim, tuple[SSAValue, SSAValue]]) -> None:
+        """The loops of a stage around those over lanes; its reductions are in memory then, not rounded yet."""
+        self._settle(self._to_settle(stage))
+        stage.taken.update(self.known)
+        scope = self._open_lanes(self.task)
+        for point in stage.reductions:
+            row = self.known[point] = RowBuffer(self._buffer(point, 1, "lanes"), self.geometry.local)
+            scope.block.add_op(memref.StoreOp.get(self.initial(point), row.memory, [scope.index(row.position)]))
+        if stage.reductions:
+            self._close_lanes(scope)
+        if not stage.dims:
+            self._build_lanes(stage, self.task, [{}])
+            return
+        scopes = [self.task]
+        for dim in stage.dims[:-1]:
+            block = Block(arg_types=[INDEX])
+            self.name(block.args, dim, stage)
+            scopes.append(Scope(scopes[-1], block, {dim: block.args[0]}))
+        self._build_innermost(stage, scopes[-1], bounds)
+        for scope, dim in zip(scopes[:0:-1], stage.dims[-2::-1], strict=True):
+            assert scope.parent is not None
+            scope.block.add_op(scf.YieldOp())
+            scope.parent.block.add_op(self.loop(scope.block, *self.bounds_of(dim, bounds)))
+
+    def _build_innermost(self, stage: Stage, parent: Scope, bounds: Mapping[Dim, tuple[SSAValue, SSAValue]]) -> None:
+        """The loop over the last dimension: several of its elements at a time, then those left over."""
+        dim = stage.dims[-1]
+        lower, upper = self.bounds_of(dim, bounds)
+        unroll = min(self._unroll(stage), max(dim.extent, 1))
+        middle = upper
+        if dim.extent % unroll:
+            whole = self.root.index_constant(dim.extent // unroll * unroll)
+            middle = self.task.add(arith.MinSIOp(upper, whole)) if dim in bounds else whole
+        self._build_loop(stage, parent, (lower, middle), unroll)
+        if dim.extent % unroll:
+            self._build_loop(stage, parent, (middle, upper), 1)
+
+    def _build_loop(self, stage: Stage, parent: Scope, bounds: tuple[SSAValue, SSAValue], step: int) -> None:
+        dim = stage.dims[-1]
+        first = Dim(f"{dim.name}_first", dim.extent)
+        block = Block(arg_types=[INDEX])
+        self.name(block.args, dim, stage)
+        scope = Scope(parent, block, {first: block.args[0]})
+        loads = self._loads(stage)
+        if self.far and rows_at_a_time(loads, self.geometry.width, step):
+            prefetch_rows(self, loads, scope, (dim, first, step), self.geometry.lane)
+        self._build_lanes(stage, scope, [{dim: as_expr(first) + number} for number in range(step)])
+        block.add_op(scf.YieldOp())
+        parent.block.add_op(self.loop(block, *bounds, step=step))
+
+    def _build_lanes(self, stage: Stage, parent: Scope, places: Iterable[Mapping[Dim, IndexExpr]]) -> None:
+        """A loop over lanes that does the elements at these places."""
+        scope = self._open_lanes(parent)
+        self.emitter.emit(self._taken_by_lane(stage), scope, stage)
+        copies = [Fixed(scope, place) for place in places]
+        for copy in copies:
+            self.emitter.emit(stage.roots(), copy, stage)
+        for point in stage.reductions:
+            row = self.known[point]
+            value = self.tree(scope, point, [self.emitter.reduced_element(point, copy) for copy in copies])
+            value = self.combine(scope, point, self._load(row, scope), value)
+            scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
+        for copy in copies:
+            self.store(stage.stores, copy)
+        self._close_lanes(scope)
+
+    def _unroll(self, stage: Stage) -> int:
+        """How many elements of a lane an iteration takes: with more of them, accumulators are loaded less often."""
+        work, loads = self.stage_work(stage), self._loads(stage)
+        streams = len(loads) + len(stage.stores) + len(stage.left)
+        most = max(min(MOST_STREAMS // max(streams, 1), MOST_WORK_AT_A_TIME // max(work, 1)), 1)
+        most = min(1 << (most.bit_length() - 1), MOST_AT_A_TIME)
+        return rows_at_a_time(loads, self.geometry.width, most) or most if self.far else most
+
+    def _loads(self, stage: Stage) -> list[Point]:
+        """What an element of a lane takes from memory and others of the lane do not."""
+        needed: dict[Point, None] = {}
+        stack = stage.roots()
+        while stack:
+            if (point := stack.pop()) not in needed:
+                needed[point] = None
+                stack.extend(() if point in stage.taken else point.operands)
+        return [point for point in needed if point.op is None and self.points.varies(point, stage.dims)]
+
+    def _to_settle(self, stage: Stage) -> list[Point]:
+        """What the stage's elements need of a lane that is no plain load: computed once, not for each element."""
+        fixed = self._fixed_in_lane(stage) if stage.dims else []
+        return [
+            p for p in fixed if p not in self.known and p.op is not None and self.points.varies(p, [self.geometry.lane])
+        ]
+
+    def _taken_by_lane(self, stage: Stage) -> list[Point]:
+        """What all elements of a lane take from one place in memory."""
+        return [point for point in self._fixed_in_lane(stage) if point in self.known]
+
+    def _fixed_in_lane(self, stage: Stage) -> list[Point]:
+        """The scalars that vary with no loop of the stage, but which what varies needs."""
+        found: list[Point] = []
+        seen: set[Point] = set()
+        stack = stage.roots()
+        while stack:
+            point = stack.pop()
+            if point in seen or (point in stage.taken and point not in self.known):
+                continue
+            seen.add(point)
+            if point not in self.known and self.points.varies(point, stage.dims):
+                stack.extend(point.operands)
+            else:
+                found.append(point)
+        return found
+
+    def _settle(self, wanted: Sequence[Point]) -> None:
+        """Computes scalars of each lane and keeps them in memory."""
+        if not wanted:
+            return
+        scope = self._open_lanes(self.task)
+        self.emitter.emit(wanted, scope, Stage((), taken=self.known))
+        rows = {point: RowBuffer(self._buffer(point, 1, "lanes"), self.geometry.local) for point in wanted}
+        for point, row in rows.items():
+            value = self.emitter.value(point, scope)
+            scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
+        self._close_lanes(scope)
+        self.known.update(rows)
+
+    def _round(self, reduced: Sequence[Point]) -> None:
+        """Rounds what was reduced as the IR says."""
+        narrow = [point for point in reduced if dtype(point.value).compute is not dtype(point.value)]
+        if not narrow:
+            return
+        scope = self._open_lanes(self.task)
+        for point in narrow:
+            row = self.known[point]
+            self.emitter.define(point, self._load(row, scope), scope)
+            value = self.emitter.value(point, scope)
+            scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
+        self._close_lanes(scope)

@@ -1,0 +1,93 @@
+"""Rows one after the other, the last loop of each together with the first of the next.
+
+    row: maximum; powers and their sum; shares                maximum of the first row
+    row: maximum; powers and their sum; shares      becomes   powers and their sum; shares beside the next row's maximum
+    row: maximum; powers and their sum; shares                powers and their sum; shares
+
+Of these two loops one waits for what it stores and the other one for what it loads, and neither needs the other's result:
+software pipelining (Lam 1988) of two stages. What the first loop comes to is carried from row to row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import arith, scf
+from xdsl.ir import Block, Region, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Store
+from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.lowering.cpu.stage import Beside, Range, StageLoops
+from fuse_opt.lowering.kernel.element_emitter import Stage
+from fuse_opt.lowering.kernel.row_stages import early_stores
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+MOST_WORK = 64
+"""Simple operations for an element of the last loop: with more, it waits for these."""
+
+FEWEST = 128
+"""Elements of a row that are worth it."""
+
+
+class OverlappedRows(StageLoops):
+    """Adds rows that overlap to the stages of one."""
+
+    def may_overlap(self, stages: Sequence[Stage]) -> bool:
+        """Whether the first stage only reduces what it reads, and the last one only stores, along the same neighbours."""
+        if len(stages) < 2:
+            return False
+        first, last = stages[0], stages[-1]
+        if len(first.dims) != 1 or first.dims != last.dims or first.stores or first.left or last.reductions:
+            return False
+        if first.dims[0].extent < FEWEST:
+            return False
+        return self.lanes(first) > 0 and self.stage_work(last) <= MOST_WORK
+
+    def build_overlapped(self, task: Dim, bounds: Range, stages: Sequence[Stage], once: Sequence[Store]) -> None:
+        """The loop over rows within the bounds; what is stored `once` for a row comes last."""
+        first, *others, last = stages
+        start = self._first_of_rows(task, bounds, first)
+        block = Block(arg_types=[INDEX, *(value.type for value in start)])
+        block.args[0].name_hint = task.name
+        scope = Scope(self.root, block, {task: block.args[0]})
+        for point, value in zip(first.reductions, block.args[1:], strict=True):
+            value.name_hint = point.value.name_hint
+            self.emitter.define(point, value, scope)
+        for stage in others:
+            self.build_stage(stage, scope)
+        self.emitter.emit(early_stores(self.points, once, last), scope)
+        results = self._last_of_row(task, bounds, scope, first, last)
+        self.emitter.emit([store.point for store in once], scope)
+        self.store(once, scope)
+        block.add_op(scf.YieldOp(*results))
+        self.root.block.add_op(self.loop(block, *bounds, start))
+
+    def _first_of_rows(self, task: Dim, bounds: Range, first: Stage) -> Sequence[SSAValue]:
+        """What the first stage of the first row comes to, where there is a row."""
+        block = Block()
+        results = self.reduce_stage(first, Scope(self.root, block, {task: bounds[0]}))
+        return self._choose(self.root, bounds, block, results, Block(), first)
+
+    def _last_of_row(self, task: Dim, bounds: Range, scope: Scope, first: Stage, last: Stage) -> Sequence[SSAValue]:
+        """The last stage of a row; what the first one of the next row comes to, where there is one."""
+        following = scope.add(arith.AddiOp(scope.dim_value(task), self.root.index_constant(1)))
+        following.name_hint = "next"
+        shared, alone = Block(), Block()
+        beside = Beside(last, Scope(scope, shared))
+        # The next row's scope is none within this row's: no value of this row may be taken for one of the next.
+        results = self.reduce_stage(first, Scope(self.root, shared, {task: following}), beside=beside)
+        self.build_stage(last, Scope(scope, alone))
+        return self._choose(scope, (following, bounds[1]), shared, results, alone, first)
+
+    def _choose(
+        self, scope: Scope, bounds: Range, block: Block, results: Sequence[SSAValue], other: Block, first: Stage
+    ) -> Sequence[SSAValue]:
+        """The results of a block where the bounds are not empty; those of nothing, after the other block, where they are."""
+        block.add_op(scf.YieldOp(*results))
+        other.add_op(scf.YieldOp(*(self.initial(point) for point in first.reductions)))
+        condition = scope.add(arith.CmpiOp(*bounds, "slt"))
+        choice = scf.IfOp(condition, [value.type for value in results], Region(block), Region(other))
+        scope.block.add_op(choice)
+        for point, value in zip(first.reductions, choice.results, strict=True):
+            value.name_hint = point.value.name_hint
+        return choice.results

@@ -1,0 +1,159 @@
+"""Blocks of elements that lie across: read line by line, turned in vector registers square by square."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, memref, scf
+from xdsl.ir import Attribute, Block, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.lowering.cpu.stage import Range, StageLoops
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory
+from fuse_opt.lowering.kernel.scalar_to_arith import value_type
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.kernel.transposed_loads import TurnedLoads
+
+GROUP = 16
+"""Elements along both sides of what vector registers turn at once; half as many of 8 bytes."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block in memory: where its element at (tile_row, tile_column) is, its size, and where in the whole it begins."""
+
+    position: IndexExpr
+    line: int
+    height: int
+    begin: Mapping[str, SSAValue]
+    whole: bool = False
+    """Whether all that is turned for it are whole squares along its rows."""
+
+
+class TurnedSquares(StageLoops):
+    """What turns the loads of a pass whose neighbours are along another dimension than the innermost."""
+
+    def __init__(
+        self,
+        points: KernelPoints,
+        memory: KernelBuffers,
+        arguments: Sequence[SSAValue],
+        root: Scope,
+        turned: TurnedLoads,
+    ) -> None:
+        super().__init__(points, memory, arguments, root)
+        self.turned = turned
+        self.along = turned.along
+        self.inner = points.loop(points.pulled.rows)[-1]
+
+    def is_turned_by_vectors(self, point: Point) -> bool:
+        element = dtype(point.value)
+        return self.kept_type(point) == element.attribute and self.line_step(point) is not None
+
+    def kept_type(self, point: Point) -> Attribute:
+        """Narrow floats as they are: a NaN keeps its payload where values are only moved."""
+        element = dtype(point.value)
+        return value_type(element) if element.compute is element else element.attribute
+
+    def turn(self, point: Point, task: Scope, rows: Range, columns: Range, tile: Tile) -> RowBuffer:
+        """Reads a block of a load line by line, and puts it down across."""
+        memory = self.root.add(memref.AllocaOp.get(self.kept_type(point), 64, [tile.line * tile.height]))
+        memory.name_hint = f"{point.value.name_hint or 'value'}_tile"
+
+        def turn(scope: Scope) -> None:
+            self.turn_square(point, scope, memory, tile.position, tile.line)
+
+        def put(scope: Scope) -> None:
+            self.emitter.emit([point], scope)
+            narrow = scope.find(("narrow", point))
+            value = self.emitter.value(point, scope) if narrow is None else narrow[0]
+            scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(tile.position)]))
+
+        self.go_over(task, rows, columns, tile, turn if self.is_turned_by_vectors(point) else None, put, True)
+        return RowBuffer(memory, tile.position)
+
+    def go_over(
+        self,
+        task: Scope,
+        rows: Range,
+        columns: Range,
+        tile: Tile,
+        turn: Callable[[Scope], None] | None,
+        put: Callable[[Scope], None],
+        lines_first: bool,
+    ) -> None:
+        """A block by squares that vectors turn, and what is left over at its ends element by element. With `lines_first`,
+        squares follow each other along the lines that are read, else along those that are written."""
+        if turn is None:
+            self._put_elements(put, task, rows, columns, tile)
+            return
+        group = self.group
+        middles = [
+            self._whole_groups(task, *bounds, length, group)
+            for bounds, length in ((rows, 0 if tile.whole else self.along.extent), (columns, self.inner.extent))
+        ]
+        row_loop = (self.along, "tile_row", (rows[0], middles[0]))
+        column_loop = (self.inner, "tile_column", (columns[0], middles[1]))
+        loops = (column_loop, row_loop) if lines_first else (row_loop, column_loop)
+        outer = self.open(task, *loops[0][:2], tile)
+        scope = self.open(outer, *loops[1][:2], tile)
+        turn(scope)
+        for inside, (_, _, bounds) in zip((scope, outer), reversed(loops), strict=True):
+            inside.block.add_op(scf.YieldOp())
+            assert inside.parent is not None
+            inside.parent.block.add_op(self.loop(inside.block, *bounds, step=group))
+        if middles[0] is not rows[1]:
+            self._put_elements(put, task, (middles[0], rows[1]), columns, tile)
+        if middles[1] is not columns[1]:
+            self._put_elements(put, task, (rows[0], middles[0]), (middles[1], columns[1]), tile)
+
+    @property
+    def group(self) -> int:
+        """Elements along both sides of what vector registers turn at once."""
+        return min(8 if dtype(point.value).itemsize > 4 else GROUP for point in self.turned.points)
+
+    def turn_square(self, point: Point, scope: Scope, target: SSAValue, place: IndexExpr, to_step: int) -> None:
+        constant = self.root.index_constant
+        source, to = flat_memory(self.root, self.emitter.buffers[point.value]), flat_memory(self.root, target)
+        address = scope.index(self.points.addresses[point])
+        step = self.line_step(point)
+        assert step is not None
+        arguments = [source, address, constant(step), to, scope.index(place), constant(to_step)]
+        scope.call_for_effect(f"fo_transpose_{dtype(point.value).name}", arguments)
+
+    def line_step(self, point: Point) -> int | None:
+        """The distance of the lines of a load that vectors can turn."""
+        factors = self.points.addresses[point].coefficients()
+        if factors is None or factors.get(self.along) != 1:
+            return None
+        return factors[self.inner]
+
+    def _whole_groups(self, task: Scope, first: SSAValue, last: SSAValue, length: int, group: int) -> SSAValue:
+        """The end of the whole groups of a range that begins at a multiple and ends at one, or at the length."""
+        if length % group == 0:
+            return last
+        return task.add(arith.MinSIOp(last, self.root.index_constant(length // group * group)))
+
+    def _put_elements(self, put: Callable[[Scope], None], task: Scope, rows: Range, columns: Range, tile: Tile) -> None:
+        outer = self.open(task, self.inner, "tile_column", tile)
+        scope = self.open(outer, self.along, "tile_row", tile)
+        put(scope)
+        scope.block.add_op(scf.ReduceOp())
+        outer.block.add_op(self.parallel(scope.block, *rows))
+        outer.block.add_op(scf.YieldOp())
+        task.block.add_op(self.loop(outer.block, *columns))
+
+    def open(self, parent: Scope, dim: Dim, local: str, tile: Tile) -> Scope:
+        """A loop over a dimension, which also knows where in the block it is."""
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = local.removeprefix("tile_")
+        scope = Scope(parent, block, {dim: block.args[0]})
+        begin = tile.begin[local]
+        inside = next(found for found in tile.position.dims() if found.name == local)
+        scope.indices[inside] = scope.add(arith.SubiOp(block.args[0], begin))
+        return scope

@@ -1,0 +1,219 @@
+"""Kernels of several launches: partial results in scratch memory, which later launches join in an order of their own.
+
+How many partial results there are depends on the kernel alone, and each is made by one task. So the result is the same
+for every number of threads, and however tasks are handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import func, memref, scf
+from xdsl.dialects.builtin import IntegerAttr, MemRefType
+from xdsl.ir import Attribute, Block, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Point, Pulled, Store
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, dimension
+from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops
+from fuse_opt.lowering.cpu.stage import StageLoops
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
+from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer, Stage
+from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
+from fuse_opt.lowering.kernel.loop_splitting import Fixed
+from fuse_opt.lowering.kernel.row_stages import early_stores, plan_stages
+from fuse_opt.lowering.kernel.scalar_to_arith import value_type
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+MOST = 4096
+"""Parts of a row, or rows of a block; more would ask for much memory."""
+AT_A_TIME = 8
+"""Partial results of a row that are joined at a time: rounding errors grow with how many times that is."""
+_ALIGNMENT = 64
+
+
+@dataclass(eq=False)
+class Partials:
+    """The partial results of one reduction: `splits` times one of each row; the first of a row becomes the result."""
+
+    point: Point
+    splits: int
+    rows: int
+    scratch: Scratch
+
+    @property
+    def position(self) -> IndexExpr:
+        """Where the partial result of dimension `split` for dimension `row` is."""
+        return dimension("split", self.splits) * self.rows + dimension("row", self.rows)
+
+
+class PhasedKernel:
+    """What the launches of one kernel share."""
+
+    def __init__(self, kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> None:
+        self.kernel = kernel
+        self.pulled = pulled
+        self.memory = KernelBuffers(kernel, [pulled], storages)
+        self.partials: dict[Point, Partials] = {}
+        self.phases: list[KernelLoops] = []
+        self._bytes = 0
+
+    def entry(self, name: str) -> int | None:
+        """A number that the kernel's schedule gives, as far as it is sensible."""
+        found = None if self.kernel.schedule is None else self.kernel.schedule.data.get(name)
+        return min(found.value.data, MOST) if isinstance(found, IntegerAttr) and found.value.data > 0 else None
+
+    def stages(self, points: KernelPoints) -> list[Stage]:
+        """The stages of a row, and of all rows."""
+        whole = [store for store in self.pulled.stores if not store.per_row]
+        return plan_stages(points, whole, points.loop(self.pulled.columns), self.memory.in_place(self.pulled, whole))
+
+    def once(self) -> list[Store]:
+        return [store for store in self.pulled.stores if store.per_row]
+
+    def reads_early(self, points: KernelPoints, stages: Sequence[Stage]) -> list[Point]:
+        """What is stored once for a row and must be read before the last stage, as that may overwrite it."""
+        if not stages or not stages[-1].stores or not self.memory.in_place(self.pulled, stages[-1].stores):
+            return []
+        return early_stores(points, self.once(), stages[-1])
+
+    def add_partials(self, point: Point, splits: int, rows: int) -> Partials:
+        kind = MemRefType(value_type(dtype(point.value)), [splits * rows])
+        scratch = Scratch(self._bytes, kind, point.value.name_hint)
+        size = splits * rows * dtype(point.value).compute.itemsize
+        self._bytes += -(-size // _ALIGNMENT) * _ALIGNMENT
+        found = self.partials[point] = Partials(point, splits, rows, scratch)
+        return found
+
+    def finish(self, phase: Phase, tasks: int, work: int) -> None:
+        """Adds a launch of so many tasks, each of so many simple operations; buffers that it does not use are left out."""
+        block = phase.root.block
+        block.add_op(func.ReturnOp())
+        kept: list[int] = []
+        for number in range(len(phase.parameters)):
+            argument = block.args[len(kept)]
+            if argument.first_use is None:
+                block.erase_arg(argument)
+            else:
+                kept.append(number)
+        shared = frozenset(place for place, number in enumerate(kept) if number in self.memory.shared)
+        parameters = tuple(phase.parameters[number] for number in kept)
+        grain = -(-WORK_PER_CHUNK // max(work, 1))
+        self.phases.append(KernelLoops(block, parameters, shared, tasks, grain, phase.root.helpers))
+
+
+class Phase(StageLoops):
+    """One launch under construction."""
+
+    def __init__(self, kernel: PhasedKernel, points: KernelPoints) -> None:
+        memory = kernel.memory
+        scratch = [partials.scratch for partials in kernel.partials.values()]
+        self.parameters = [*memory.parameters, *(Parameter(None, None, each) for each in scratch)]
+        types: list[Attribute] = [*memory.types, *(each.type for each in scratch), INDEX, INDEX]
+        block = Block(arg_types=types)
+        names = [*memory.hints, *(f"{each.name or 'value'}_parts" for each in scratch), "begin", "end"]
+        for argument, name in zip(block.args, names, strict=True):
+            argument.name_hint = name
+        *arguments, self.begin, self.end = block.args
+        super().__init__(points, memory, arguments[: len(memory.types)], Scope(None, block))
+        self.kernel = kernel
+        self.parts = dict(zip(kernel.partials, arguments[len(memory.types) :], strict=True))
+
+    def finals(self, row: IndexExpr) -> dict[Point, RowBuffer]:
+        """Where the results of reductions that were joined before are, for a row."""
+        return {point: RowBuffer(memory, row) for point, memory in self.parts.items()}
+
+    def tree(self, scope: Scope, point: Point, values: Sequence[SSAValue]) -> SSAValue:
+        """All of the values joined, neighbours first."""
+        waiting = list(values)
+        while len(waiting) > 1:
+            joined = [self.combine(scope, point, *pair) for pair in zip(waiting[::2], waiting[1::2], strict=False)]
+            waiting = joined + waiting[2 * len(joined) :]
+        return waiting[0]
+
+
+def build_join(
+    kernel: PhasedKernel,
+    joined: Sequence[Point],
+    stores: Sequence[Store],
+    join: Callable[[Phase], None] | None = None,
+) -> None:
+    """The launch that joins the partial results of each row, by `join` where that is given, and stores what is once for a
+    row."""
+    narrow = [point for point in joined if dtype(point.value).compute is not dtype(point.value)]
+    if not stores and not narrow and all(kernel.partials[point].splits < 2 for point in joined):
+        return
+    points = KernelPoints(kernel.pulled)
+    dims = points.loop(kernel.pulled.rows)
+    row = Dim("row", extent(dims))
+    points.flatten_rows(dims, row)
+    points.finish()
+    phase = Phase(kernel, points)
+    if join is not None:
+        join(phase)
+    else:
+        for point in joined:
+            _add_up(phase, kernel.partials[point], row)
+    if stores or narrow:
+        _settle(phase, row, joined, stores)
+    kernel.finish(phase, row.extent, sum(kernel.partials[point].splits for point in joined) + 4 * len(stores))
+
+
+def _add_up(phase: Phase, partials: Partials, row: Dim) -> None:
+    """Joins the partial results, some neighbours at a time, all rows at a time."""
+    splits = partials.splits
+    if splits < 2:
+        return
+    whole = splits // AT_A_TIME * AT_A_TIME
+    _join_parts(phase, partials, row, phase.root, list(map(constant, range(min(splits, AT_A_TIME)))))
+    if whole > AT_A_TIME:
+        first = Dim("split_first", splits)
+        outer = _loop_scope(phase.root, first, "split")
+        places = [as_expr(first) + number for number in range(AT_A_TIME)]
+        _join_parts(phase, partials, row, outer, places, further=True)
+        outer.block.add_op(scf.YieldOp())
+        bounds = phase.root.index_constant(AT_A_TIME), phase.root.index_constant(whole)
+        phase.root.block.add_op(phase.loop(outer.block, *bounds, step=AT_A_TIME))
+    if 0 < whole < splits:
+        _join_parts(phase, partials, row, phase.root, list(map(constant, range(whole, splits))), further=True)
+
+
+def _join_parts(
+    phase: Phase, partials: Partials, row: Dim, outer: Scope, places: Sequence[IndexExpr], *, further: bool = False
+) -> None:
+    """Joins these parts of each row, neighbours first; `further`: with what others before them came to."""
+    inner = _loop_scope(outer, row, "row")
+    memory, home = phase.parts[partials.point], inner.index(as_expr(row))
+    split = Dim("split", partials.splits)
+    positions = [Fixed(inner, {split: place}).index(partials.position) for place in places]
+    values = [inner.add(memref.LoadOp.get(memory, [position])) for position in positions]
+    joined = phase.tree(inner, partials.point, values)
+    if further:
+        joined = phase.combine(inner, partials.point, inner.add(memref.LoadOp.get(memory, [home])), joined)
+    inner.block.add_op(memref.StoreOp.get(joined, memory, [home]))
+    inner.block.add_op(scf.ReduceOp())
+    outer.block.add_op(phase.parallel(inner.block, phase.begin, phase.end))
+
+
+def _settle(phase: Phase, row: Dim, joined: Sequence[Point], stores: Sequence[Store]) -> None:
+    """Rounds what was joined as the IR says, and stores what is once for a row."""
+    scope = _loop_scope(phase.root, row, "row")
+    finals = phase.finals(as_expr(row))
+    for point in joined:
+        home = finals.pop(point)
+        value = scope.add(memref.LoadOp.get(home.memory, [scope.index(home.position)]))
+        phase.emitter.define(point, value, scope)
+        if scope.values[point] is not value:
+            scope.block.add_op(memref.StoreOp.get(scope.values[point], home.memory, [scope.index(home.position)]))
+    phase.emitter.emit([store.point for store in stores], scope, Stage((), taken=finals))
+    phase.store(stores, scope)
+    scope.block.add_op(scf.ReduceOp())
+    phase.root.block.add_op(phase.parallel(scope.block, phase.begin, phase.end))
+
+
+def _loop_scope(parent: Scope, dim: Dim, name: str) -> Scope:
+    block = Block(arg_types=[INDEX])
+    block.args[0].name_hint = name
+    return Scope(parent, block, {dim: block.args[0]})

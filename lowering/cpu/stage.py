@@ -1,0 +1,319 @@
+"""One stage of a pass as a loop nest: the innermost loop is parallel, those around it carry the stage's reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Block, Region, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Point, Store
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.lowering.hints import ROLLED
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.element_emitter import KernelPoints, PointEmitter, Stage, body_cost
+from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
+from fuse_opt.lowering.kernel.loop_splitting import Fixed
+from fuse_opt.lowering.kernel.nan_analysis import extrema_without_nan
+from fuse_opt.lowering.kernel.scalar_to_arith import emit_combine
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+LANES = 64
+"""Accumulators of a reduction side by side: enough vectors that none waits for another, few enough for registers."""
+SHORT_LANES = 16
+"""The same of a loop that does not fill `LANES` twice: a wide vector, or two. Fewer elements than these that are left over
+have an accumulator of their own: a wide load behind narrow stores waits for them."""
+FEWEST_LANES = 4
+"""Accumulators that are joined one by one."""
+LIGHT_WORK = 16
+"""Simple operations of an iteration next to which it counts that it waits for the one before, and that gcc joins what a loop
+over bytes reduces one element after the other, 64 of them."""
+LONG_WORK = 1 << 15
+"""Simple operations of a loop next to which it does not count how its accumulators are joined, as no iteration is light."""
+
+Range = tuple[SSAValue, SSAValue]
+Bounds = Mapping[Dim, tuple[SSAValue, SSAValue]]
+"""By dimension: its first value and the one after the last, where these are not 0 and the extent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A stage without reductions over the same dimension as another one, and the scope that knows what it needs."""
+
+    stage: Stage
+    scope: Scope
+
+
+class StageLoops:
+    """Builds the stages of one pass in the function whose outermost scope is `root`."""
+
+    def __init__(self, points: KernelPoints, memory: KernelBuffers, arguments: Sequence[SSAValue], root: Scope) -> None:
+        self.points = points
+        self.pulled = points.pulled
+        self.memory = memory
+        self.arguments = arguments
+        self.root = root
+        self.emitter = PointEmitter(points, {v: arguments[number] for v, number in memory.sources.items()})
+        self.without_nan = extrema_without_nan(points.pulled)
+
+    def build_stage(self, stage: Stage, outer: Scope, bounds: Bounds | None = None) -> None:
+        """The loops of a stage, put into the outer scope, in which its reductions are known from then on."""
+        for point, result in zip(stage.reductions, self.reduce_stage(stage, outer, bounds), strict=True):
+            self.emitter.define(point, result, outer)
+
+    def reduce_stage(
+        self, stage: Stage, outer: Scope, bounds: Bounds | None = None, beside: Beside | None = None
+    ) -> Sequence[SSAValue]:
+        """The loops of a stage; gives what its reductions come to within the bounds, in their compute types.
+
+        Another stage may share the innermost loop of one that has accumulators in memory."""
+        accumulators: Sequence[SSAValue] = [self.initial(point) for point in stage.reductions]
+        if not stage.dims:
+            return self._reduce_once(stage, outer, accumulators)
+        bounds = bounds or {}
+        lanes = self.lanes(stage)
+        memories = [self._accumulators(outer, point, lanes) for point in stage.reductions] if lanes else []
+        apart = not lanes or self._has_short_rest(stage, bounds, lanes)
+        carried = accumulators if apart else []
+        scopes: list[Scope] = [outer]
+        starts: list[Sequence[SSAValue]] = []
+        for dim in stage.dims[:-1]:
+            block = Block(arg_types=[INDEX, *(value.type for value in carried)])
+            self.name(block.args, dim, stage)
+            starts.append(carried)
+            carried = block.args[1:]
+            scopes.append(Scope(scopes[-1], block, {dim: block.args[0]}))
+        if lanes:
+            results: Sequence[SSAValue] = self._accumulate(stage, scopes[-1], bounds, memories, lanes, carried, beside)
+        else:
+            results = self._reduce_innermost(stage, scopes[-1], bounds, carried)
+        for scope, dim, start in zip(scopes[:0:-1], stage.dims[-2::-1], reversed(starts), strict=True):
+            self.name(results, None, stage)
+            scope.block.add_op(scf.YieldOp(*results))
+            assert scope.parent is not None
+            loop = self.loop(scope.block, *self.bounds_of(dim, bounds), start)
+            scope.parent.block.add_op(loop)
+            results = loop.results
+        if lanes:
+            pairs = zip(stage.reductions, memories, strict=True)
+            folded = [self._folded(outer, point, memory, lanes) for point, memory in pairs]
+            if not apart:
+                return folded
+            joined = zip(stage.reductions, folded, results, strict=True)
+            return [self.combine(outer, point, *pair) for point, *pair in joined]
+        return results
+
+    def _reduce_innermost(
+        self, stage: Stage, outer: Scope, bounds: Bounds, start: Sequence[SSAValue]
+    ) -> Sequence[SSAValue]:
+        """The innermost loop of a stage as a parallel one that carries its reductions."""
+        last = stage.dims[-1]
+        block = Block(arg_types=[INDEX])
+        self.name(block.args, last, stage)
+        scope = Scope(outer, block, {last: block.args[0]})
+        self.emitter.emit(stage.roots(), scope, stage)
+        elements = [self.emitter.reduced_element(point, scope) for point in stage.reductions]
+        self.store(stage.stores, scope)
+        pairs = zip(stage.reductions, elements, strict=True)
+        block.add_op(scf.ReduceOp(elements, [_combiner(point, element) for point, element in pairs]))
+        loop = self.parallel(block, *self.bounds_of(last, bounds), start)
+        outer.block.add_op(loop)
+        return loop.results
+
+    def lanes(self, stage: Stage) -> int:
+        """How many accumulators in memory each reduction of the stage has; 0 where a carried one does.
+
+        With one, each iteration of a light loop waits for the one before, and compilers join what a vector of sums comes to
+        one after the other, for which a short row waits longer than for its elements. And an extremum takes a combiner of
+        its own, with which not every compiler makes vectors of a loop."""
+        if not stage.reductions:
+            return 0
+        narrowest = min(dtype(point.value).compute.itemsize for point in stage.reductions)
+        many, few = (LANES, SHORT_LANES) if narrowest > 1 else (4 * LANES, LANES)
+        if not _takes_extremum(stage) and (work := self.stage_work(stage)) > LIGHT_WORK:
+            if work * extent(stage.dims) > LONG_WORK:
+                return 0
+            many = few
+        lanes = many if stage.dims[-1].extent >= 2 * many else few
+        return lanes if stage.dims[-1].extent >= 2 * lanes else 0
+
+    def _has_short_rest(self, stage: Stage, bounds: Bounds, lanes: int) -> bool:
+        """Whether so few elements are left over that they have accumulators of their own. An extremum's would not be a
+        vector."""
+        last = stage.dims[-1]
+        return last not in bounds and 0 < last.extent % lanes < SHORT_LANES and not _takes_extremum(stage)
+
+    def _accumulators(self, outer: Scope, point: Point, lanes: int) -> SSAValue:
+        """Memory for the accumulators of a reduction, which start from what is neutral to it."""
+        initial = self.initial(point)
+        memory = self.root.add(memref.AllocaOp.get(initial.type, 64, [lanes]))
+        memory.name_hint = f"{point.value.name_hint or 'value'}_lanes"
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = "lane"
+        block.add_op(memref.StoreOp.get(initial, memory, [block.args[0]]))
+        self._end_lanes(block, outer, lanes)
+        return memory
+
+    def _accumulate(
+        self,
+        stage: Stage,
+        outer: Scope,
+        bounds: Bounds,
+        memories: Sequence[SSAValue],
+        lanes: int,
+        carried: Sequence[SSAValue],
+        beside: Beside | None,
+    ) -> Sequence[SSAValue]:
+        """The innermost loop of a stage, so many neighbours at a time, then those left over; gives what the carried
+        accumulators of these come to."""
+        last, constant = stage.dims[-1], self.root.index_constant
+        lower, upper = self.bounds_of(last, bounds)
+        first = Dim(f"{last.name}_first", last.extent)
+        if last in bounds:
+            rest = outer.add(arith.RemSIOp(outer.add(arith.SubiOp(upper, lower)), constant(lanes)))
+            middle = outer.add(arith.SubiOp(upper, rest))
+        else:
+            rest, middle = constant(last.extent % lanes), constant(last.extent // lanes * lanes)
+        block = Block(arg_types=[INDEX])
+        self.name(block.args, last, stage)
+        scope = Scope(outer, block, {first: block.args[0]})
+        if beside is not None:  # first, as what it reads in row buffers may be overwritten
+            own = Scope(beside.scope, block, {first: block.args[0]})
+            self._join_lanes(beside.stage, own, first, [], constant(lanes))
+        self._join_lanes(stage, scope, first, memories, constant(lanes))
+        block.add_op(scf.YieldOp())
+        loop = self.loop(block, lower, middle, step=lanes)
+        loop.attributes[ROLLED] = UnitAttr()
+        outer.block.add_op(loop)
+        if beside is not None and last.extent % lanes:
+            self._reduce_innermost(beside.stage, beside.scope, {last: (middle, upper)}, [])
+        if carried:
+            return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
+        if last in bounds or last.extent % lanes:
+            left_over = Fixed(outer, {})
+            left_over.indices[first] = middle
+            self._join_lanes(stage, left_over, first, memories, rest)
+        return []
+
+    def _join_lanes(
+        self, stage: Stage, outer: Scope, first: Dim, memories: Sequence[SSAValue], count: SSAValue
+    ) -> None:
+        """A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own."""
+        last, lane = stage.dims[-1], Dim("lane", first.extent)
+        block = Block(arg_types=[INDEX])
+        block.args[0].name_hint = "lane"
+        scope = Fixed(Scope(outer, block, {lane: block.args[0]}), {last: as_expr(first) + as_expr(lane)})
+        self.emitter.emit(stage.roots(), scope, stage)
+        for point, memory in zip(stage.reductions, memories, strict=True):
+            element = self.emitter.reduced_element(point, scope)
+            known = scope.add(memref.LoadOp.get(memory, [block.args[0]]))
+            joined = self.combine(scope, point, known, element)
+            block.add_op(memref.StoreOp.get(joined, memory, [block.args[0]]))
+        self.store(stage.stores, scope)
+        self._end_lanes(block, outer, count)
+
+    def _folded(self, outer: Scope, point: Point, memory: SSAValue, lanes: int) -> SSAValue:
+        """All accumulators joined: by halves while these are vectors, then in a tree."""
+        constant = self.root.index_constant
+        while lanes > FEWEST_LANES:
+            lanes //= 2
+            block = Block(arg_types=[INDEX])
+            lane = block.args[0]
+            lane.name_hint = "lane"
+            scope = Scope(outer, block)
+            other = scope.add(arith.AddiOp(lane, constant(lanes)))
+            halves = [scope.add(memref.LoadOp.get(memory, [place])) for place in (lane, other)]
+            block.add_op(memref.StoreOp.get(self.combine(scope, point, *halves), memory, [lane]))
+            self._end_lanes(block, outer, lanes)
+        values = [outer.add(memref.LoadOp.get(memory, [constant(number)])) for number in range(lanes)]
+        while len(values) > 1:
+            half = len(values) // 2
+            values = [self.combine(outer, point, *pair) for pair in zip(values[:half], values[half:], strict=True)]
+        return values[0]
+
+    def _end_lanes(self, block: Block, outer: Scope, count: SSAValue | int) -> None:
+        block.add_op(scf.ReduceOp())
+        constant = self.root.index_constant
+        outer.block.add_op(self.parallel(block, constant(0), constant(count) if isinstance(count, int) else count))
+
+    def _reduce_once(self, stage: Stage, scope: Scope, accumulators: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        """A loop of one iteration, without the loop."""
+        self.emitter.emit(stage.roots(), scope, stage)
+        elements = [self.emitter.reduced_element(point, scope) for point in stage.reductions]
+        self.store(stage.stores, scope)
+        pairs = zip(stage.reductions, accumulators, elements, strict=True)
+        return [self.combine(scope, point, start, element) for point, start, element in pairs]
+
+    def stage_work(self, stage: Stage) -> int:
+        """Simple operations for an element of the stage."""
+        work = len(stage.stores) + len(stage.reductions) + len(stage.left)
+        seen: set[Point] = set()
+        stack = stage.roots()
+        while stack:
+            point = stack.pop()
+            if point in seen or not self.points.varies(point, stage.dims):
+                continue
+            seen.add(point)
+            if point in stage.taken or point.op is None:
+                work += 1
+            else:
+                work += body_cost(point.op)
+                stack.extend(point.operands)
+        return work
+
+    def initial(self, point: Point) -> SSAValue:
+        """What a reduction starts from, which is neutral to it."""
+        assert point.op is not None
+        return self.root.constant(point.op.initial(), point.op.body().dtype)
+
+    def combine(self, scope: Scope, point: Point, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+        """Two values of a reduction joined."""
+        assert point.op is not None
+        if point in self.without_nan:
+            further = arith.CmpfOp(rhs, lhs, "ogt" if point.op.COMBINE == "max" else "olt")
+            return scope.add(arith.SelectOp(scope.add(further), rhs, lhs))
+        return emit_combine(scope, point.op.COMBINE, point.op.body().dtype, lhs, rhs)
+
+    def store(self, stores: Sequence[Store], scope: Scope) -> None:
+        for store in stores:
+            address = self.points.space.apply(store.address)
+            self.emitter.store(store.point, self.arguments[self.memory.targets[store.result]], address, scope)
+
+    def name(self, values: Sequence[SSAValue], dim: Dim | None, stage: Stage) -> None:
+        hints = [point.value.name_hint for point in stage.reductions]
+        for value, hint in zip(values, hints if dim is None else [loop_name(dim), *hints], strict=False):
+            value.name_hint = hint
+
+    def bounds_of(self, dim: Dim, bounds: Bounds) -> Range:
+        """First value and the one after the last."""
+        return bounds.get(dim) or (self.root.index_constant(0), self.root.index_constant(dim.extent))
+
+    def parallel(
+        self, block: Block, lower: SSAValue, upper: SSAValue, start: Sequence[SSAValue] = ()
+    ) -> scf.ParallelOp:
+        return scf.ParallelOp([lower], [upper], [self.root.index_constant(1)], Region(block), start)
+
+    def loop(
+        self, block: Block, lower: SSAValue, upper: SSAValue, start: Sequence[SSAValue] = (), step: int = 1
+    ) -> scf.ForOp:
+        return scf.ForOp(lower, upper, self.root.index_constant(step), list(start), Region(block))
+
+
+def loop_name(dim: Dim) -> str:
+    return {"i": "i", "r": "row", "c": "column"}.get(dim.name[:1], "i")
+
+
+def _takes_extremum(stage: Stage) -> bool:
+    return any(point.op is not None and point.op.COMBINE in ("max", "min") for point in stage.reductions)
+
+
+def _combiner(point: Point, element: SSAValue) -> Region:
+    assert point.op is not None
+    block = Block(arg_types=[element.type, element.type])
+    scope = Scope(None, block)
+    joined = emit_combine(scope, point.op.COMBINE, point.op.body().dtype, *block.args)
+    block.add_op(scf.ReduceReturnOp(joined))
+    return Region(block)

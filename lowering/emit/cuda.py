@@ -1,0 +1,131 @@
+"""From a module to the CUDA text of its program: the kernels, and the launches as a comment that a person can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from xdsl.dialects.builtin import ModuleOp
+
+from fuse_opt.dialects.gpu import FuncOp
+from fuse_opt.lowering.c.language import CUDA
+from fuse_opt.lowering.c.names import comment_lines, global_identifier
+from fuse_opt.lowering.c.printer import print_function, print_translation_unit
+from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass
+from fuse_opt.lowering.emit.lower import lowered_record, program_of
+from fuse_opt.lowering.emit.program_builder import ProgramRecord
+from fuse_opt.lowering.errors import LoweringError
+from fuse_opt.lowering.program import (
+    VECTOR_BYTES,
+    Buffer,
+    BufferRef,
+    GridLaunch,
+    Launch,
+    LibraryCall,
+    Program,
+    Result,
+    Segment,
+)
+
+
+def build_cuda_program(module: ModuleOp, function: str | None = None) -> Program:
+    """
+    The function called `function`, or the only one (or `main`), as a program in CUDA C, whose launches are all
+    `GridLaunch`es. The module may hold fused kernels or what convert-fused-to-gpu made of them; it is not changed.
+    Raises LoweringError, EvaluationError, CPrintError.
+    """
+    record = lowered_record(module, function, ConvertFusedToGpuPass())
+    program = program_of(record, _cuda_text(record))
+    return replace(program, steps=tuple(map(_in_cuda, program.steps)))
+
+
+def _in_cuda(step: Segment | LibraryCall) -> Segment | LibraryCall:
+    """The step with kernels called as the text calls them."""
+    if isinstance(step, LibraryCall):
+        return step
+    return replace(step, launches=tuple(map(_named, step.launches)))
+
+
+def _named(launch: Launch) -> Launch:
+    other = launch.unaligned if isinstance(launch, GridLaunch) else None
+    if isinstance(launch, GridLaunch) and other is not None:
+        launch = replace(launch, unaligned=replace(other, kernel=global_identifier(other.kernel)))
+    return replace(launch, kernel=global_identifier(launch.kernel))
+
+
+def emit_cuda(module: ModuleOp, function: str | None = None) -> str:
+    """The CUDA text of a program; raises as `build_cuda_program` does."""
+    return _cuda_text(lowered_record(module, function, ConvertFusedToGpuPass()))
+
+
+def _cuda_text(record: ProgramRecord) -> str:
+    for kernel in record.kernels.values():
+        if not isinstance(kernel, FuncOp):
+            raise LoweringError(
+                f"'{kernel.sym_name.data}' is loops of the CPU, which are no kernel of a GPU; "
+                "print them as C, or run convert-fused-to-gpu on a program of tensors",
+                kernel,
+            )
+    kernels = [print_function(kernel, CUDA) for kernel in (*record.kernels.values(), *record.unaligned.values())]
+    text = print_translation_unit(kernels, CUDA)
+    return "\n".join([text.rstrip("\n"), "", *_comment(_program_lines(record))]) + "\n"
+
+
+def _comment(lines: Iterable[str]) -> Iterable[str]:
+    for line in lines:
+        yield from comment_lines(line)
+
+
+def _program_lines(record: ProgramRecord) -> Iterable[str]:
+    """The program as sentences: its buffers, its steps in order, where its results are."""
+    yield f"Program {record.function.sym_name.data}"
+    for buffer in record.buffers:
+        given = ", its memory is given up" if buffer.donated else ""
+        aligned = f", at a multiple of {record.arena_alignment} bytes" if buffer.kind == "arena" else ""
+        yield f"{buffer.kind} {buffer.name}: {_type(buffer.dtype, buffer.shape)}{given}{aligned}"
+    number = 0
+    for step in record.steps:
+        if isinstance(step, Segment):
+            yield f"segment {number}:"
+            for launch in step.launches:
+                yield from _launch(launch, record.buffers)
+            number += 1
+        else:
+            yield _library_call(step, record.buffers)
+    for position, result in enumerate(record.results()):
+        yield _result(position, result, record.buffers)
+
+
+def _launch(launch: Launch, buffers: list[Buffer]) -> Iterable[str]:
+    assert isinstance(launch, GridLaunch)
+    yield f"  {_call(launch, buffers)}"
+    if (other := launch.unaligned) is not None:
+        wanted = ", ".join(dict.fromkeys(_ref(launch.buffers[number], buffers) for number in launch.aligned))
+        yield f"  or, unless these begin at multiples of {VECTOR_BYTES} bytes: {wanted}"
+        yield f"  {_call(other, buffers)}"
+
+
+def _call(launch: GridLaunch, buffers: list[Buffer]) -> str:
+    grid, block = (", ".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
+    arguments = ", ".join(_ref(ref, buffers) for ref in launch.buffers)
+    shared = f", {launch.shared} bytes" if launch.shared else ""
+    return f"{global_identifier(launch.kernel)}<<<({grid}), ({block}){shared}>>>({arguments})"
+
+
+def _library_call(call: LibraryCall, buffers: list[Buffer]) -> str:
+    inputs, outputs = (", ".join(_ref(ref, buffers) for ref in refs) for refs in (call.inputs, call.outputs))
+    config = "".join(f", {name} = {value}" for name, value in call.config.items())
+    return f"library {call.implementation}({inputs}) to ({outputs}): {call.operation}{config}"
+
+
+def _ref(ref: BufferRef, buffers: list[Buffer]) -> str:
+    return f"{buffers[ref.buffer].name}{f' + {ref.offset}' if ref.offset else ''}"
+
+
+def _result(position: int, result: Result, buffers: list[Buffer]) -> str:
+    where = f"{'a copy of ' if result.copied else ''}{buffers[result.index].name}"
+    return f"result {position}: {_type(result.dtype, result.shape)} is {where}"
+
+
+def _type(dtype: str, shape: tuple[int, ...]) -> str:
+    return f"{dtype} [{', '.join(map(str, shape))}]"

@@ -1,0 +1,394 @@
+"""The Program record of a function on buffers: reads launches and addresses back from the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import prod
+
+import numpy as np
+from xdsl.dialects import arith, func, memref, vector
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+    UnrealizedConversionCastOp,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.utils.hints import isa
+
+from fuse_opt.dialects import gpu
+from fuse_opt.dialects.analysis.storage import ARENA, DONATED, argument_attributes
+from fuse_opt.dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
+from fuse_opt.dialects.gpu.kernels import ALIGNED, DYNAMIC_SHARED, UNALIGNED
+from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.lowering.c.printer import is_helper_target
+from fuse_opt.lowering.convert.library_epilogues import EPILOGUE
+from fuse_opt.lowering.convert.memory import RESULTS
+from fuse_opt.lowering.emit.access_ranges import task_slices
+from fuse_opt.lowering.emit.barriers import plan_phases
+from fuse_opt.lowering.errors import EvaluationError, LoweringError
+from fuse_opt.lowering.program import (
+    Buffer,
+    BufferRef,
+    ConfigValue,
+    GridLaunch,
+    Launch,
+    LibraryCall,
+    ProgramStats,
+    Result,
+    Run,
+    Segment,
+)
+from fuse_opt.lowering.program.float_formats import Array
+from fuse_opt.lowering.reference.interpreter import dense_array, evaluate_function
+from fuse_opt.lowering.reference.kernels import find_implementation
+from fuse_opt.lowering.reference.kernels.config import plain_value
+
+REFERENCE = "reference"
+
+
+Kernel = func.FuncOp | gpu.FuncOp
+
+
+@dataclass
+class ProgramRecord:
+    """What a Program holds but for its text; `kernels` are the functions that it launches, in order of first use."""
+
+    module: ModuleOp
+    function: func.FuncOp
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    steps: list[Segment | LibraryCall] = field(default_factory=list[Segment | LibraryCall])
+    kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+    unaligned: dict[str, gpu.FuncOp] = field(default_factory=dict[str, gpu.FuncOp])
+    """Those that take the place of others, by where buffers begin."""
+    bulks: int = 0
+    arena_alignment: int = 1
+
+    def __post_init__(self) -> None:
+        self._symbols = {
+            name.data: op
+            for op in self.module.body.block.ops
+            if isinstance(name := op.properties.get("sym_name"), StringAttr)
+        }
+        self._refs: dict[SSAValue, BufferRef] = {}
+        self._globals: dict[str, int] = {}
+        self._traffic: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
+        self._slices: dict[str, tuple[int | None, ...]] = {}
+        self._results = [entry.data for entry in _dictionaries(self.function.attributes.get(RESULTS))]
+        with _refusing(self.function):
+            self._read_arguments()
+            for entry in self._results:
+                if isinstance(symbol := entry.get("symbol"), StringAttr):
+                    self._constant(symbol.data)
+        self._launches: list[Launch] = []
+        self._bulk = self._segments = 0
+        self._with_calls: set[int] = set()
+        """Bulks that hold a call: nobody asked for these to be apart."""
+        self._followed: LibraryCall | None = None
+        """The call just before, when what follows it may run by parts."""
+        for op in self.function.body.block.ops:
+            with _refusing(op):
+                self._read(op)
+        with _refusing(self.function):
+            self._end_segment()
+            self.results()
+
+    def _read_arguments(self) -> None:
+        entries = _dictionaries(self.function.attributes.get(RESULTS))
+        own = sum(_text(entry.data["kind"]) == "buffer" for entry in entries)
+        arguments = self.function.body.block.args
+        for number, argument in enumerate(arguments):
+            kind = "argument" if number < len(arguments) - own else "result"
+            donated = DONATED in argument_attributes(self.function, number)
+            shape, dtype = _described(argument)
+            name = argument.name_hint or f"{kind}_{number}"
+            self._refs[argument] = BufferRef(len(self.buffers), 0, shape, dtype)
+            self.buffers.append(Buffer(kind, name, shape=shape, dtype=dtype, donated=donated))
+
+    def _read(self, op: Operation) -> None:
+        match op:
+            case ArenaOp():
+                self._refs[op.result] = BufferRef(len(self.buffers), 0, (op.size,), "i8")
+                self.buffers.append(Buffer("arena", "arena", "i8", (op.size,)))
+                self.arena_alignment = op.alignment.value.data
+            case memref.GetGlobalOp():
+                buffer = self._constant(op.name_.root_reference.data)
+                self._refs[op.memref] = BufferRef(buffer, 0, *_described(op.memref))
+            case memref.ViewOp():
+                base, shift = self._refs[op.source], _constant_index(op.byte_shift)
+                self._refs[op.result] = BufferRef(base.buffer, base.offset + shift, *_described(op.result))
+            case memref.ReinterpretCastOp() | UnrealizedConversionCastOp():
+                base = self._refs[op.operands[0]]
+                self._refs[op.results[0]] = BufferRef(base.buffer, base.offset, *_described(op.results[0]))
+            case BulkOp():
+                self.bulks += 1
+                for inner in op.body.block.ops:
+                    self._read(inner)
+                    if isinstance(inner, func.CallOp):
+                        self._launch(self._call(inner), self.bulks)
+                    elif isinstance(inner, LaunchFuncOp):
+                        self._launch(self._grid_launch(inner), self.bulks)
+            case LibraryCallOp():
+                self._end_segment()
+                self._with_calls.add(self.bulks)
+                call = self._library_call(op)
+                self.steps.append(call)
+                self._followed = call if EPILOGUE in op.attributes else None
+            case func.CallOp() | LaunchFuncOp() | func.ReturnOp() | arith.ConstantOp():
+                pass
+            case _:
+                raise LoweringError(f"'{op.name}' has no meaning in a program on buffers", op)
+
+    def _constant(self, symbol: str) -> int:
+        if symbol not in self._globals:
+            op = self._symbols.get(symbol)
+            assert isinstance(op, memref.GlobalOp), symbol
+            assert isinstance(op.initial_value, DenseIntOrFPElementsAttr), symbol
+            data = np.array(dense_array(op.initial_value), order="C")
+            shape, dtype = _described_type(op.type)
+            self._globals[symbol] = len(self.buffers)
+            self.buffers.append(Buffer("constant", symbol, dtype, shape, data=data))
+        return self._globals[symbol]
+
+    def _call(self, op: func.CallOp) -> Launch:
+        name = op.callee.string_value()
+        kernel = self._symbols.get(name)
+        if not isinstance(kernel, func.FuncOp) or kernel.is_declaration:
+            raise LoweringError(f"'func.call' of '{name}', which is no kernel of this module", op)
+        self.kernels[name] = kernel
+        buffers = tuple(self._refs[argument] for argument in op.arguments if argument in self._refs)
+        tasks = _constant_index(op.arguments[-1])
+        grain = _integer(kernel.attributes.get("fused.grain"), 1)
+        loads, stores = (tuple(sorted(found)) for found in self._kernel_traffic(name))
+        return Launch(name, buffers, tasks, grain, loads=loads, stores=stores)
+
+    def _grid_launch(self, op: LaunchFuncOp) -> GridLaunch:
+        container = self._symbols.get(op.kernel.root_reference.data)
+        name = op.kernel.string_value().rpartition(".")[2]
+        inner = container.body.block.ops if isinstance(container, gpu.ModuleOp) else ()
+        kernel = next((k for k in inner if isinstance(k, gpu.FuncOp) and k.sym_name.data == name), None)
+        if kernel is None:
+            raise LoweringError(f"'gpu.launch_func' of {op.kernel}, which is no kernel of this module", op)
+        self.kernels[name] = kernel
+        grid = [_constant_index(size) for size in (op.gridSizeX, op.gridSizeY, op.gridSizeZ)]
+        block = [_constant_index(size) for size in (op.blockSizeX, op.blockSizeY, op.blockSizeZ)]
+        buffers = tuple(self._refs[argument] for argument in op.kernelOperands)
+        shared = _integer(kernel.attributes.get(DYNAMIC_SHARED), 0)
+        sizes = (grid[0], grid[1], grid[2]), (block[0], block[1], block[2])
+        launch = GridLaunch(name, buffers, prod(grid), 1, *sizes, shared)
+        return self._with_unaligned(launch, op, {k.sym_name.data: k for k in inner if isinstance(k, gpu.FuncOp)})
+
+    def _with_unaligned(self, launch: GridLaunch, op: LaunchFuncOp, kernels: Mapping[str, gpu.FuncOp]) -> GridLaunch:
+        """The launch with what takes its place for buffers that do not begin where its kernel wants them."""
+        symbol, aligned = op.attributes.get(UNALIGNED), op.attributes.get(ALIGNED)
+        if not isinstance(symbol, SymbolRefAttr) or not isinstance(aligned, DenseArrayBase):
+            return launch
+        name = symbol.string_value().rpartition(".")[2]
+        kernel = kernels.get(name)
+        if (
+            kernel is None
+            or len(kernel.arguments) != len(launch.buffers)
+            or not (kernel.grid_size and kernel.block_size)
+        ):
+            raise LoweringError(
+                f"'gpu.launch_func' attribute '{UNALIGNED}': expected a kernel of this module with "
+                f"{len(launch.buffers)} arguments, known_grid_size and known_block_size, got {symbol}; remove both "
+                "attributes",
+                op,
+            )
+        self.unaligned[name] = kernel
+        shared = _integer(kernel.attributes.get(DYNAMIC_SHARED), 0)
+        grid, block = ((s[0], s[1], s[2]) for s in (kernel.grid_size, kernel.block_size))
+        other = GridLaunch(name, launch.buffers, prod(grid), 1, grid, block, shared)
+        return replace(launch, aligned=tuple(aligned.get_values()), unaligned=other)
+
+    def _launch(self, launch: Launch, bulk: int) -> None:
+        """Launches of one bulk are one segment, as far as no library call comes between."""
+        if bulk != self._bulk:
+            self._end_segment()
+        self._bulk = bulk
+        self._launches.append(launch)
+        if (call := self._followed) is not None and not isinstance(launch, GridLaunch):
+            if prod(call.outputs[0].shape) % launch.tasks == 0:
+                self.steps[-1] = replace(call, epilogue=launch)
+            self._end_segment()
+        self._followed = None
+
+    def _end_segment(self) -> None:
+        if self._launches:
+            launches, generated = tuple(self._launches), not isinstance(self._launches[0], GridLaunch)
+            phases = plan_phases(launches, self._slices_of) if generated else ()
+            region = None if self._bulk in self._with_calls else self._bulk
+            self.steps.append(Segment(f"fuse_segment_{self._segments}", launches, phases, region))
+            self._segments += 1
+            self._launches.clear()
+
+    def _slices_of(self, name: str) -> tuple[int | None, ...]:
+        if name not in self._slices:
+            kernel = self.kernels[name]
+            assert isinstance(kernel, func.FuncOp), name
+            self._slices[name] = task_slices(kernel)
+        return self._slices[name]
+
+    def _library_call(self, op: LibraryCallOp) -> LibraryCall:
+        config = {name: plain_value(name, value) for name, value in op.config.data.items()}
+        return LibraryCall(
+            op.implementation.data,
+            op.operation.data,
+            tuple(self._refs[value] for value in op.ins),
+            tuple(self._refs[value] for value in op.outs),
+            config,
+            self._routine(op),
+        )
+
+    def _routine(self, op: LibraryCallOp) -> Run:
+        if op.implementation.data == REFERENCE:
+            name = _text(op.config.data.get("function"))
+            function = self._symbols.get(name)
+            if not isinstance(function, func.FuncOp):
+                raise LoweringError(f"'gpu.library_call' of the reference: there is no function '{name}'", op)
+            return partial(_run_reference, function)
+        found = find_implementation(op.operation.data, op.implementation.data)
+        if found is None:
+            raise LoweringError(
+                f"'{op.implementation.data}' is not a registered implementation of '{op.operation.data}'", op
+            )
+        return found.run
+
+    def results(self) -> tuple[Result, ...]:
+        own = [number for number, buffer in enumerate(self.buffers) if buffer.kind == "result"]
+        found: list[Result] = []
+        for entry in self._results:
+            kind, number = _text(entry["kind"]), _integer(entry.get("number"), 0)
+            shape, dtype = _described_type(entry["type"])
+            if kind == "result":
+                index, copied = found[number].index, True
+            elif kind == "constant":
+                index, copied = self._globals[_text(entry["symbol"])], True
+            else:
+                index, copied = (own[number] if kind == "buffer" else number), kind == "argument"
+            found.append(Result(shape, dtype, index, copied))
+        return tuple(found)
+
+    @property
+    def arena_bytes(self) -> int:
+        return sum(buffer.shape[0] for buffer in self.buffers if buffer.kind == "arena")
+
+    def stats(self) -> ProgramStats:
+        segments = [step for step in self.steps if isinstance(step, Segment)]
+        launches = [launch for segment in segments for launch in segment.launches]
+        calls = [step for step in self.steps if isinstance(step, LibraryCall)]
+        read = written = 0
+        for launch in launches:
+            loaded, stored = self._kernel_traffic(launch.kernel)
+            read += sum(launch.buffers[k].nbytes for k in loaded)
+            written += sum(launch.buffers[k].nbytes for k in stored)
+        for call in calls:
+            read += sum(ref.nbytes for ref in call.inputs)
+            written += sum(ref.nbytes for ref in call.outputs)
+        plan = self.function.attributes.get(ARENA)
+        bound = plan.data.get("lower_bound") if isinstance(plan, DictionaryAttr) else None
+        return ProgramStats(
+            len(self.kernels), len(launches), len(calls), self.bulks, self.arena_bytes,
+            bound.value.data if isinstance(bound, IntegerAttr) else None, read, written,
+        )  # fmt: skip
+
+    def _kernel_traffic(self, name: str) -> tuple[frozenset[int], frozenset[int]]:
+        """Which of a kernel's buffers it reads, and which it writes."""
+        if name not in self._traffic:
+            loaded: set[int] = set()
+            stored: set[int] = set()
+            kernel = self.kernels[name]
+            blocks = kernel.arguments if isinstance(kernel, gpu.FuncOp) else kernel.body.block.args
+            parameters: dict[SSAValue, int] = {argument: argument.index for argument in blocks}
+            for op in kernel.walk():
+                if isinstance(op, memref.LoadOp | memref.StoreOp) and op.memref in parameters:
+                    (loaded if isinstance(op, memref.LoadOp) else stored).add(parameters[op.memref])
+                elif isinstance(op, vector.LoadOp | vector.StoreOp) and op.base in parameters:
+                    (loaded if isinstance(op, vector.LoadOp) else stored).add(parameters[op.base])
+                elif isinstance(op, memref.CastOp) and op.source in parameters:
+                    (stored if _is_target(op.dest) else loaded).add(parameters[op.source])
+            self._traffic[name] = frozenset(loaded), frozenset(stored)
+        return self._traffic[name]
+
+
+@contextmanager
+def _refusing(op: Operation) -> Generator[None]:
+    """
+    Around what is read of an op: passes write it as it is expected here, people who edit a lowered program may not. Raises
+    LoweringError.
+    """
+    try:
+        yield
+    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        what = f"'{op.name}' is not as programs on buffers have it ({type(error).__name__}: {error})"
+        raise LoweringError(f"{what}; convert the program again", op) from error
+
+
+def _is_target(memory: SSAValue) -> bool:
+    """Whether a helper writes to memory that was cast for it."""
+    uses = list(memory.uses)
+    return any(
+        isinstance(use.operation, func.CallOp) and is_helper_target(use.operation.callee.string_value(), use.index)
+        for use in uses
+    )
+
+
+def program_function(module: ModuleOp, name: str | None = None) -> func.FuncOp:
+    """The function on buffers called `name`, or the only one (or `main`). Raises EvaluationError."""
+    found = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and RESULTS in op.attributes]
+    if name is not None or len(found) > 1:
+        wanted = [op for op in found if op.sym_name.data == (name or "main")]
+    else:
+        wanted = found
+    if len(wanted) == 1:
+        return wanted[0]
+    names = ", ".join(op.sym_name.data for op in found) or "none"
+    expected = f"a function '{name}'" if name else "one function, or one named main"
+    raise EvaluationError(f"expected {expected}; the module has: {names}")
+
+
+def _run_reference(
+    function: func.FuncOp, inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]
+) -> None:
+    for out, value in zip(outputs, evaluate_function(function, inputs), strict=True):
+        np.copyto(out, value)
+
+
+def _dictionaries(attribute: Attribute | None) -> Iterable[DictionaryAttr]:
+    return attribute.data if isa(attribute, ArrayAttr[DictionaryAttr]) else ()
+
+
+def _text(attribute: Attribute | None) -> str:
+    return attribute.data if isinstance(attribute, StringAttr) else ""
+
+
+def _integer(attribute: Attribute | None, default: int) -> int:
+    return attribute.value.data if isinstance(attribute, IntegerAttr) else default
+
+
+def _constant_index(value: SSAValue) -> int:
+    owner = value.owner
+    assert isinstance(owner, arith.ConstantOp), "expected a constant index"
+    return _integer(owner.value, 0)
+
+
+def _described(value: SSAValue) -> tuple[tuple[int, ...], str]:
+    return _described_type(value.type)
+
+
+def _described_type(kind: Attribute) -> tuple[tuple[int, ...], str]:
+    """The shape and element type of a buffer."""
+    assert isa(kind, MemRefType)
+    element = dtype_of(kind.element_type)
+    assert element is not None, f"no element type {kind.element_type}"
+    return kind.get_shape(), element.name

@@ -1,0 +1,75 @@
+"""Rows whose neighbours in memory belong to other rows: a block takes rows side by side, its threads along y share each.
+
+Threads along x read neighbours, so reads are coalesced; those along y stride over what is reduced and join what they found
+through shared memory. Threads behind the last row compute the last one again, so that all meet at the barriers, and store
+nothing.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects import gpu
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.lowering.gpu.context import GpuParts, Grid
+from fuse_opt.lowering.gpu.moments import build_moments
+from fuse_opt.lowering.gpu.reduce import ColumnReducer
+from fuse_opt.lowering.gpu.rows import RowPlan, clamped_row
+from fuse_opt.lowering.gpu.scope import WARP
+from fuse_opt.lowering.gpu.stages import RowStages, Team
+
+THREADS = 256
+SHORT = 8
+"""Elements of a row that one thread reduces alone."""
+FEWEST_OF_THREAD = 4
+"""Elements that a further thread of a row must have."""
+SETS = 2
+"""Sets of slots, which take turns."""
+
+
+def is_short(plan: RowPlan) -> bool:
+    """Whether a warp would be wasted on a row, and rows are enough for a thread each: what one thread reads after another,
+    its first level cache has from the others."""
+    return plan.columns < WARP and plan.row.extent >= plan.parts.schedule.limits.processors * THREADS
+
+
+def column_shape(plan: RowPlan) -> tuple[int, int]:
+    """Rows of a block, threads of each."""
+    schedule = plan.parts.schedule
+    limits = schedule.limits
+    if plan.columns <= SHORT and schedule.threads is None:
+        return THREADS, 1
+    threads = THREADS // WARP
+    few = -(-plan.row.extent // WARP) < 2 * limits.processors
+    while few and threads < limits.max_threads // WARP and plan.columns >= 2 * threads * FEWEST_OF_THREAD:
+        threads *= 2
+    if schedule.threads is not None:
+        threads = max(min(schedule.threads, limits.max_threads) // WARP, 1)
+    size = sum(dtype(p.value).compute.itemsize for stage in plan.stages() for p in stage.reductions)
+    while threads > 1 and SETS * threads * WARP * size > limits.static_shared:
+        threads //= 2
+    return WARP, threads
+
+
+def column_team(parts: GpuParts, plan: RowPlan, block: SSAValue, shape: tuple[int, int]) -> Team:
+    """The threads of a row in a block of so many; says which row it is."""
+    kernel, (lanes, threads) = parts.kernel, shape
+    row, inside = clamped_row(kernel, plan, block, lanes, kernel.thread())
+    kernel.indices[plan.row] = row
+    number = kernel.index_constant(0) if threads == 1 else kernel.thread(gpu.DimensionEnum.Y)
+    return Team(ColumnReducer(kernel, threads, lanes=lanes), number, inside)
+
+
+def build_columns(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Grid:
+    """Emits the pass with so many rows of a block and threads of each; gives its grid."""
+    lanes, threads = shape
+    team = column_team(parts, plan, parts.kernel.block_number(), shape)
+    rows = RowStages(parts, team, plan.settle)
+    kept, stages = plan.kept_in_registers(threads)
+    rows.keep(kept, shared=False)
+    if not kept:
+        build_moments(rows, stages, parts.kernel)
+    rows.build(parts.kernel, stages, plan.once)
+    kind = "row, thread" if threads == 1 else "column"
+    parts.notes.append(f"{kind}: {lanes} rows a block, {threads} thread{'s' * (threads > 1)} each")
+    return Grid(-(-plan.row.extent // lanes), shape)

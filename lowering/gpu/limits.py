@@ -1,0 +1,80 @@
+"""What is known of the device and of how a kernel is to run on it, read from attributes; the defaults are an H100's.
+
+A module says `fused.device = {processors = 132 : i64, ...}` (see `gpu-attach-device`). A kernel says in its schedule what
+it wants otherwise than chosen here: `schedule = {kind = "row", gpu = {variant = "warp", threads = 128 : i64}}`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
+from xdsl.ir import Operation
+
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.gpu_schedule import ENTRY, gpu_entry_problem
+from fuse_opt.dialects.gpu.kernels import DEVICE
+from fuse_opt.lowering.errors import LoweringError
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLimits:
+    """What a device offers kernels."""
+
+    processors: int = 132
+    max_threads: int = 1024
+    """Threads of a block."""
+    processor_threads: int = 2048
+    static_shared: int = 48 << 10
+    """Bytes of shared memory that a kernel may declare."""
+    shared_memory: int = 227 << 10
+    """Bytes of a block that asks for them when it is launched."""
+    bytes_in_flight: int = 40 << 10
+    """Loads under way on one processor that keep memory busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSchedule:
+    """Numbers and a variant that a kernel's schedule gives; None is for the lowering to choose."""
+
+    limits: GpuLimits = field(default_factory=GpuLimits)
+    variant: str | None = None
+    threads: int | None = None
+    """Threads of a block, or of a row in it."""
+    vector: int | None = None
+    """Elements that one access moves."""
+    unroll: int | None = None
+    """Vectors of a thread whose loads are under way together."""
+    splits: int | None = None
+    """Blocks that share a row."""
+    tile: int | None = None
+    """Elements along both sides of a block of a transpose."""
+
+
+def gpu_limits(module: Operation | None) -> GpuLimits:
+    """The figures of the device that a module names."""
+    while module is not None and not isinstance(module, ModuleOp):
+        module = module.parent_op()
+    found = None if module is None else module.attributes.get(DEVICE)
+    if not isinstance(found, DictionaryAttr):
+        return GpuLimits()
+    numbers = {name: value.value.data for name, value in found.data.items() if isinstance(value, IntegerAttr)}
+    return replace(GpuLimits(), **{name: n for name, n in numbers.items() if name in _LIMITS and n > 0})
+
+
+_LIMITS = frozenset(f.name for f in fields(GpuLimits))
+
+
+def gpu_schedule(kernel: KernelOp, limits: GpuLimits) -> GpuSchedule:
+    """What the kernel's schedule says of the GPU. Raises LoweringError for an entry that it cannot have."""
+    if kernel.schedule is None:
+        return GpuSchedule(limits)
+    if (problem := gpu_entry_problem(kernel.schedule)) is not None:
+        raise LoweringError(f"'fused.kernel' schedule, {ENTRY}: {problem}", kernel)
+    found = kernel.schedule.data.get(ENTRY)
+    if not isinstance(found, DictionaryAttr):
+        return GpuSchedule(limits)
+    variant = found.data.get("variant")
+    chosen = GpuSchedule(limits, variant.data if isinstance(variant, StringAttr) else None)
+    numbers = {name: value.value.data for name, value in found.data.items() if isinstance(value, IntegerAttr)}
+    return replace(chosen, **numbers)

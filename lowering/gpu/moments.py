@@ -1,0 +1,219 @@
+"""Sums and sums of squared deviations on a GPU, by one way through memory.
+
+A thread takes elements in batches that it holds in registers: their squares are taken about their own mean, and batches
+are joined as Chan, Golub and LeVeque (1983, algorithms for computing the sample variance) join parts. Above a thread no
+pair has to be joined: once the mean of all is known, a part's squares about it are those about its own mean and its count
+times the distance of the two means squared, and these are added up like any sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.lowering.gpu.limits import GpuLimits
+from fuse_opt.lowering.gpu.scope import Values, combined_index, loop, named, store_at, unrolled
+from fuse_opt.lowering.gpu.stages import Columns, RowStages
+from fuse_opt.lowering.gpu.vectors import VectorMover
+from fuse_opt.lowering.kernel.element_emitter import Stage
+from fuse_opt.lowering.kernel.iteration_space import extent
+from fuse_opt.lowering.kernel.moments import Moments, find_moments, float_of
+from fuse_opt.lowering.kernel.scalar_to_arith import value_type
+from fuse_opt.lowering.kernel.scope import Scope
+
+SMALLEST, LARGEST = 8, 16
+"""Elements of a batch: joining one with those before takes about ten operations and a division."""
+RESIDENT = 1536
+"""Threads that a processor runs of a kernel with 40 registers."""
+
+
+def plan_moments(stages: Sequence[Stage]) -> Moments:
+    """Those of the first two stages."""
+    found = find_moments(stages[:2])
+    return found if found and extent(stages[0].dims) > 1 else {}
+
+
+def batch_units(columns: Columns, limits: GpuLimits) -> int:
+    """Elements or vectors of a batch: as many as loads must be under way, and enough to be worth joining."""
+    points = columns.points
+    loaded = sum(dtype(p.value).itemsize for p in points.pulled.loads() if points.varies(p, columns.dims))
+    units = max(SMALLEST // columns.width, 1)
+    while units * columns.width < LARGEST and loaded * columns.width * units * RESIDENT < limits.bytes_in_flight:
+        units *= 2
+    return units
+
+
+def build_moments(rows: RowStages, stages: Sequence[Stage], scope: Scope) -> None:
+    """Makes the reductions of the first two stages known where they are sums and squares about their means."""
+    if moments := plan_moments(stages):
+        row = MomentsOfRow(rows, stages[0], moments)
+        for point, value in row.total(scope, row.reduce(scope)).items():
+            rows.emitter.define(point, value, scope)
+
+
+@dataclass
+class MomentsOfRow:
+    """The sums of a stage of a row, and the squares about their means of the next one."""
+
+    rows: RowStages
+    stage: Stage
+    moments: Moments
+    totals: list[Point] = field(init=False)
+    kind: DType = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.totals = list(self.stage.reductions)
+        self.kind = dtype(self.totals[0].value).compute
+
+    def reduce(self, scope: Scope) -> Values:
+        """
+        What this thread's elements come to: how many they are, one over that or 0, then a sum and squares about their
+        mean for each total.
+        """
+        columns = self.rows.flattened(self.stage.dims)
+        constant, threads = scope.index_constant, self.rows.team.threads
+        start, end, _ = self.rows.bounds(scope, columns)
+        units = batch_units(columns, self.rows.parts.schedule.limits)
+        each, length = units * threads, self.rows.counted(columns)
+        rest = units > 1 and (length % each or columns.counted.extent % length)
+        last = scope.add(arith.SubiOp(end, constant((units - 1) * threads)))
+        values: Values = [*self.starts(scope), *([start] if rest else [])]
+        values = self._loop(scope, (start, last, constant(each)), values, columns, units)
+        if rest:
+            *values, next_ = values
+            values = self._loop(scope, (next_, end, constant(threads)), values, columns, 1)
+        return values
+
+    def starts(self, scope: Scope) -> Values:
+        """What `reduce` gives where there are no elements."""
+        return [scope.constant(0.0, self.kind)] * (2 + 2 * len(self.totals))
+
+    def total(self, scope: Scope, partials: Values) -> dict[Point, SSAValue]:
+        """What sums and squares are over all threads of the row, known to each of them."""
+        count, inverse, *pairs = partials
+        reducer = self.rows.team.reducer
+        sums = dict(zip(self.totals, reducer.total(scope, self.totals, pairs[::2]), strict=True))
+        scale = self._inverse_of_all(scope)
+        squares: dict[Point, SSAValue] = {}
+        for total, part, about in zip(self.totals, pairs[::2], pairs[1::2], strict=True):
+            mean = scope.add(arith.MulfOp(sums[total], scale))
+            squares[total] = about_mean(scope, (part, about), (count, inverse), mean)
+        points = list(self.moments)
+        found = reducer.total(scope, points, [named(squares[self.moments[p]], "squares") for p in points])
+        return {**sums, **dict(zip(points, found, strict=True))}
+
+    def _inverse_of_all(self, scope: Scope) -> SSAValue:
+        """One over how many elements all threads have."""
+        columns, one = self.rows.flattened(self.stage.dims), scope.constant(1.0, self.kind)
+        length = self.rows.counted(columns)
+        if columns.counted.extent % length == 0:
+            return scope.constant(1.0 / (length * columns.width), self.kind)
+        first, end = self.rows.part_bounds(scope, columns)
+        units = scope.add(arith.SubiOp(end, first))
+        elements = scope.add(arith.MuliOp(units, scope.index_constant(columns.width)))
+        return scope.add(arith.DivfOp(one, float_of(scope, elements, self.kind)))
+
+    def _loop(
+        self, scope: Scope, bounds: tuple[SSAValue, SSAValue, SSAValue], values: Values, columns: Columns, units: int
+    ) -> Values:
+        """Batches of so many units; where the last of the values is an index, it becomes that of the next unit."""
+        place = Dim("batch", max(columns.counted.extent, 2))
+        names = ["count", "inverse", *(name for _ in self.totals for name in ("sum", "squares")), "next"]
+
+        def batch(inner: Scope, before: Values) -> Values:
+            known = len(names) - 1
+            after = self._batch(inner, before[:known], columns, units, inner.dim_value(place))
+            if len(before) > known:
+                after.append(inner.add(arith.AddiOp(inner.dim_value(place), bounds[2])))
+            return after
+
+        return loop(scope, bounds, values, batch, (place, "first"), names[: len(values)])
+
+    def _batch(self, scope: Scope, before: Values, columns: Columns, units: int, first: SSAValue) -> list[SSAValue]:
+        sums, memories = self._sums(scope, columns, units, first)
+        size, width = units * columns.width, scope.constant
+        count, inverse, *pairs = before
+        more = scope.add(arith.AddfOp(count, width(size, self.kind)))
+        smaller = scope.add(arith.DivfOp(width(1.0, self.kind), more))
+        share = scope.add(arith.MulfOp(scope.add(arith.MulfOp(count, width(size, self.kind))), smaller))
+        after: list[SSAValue] = [more, smaller]
+        for sum_, memory, part, about in zip(sums, memories, pairs[::2], pairs[1::2], strict=True):
+            mean = sum_ if size == 1 else scope.add(arith.MulfOp(sum_, width(1.0 / size, self.kind)))
+            squares = about if size == 1 else scope.add(arith.AddfOp(about, self._squares(scope, memory, mean, size)))
+            apart = scope.add(arith.SubfOp(mean, scope.add(arith.MulfOp(part, inverse))))
+            between = scope.add(arith.MulfOp(scope.add(arith.MulfOp(apart, share)), apart))
+            after += [scope.add(arith.AddfOp(part, sum_)), scope.add(arith.AddfOp(squares, between))]
+        return after
+
+    def _sums(
+        self, scope: Scope, columns: Columns, units: int, first: SSAValue
+    ) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+        """Of a batch, and the thread's own memory in which its elements are."""
+        kernel, threads = self.rows.parts.kernel, self.rows.team.threads
+        unit, width = Dim("unit", units), columns.width
+        memories = [
+            kernel.registers(value_type(self.kind), units * width, f"{total.operands[0].value.name_hint or 'x'}_batch")
+            for total in self.totals
+        ]
+        plan = self.rows.vectors_of(self.stage, columns)
+        mover = None if plan is None else VectorMover(self.rows.parts, plan, unit if units > 1 else None)
+        local = Stage(self.stage.dims, self.totals, taken={} if mover is None else dict(mover.taken))
+        position = columns.position(unit)
+
+        def at(inner: Scope) -> None:
+            place = combined_index(inner, inner.dim_value(unit), threads, first, "column")
+            inner.indices[columns.counted] = first if units == 1 else place
+
+        def load(inner: Scope, _: Values) -> Values:
+            at(inner)
+            if mover is not None:
+                mover.load(inner)
+            return ()
+
+        def element(inner: Scope, values: Values) -> Values:
+            columns.emitter.emit(local.roots(), inner, local)
+            sums: list[SSAValue] = []
+            for total, memory, value in zip(self.totals, memories, values, strict=True):
+                x = columns.emitter.reduced_element(total, inner)
+                store_at(inner, x, memory, inner.index(position))
+                sums.append(inner.add(arith.AddfOp(value, x)))
+            return sums
+
+        def several(inner: Scope, values: Values) -> Values:
+            at(inner)
+            if columns.plan is None:
+                return element(inner, values)
+            return unrolled(inner, columns.plan.inner, values, element, "lane", hints)
+
+        hints = ["batch_sum"] * len(self.totals)
+        if mover is not None:
+            unrolled(scope, unit, (), load, "unit")
+        starts = [scope.constant(0.0, self.kind)] * len(self.totals)
+        return unrolled(scope, unit, starts, several, "unit", hints), memories
+
+    def _squares(self, scope: Scope, memory: SSAValue, mean: SSAValue, size: int) -> SSAValue:
+        """Of a batch about its mean."""
+        place = Dim("element", size)
+
+        def element(inner: Scope, values: Values) -> Values:
+            x = inner.add(memref.LoadOp.get(memory, [inner.dim_value(place)]))
+            apart = inner.add(arith.SubfOp(x, mean))
+            return [inner.add(arith.AddfOp(values[0], inner.add(arith.MulfOp(apart, apart))))]
+
+        return unrolled(scope, place, [scope.constant(0.0, self.kind)], element, "element", ["batch_squares"])[0]
+
+
+def about_mean(
+    scope: Scope, part: tuple[SSAValue, SSAValue], counts: tuple[SSAValue, SSAValue], mean: SSAValue
+) -> SSAValue:
+    """Squares about a mean, where the part's sum, its squares about its own mean, its count and one over that are known."""
+    (total, about), (count, inverse) = part, counts
+    apart = scope.add(arith.SubfOp(scope.add(arith.MulfOp(total, inverse)), mean))
+    return scope.add(arith.AddfOp(about, scope.add(arith.MulfOp(scope.add(arith.MulfOp(apart, count)), apart))))

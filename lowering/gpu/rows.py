@@ -1,0 +1,231 @@
+"""A row kernel on a GPU: a warp for each row where rows are short and many, else a block of threads.
+
+What several stages of a row need is kept by the threads in registers (`warp`, `block`); in shared memory where it is too
+much for these (`shared`); and where it is too much for that, too, each stage reads memory again (`stream`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects import gpu
+from fuse_opt.dialects.analysis.loop_body import Store
+from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.lowering.gpu.context import GpuParts, Grid
+from fuse_opt.lowering.gpu.moments import build_moments
+from fuse_opt.lowering.gpu.reduce import RowReducer
+from fuse_opt.lowering.gpu.scope import WARP, KernelScope, Values, combined_index, less, named, when
+from fuse_opt.lowering.gpu.stages import RowStages, Team
+from fuse_opt.lowering.gpu.vectors import widest_vector
+from fuse_opt.lowering.kernel.element_emitter import Stage
+from fuse_opt.lowering.kernel.iteration_space import extent
+from fuse_opt.lowering.kernel.row_stages import KeepRules, KeptRow, plan_kept_rows, plan_stages
+from fuse_opt.lowering.kernel.scope import Scope
+
+LONGEST_IN_WARP = 512
+"""Columns of a row that one warp takes on."""
+ENOUGH_ROWS = 1024
+"""Rows from which on a warp for each is enough to fill the device; fewer rows get a block each."""
+WARPS = 8
+"""Rows of a block where a warp takes one."""
+FEWEST_LANES = 4
+"""Threads of a row where a warp takes several."""
+FEWEST_VECTORS = 4
+"""Vectors of a row; shorter rows have smaller ones."""
+DEAR = 4
+"""Simple operations from which on a thread keeps a scalar; a load counts as many."""
+MOST_KEPT = 32
+"""Elements of a row that a thread keeps between loops, of one value; of all values twice as many."""
+SLOT_BYTES = 4096
+"""Of shared memory that are left for partial results."""
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """What a row kernel is to do, before it is said with which threads."""
+
+    parts: GpuParts
+    row: Dim
+    whole: list[Store]
+    once: list[Store]
+    columns: int
+
+    @property
+    def settle(self) -> bool:
+        """Whether all threads must have read before what belongs to the row is stored."""
+        return self.parts.in_place and bool(self.once)
+
+    def stages(self) -> list[Stage]:
+        """The stages of a row, new ones each time: what they keep is said in them."""
+        points = self.parts.points
+        return plan_stages(points, self.whole, points.loop(points.pulled.columns), self.parts.in_place)
+
+    def width(self) -> int:
+        """Elements of a vector of a row."""
+        pulled, given = self.parts.points.pulled, self.parts.schedule.vector
+        dims = [stage.dims for stage in self.stages() if stage.dims]
+        loads = [p for p in pulled.loads() if any(self.parts.points.varies(p, each) for each in dims)]
+        width = widest_vector(loads, self.whole)
+        width = width if given is None else min(given, width)
+        while width > 1 and (self.columns % width or (given is None and self.columns < FEWEST_VECTORS * width)):
+            width //= 2
+        return width
+
+    def shape(self) -> tuple[int, int]:
+        """Threads of a row, rows of a block."""
+        schedule, rows = self.parts.schedule, self.row.extent
+        threads, together = row_shape(rows, self.columns, self.settle, 2 * schedule.limits.processors)
+        if schedule.threads is not None:
+            threads = min(schedule.threads, schedule.limits.max_threads)
+        if schedule.variant == "warp":
+            threads = WARP
+        elif schedule.variant is not None and threads <= WARP:
+            threads = 2 * WARP
+        if threads > WARP:
+            return threads, 1
+        return (WARP, together) if together > 1 else (WARP, _rows_together(rows, self.settle))
+
+    def lanes(self) -> int:
+        """Threads of a warp that are enough for a row, so that it can take several."""
+        lanes = FEWEST_LANES
+        while lanes < WARP and lanes * self.width() < self.columns:
+            lanes *= 2
+        return lanes
+
+    def kept_in_registers(self, threads: int) -> tuple[Sequence[KeptRow], list[Stage]]:
+        """What threads keep for later stages, and the stages that do."""
+        unit, stages = 4 * threads, self.stages()
+        if self.parts.schedule.variant in ("shared", "stream"):
+            return [], stages
+        rules = KeepRules(DEAR, DEAR, MOST_KEPT * unit, 2 * MOST_KEPT * unit)
+        return plan_kept_rows(self.parts.points, stages, rules), stages
+
+    def kept(self, threads: int) -> tuple[Sequence[KeptRow], bool, list[Stage]]:
+        """What is kept for later stages, whether in shared memory, and the stages that do."""
+        kept, stages = self.kept_in_registers(threads)
+        schedule = self.parts.schedule
+        if threads <= WARP or schedule.variant in ("warp", "block", "stream"):
+            return kept, False, stages
+        room, others = schedule.limits.shared_memory - SLOT_BYTES, self.stages()
+        shared = plan_kept_rows(self.parts.points, others, KeepRules(DEAR, DEAR, room, room))
+        return (shared, True, others) if len(shared) > len(kept) else (kept, False, stages)
+
+
+def row_shape(rows: int, columns: int, exclusive: bool, few_rows: int = 264) -> tuple[int, int]:
+    """Threads of a row, rows of a block; `exclusive` asks that no thread of a block is without a row."""
+    if columns <= 2 * WARP or (columns <= LONGEST_IN_WARP and rows >= ENOUGH_ROWS):
+        return WARP, _rows_together(rows, exclusive)
+    threads = 128 if columns <= 1024 else 256 if columns <= 4096 else 512
+    while rows < few_rows and threads < 1024 and columns >= 8 * threads:
+        threads *= 2
+    while threads < 1024 and columns > threads * MOST_KEPT:
+        threads *= 2
+    while threads > 64 and columns % threads and columns % (threads // 2) == 0 and columns <= threads * MOST_KEPT // 2:
+        threads //= 2
+    return threads, 1
+
+
+def _rows_together(rows: int, exclusive: bool) -> int:
+    together = WARPS
+    while together > 1 and (together // 2 >= rows or (exclusive and rows % together)):
+        together //= 2
+    return together
+
+
+def plan_rows(parts: GpuParts) -> RowPlan:
+    """What is to be done for a row; nothing is emitted yet."""
+    points, pulled = parts.points, parts.points.pulled
+    row_dims = points.loop(pulled.rows)
+    row = Dim("row", extent(row_dims))
+    points.flatten_rows(row_dims, row)
+    points.finish()
+    whole = [store for store in pulled.stores if not store.per_row]
+    once = [store for store in pulled.stores if store.per_row]
+    plan = RowPlan(parts, row, whole, once, 1)
+    columns = max((extent(stage.dims) for stage in plan.stages()), default=1)
+    return RowPlan(parts, row, whole, once, columns)
+
+
+def build_rows(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Grid:
+    """Emits the pass with so many threads of a row and rows of a block; gives its grid."""
+    kernel, row, rows = parts.kernel, plan.row, plan.row.extent
+    threads, together = shape
+    if threads == WARP and not parts.packed and (lanes := plan.lanes()) < WARP:
+        return _build_in_warps(parts, plan, lanes)
+    builder = _RowBuilder(parts, plan, Team(RowReducer(kernel, threads), kernel.thread()))
+    parts.notes.append(builder.note(together))
+    blocks = -(-rows // together)
+    if together == 1:
+        kernel.indices[row] = kernel.block_number()
+        builder.build(kernel)
+        return Grid(blocks, (threads, 1))
+    number = combined_index(kernel, kernel.block_number(), together, kernel.thread(gpu.DimensionEnum.Y), "row")
+
+    def body(scope: Scope, _: Values) -> Values:
+        builder.build(scope)
+        return ()
+
+    if rows % together:
+        when(kernel, less(kernel, number, rows), (), body, {row: number})
+    else:
+        kernel.indices[row] = number
+        body(kernel, ())
+    return Grid(blocks, (threads, together))
+
+
+def _build_in_warps(parts: GpuParts, plan: RowPlan, lanes: int) -> Grid:
+    """Several rows a warp; threads behind the last row compute it again and store nothing, as warps shuffle whole."""
+    kernel, rows, together = parts.kernel, plan.row.extent, WARP * WARPS // lanes
+    row, inside = clamped_row(kernel, plan, kernel.block_number(), together, kernel.thread(gpu.DimensionEnum.Y))
+    kernel.indices[plan.row] = row
+    builder = _RowBuilder(parts, plan, Team(RowReducer(kernel, lanes), kernel.thread(), inside))
+    parts.notes.append(builder.note(together))
+    builder.build(kernel)
+    return Grid(-(-rows // together), (lanes, together))
+
+
+def clamped_row(
+    kernel: KernelScope, plan: RowPlan, block: SSAValue, together: int, number: SSAValue
+) -> tuple[SSAValue, SSAValue | None]:
+    """The row of a thread, the last one for those behind it; and whether the thread is before, where not all are."""
+    rows = plan.row.extent
+    row = combined_index(kernel, block, together, number, "row")
+    if rows % together == 0:
+        return row, None
+    inside = less(kernel, row, rows)
+    return named(kernel.add(arith.MinSIOp(row, kernel.index_constant(rows - 1))), "row"), inside
+
+
+class _RowBuilder:
+    """A row by vectors where its addresses allow them, else by elements."""
+
+    def __init__(self, parts: GpuParts, plan: RowPlan, team: Team) -> None:
+        self.parts, self.plan, self.team = parts, plan, team
+        self.width = 1
+        memories = self._stages(plan.width()).memories(plan.stages()) if plan.width() > 1 else []
+        if memories and parts.takes_vectors(memories):
+            self.width = plan.width()
+        self.kept = plan.kept(team.threads)
+
+    def note(self, together: int) -> str:
+        kept, shared, stages = self.kept
+        reading = sum(extent(stage.dims) > 1 for stage in stages)
+        variant = "stream" if not kept and reading > 1 else "warp" if self.team.threads <= WARP else "block"
+        vectors = f", vectors of {self.width} elements" if self.width > 1 else ""
+        said = f"{self.team.threads} threads a row, {together} a block{vectors}"
+        return f"row, {'shared' if shared else variant}: {said}"
+
+    def build(self, scope: Scope) -> None:
+        rows = self._stages(self.width)
+        kept, shared, stages = self.plan.kept(self.team.threads)
+        rows.keep(kept, shared)
+        if not kept:
+            build_moments(rows, stages, scope)
+        rows.build(scope, stages, self.plan.once)
+
+    def _stages(self, width: int) -> RowStages:
+        return RowStages(self.parts, self.team, self.plan.settle, width)

@@ -1,0 +1,312 @@
+"""Rows that are too few for a device: several blocks share one, and what they reduce is joined by the launches after it.
+
+A launch for each stage: its blocks write partial results to scratch memory in the arena, and those of later launches read
+all partial results of their row first. So no launch waits for another inside, there are no atomics, and the result is the
+same in every run: how many parts there are depends on the kernel and the device alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.index_expr import IndexExpr, dimension
+from fuse_opt.lowering.gpu.columns import column_team
+from fuse_opt.lowering.gpu.context import GpuParts, Grid
+from fuse_opt.lowering.gpu.moments import LARGEST, MomentsOfRow, about_mean, plan_moments
+from fuse_opt.lowering.gpu.reduce import RowReducer, combine
+from fuse_opt.lowering.gpu.rows import RowPlan
+from fuse_opt.lowering.gpu.scope import WARP, KernelScope, Values, loop, named, when
+from fuse_opt.lowering.gpu.stages import RowPart, RowStages, Team
+from fuse_opt.lowering.kernel.buffers import Scratch
+from fuse_opt.lowering.kernel.element_emitter import Stage
+from fuse_opt.lowering.kernel.iteration_space import Dim, extent
+from fuse_opt.lowering.kernel.loop_splitting import part_length
+from fuse_opt.lowering.kernel.moments import Moments, float_of
+from fuse_opt.lowering.kernel.row_stages import early_stores
+from fuse_opt.lowering.kernel.scalar_to_arith import value_type
+from fuse_opt.lowering.kernel.scope import Scope
+
+THREADS = 256
+VALUES_OF_THREAD = 16
+"""Elements that each thread of a part must have."""
+MOST_SPLITS = 256
+_ALIGNMENT = 256
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One launch: its body, its parameters after those of the kernel, and its grid."""
+
+    scope: KernelScope
+    grid: Grid
+    note: str
+    aligned: tuple[int, ...] = ()
+    """Parameters that must begin where vectors may."""
+
+
+@dataclass
+class _Partials:
+    """Partial results of a reduction: `splits` times one of each row."""
+
+    point: Point
+    splits: int
+    scratch: Scratch
+
+
+def split_count(plan: RowPlan, shape: tuple[int, int], blocks: int) -> int:
+    """Blocks that share a row, where `blocks` would do without."""
+    schedule = plan.parts.schedule
+    if schedule.splits is not None:
+        return min(schedule.splits, MOST_SPLITS * 4)
+    if schedule.variant is not None or blocks >= schedule.limits.processors:
+        return 1
+    shortest = shape[1] * VALUES_OF_THREAD
+    return min(2 * schedule.limits.processors // max(blocks, 1), plan.columns // shortest, MOST_SPLITS)
+
+
+def can_split(plan: RowPlan) -> bool:
+    """Whether nothing that is stored once for a row must be read before another block overwrites it."""
+    stages = plan.stages()
+    if not stages or not stages[-1].stores or not plan.parts.in_place:
+        return bool(stages)
+    buffers = plan.parts.buffers
+    overwritten = {buffers.targets[store.result] for store in stages[-1].stores}
+    read: set[int] = set()
+    for point in _points_below(early_stores(plan.parts.points, plan.once, stages[-1])):
+        if point.op is None and point.value in buffers.sources:
+            read.add(buffers.sources[point.value])
+    return read.isdisjoint(overwritten) and (read.isdisjoint(buffers.shared) or overwritten.isdisjoint(buffers.shared))
+
+
+def reductions_below(roots: Iterable[Point]) -> set[Point]:
+    """The reductions whose results the roots are made of."""
+    return {point for point in _points_below(roots) if point.op is not None and point.op.COMBINE}
+
+
+def _points_below(roots: Iterable[Point]) -> set[Point]:
+    """All points that the roots are made of, reductions among them but not what they reduce."""
+    found: set[Point] = set()
+    stack = list(roots)
+    while stack:
+        if (point := stack.pop()) not in found:
+            found.add(point)
+            if point.op is None or not point.op.COMBINE:
+                stack.extend(point.operands)
+    return found
+
+
+@dataclass
+class SplitKernel:
+    """The launches of a kernel whose rows are shared by `splits` blocks; `shape`: rows of a block, threads of each."""
+
+    parts: GpuParts
+    plan: RowPlan
+    shape: tuple[int, int]
+    splits: int
+    columns: bool
+    """Whether neighbours in memory belong to other rows."""
+    partials: list[_Partials] = field(default_factory=list[_Partials])
+    moments: Moments = field(default_factory=dict[Point, Point])
+    """Of the first two stages, which are one launch then."""
+    part: int = 0
+    """Elements of a part of these; the last one may have fewer."""
+    _bytes: int = 0
+
+    @property
+    def scratch(self) -> list[Scratch]:
+        return [partials.scratch for partials in self.partials]
+
+    def build(self) -> list[Phase]:
+        stages = self.plan.stages()
+        self.moments = plan_moments(stages)
+        width = 1 if self.columns else self.plan.width()
+        lengths = [self._length(stage, width) for stage in stages]
+        self.part = lengths[0]
+        for stage, length in zip(stages, lengths, strict=True):
+            for point in stage.reductions:
+                self._add_partials(point, -(-extent(stage.dims) // length))
+        launches = [number for number in range(len(stages)) if not (self.moments and number == 1)]
+        count = len(launches) + bool(self.plan.once)
+        phases: list[Phase] = []
+        for number in launches:
+            phases.append(self._stage_phase(stages, number, lengths[number], width, (len(phases) + 1, count)))
+        if self.plan.once:
+            phases.append(self._last_phase(stages, count))
+        return phases
+
+    def _length(self, stage: Stage, width: int) -> int:
+        multiple = 1 if self.columns else self.shape[1] * width
+        if self.moments and self.columns:
+            multiple = self.shape[1] * LARGEST  # whole batches
+        return part_length(extent(stage.dims), self.splits, multiple)
+
+    def _add_partials(self, point: Point, splits: int) -> None:
+        kind = MemRefType(value_type(dtype(point.value)), [splits * self.plan.row.extent])
+        scratch = Scratch(self._bytes, kind, point.value.name_hint)
+        size = kind.element_count() * dtype(point.value).compute.itemsize
+        self._bytes += -(-size // _ALIGNMENT) * _ALIGNMENT
+        self.partials.append(_Partials(point, splits, scratch))
+
+    def _stage_phase(
+        self, stages: Sequence[Stage], number: int, length: int, width: int, launch: tuple[int, int]
+    ) -> Phase:
+        stage, splits = stages[number], max(-(-extent(stages[number].dims) // length), 1)
+        parts, kernel = self._open()
+        block, split = kernel.block_number(), kernel.index_constant(0)
+        if splits > 1:
+            split = named(kernel.add(arith.RemSIOp(block, kernel.index_constant(splits))), "split")
+            block = named(kernel.add(arith.DivSIOp(block, kernel.index_constant(splits))), "row")
+        team = self._team(parts, block)
+        part = RowPart(split, length)
+        rows = RowStages(parts, team, False, part=part)
+        self._join(rows, stages[:number], stage.roots())
+        self._publish(rows, self._totals(parts, team, stage, width, part), split)
+        note = f"split, launch {launch[0]} of {launch[1]}: {splits} blocks share a row, {self._said()}"
+        return Phase(kernel, Grid(self._blocks() * splits, self._block()), note, tuple(parts.aligned))
+
+    def _totals(self, parts: GpuParts, team: Team, stage: Stage, width: int, part: RowPart) -> Mapping[Point, SSAValue]:
+        """What the reductions of a launch come to over a part of a row."""
+        kernel, rows = parts.kernel, RowStages(parts, team, False, width, part)
+        if width > 1 and not ((memories := rows.memories([stage])) and parts.takes_vectors(memories)):
+            rows = RowStages(parts, team, False, 1, part)
+        if self._has_moments(stage):
+            moments = MomentsOfRow(rows, stage, self.moments)
+            return moments.total(kernel, moments.reduce(kernel))
+        totals = rows.total(stage, rows.reduce(stage, kernel), kernel)
+        return dict(zip(stage.reductions, totals, strict=True))
+
+    def _has_moments(self, stage: Stage) -> bool:
+        return not set(self.moments.values()).isdisjoint(stage.reductions)
+
+    def _last_phase(self, stages: Sequence[Stage], launches: int) -> Phase:
+        parts, kernel = self._open()
+        rows = RowStages(parts, self._team(parts, kernel.block_number()), self.plan.settle)
+        self._join(rows, stages, [store.point for store in self.plan.once])
+        rows.store_once(kernel, self.plan.once)
+        return Phase(
+            kernel, Grid(self._blocks(), self._block()), f"split, launch {launches} of {launches}: {self._said()}"
+        )
+
+    def _join(self, rows: RowStages, stages: Sequence[Stage], roots: Sequence[Point]) -> None:
+        """Makes the results of stages known that the roots need, whose parts earlier launches reduced."""
+        needed = reductions_below(roots)
+        needed |= {self.moments[point] for point in needed if point in self.moments}
+        for stage in stages:
+            points = [point for point in stage.reductions if point in needed]
+            if points:
+                for point, value in zip(points, self._joined(rows, points, stage), strict=True):
+                    rows.emitter.define(point, value, rows.parts.kernel)
+
+    def _joined(self, rows: RowStages, points: Sequence[Point], stage: Stage) -> Values:
+        kernel, team = rows.parts.kernel, rows.team
+        splits = self.partials[self._number(points[0])].splits
+        count = Dim("part", splits)
+        if splits == 1:
+            kernel.indices[count] = kernel.index_constant(0)
+            return [self._part(rows, point, kernel) for point in points]
+
+        def body(scope: Scope, values: Values) -> Values:
+            pairs = zip(points, values, strict=True)
+            return [combine(scope, point, value, self._joinable(rows, point, stage, scope)) for point, value in pairs]
+
+        starts = [rows.initial(point) for point in points]
+        bounds = (team.number, kernel.index_constant(splits), kernel.index_constant(team.threads))
+        totals = loop(kernel, bounds, starts, body, (count, "part"), [point.value.name_hint for point in points])
+        return team.reducer.total(kernel, points, totals)
+
+    def _joinable(self, rows: RowStages, point: Point, stage: Stage, scope: Scope) -> SSAValue:
+        """A part's result, to be joined with others: squares are those about the mean of the row."""
+        part = self._part(rows, point, scope)
+        if (total := self.moments.get(point)) is None:
+            return part
+        kind, partials = dtype(point.value), self.partials[self._number(point)]
+        mean = self._mean(rows, total, stage)
+        counts = self._counts(scope, partials.splits, extent(stage.dims), kind)
+        return about_mean(scope, (self._part(rows, total, scope), part), counts, mean)
+
+    def _mean(self, rows: RowStages, total: Point, stage: Stage) -> SSAValue:
+        kernel, kind = rows.parts.kernel, dtype(total.value)
+        sum_ = rows.emitter.value(total, kernel)
+        scale = kernel.constant(1.0 / extent(stage.dims), kind)
+        return kernel.made(("mean", total), lambda: arith.MulfOp(sum_, scale))
+
+    def _counts(self, scope: Scope, splits: int, elements: int, kind: DType) -> tuple[SSAValue, SSAValue]:
+        """How many elements a part has, and one over that."""
+        one, length = scope.constant(1.0, kind), self.part
+        if elements % length == 0:
+            return scope.constant(length, kind), scope.constant(1.0 / length, kind)
+        constant = scope.index_constant
+        before = scope.add(arith.MuliOp(scope.dim_value(Dim("part", splits)), constant(length)))
+        rest = scope.add(arith.SubiOp(constant(elements), before))
+        count = float_of(scope, scope.add(arith.MinSIOp(rest, constant(length))), kind)
+        return count, scope.add(arith.DivfOp(one, count))
+
+    def _number(self, point: Point) -> int:
+        return next(k for k, partials in enumerate(self.partials) if partials.point is point)
+
+    def _part(self, rows: RowStages, point: Point, scope: Scope) -> SSAValue:
+        number = self._number(point)
+        place = self._place(dimension("part", self.partials[number].splits))
+        memory = rows.parts.kernel.parameters[len(self.parts.buffers.types) + number]
+        value = scope.add(memref.LoadOp.get(memory, [scope.index(place)]))
+        value.name_hint = point.value.name_hint
+        return value
+
+    def _publish(self, rows: RowStages, totals: Mapping[Point, SSAValue], split: SSAValue) -> None:
+        """One thread writes the partial results of its row."""
+        if not totals:
+            return
+        kernel, team = rows.parts.kernel, rows.team
+        first = kernel.add(arith.CmpiOp(team.number, kernel.index_constant(0), "eq"))
+        if team.inside is not None:
+            first = kernel.add(arith.AndIOp(first, team.inside))
+
+        def store(scope: Scope, _: Values) -> Values:
+            for point, value in totals.items():
+                number = self._number(point)
+                splits = self.partials[number].splits
+                scope.indices[Dim("split", splits)] = split
+                place = scope.index(self._place(dimension("split", splits)))
+                memory = kernel.parameters[len(self.parts.buffers.types) + number]
+                scope.block.add_op(memref.StoreOp.get(value, memory, [place]))
+            return ()
+
+        when(kernel, first, (), store)
+
+    def _place(self, split: IndexExpr) -> IndexExpr:
+        row = IndexExpr(((self.plan.row, 1),)) if self.plan.row.extent > 1 else IndexExpr()
+        return split * self.plan.row.extent + row
+
+    def _open(self) -> tuple[GpuParts, KernelScope]:
+        kernel = KernelScope([*self.parts.buffers.types, *(scratch.type for scratch in self.scratch)])
+        return replace(self.parts, kernel=kernel, aligned=[]), kernel
+
+    def _team(self, parts: GpuParts, block: SSAValue) -> Team:
+        if self.columns:
+            return column_team(parts, self.plan, block, self.shape)
+        parts.kernel.indices[self.plan.row] = block
+        return Team(RowReducer(parts.kernel, self.shape[1]), parts.kernel.thread())
+
+    def _blocks(self) -> int:
+        return -(-self.plan.row.extent // self.shape[0])
+
+    def _block(self) -> tuple[int, int]:
+        return self.shape if self.columns else (self.shape[1], 1)
+
+    def _said(self) -> str:
+        rows, threads = self.shape
+        return f"{threads} threads a row, {rows} a block"
+
+
+def row_team_threads(plan: RowPlan) -> int:
+    """Threads of a block that has a part of a row."""
+    given = plan.parts.schedule.threads
+    return THREADS if given is None else min(max(given, 2 * WARP), plan.parts.schedule.limits.max_threads)

@@ -1,0 +1,123 @@
+"""Loads and stores of several neighbours at a time: which of a pass's addresses allow them, and their emission.
+
+An address allows it where the neighbours of the inner dimension are neighbours in memory and its rest is a multiple of
+their number. What a thread loads lies in buffers of its own, which are registers once the loops over them are unrolled;
+its computation is a loop over the elements of a vector, so index arithmetic is done once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from xdsl.dialects import vector
+from xdsl.dialects.builtin import MemRefType, VectorType
+from xdsl.ir import SSAValue
+from xdsl.utils.hints import isa
+
+from fuse_opt.dialects.analysis.loop_body import Point, Store
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
+from fuse_opt.lowering.gpu.context import GpuParts
+from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer
+from fuse_opt.lowering.kernel.iteration_space import as_expr
+from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.program import VECTOR_BYTES
+
+
+def is_vector(address: IndexExpr, inner: Dim) -> bool:
+    """Whether the elements at all places of the inner dimension are one aligned vector."""
+    neighbours = as_expr(inner)
+    rest = address - neighbours
+    if inner in rest.dims() or inner not in address.dims():
+        return False
+    return rest.constant % inner.extent == 0 and all(factor % inner.extent == 0 for _, factor in rest.terms)
+
+
+@dataclass
+class VectorPlan:
+    """The vectors of a pass: what is loaded and stored by them when `inner` counts through one."""
+
+    points: KernelPoints
+    inner: Dim
+    loads: list[Point] = field(default_factory=list[Point])
+    stores: list[Store] = field(default_factory=list[Store])
+
+    @property
+    def width(self) -> int:
+        return self.inner.extent
+
+
+def plan_vectors(points: KernelPoints, inner: Dim, loads: Iterable[Point], stores: Iterable[Store]) -> VectorPlan:
+    """`points` are finished, and know the inner dimension."""
+    plan = VectorPlan(points, inner)
+    plan.loads = [point for point in loads if is_vector(points.addresses[point], inner)]
+    plan.stores = [store for store in stores if is_vector(points.space.apply(store.address), inner)]
+    return plan
+
+
+def widest_vector(loads: Iterable[Point], stores: Iterable[Store]) -> int:
+    """Elements of a vector whose widest type fills an access; half as many where there are many arrays to hold."""
+    sizes = [dtype(point.value).itemsize for point in loads] + [dtype(store.point.value).itemsize for store in stores]
+    width = VECTOR_BYTES // max(sizes, default=VECTOR_BYTES)
+    return max(width // 2, 1) if len(sizes) >= 8 else width
+
+
+class VectorMover:
+    """The vectors of a thread: `count` of them of each array, in buffers of the thread."""
+
+    def __init__(self, parts: GpuParts, plan: VectorPlan, count: Dim | None = None) -> None:
+        self.parts, self.plan = parts, plan
+        self.position = as_expr(plan.inner) if count is None else as_expr(count) * plan.width + as_expr(plan.inner)
+        size = plan.width * (1 if count is None else count.extent)
+        self.taken: dict[Point, RowBuffer] = {}
+        for point in plan.loads:
+            element = dtype(point.value)
+            name = f"{point.value.name_hint or 'x'}_vector"
+            self.taken[point] = RowBuffer(parts.kernel.registers(element.attribute, size, name), self.position)
+        self.made: list[tuple[Store, SSAValue]] = []
+        for store in plan.stores:
+            element = dtype(store.point.value)
+            name = f"{store.point.value.name_hint or 'r'}_vector"
+            self.made.append((store, parts.kernel.registers(element.attribute, size, name)))
+
+    def load(self, scope: Scope, points: Iterable[Point] | None = None) -> None:
+        """Loads a vector of each of the points, or of all."""
+        for point in self.plan.loads if points is None else points:
+            memory = self.parts.kernel.parameters[self.parts.buffers.sources[point.value]]
+            place = self.taken[point]
+            self._move(scope, (memory, self.plan.points.addresses[point]), (place.memory, place.position))
+
+    def keep(self, scope: Scope, stores: Iterable[Store]) -> list[Store]:
+        """Puts what is to be stored into the thread's buffers; gives the stores that are not by vectors."""
+        emitter = self.parts.emitter(self.plan.points)
+        buffers = {id(store): memory for store, memory in self.made}
+        others: list[Store] = []
+        for store in stores:
+            if (memory := buffers.get(id(store))) is None:
+                others.append(store)
+            else:
+                emitter.store(store.point, memory, self.position, scope)
+        return others
+
+    def store(self, scope: Scope) -> None:
+        """Stores the vectors of all results."""
+        for store, memory in self.made:
+            target = self.parts.kernel.parameters[self.parts.buffers.targets[store.result]]
+            self._move(scope, (memory, self.position), (target, self.plan.points.space.apply(store.address)))
+
+    def _move(self, scope: Scope, source: tuple[SSAValue, IndexExpr], target: tuple[SSAValue, IndexExpr]) -> None:
+        first = {self.plan.inner: constant(0)}
+        kind = source[0].type
+        assert isa(kind, MemRefType)
+        wanted = VectorType(kind.element_type, [self.plan.width])
+        value = scope.add(vector.LoadOp(source[0], [scope.index(source[1].substitute(first))], wanted))
+        value.name_hint = source[0].name_hint
+        scope.block.add_op(vector.StoreOp(value, target[0], [scope.index(target[1].substitute(first))]))
+
+
+def vector_memories(parts: GpuParts, plan: VectorPlan) -> list[SSAValue]:
+    """What must be aligned."""
+    parameters, buffers = parts.kernel.parameters, parts.buffers
+    found = [parameters[buffers.sources[point.value]] for point in plan.loads]
+    return list(dict.fromkeys([*found, *(parameters[buffers.targets[store.result]] for store in plan.stores)]))

@@ -1,0 +1,24 @@
+"""What passes of lowering tell those behind them: attributes of ops and entries of schedules."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import StringAttr
+
+from fuse_opt.dialects.fused import KernelOp
+
+UNROLL = "fused.unroll"
+"""Attribute of a loop that is to be unrolled whole: its buffers can be registers then."""
+
+
+ROLLED = "fused.rolled"
+"""Attribute of a loop that is not to be unrolled: clang takes a loop over accumulators in memory apart, element by element,
+where the one around it is unrolled."""
+
+
+NONPOSITIVE = "fused.nonpositive"
+"""Attribute of a `math.exp` whose operand is never greater than zero."""
+
+
+def is_streamed(kernel: KernelOp) -> bool:
+    """Whether the kernel's schedule asks for it."""
+    return kernel.schedule is not None and kernel.schedule.data.get("stores") == StringAttr("nontemporal")

@@ -1,0 +1,80 @@
+"""Loops cut into parts that are tasks, and parts of a loop's body for iterations that are written out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
+from xdsl.ir import SSAValue
+from xdsl.utils.hints import isa
+
+from fuse_opt.dialects.analysis.loop_body import Pulled
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.lowering.kernel.scope import Scope
+
+OUTSIDE_CACHES = 64 << 20
+"""Bytes that the third level caches of most machines do not hold."""
+
+
+class Fixed(Scope):
+    """A part of a scope in which some dimensions have values that are known, relative to other dimensions."""
+
+    def __init__(self, parent: Scope, values: Mapping[Dim, IndexExpr]) -> None:
+        super().__init__(parent, parent.block, {})
+        self.fixed = values
+        root = self.root
+        self.indices = dict.fromkeys(values, root.index_constant(0))
+
+    def index(self, expression: IndexExpr) -> SSAValue:
+        return super().index(expression.substitute(self.fixed))
+
+
+def outside_caches(pulled: Pulled) -> bool:
+    """Whether a pass reads and stores more than caches hold."""
+    values = [*(point.value for point in pulled.loads()), *(store.point.value for store in pulled.stores)]
+    return sum(prod(shape(value)) * dtype(value).itemsize for value in dict.fromkeys(values)) >= OUTSIDE_CACHES
+
+
+def flat_memory(root: Scope, memory: SSAValue) -> SSAValue:
+    """The memory without its size, as helpers take it."""
+    kind = memory.type
+    assert isa(kind, MemRefType)
+    flat = MemRefType(kind.element_type, [DYNAMIC_INDEX])
+    return root.made(("flat", memory), lambda: memref.CastOp.get(memory, flat))
+
+
+def part_length(length: int, splits: int, multiple: int) -> int:
+    """The length of the parts of a loop, which are as many as asked for at most; all but the last are multiples."""
+    part = -(-length // min(max(splits, 1), max(length, 1)))
+    return max(-(-part // multiple) * multiple, 1)
+
+
+def task_parts(scope: Scope, root: Scope, task: SSAValue, extents: Sequence[int]) -> list[SSAValue]:
+    """The digits of a task's number in the mixed radix of the extents."""
+    digits: list[SSAValue] = []
+    for place, size in enumerate(extents):
+        below, digit = prod(extents[place + 1 :]), task
+        if size <= 1:
+            digit = root.index_constant(0)
+        elif below > 1:
+            digit = scope.add(arith.DivSIOp(digit, root.index_constant(below)))
+        if size > 1 and any(other > 1 for other in extents[:place]):
+            digit = scope.add(arith.RemSIOp(digit, root.index_constant(size)))
+        digits.append(digit)
+    return digits
+
+
+def part_bounds(scope: Scope, number: SSAValue, part: int, length: int) -> tuple[SSAValue, SSAValue]:
+    """Where part `number` of a loop begins and ends."""
+    constant = scope.root.index_constant
+    if part >= length:
+        return constant(0), constant(length)
+    first = scope.add(arith.MuliOp(number, constant(part)))
+    last = scope.add(arith.AddiOp(first, constant(part)))
+    if length % part:
+        last = scope.add(arith.MinSIOp(last, constant(length)))
+        last.name_hint = "last"
+    return first, last

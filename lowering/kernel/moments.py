@@ -1,0 +1,77 @@
+"""Sums of squared deviations from a mean, made in the same parts as the mean itself: one way through memory for both.
+
+A part's squares are taken about the part's own mean; joining two parts adds what lies between their means (Chan, Golub and
+LeVeque 1983: algorithms for computing the sample variance). The error is at most about what rounding the elements once
+changes in the result, so it grows with the mean over the deviation; that of two ways through memory grows less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import f32, f64, i64
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import F32, F64, DType
+from fuse_opt.lowering.kernel.element_emitter import Stage
+from fuse_opt.lowering.kernel.iteration_space import extent
+from fuse_opt.lowering.kernel.scope import Scope
+
+Moments = Mapping[Point, Point]
+"""By sum of squares: the sum whose mean it is about."""
+
+
+def find_moments(stages: Sequence[Stage]) -> Moments:
+    """Those of two stages of which the second only sums squares about means of the first; else none."""
+    if len(stages) != 2 or stages[1].stores or stages[0].stores or stages[0].dims != stages[1].dims:
+        return {}
+    sums, squares = stages[0].reductions, stages[1].reductions
+    found = {point: mean for point in squares if (mean := _sum_below(point, sums, extent(stages[0].dims))) is not None}
+    return found if len(found) == len(squares) and set(found.values()) == set(sums) else {}
+
+
+def _sum_below(point: Point, sums: Sequence[Point], count: int) -> Point | None:
+    """The sum s where the point sums (x - s * (1 / count)) ** 2 over what s sums."""
+    if not _is_sum(point) or dtype(point.value) not in (F32, F64):
+        return None
+    factors = _operands(point.operands[0], "mul")
+    if factors is None or factors[0] is not factors[1]:
+        return None
+    if (difference := _operands(factors[0], "sub")) is None:
+        return None
+    x, mean = difference
+    if (parts := _operands(mean, "mul")) is None:
+        return None
+    for total, scale in (parts, parts[::-1]):
+        if total in sums and _is_sum(total) and total.operands[0] is x and _is_constant(scale, 1.0 / count):
+            return total
+    return None
+
+
+def _is_sum(point: Point) -> bool:
+    return point.op is not None and point.op.COMBINE == "add" and point.op.body().function == "operand"
+
+
+def _operands(point: Point, function: str) -> tuple[Point, Point] | None:
+    """The two points that an op with this body takes."""
+    if point.op is None or point.op.COMBINE or (body := point.op.body()).function != function:
+        return None
+    if len(body.args) != 2 or any(arg.function != "operand" for arg in body.args):
+        return None
+    first, second = (point.operands[int(arg.value)] for arg in body.args)
+    return first, second
+
+
+def _is_constant(point: Point, value: float) -> bool:
+    if point.op is None or (body := point.op.body()).function != "constant":
+        return False
+    return abs(body.value - value) <= 1e-6 * value
+
+
+def float_of(scope: Scope, number: SSAValue, kind: DType) -> SSAValue:
+    """An index as a float."""
+    integer = scope.add(arith.IndexCastOp(number, i64))
+    return scope.add(arith.SIToFPOp(integer, f32 if kind is F32 else f64))

@@ -1,0 +1,113 @@
+"""Extrema that need not look for NaN, as what is stored is the same whatever they come to where one of their elements is NaN.
+
+A softmax subtracts the greatest element of a row from each and divides by a sum over the row: where an element is NaN, so are
+the sum and all results. Whether the maximum is NaN, too, makes no difference, and ignoring NaN takes a third of the operations.
+
+For one extremum at a time, and the case that one of its elements is NaN, each scalar is looked at with the extremum once
+as the IR says and once as any number: see `Fate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum, auto
+from functools import cache
+
+from fuse_opt.dialects.analysis.loop_body import Point, Pulled
+from fuse_opt.dialects.interfaces.op import StructuredOp
+from fuse_opt.dialects.scalar import Scalar, topological
+
+MOST = 8
+"""Extrema of a kernel that are looked at: each takes time that grows with the kernel."""
+_WORDS = """
+add sub mul div max min fma neg abs exp exp2 expm1 log log1p log2 log10 sqrt rsqrt cbrt floor ceil trunc round
+sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc
+"""
+_PASSED_ON = frozenset(_WORDS.split())
+"""Functions that are NaN where any operand is."""
+_JOINED = frozenset(("add", "mul", "max", "min"))
+"""Words of reductions that are NaN where any element is."""
+
+
+class Fate(Enum):
+    """What becomes of a scalar when the NaN among an extremum's elements is ignored."""
+
+    SAME = auto()
+    NAN = auto()
+    """The same, namely NaN."""
+    NAN_THERE = auto()
+    """NaN as before at the places where the extremum's element is NaN, but another number elsewhere."""
+    OTHER = auto()
+
+
+def extrema_without_nan(pulled: Pulled) -> frozenset[Point]:
+    """The maxima and minima of the pass that may ignore elements that are NaN."""
+    found: set[Point] = set()
+    candidates = [point for point in pulled.points if _is_extremum(point)]
+    for point in candidates[:MOST]:
+        fates = _fates(pulled, point, found)
+        if all(fates[store.point] in (Fate.SAME, Fate.NAN) for store in pulled.stores):
+            found.add(point)
+    return frozenset(found)
+
+
+def _is_extremum(point: Point) -> bool:
+    op = point.op
+    return (
+        op is not None and op.COMBINE in ("max", "min") and op.body().dtype.is_float and op.body().function == "operand"
+    )
+
+
+def _fates(pulled: Pulled, extremum: Point, ignoring: Collection[Point]) -> Mapping[Point, Fate]:
+    """The fates of all points; those in `ignoring` are extrema that take no note of NaN already."""
+    assert extremum.op is not None
+    element = extremum.operands[int(extremum.op.body().value)]
+    fates: dict[Point, Fate] = {}
+    for point in pulled.points:
+        if point is element:
+            fates[point] = Fate.NAN_THERE
+        elif point is extremum:
+            fates[point] = Fate.OTHER
+        else:
+            fates[point] = _fate(point, extremum, point in ignoring, fates)
+    return fates
+
+
+def _fate(point: Point, extremum: Point, ignores: bool, fates: Mapping[Point, Fate]) -> Fate:
+    op, given = point.op, [fates[operand] for operand in point.operands]
+    if op is None:
+        return Fate.SAME
+    passed = [given[number] for number in _passed_on(op) if not ignores]
+    reduces = bool(op.COMBINE)
+    if Fate.NAN in passed:
+        return Fate.NAN
+    if reduces and Fate.NAN_THERE in passed and point.loop == extremum.loop:
+        return Fate.NAN
+    if all(fate in (Fate.SAME, Fate.NAN) for fate in given):
+        return Fate.SAME
+    return Fate.NAN_THERE if not reduces and Fate.NAN_THERE in passed else Fate.OTHER
+
+
+def _passed_on(op: StructuredOp) -> frozenset[int]:
+    """The operands whose NaN makes the result NaN."""
+    return _of_body(op.body()) if op.COMBINE in ("", *_JOINED) else frozenset()
+
+
+@cache
+def _of_body(body: Scalar) -> frozenset[int]:
+    found: dict[Scalar, frozenset[int]] = {}
+    for node in topological(body):
+        found[node] = _of_node(node, [found[arg] for arg in node.args])
+    return found[body]
+
+
+def _of_node(node: Scalar, args: list[frozenset[int]]) -> frozenset[int]:
+    if not node.dtype.is_float:
+        return frozenset()
+    if node.function == "operand":
+        return frozenset((int(node.value),))
+    if node.function == "select":
+        return args[1] & args[2]
+    if node.function in _PASSED_ON or (node.function == "cast" and node.args[0].dtype.is_float):
+        return frozenset[int]().union(*args)
+    return frozenset()

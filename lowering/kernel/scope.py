@@ -1,0 +1,138 @@
+"""Scopes of a loop nest under construction: every value is emitted once, in the outermost scope that knows its parts.
+
+Hoisting and common subexpressions are thus not passes but how things are put down. A loop is added to its scope when it
+is closed, so what its body hoists comes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.index_expr import Atom, Clamp, Dim, IndexExpr, Quotient
+from fuse_opt.lowering.kernel.scalar_to_arith import constant_op
+
+INDEX = IndexType()
+
+
+class Scope:
+    """A level of a loop nest: its block, the dimensions that get a value there, and the values made so far."""
+
+    def __init__(self, parent: Scope | None, block: Block, indices: dict[Dim, SSAValue] | None = None) -> None:
+        self.parent = parent
+        self.block = block
+        self.indices = indices or {}
+        self.values: dict[Hashable, SSAValue] = {}
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.root: Scope = self if parent is None else parent.root
+        self.helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]] = {} if parent is None else parent.helpers
+        """Functions called so far, with their types; shared by the whole nest."""
+
+    def add(self, op: Operation) -> SSAValue:
+        """Puts the op at the end of the block; gives its first result."""
+        self.block.add_op(op)
+        return op.results[0]
+
+    def constant(self, value: float, dtype: DType) -> SSAValue:
+        return self.root.made(("constant", repr(value), dtype), lambda: constant_op(value, dtype))
+
+    def index_constant(self, value: int) -> SSAValue:
+        return self.root.made(("index", value), lambda: arith.ConstantOp(IntegerAttr(value, INDEX)))
+
+    def call(self, helper: str, arguments: Sequence[SSAValue], result: Attribute) -> SSAValue:
+        self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), result))
+        return self.add(func.CallOp(helper, list(arguments), [result]))
+
+    def call_for_effect(self, helper: str, arguments: Sequence[SSAValue]) -> None:
+        """A call of a helper that gives no value; its result type is `none`."""
+        self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), NoneType()))
+        self.block.add_op(func.CallOp(helper, list(arguments), []))
+
+    def made(self, key: Hashable, build: Callable[[], Operation]) -> SSAValue:
+        """The value known here by the key; built at the end of the block where there is none."""
+        if (found := self.values.get(key)) is None:
+            found = self.values[key] = self.add(build())
+        return found
+
+    def find(self, key: Hashable) -> tuple[SSAValue, Scope] | None:
+        """The value known by the key here or further out, and where."""
+        scope: Scope | None = self
+        while scope is not None:
+            if (found := scope.values.get(key)) is not None:
+                return found, scope
+            scope = scope.parent
+        return None
+
+    def home(self, dims: Iterable[Dim]) -> Scope:
+        """The outermost scope in which all the dimensions have a value."""
+        wanted = set(dims)
+        scope = self
+        while scope.parent is not None and not any(dim in wanted for dim in scope.indices):
+            scope = scope.parent
+        return scope
+
+    def dim_value(self, dim: Dim) -> SSAValue:
+        scope: Scope | None = self
+        while scope is not None:
+            if dim in scope.indices:
+                return scope.indices[dim]
+            scope = scope.parent
+        raise KeyError(f"no loop counts dimension {dim.name} of {dim.extent}")
+
+    def index(self, expression: IndexExpr) -> SSAValue:
+        """The expression's value; parts that outer loops fix are computed there."""
+        if not expression.terms:
+            return self.index_constant(expression.constant)
+        home = self.home(expression.dims())
+        if (found := home.values.get(expression)) is not None:
+            return found
+        inner = tuple(term for term in expression.terms if home.home(_dims(term[0])) is home)
+        outer = IndexExpr(tuple(term for term in expression.terms if term not in inner), expression.constant)
+        value: SSAValue | None = home.index(outer) if outer.terms else None
+        for atom, factor in inner:
+            value = home._plus(value, home._atom(atom), factor)
+        assert value is not None
+        if not outer.terms and outer.constant:
+            value = home.add(arith.AddiOp(value, self.index_constant(outer.constant)))
+        home.values[expression] = value
+        return value
+
+    def _plus(self, total: SSAValue | None, value: SSAValue, factor: int) -> SSAValue:
+        if factor == -1 and total is not None:
+            return self.add(arith.SubiOp(total, value))
+        if factor != 1:
+            value = self.add(arith.MuliOp(value, self.index_constant(factor)))
+        return value if total is None else self.add(arith.AddiOp(total, value))
+
+    def _atom(self, atom: Atom) -> SSAValue:
+        if isinstance(atom, Dim):
+            return self.dim_value(atom)
+        if (found := self.values.get(atom)) is None:
+            found = self.values[atom] = self._compute_atom(atom)
+        return found
+
+    def _compute_atom(self, atom: Atom) -> SSAValue:
+        assert not isinstance(atom, Dim)
+        if isinstance(atom, Clamp):
+            value = self.index(atom.value)
+            low, high = atom.value.bounds
+            if low < atom.low:
+                value = self.add(arith.MaxSIOp(value, self.index_constant(atom.low)))
+            if high > atom.high:
+                value = self.add(arith.MinSIOp(value, self.index_constant(atom.high)))
+            return value
+        numerator, divisor = self.index(atom.numerator), self.index_constant(atom.divisor)
+        if atom.numerator.bounds[0] >= 0:
+            return self.add((arith.DivSIOp if isinstance(atom, Quotient) else arith.RemSIOp)(numerator, divisor))
+        quotient = self.made(Quotient(atom.numerator, atom.divisor), lambda: arith.FloorDivSIOp(numerator, divisor))
+        if isinstance(atom, Quotient):
+            return quotient
+        return self.add(arith.SubiOp(numerator, self.add(arith.MuliOp(quotient, divisor))))
+
+
+def _dims(atom: Atom) -> frozenset[Dim]:
+    return frozenset((atom,)) if isinstance(atom, Dim) else IndexExpr(((atom, 1),)).dims()

@@ -1,0 +1,137 @@
+"""Conversions of f16 at the edges of vector loops, a block of neighbours at a time: machines convert vectors of them.
+
+    scf.parallel (%i) { %h = load %x[%base + %i]; %a = extf %h; ...; %r = truncf %b; store %r, %y[%to + %i] }
+
+becomes
+
+    fo_widen_f16(%x, %base, %wide, 0, %count)
+    scf.parallel (%i) { %a = load %wide[%i]; ...; store %b, %narrow[%i] }
+    fo_narrow_f16(%narrow, 0, %y, %to, %count)
+
+Iterations are independent, so all may read before any of them writes. bf16 is a shift, which loops do as fast on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import Float16Type, Float32Type, f32
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from fuse_opt.lowering.loops.strip_mining import (
+    BLOCK,
+    BlockLoops,
+    HelperCalls,
+    Helpers,
+    constant,
+    counted,
+    iterations,
+    neighbours,
+)
+
+LARGEST = 4096
+"""Iterations of a loop that carries a reduction, which is not taken apart."""
+FEWEST = 16
+"""Neighbours that are worth a call."""
+
+
+def convert_in_blocks(body: Block, helpers: Helpers) -> None:
+    """Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on."""
+    blocks = BlockLoops(body)
+    rewriter = _Rewriter(blocks, HelperCalls(blocks, helpers))
+    for op in list(body.walk()):
+        if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1:
+            rewriter.rewrite(op)
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversion:
+    """A load that is widened or a narrowed value that is stored: `op` is replaced by one on an f32 at a buffer."""
+
+    op: Operation
+    memory: SSAValue
+    offsets: tuple[SSAValue, ...]
+    """What the address is more than the loop's counter."""
+    stores: bool = False
+
+
+@dataclass
+class _Rewriter:
+    blocks: BlockLoops
+    calls: HelperCalls
+
+    def rewrite(self, loop: scf.ParallelOp) -> None:
+        conversions = _conversions(loop.body.block)
+        count = iterations(loop)
+        if not conversions or constant(loop.step[0]) != 1 or (count is not None and count < FEWEST):
+            return
+        if count is not None and count <= (LARGEST if loop.initVals else BLOCK):
+            self._convert(loop, conversions, count, self.blocks.number(count))
+        elif not loop.initVals:
+            whole = self.blocks.number(BLOCK) if count is not None and count % BLOCK == 0 else None
+            self._convert(self.blocks.in_blocks(loop, whole is not None), conversions, BLOCK, whole)
+
+    def _convert(
+        self, loop: scf.ParallelOp, conversions: Sequence[_Conversion], size: int, count: SSAValue | None
+    ) -> None:
+        """The loop of at most `size` iterations on f32s alone; `count` of them where that is known."""
+        before, after = InsertPoint.before(loop), InsertPoint.after(loop)
+        place, zero = counted(loop), self.blocks.number(0)
+        if count is None:
+            count = _insert(arith.SubiOp(loop.upperBound[0], loop.lowerBound[0]), before)
+        for number, conversion in enumerate(conversions):
+            buffer = self.blocks.buffer(f32, size, number, "converted")
+            flat = self.calls.flat(buffer)
+            at = self.calls.address((*conversion.offsets, loop.lowerBound[0]), before)
+            memory = self.calls.flat(conversion.memory)
+            if not conversion.stores:
+                self.calls.call("fo_widen_f16", (memory, at, flat, zero, count), before)
+                load = memref.LoadOp.get(buffer, [place])
+                load.res.name_hint = conversion.op.results[0].name_hint
+                Rewriter.replace_op(conversion.op, load)
+            else:
+                narrowing = conversion.op.operands[0].owner
+                assert isinstance(narrowing, arith.TruncFOp)  # of what a conversion before may have replaced
+                Rewriter.replace_op(conversion.op, memref.StoreOp.get(narrowing.input, buffer, [place]), [])
+                call = self.calls.call("fo_narrow_f16", (flat, zero, memory, at, count), after)
+                after = InsertPoint.after(call)
+        _erase_unused(loop.body.block)
+
+
+def _conversions(block: Block) -> list[_Conversion]:
+    """Those of the loop's own neighbours."""
+    found: list[_Conversion] = []
+    for op in block.ops:
+        match op:
+            case arith.ExtFOp() if isinstance(op.input.type, Float16Type) and isinstance(op.result.type, Float32Type):
+                load = op.input.owner
+                if isinstance(load, memref.LoadOp) and load.parent is block:
+                    offsets = neighbours(load.indices, block)
+                    found += [_Conversion(op, load.memref, offsets)] if offsets is not None else []
+            case memref.StoreOp():
+                narrowing = op.value.owner
+                if isinstance(narrowing, arith.TruncFOp) and _narrows(narrowing):
+                    offsets = neighbours(op.indices, block)
+                    found += [_Conversion(op, op.memref, offsets, stores=True)] if offsets is not None else []
+            case _:
+                pass
+    return found
+
+
+def _narrows(op: arith.TruncFOp) -> bool:
+    return isinstance(op.result.type, Float16Type) and isinstance(op.input.type, Float32Type)
+
+
+def _insert(op: Operation, place: InsertPoint) -> SSAValue:
+    Rewriter.insert_op(op, place)
+    return op.results[0]
+
+
+def _erase_unused(block: Block) -> None:
+    """Loads, their addresses and roundings that nothing reads any more."""
+    for op in reversed(list(block.ops)):
+        if isinstance(op, memref.LoadOp | arith.AddiOp | arith.TruncFOp) and op.results[0].first_use is None:
+            Rewriter.erase_op(op)

@@ -1,0 +1,191 @@
+"""`Program`: all that a runtime may read. Plain data; with `narrow_floats`, all of this package that runtimes import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fuse_opt.lowering.program.float_formats import NARROW
+
+VECTOR_BYTES = 16
+"""Of the widest access that a thread of a GPU can make, which must begin at a multiple."""
+
+Array = npt.NDArray[Any]
+ConfigValue = int | float | str | tuple[int | float | str, ...]
+Config = Mapping[str, ConfigValue]
+"""An op's properties as plain values."""
+Run = Callable[[Sequence[Array], Sequence[Array], Config], None]
+"""A library's routine: `run(inputs, outputs, config)` writes every element of each output."""
+
+NUMPY_NAMES: Mapping[str, str | np.dtype[Any]] = {
+    "i1": "bool",
+    **{f"{u}i{bits}": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **NARROW,
+}
+"""The NumPy spelling of each element type."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A piece of memory that the program works on; programs name buffers by their position in the table."""
+
+    kind: Literal["argument", "result", "constant", "arena"]
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    donated: bool = False
+    """An argument whose memory the program may write to."""
+    data: Array | None = None
+    """The elements of a constant, in C order; to be kept alive and unchanged."""
+
+
+@dataclass(frozen=True)
+class BufferRef:
+    """An array in a buffer: C order, `offset` bytes from its beginning."""
+
+    buffer: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(NUMPY_NAMES[self.dtype]).itemsize
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A run of a kernel over `tasks` tasks, `grain` of which are worth a thread."""
+
+    kernel: str
+    buffers: tuple[BufferRef, ...]
+    tasks: int
+    grain: int
+    loads: tuple[int, ...] | None = field(default=None, kw_only=True)
+    """Which of the buffers it reads; None where that is not known."""
+    stores: tuple[int, ...] | None = field(default=None, kw_only=True)
+    """Which of them it writes, every element."""
+
+
+@dataclass(frozen=True)
+class GridLaunch(Launch):
+    """A launch on a GPU: its tasks are the blocks of the grid."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    """Threads along x, y and z."""
+    shared: int = 0
+    """Bytes of shared memory to ask for."""
+    aligned: tuple[int, ...] = ()
+    """Buffers that must begin at multiples of 16 bytes."""
+    unaligned: GridLaunch | None = None
+    """What to launch where one of these does not."""
+
+    def at(self, addresses: Sequence[int]) -> GridLaunch:
+        """The launch for buffers that begin at these addresses."""
+        if self.unaligned is not None and any(addresses[number] % VECTOR_BYTES for number in self.aligned):
+            return self.unaligned
+        return self
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that threads share."""
+
+    bundles: tuple[tuple[Launch, ...], ...]
+    """Launches that run one after the other."""
+    tasks: int
+    grain: int
+    whole: bool = False
+    """Each bundle is a task. Else there is one bundle, and each launch of it runs its own task of the number."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Launches by one call of the function `function`, in order."""
+
+    function: str
+    launches: tuple[Launch, ...]
+    phases: tuple[tuple[Loop, ...], ...] = ()
+    """The same launches for threads that share them: loops that may run at a time, phase by phase; of GPUs none."""
+    region: int | None = None
+    """Neighbours of two regions are synchronised; None belongs to any."""
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """A call of a routine on views of the buffers."""
+
+    implementation: str
+    operation: str
+    inputs: tuple[BufferRef, ...]
+    outputs: tuple[BufferRef, ...]
+    config: Mapping[str, ConfigValue]
+    run: Run
+    epilogue: Launch | None = None
+    """All of the next step, where it may run by parts: its tasks, in order, overwrite equal parts of the only output.
+
+    A task may run once its part of the output is there; it reads nothing of the others.
+    """
+
+
+@dataclass(frozen=True)
+class Result:
+    """
+    A result of the program: the contents of buffer `index`. A `result` buffer and a `donated` argument are handed to
+    the caller as they are; what is a copy is copied after the last step.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    index: int
+    copied: bool = False
+
+
+@dataclass(frozen=True)
+class ProgramStats:
+    """Counts that are known before the program runs; bytes are those of one run."""
+
+    kernels: int = 0
+    launches: int = 0
+    library_calls: int = 0
+    segments: int = 0
+    arena_bytes: int = 0
+    lower_bound_bytes: int | None = None
+    """What no plan for the arena can do without, where a planner has said so."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A part of a program's text that compiles on its own, to be linked with the others."""
+
+    source: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program ready to be compiled and run: text, buffers, and steps to be taken in order."""
+
+    name: str
+    source: str
+    """Text in the target's language; "" where no kernel was generated."""
+    buffers: tuple[Buffer, ...]
+    """Arguments in order, then results', constants', and the arena if there is one."""
+    steps: tuple[Segment | LibraryCall, ...]
+    results: tuple[Result, ...]
+    arena_bytes: int
+    arena_alignment: int
+    stats: ProgramStats
+    units: tuple[Unit, ...] = ()
+    """`source` in parts that are worth compiling side by side; () where it is to be compiled as a whole."""
+
+    @property
+    def arguments(self) -> tuple[Buffer, ...]:
+        return tuple(buffer for buffer in self.buffers if buffer.kind == "argument")

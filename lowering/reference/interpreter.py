@@ -1,0 +1,203 @@
+"""The reference evaluator: runs a module of tensor-level IR at any stage, op by op, with NumPy.
+
+Values are freed at their last use. There is no recursion over the graph; kernels run op by op like the rest, so fusing,
+in-place and planning decisions cannot change a result here: a pass is right when the reference agrees before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.shapes import agree, dtype, is_static, shape, shape_text, tensor
+from fuse_opt.dialects.types.dtypes import Kind, dtype_of
+from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions, linearize
+from fuse_opt.lowering.errors import EvaluationError
+from fuse_opt.lowering.program.float_formats import bit_patterns, converted, is_narrow, recognized, type_name
+from fuse_opt.lowering.reference.kernels import find_implementation
+from fuse_opt.lowering.reference.kernels.config import library_config
+from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, Array, evaluate_body, reduce
+
+
+def entry_function(module: ModuleOp, name: str | None = None) -> FuncOp:
+    """The function called `name`, or the only one (or `main`). Raises EvaluationError."""
+    functions = [op for op in module.ops if isinstance(op, FuncOp) and not op.is_declaration]
+    wanted = [f for f in functions if f.sym_name.data == (name or "main")] if name or len(functions) > 1 else functions
+    if len(wanted) == 1:
+        return wanted[0]
+    names = ", ".join(f.sym_name.data for f in functions) or "none"
+    raise EvaluationError(
+        f"expected {'a function ' + repr(name) if name else 'one function, or one named main'}; the module has: {names}"
+    )
+
+
+def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Array]:
+    """Results of a function on arrays. Raises EvaluationError when arguments do not fit or an op has no meaning here."""
+    block = function.body.block
+    if len(arguments) != len(block.args):
+        raise EvaluationError(f"'{function.sym_name.data}' takes {len(block.args)} arguments, got {len(arguments)}")
+    given = enumerate(zip(block.args, arguments, strict=True))
+    return _run_block(block, {value: _checked_argument(number, value, array) for number, (value, array) in given})
+
+
+def _checked_argument(number: int, value: SSAValue, array: Array) -> Array:
+    wanted, extents = NUMPY_DTYPES[dtype(value)], shape(value)
+    array = recognized(array, wanted)
+    fits = array.ndim == len(extents) and all(
+        n in (DYNAMIC_INDEX, m) for n, m in zip(extents, array.shape, strict=True)
+    )
+    if not fits or array.dtype != wanted:
+        raise EvaluationError(
+            f"argument {number}: expected {type_name(wanted)} {shape_text(extents)}, "
+            f"got {type_name(array.dtype)} {list(array.shape)}"
+        )
+    return array
+
+
+def _run_block(block: Block, values: dict[SSAValue, Array]) -> list[Array]:
+    """Runs the ops in order; `values` holds the block's arguments and is emptied on the way."""
+    ops = list(block.ops)
+    last_use = {operand: op for op in ops for operand in op.operands}
+    for op in ops:
+        if isinstance(op, ReturnOp | YieldOp):
+            return [values[operand] for operand in op.operands]
+        results = _run_op(op, [values[operand] for operand in op.operands])
+        for result, array in zip(op.results, results, strict=True):
+            if result in last_use:
+                values[result] = array
+        for operand in op.operands:
+            if last_use[operand] is op:
+                values.pop(operand, None)
+    raise EvaluationError("the block has no terminator that returns values")
+
+
+def _run_op(op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+    if isinstance(op, GraphOp) and not all(map(is_static, (*op.operands, *op.results))):
+        op = _specialized(op, operands)
+    match op:
+        case KernelOp():
+            return _run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
+        case StructuredOp():
+            return [evaluate_structured(op, operands)]
+        case CompositeOp():
+            return _run_expansion(op, operands)
+        case OpaqueOp():
+            return _run_library(op, operands)
+        case _:
+            raise EvaluationError(
+                f"'{op.name}' has no meaning on the reference; it must implement StructuredOp, CompositeOp or OpaqueOp",
+                op,
+            )
+
+
+def _run_expansion(op: CompositeOp, operands: Sequence[Array]) -> Sequence[Array]:
+    expansion = op.expansion()
+    values: dict[SSAValue, Array] = dict(zip(expansion.block.args, operands, strict=True))
+    for inner in expansion.block.ops:
+        results = _run_op(inner, [values[operand] for operand in inner.operands])
+        values.update(zip(inner.results, results, strict=True))
+    return [values[result] for result in expansion.results]
+
+
+def _run_library(op: OpaqueOp, operands: Sequence[Array]) -> Sequence[Array]:
+    implementation = find_implementation(op.name)
+    if implementation is None:
+        raise EvaluationError(f"'{op.name}' is opaque and no implementation is registered for it", op)
+    outs = [np.empty(shape(result), NUMPY_DTYPES[dtype(result)]) for result in op.results]
+    # As in memory: NumPy and BLAS sum in another order for other strides, and a view has those of what it is made of.
+    stored = [np.asarray(array, order="C") for array in operands]
+    with np.errstate(all="ignore"):
+        implementation.run(stored, outs, library_config(op))
+    return outs
+
+
+def evaluate_structured(op: StructuredOp, operands: Sequence[Array]) -> Array:
+    """The result of one structured op, derived from its index maps and scalar body."""
+    stored = op.stored_value()
+    if stored is not None:
+        return dense_array(stored)
+    extents = shape(op.results[0])
+    reduced = op.reduced_extents()
+    index, inner = dimensions("i", extents), dimensions("r", reduced)
+    if op.COMBINE:
+        sources = [
+            gather(a, op.operand_index(k, index, inner), (*index, *inner), (*extents, *reduced))
+            for k, a in enumerate(operands)
+        ]
+    else:
+        sources = [gather(a, op.operand_index(k, index, inner), index, extents) for k, a in enumerate(operands)]
+    body, element = op.body(), dtype(op.results[0])
+    if body.function == "operand" and not op.COMBINE and dtype(op.operands[int(body.value)]) is element:
+        return np.broadcast_to(sources[int(body.value)], extents)
+    computed = [converted(a, NUMPY_DTYPES[dtype(v).compute]) for a, v in zip(sources, op.operands, strict=True)]
+    value = evaluate_body(body, computed, np.ogrid[tuple(slice(n) for n in extents)])
+    if op.COMBINE:
+        value = np.broadcast_to(value, (*extents, *reduced))
+        axes = tuple(range(len(extents), len(extents) + len(reduced)))
+        value = reduce(op.COMBINE, value, axes, op.initial())
+    with np.errstate(all="ignore"):
+        return converted(np.broadcast_to(value, extents), NUMPY_DTYPES[element])
+
+
+def _specialized(op: GraphOp, operands: Sequence[Array]) -> GraphOp:
+    """The op on the extents that its operands have now; types with `?` in them say too little to compute."""
+    types = [TensorType(tensor(v).element_type, a.shape) for v, a in zip(op.operands, operands, strict=True)]
+    try:
+        found = op.on_types(types)
+    except VerifyException as error:
+        raise EvaluationError(f"'{op.name}' on the shapes of this call: {error}", op) from error
+    for number, (given, actual) in enumerate(zip(op.results, found.results, strict=True)):
+        if not is_static(actual):
+            raise EvaluationError(f"'{op.name}': the shape of result {number} does not follow from its operands", op)
+        if not agree(shape(given), shape(actual)):
+            expected, got = shape_text(shape(given)), shape_text(shape(actual))
+            raise EvaluationError(
+                f"'{op.name}', result {number}: expected shape {expected}, got {got} in this call", op
+            )
+    return found
+
+
+def gather(array: Array, source: Index, index: Index, extents: Sequence[int]) -> Array:
+    """The array read at `source`, an index that is a function of the dimensions of `index`; a view where it can be."""
+    if source == index and array.shape == tuple(extents):
+        return array
+    if is_narrow(array.dtype):  # NumPy cannot stride over all types of ml_dtypes
+        return gather(bit_patterns(array), source, index, extents).view(array.dtype)
+    if 0 in extents or not array.size:  # of an empty operand nothing is wanted, where elements are chosen by position
+        return np.zeros(tuple(extents), array.dtype)
+    base = np.asarray(array, order="C")
+    address = linearize(source, base.shape)
+    coefficients = address.coefficients()
+    if coefficients is None:
+        grids = np.ogrid[tuple(slice(n) for n in extents)]
+        positions: Mapping[Dim, Array] = {
+            next(iter(i.dims())): grid for i, grid in zip(index, grids, strict=True) if not i.is_constant
+        }
+        flat = np.broadcast_to(address.evaluate(positions), tuple(extents))  # pyright: ignore[reportArgumentType]
+        return base.reshape(-1)[flat]
+    steps = [0 if i.is_constant else coefficients.get(next(iter(i.dims())), 0) * base.itemsize for i in index]
+    return np.lib.stride_tricks.as_strided(base.reshape(-1)[address.constant :], tuple(extents), steps, writeable=False)
+
+
+def dense_array(attribute: DenseIntOrFPElementsAttr) -> Array:
+    """The elements of a constant as an array of its shape."""
+    element = dtype_of(attribute.get_element_type())
+    if element is None:
+        raise EvaluationError(f"constants of '{attribute.get_element_type()}' are not supported")
+    kind, extents = NUMPY_DTYPES[element], attribute.get_shape()
+    if is_narrow(kind):
+        array = np.frombuffer(attribute.data.data, kind).copy()
+    else:
+        values = list(attribute.get_values())
+        if element.kind is Kind.UINT:
+            values = [v % 2**element.bits for v in values if isinstance(v, int)]
+        array = np.array(values, kind)
+    return array.reshape(extents) if array.size == prod(extents) else np.broadcast_to(array, extents).copy()

@@ -1,0 +1,85 @@
+"""Implementations of opaque ops on the CPU, over NumPy and so over the BLAS that it carries.
+
+An implementation fills given output arrays: the planner owns the memory. Registering one is a decorated function; those
+of the modules beside this one register themselves when the package is imported. The reference evaluator uses the same,
+so opaque ops agree on every CPU target by construction.
+
+What an implementation raises reaches the caller of the program as it is: `IndexError` for an index out of range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+
+import numpy as np
+
+from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, default_offer, register_offer
+from fuse_opt.lowering.program import Array, Config, Run
+from fuse_opt.lowering.program.float_formats import by_values
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A way to run an opaque op: `run(inputs, outputs, config)` writes every element of each output."""
+
+    name: str
+    op: str
+    run: Run
+    """For arrays of every element type that the op accepts."""
+
+
+_REGISTRY: dict[tuple[str, str], Implementation] = {}
+
+
+def implementation(
+    name: str,
+    op: str,
+    moves: bool = False,
+    *,
+    inplace: tuple[tuple[int, int], ...] = (),
+    epilogue: PointwiseOffer | None = None,
+    prologue: PointwiseOffer | None = None,
+    priority: int = 0,
+    workspace: int = 0,
+) -> Callable[[Run], Run]:
+    """Registers a function as the implementation `name` of op `op`, and what it offers to passes.
+
+    It gets floats that NumPy has no type for as f32, and its results are rounded to them; one that `moves` elements, and
+    looks at them with nothing but what `narrow_floats` has for it, gets them as they are. NumPy warns of nothing in it.
+
+    `inplace` lists the pairs (result, operand) that may be one array when it is called. An `epilogue` or a `prologue`
+    says that pointwise ops run well next to it; they are code of their own, which a runtime may run by parts.
+    """
+    offer = Offer(op, name, inplace, epilogue, prologue, priority, workspace)
+
+    def register(run: Run) -> Run:
+        quiet = np.errstate(all="ignore")(run)
+        register_offer(offer)
+        _REGISTRY[op, name] = Implementation(name, op, quiet if moves else by_values(quiet))
+        return run
+
+    return register
+
+
+def find_implementation(op: str, name: str | None = None) -> Implementation | None:
+    """The implementation called `name` of an op, or its default one; None when there is none."""
+    if name is None:
+        name = "" if (offer := default_offer(op)) is None else offer.name
+    return _REGISTRY.get((op, name))
+
+
+def in_single(run: Run) -> Run:
+    """The routine with f16 given to it as f32, and its results rounded once."""
+    half, single = np.dtype(np.float16), np.dtype(np.float32)
+
+    @wraps(run)
+    def wide(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
+        outs = [np.empty(out.shape, single) if out.dtype == half else out for out in outputs]
+        run([array.astype(single) if array.dtype == half else array for array in inputs], outs, config)
+        for out, value in zip(outputs, outs, strict=True):
+            if value is not out:
+                out[...] = value
+
+    return wide

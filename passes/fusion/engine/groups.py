@@ -1,0 +1,129 @@
+"""Groups of ops that are, or become, one kernel: what is known of one by itself, and the order in which ops are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import member_ops
+from fuse_opt.dialects.fused import STOP_FUSION, KernelOp
+from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, OpaqueOp, StructuredOp
+
+
+@dataclass(eq=False)
+class Group:
+    """Ops that are, or become, one kernel; `rank` orders groups topologically."""
+
+    ops: list[Operation]
+    rank: int
+    kind: FusionKind
+    count: int
+    fuse_group: str | None
+    no_fuse: bool
+    inputs: dict[SSAValue, None]
+    outputs: list[OpResult]
+    stops: list[OpResult]
+    """Values that no op of the same kernel may read."""
+    producers: dict[Group, None] = field(default_factory=dict["Group", None])
+    consumers: dict[Group, None] = field(default_factory=dict["Group", None])
+    merged: bool = False
+    moves_nothing: bool | None = None
+    """Whether all ops, those of kernels too, are aliases; None when nobody has asked yet."""
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether a person said with what the ops may be merged."""
+        return self.no_fuse or self.fuse_group is not None or bool(self.stops)
+
+    @property
+    def first(self) -> Operation:
+        return self.ops[0]
+
+
+def single(op: Operation, position: int, alive: bool) -> Group:
+    """The group of one op; one that nothing needs is left for dce."""
+    ops = member_ops([op])
+    read = [result for result in op.results if result.uses]
+    fusable = bool(ops) and alive and isinstance(op, GraphOp | KernelOp)
+    kind = max((kind_of(inner) for inner in ops), default=FusionKind.OPAQUE) if fusable else FusionKind.OPAQUE
+    directed = [inner.attributes for inner in (op, *ops) if inner.attributes]
+    names = [attributes.get("fuse_group") for attributes in directed]
+    name = next((value.data for value in names if isinstance(value, StringAttr)), None)
+    no_fuse = any("no_fuse" in attributes for attributes in directed)
+    inputs = dict.fromkeys(value for value in op.operands if not is_creation(value.owner))
+    return Group([op], position, kind, max(len(ops), 1), name, no_fuse, inputs, read or list(op.results), _stops(op))
+
+
+def _stops(op: Operation) -> list[OpResult]:
+    if isinstance(op, KernelOp):
+        made = zip(op.results, op.yielded(), strict=True)
+        return [result for result, value in made if _is_stop(value.owner)]
+    return list(op.results) if _is_stop(op) else []
+
+
+def _is_stop(op: Operation | Block) -> bool:
+    return isinstance(op, Operation) and STOP_FUSION in op.attributes
+
+
+def kind_of(op: GraphOp) -> FusionKind:
+    """An op's fusion kind; opaque when it has no scalar meaning."""
+    return op.fusion_kind() if isinstance(op, StructuredOp) else FusionKind.OPAQUE
+
+
+def is_creation(op: Operation | Block) -> bool:
+    """Whether an op gives one number everywhere, from nothing, so that every kernel may have its own copy."""
+    if not isinstance(op, StructuredOp) or op.operands or op.stored_value() is not None:
+        return False
+    return op.body().function == "constant"
+
+
+def used_values(op: Operation) -> Iterable[SSAValue]:
+    """The values that an op or the ops nested in it use."""
+    if not op.regions or isinstance(op, KernelOp):
+        return op.operands
+    return [value for inner in op.walk() for value in inner.operands]
+
+
+def is_library(group: Group) -> bool:
+    """Whether the group holds an op that only an implementation can run."""
+    return any(isinstance(op, OpaqueOp) for op in member_ops(group.ops))
+
+
+def canonical_order(block: Block) -> tuple[list[Operation], int]:
+    """
+    Every op of the block after those it uses, however independent ops are listed: by depth-first search from the ops
+    that are not of tensors (the return among them), operands in order. Ops that none of these needs come last, in the
+    order of the block; with it, how many others there are.
+    """
+    order: list[Operation] = []
+    seen: set[Operation] = set()
+    for root in block.ops:
+        if not isinstance(root, GraphOp | KernelOp):
+            _visit(root, block, seen, order)
+    alive = len(order)
+    for root in block.ops:
+        _visit(root, block, seen, order)
+    return order, alive
+
+
+def _visit(root: Operation, block: Block, seen: set[Operation], order: list[Operation]) -> None:
+    if root in seen:
+        return
+    seen.add(root)
+    stack = [(root, _makers(root, block))]
+    while stack:
+        op, makers = stack[-1]
+        following = next((maker for maker in makers if maker not in seen), None)
+        if following is None:
+            order.append(op)
+            stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, _makers(following, block)))
+
+
+def _makers(op: Operation, block: Block) -> Iterator[Operation]:
+    return (v.op for v in used_values(op) if isinstance(v, OpResult) and v.op.parent is block)

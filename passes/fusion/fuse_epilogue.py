@@ -1,0 +1,205 @@
+"""Fuse an opaque op with the pointwise ops behind it, or before it, where its implementation offers to run them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import member_ops
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, find_offer
+from fuse_opt.dialects.implementation.queries import opaque_op
+from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
+from fuse_opt.passes.fusion.engine.groups import is_creation, kind_of
+from fuse_opt.passes.fusion.engine.worklist import FusionPass
+
+
+class EpilogueRule:
+    """One side holds an opaque op, the other is pointwise; together they are what the op's implementation offers."""
+
+    def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
+        members = [producer, consumer]
+        libraries = [group for group in members if _sole_opaque(group) is not None]
+        if len(libraries) != 1 or not all(group in libraries or _is_pointwise(group) for group in members):
+            return None
+        op = _sole_opaque(libraries[0])
+        assert op is not None
+        return _Fused(graph, members, op).refuse() or members
+
+
+@dataclass(frozen=True)
+class FuseEpiloguePass(FusionPass):
+    """An opaque op and the pointwise ops that read its result become one kernel, where its implementation offers that.
+
+    ```mlir
+    %0 = fused.kernel(...) -> (tensor<8x4xf32>) attributes {implementation = "mylib.matmul"} { ... graph.matmul ... }
+    %1 = graph.add %0, %bias : (tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
+    %2 = graph.relu %1 : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    ```
+    becomes one `fused.kernel` of that implementation with matmul, add and relu, which yields `%2`. So do pointwise ops
+    that nothing but the opaque op reads, for an implementation that offers a prologue.
+
+    Refused: what the offer excludes (kinds of ops, their number, other operands), results of another size than the op's,
+    and an opaque op whose result is read elsewhere, too. Requires: nothing; see select-implementation for another
+    implementation than the default. Ensures: as every fusion; a kernel that names its implementation keeps the name.
+    """
+
+    name = "fuse-epilogue"
+
+    def rule(self) -> Rule:
+        return EpilogueRule()
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        named = [
+            (found, kernel.implementation)
+            for kernel in op.walk()
+            if isinstance(kernel, KernelOp) and kernel.implementation is not None
+            if (found := opaque_op(kernel)) is not None
+        ]
+        super().rewrite(ctx, op)
+        for inner, name in named:
+            if isinstance(kernel := inner.parent_op(), KernelOp):
+                kernel.implementation = name
+
+
+def _sole_opaque(group: Group) -> OpaqueOp | None:
+    """The group's opaque op, when it has one, of one result, beside nothing but ops with a scalar meaning."""
+    ops = member_ops(group.ops)
+    found = [op for op in ops if isinstance(op, OpaqueOp)]
+    if len(found) != 1 or len(found[0].results) != 1 or not all(_is_movable(op) for op in group.ops):
+        return None
+    return found[0] if all(op is found[0] or isinstance(op, StructuredOp) for op in ops) else None
+
+
+def _is_movable(op: Operation) -> bool:
+    """Whether no decision is lost with the op's kernel: not to run it as it is, or by something that runs all of it."""
+    if not isinstance(op, KernelOp):
+        return True
+    return op.schedule_kind() != "reference" and (op.implementation is None or opaque_op(op) is not None)
+
+
+def _is_pointwise(group: Group) -> bool:
+    if group.kind > FusionKind.INJECTIVE or not all(map(_is_movable, group.ops)):
+        return False
+    ops = member_ops(group.ops)
+    return all(isinstance(op, StructuredOp) and op.stored_value() is None and not op.is_alias() for op in ops)
+
+
+class _Fused:
+    """The kernel that members would be: its ops before the opaque one and behind it."""
+
+    def __init__(self, graph: GroupGraph, members: Sequence[Group], op: OpaqueOp) -> None:
+        self.op = op
+        self.outer = dict.fromkeys(outer for group in members for outer in group.ops)
+        self.ops = [inner for inner in member_ops(self.outer) if not is_creation(inner)]
+        self.results = [self._inside(value) for value in graph.results(members)]
+        self.read = {inner: [self._inside(value) for value in inner.operands] for inner in self.ops}
+        self.before = self._needed_by_op()
+        self.behind = [inner for inner in self.ops if inner is not op and inner not in self.before]
+
+    def _inside(self, value: SSAValue) -> SSAValue:
+        """The value through the boundaries of kernels among the members: what an op makes, or one from outside."""
+        while True:
+            if isinstance(value, OpResult) and isinstance(value.op, KernelOp) and value.op in self.outer:
+                value = value.op.yielded()[value.index]
+                continue
+            kernel = value.block.parent_op() if isinstance(value, BlockArgument) else None
+            if not isinstance(value, BlockArgument) or not isinstance(kernel, KernelOp):
+                return value
+            value = kernel.operands[value.index]
+
+    def _needed_by_op(self) -> set[Operation | Block]:
+        found: set[Operation | Block] = set()
+        stack = list(self.read[self.op])
+        while stack:
+            maker = stack.pop().owner
+            if isinstance(maker, GraphOp) and maker in self.read and maker not in found:
+                found.add(maker)
+                stack.extend(self.read[maker])
+        return found
+
+    def refuse(self) -> Refusal | None:
+        """Why the implementation does not run them as one kernel."""
+        offer = self._offer()
+        values = [*self.op.operands, *(value for inner in self.ops for value in inner.results)]
+        if not all(map(is_static, values)):
+            return Refusal("dynamic-shape", "it has unknown shapes", flip="run infer-shapes")
+        if (marked := self._must_inplace()) is not None:
+            message = f"'{marked.name}' carries must_inplace, and nothing is written in place with other ops"
+            return Refusal("must-inplace", message, flip="remove must_inplace")
+        return self._refuse_reads() or self._refuse_epilogue(offer) or self._refuse_prologue(offer)
+
+    def _offer(self) -> Offer | None:
+        kernel = self.op.parent_op()
+        name = kernel.implementation if isinstance(kernel, KernelOp) else None
+        return find_offer(self.op.name, None if name is None else name.data)
+
+    def _must_inplace(self) -> Operation | None:
+        return next((op for op in (*self.outer, *self.ops) if "must_inplace" in op.attributes), None)
+
+    def _refuse_reads(self) -> Refusal | None:
+        """Values before the op are for it alone, its result is for those behind it."""
+        inner = {value for op in self.before if isinstance(op, Operation) for value in op.results}
+        shared = [*self.results, *(value for op in self.behind for value in self.read[op])]
+        if any(value in inner for value in shared):
+            return Refusal("multi-use", f"what '{self.op.name}' reads is read elsewhere, too", flip="no other reader")
+        if self.behind and self.op.results[0] in self.results:
+            message = f"the result of '{self.op.name}' is read elsewhere, so it is stored anyway"
+            return Refusal("multi-use", message, flip="no other reader")
+        return None
+
+    def _refuse_epilogue(self, offer: Offer | None) -> Refusal | None:
+        if not self.behind:
+            return None
+        raw = self.op.results[0]
+        if any(prod(shape(value)) != prod(shape(raw)) for value in self.results):
+            return Refusal("unequal-results", f"the result has not as many elements as that of '{self.op.name}'")
+        if all(dtype(value) is not dtype(raw) for value in self.results):
+            message = f"no result has the element type of '{self.op.name}', whose result is written there first"
+            return Refusal("element-type", message, flip="a conversion in a kernel of its own")
+        return self._refuse_pointwise("epilogue", offer and offer.epilogue, self.behind, raw)
+
+    def _refuse_prologue(self, offer: Offer | None) -> Refusal | None:
+        if not self.before:
+            return None
+        ops = [op for op in self.ops if op in self.before]
+        made = list(dict.fromkeys(value for value in self.read[self.op] if value.owner in self.before))
+        if (refusal := self._refuse_pointwise("prologue", offer and offer.prologue, ops, made[0])) is not None:
+            return refusal
+        if len(made) > 1:
+            return Refusal("several-operands", f"several operands of '{self.op.name}' are computed before it")
+        if any(prod(shape(op.results[0])) > prod(shape(made[0])) for op in ops):
+            return Refusal("unequal-results", f"it has not as many elements as the operand of '{self.op.name}'")
+        return None
+
+    def _refuse_pointwise(
+        self, side: str, offer: PointwiseOffer | None, ops: Sequence[GraphOp], value: SSAValue
+    ) -> Refusal | None:
+        if offer is None:
+            message = f"the implementation of '{self.op.name}' offers no {side}"
+            return Refusal("not-offered", message, flip="select-implementation of one that does")
+        if (count := len(ops)) > offer.max_ops:
+            numbers: dict[str, float] = {"ops": count, "limit": offer.max_ops}
+            return Refusal("max-ops", f"{count} ops exceed the {offer.max_ops} of the {side} offered", numbers)
+        kind = max(map(kind_of, ops))
+        if kind > offer.kind:
+            message = f"the {side} offered takes {offer.kind.name.lower()} ops, not {kind.name.lower()} ones"
+            return Refusal("kind", message)
+        members = {*ops, self.op}
+        for other in (v for op in ops for v in self.read[op] if v.owner not in members and not is_creation(v.owner)):
+            if offer.operands == "none" or (offer.operands == "bias" and not _is_bias(other, value)):
+                wanted = "no other operand" if offer.operands == "none" else "vectors along the last axis"
+                return Refusal("operands", f"the {side} offered reads {wanted}, not '{other.type}'")
+        return None
+
+
+def _is_bias(value: SSAValue, along: SSAValue) -> bool:
+    extents, count = shape(value), prod(shape(value))
+    return count == 1 or (bool(shape(along)) and bool(extents) and count == extents[-1] == shape(along)[-1])

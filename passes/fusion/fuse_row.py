@@ -1,0 +1,161 @@
+"""Fuse reductions with what feeds them and what reads them, when all of it is one pass over independent rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from fuse_opt.dialects.analysis.loop_body import Point, Pulled, Unschedulable, pull
+from fuse_opt.dialects.analysis.loop_order import choose_order
+from fuse_opt.dialects.interfaces.op import FusionKind
+from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.passes.fusion.engine.cost_model import elements, estimate, total_work, work
+from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
+from fuse_opt.passes.fusion.engine.rule_checks import refuse_loss
+from fuse_opt.passes.fusion.engine.worklist import FusionPass
+
+
+@dataclass
+class RowRule:
+    """The two together are one row kernel: softmax, layer norm, a prologue or an epilogue of a reduction."""
+
+    answers: dict[tuple[Group, int, Group, int], Refusal] = field(
+        default_factory=dict[tuple[Group, int, Group, int], Refusal]
+    )
+
+    def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
+        kinds = (producer.kind, consumer.kind)
+        if FusionKind.REDUCTION not in kinds or max(kinds) > FusionKind.REDUCTION:
+            return None
+        key = (producer, producer.count, consumer, consumer.count)
+        if key in self.answers:
+            return self.answers[key]
+        members = [producer, consumer]
+        refusal = graph.refuse(members) or refuse_row(graph, members)
+        if refusal is None:
+            return members
+        self.answers[key] = refusal
+        return refusal
+
+
+def refuse_row(graph: GroupGraph, members: list[Group]) -> Refusal | None:
+    """Why the members together are no row kernel, or no good one."""
+    try:
+        pulled = pull(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
+    except Unschedulable as reason:
+        return Refusal(reason.code, str(reason))
+    return (
+        _refuse_idle(graph, members, pulled)
+        or _refuse_strided(graph, members, pulled)
+        or _refuse_repeated(graph, members, pulled)
+    )
+
+
+def _refuse_idle(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
+    """Refuses to run parallel work in so few rows that processors without one cost more time than is saved.
+
+    Rows that are cut, with nothing stored that waits for what they come to, keep all of them at work."""
+    device, rows = graph.device, prod(pulled.row_extents)
+    if rows >= device.processors or _is_one_pass(pulled, "split"):
+        return None
+    columns = prod(pulled.column_extents)
+    lost = 0.0
+    for group in members:
+        before = (
+            device.processors if group.kind < FusionKind.REDUCTION else min(elements(graph, group), device.processors)
+        )
+        count = max(elements(graph, group), rows * columns if group.kind == FusionKind.REDUCTION else 0)
+        moved = sum(map(graph.nbytes, (*group.inputs, *group.outputs)))
+        alone = device.work_seconds(total_work(group) * count) + device.move_seconds(moved)
+        lost += alone * max(device.processors / max(rows, 1) - device.processors / max(before, 1), 0)
+    gain = estimate(graph, members, 0).seconds
+    if lost <= gain:
+        return None
+    message = f"{rows} rows of {columns} elements would leave processors idle: {lost * 1e6:.3g} us lost to save {gain * 1e6:.3g}"
+    return Refusal("parallelism", message, {"rows": rows, "columns": columns}, f"{device.processors} rows")
+
+
+def _refuse_strided(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
+    """Refuses to store whole rows whose elements do not lie side by side.
+
+    Where many rows are reduced side by side and nothing stored waits for what they come to, that is on the way; but other
+    reductions of what is stored may do with copies of what makes it."""
+    if not _is_reduced_elsewhere(graph, members) and _is_one_pass(pulled, "column"):
+        return None
+    inner = [dim for index in pulled.columns for dim in index.dims()][-1:]
+    for store in pulled.stores:
+        factors = store.address.coefficients()
+        if not store.per_row and inner and (factors is None or factors.get(inner[0], 0) != 1):
+            return Refusal(
+                "strided-row",
+                "the reduced axes are not the last ones; rows would be stored element by element",
+                flip="a reduction over the last axes",
+            )
+    return None
+
+
+def _is_reduced_elsewhere(graph: GroupGraph, members: list[Group]) -> bool:
+    """Whether a result of the members goes into a reduction that is none of them."""
+    users = [use.operation for value in graph.results(members) for use in value.uses]
+    groups = [graph.group_of.get(graph.top(user)) for user in users]
+    return any(g is not None and g not in members and g.kind == FusionKind.REDUCTION for g in groups)
+
+
+def _is_one_pass(pulled: Pulled, kind: str) -> bool:
+    """Whether a schedule of the kind will be taken, and no element that is stored depends on what its row comes to."""
+    late: set[Point] = set()
+    for point in pulled.points:
+        if (point.op is not None and point.op.COMBINE) or not late.isdisjoint(point.operands):
+            late.add(point)
+    waits = any(not store.per_row and store.point in late for store in pulled.stores)
+    return not waits and choose_order(pulled).kind == kind
+
+
+def _refuse_repeated(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
+    """Refuses when a dear value would be computed anew in many rows, or in many windows, though it is the same in all."""
+    rows = prod(pulled.row_extents)
+    of_row = frozenset(dim for index in pulled.rows for dim in index.dims())
+    of_elements = added = 0
+    known: dict[frozenset[Dim], int] = {}
+    for point in pulled.points:
+        if point.op is None:
+            continue
+        if (columns := known.get(point.dims)) is None:
+            columns = known[point.dims] = prod(dim.extent for dim in point.dims - of_row)
+        times, once = rows * columns, prod(shape(point.value))
+        if times <= once:
+            continue
+        cost = work(point.op)
+        if point.op.COMBINE:
+            cost = (cost + 1) * prod(point.op.reduced_extents())
+        added += cost * (times - once)
+        if times <= 2 * once:
+            continue
+        if not point.op.COMBINE and columns > 1:
+            of_elements += cost
+        if (together := max(cost, of_elements)) > graph.device.dear:
+            message = f"'{point.op.name}' would run {times} times instead of {once}"
+            numbers: dict[str, float] = {"work": together, "times": times}
+            return Refusal("recompute", message, numbers, f"at most {graph.device.dear} operations to repeat")
+    return refuse_loss(graph, estimate(graph, members, added)) if added else None
+
+
+@dataclass(frozen=True)
+class FuseRowPass(FusionPass):
+    """Reductions, what they read and what reads them become kernels that finish one row before the next.
+
+    ```mlir
+    %m = graph.max %x {axes = array<i64: 1>, keepdims = true} : (tensor<8x4xf32>) -> tensor<8x1xf32>
+    %r = graph.subtract %x, %m : (tensor<8x4xf32>, tensor<8x1xf32>) -> tensor<8x4xf32>
+    ```
+    becomes one kernel: a row of `%x` is read once from memory. Softmax and layer norm, written out, are one kernel each.
+
+    Ensures: every kernel is one pass over independent rows; limits and directives hold. Needs nothing.
+    """
+
+    name = "fuse-row"
+
+    def rule(self) -> Rule:
+        return RowRule()

@@ -1,0 +1,48 @@
+"""Put every graph op that is not yet in a kernel into one of its own; views that move nothing stay outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, StructuredOp
+from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits
+from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
+from fuse_opt.passes.fusion.engine.worklist import merge_named_groups
+from fuse_opt.passes.rewrite_pass import RewritePass
+
+
+@dataclass(frozen=True)
+class WrapKernelsPass(RewritePass):
+    """One kernel for each remaining op.
+
+    ```mlir
+    %r = graph.exp %x : (tensor<8xf32>) -> tensor<8xf32>
+    ```
+    becomes
+    ```mlir
+    %r = fused.kernel(%x_1 = %x : tensor<8xf32>) -> (tensor<8xf32>) { ... graph.exp ... fused.yield ... }
+    ```
+    Ops of one `fuse_group` share a kernel. Left outside: views that keep every element in its place (they alias their
+    operand), stored constants, and composites, which `decompose` takes apart first.
+
+    Ensures: every other graph op of a function is inside a `fused.kernel`.
+    """
+
+    name = "wrap-kernels"
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        for block in sweep_functions(op):
+            graph = GroupGraph(block, Limits(max_ops=2**62, max_operands=2**62, max_results=2**62))
+            merge_named_groups(graph)
+            build_kernels(graph, [group for group in graph.groups() if group.merged or _is_bare(group)])
+
+
+def _is_bare(group: Group) -> bool:
+    op = group.first
+    if isinstance(op, KernelOp | CompositeOp) or not isinstance(op, GraphOp):
+        return False
+    return not (isinstance(op, StructuredOp) and (op.stored_value() is not None or op.is_alias()))

@@ -1,0 +1,5 @@
+"""In-place inference, orders for memory, plans.
+
+May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis,
+dialects/implementation, passes, passes/memory/*.
+"""

@@ -1,0 +1,254 @@
+"""Give every result of a kernel its place in one arena, so that no two values that live at once share a byte."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from fuse_opt.dialects.analysis.storage import (
+    ARENA,
+    MOST_BYTES,
+    Storage,
+    StorageMap,
+    analyse_storage,
+    byte_size,
+    directed_results,
+    functions_of,
+    value_name,
+)
+from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp
+from fuse_opt.dialects.interfaces.properties import int_array, int_value
+from fuse_opt.passes.memory.inplace_rules import InplaceRules
+from fuse_opt.passes.memory.packing.packing import ORDERS, STRATEGIES, Buffer, Problem, Solution, pack
+from fuse_opt.passes.memory.pinned_slots import PINNED, pinned_offsets
+from fuse_opt.passes.options import check_counts
+from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
+
+_WIDEST = 8
+"""Bytes of the widest element type: the least alignment of a slot."""
+
+_Pairs = dict[Operation, list[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class PlanMemoryPass(ModulePass):
+    """Writes a slot for each kernel result, and the arena's size on the function.
+
+    ```mlir
+    func.func @f(%x: tensor<64xf32>) -> tensor<64xf32> {
+      %a = fused.kernel(%0 = %x : tensor<64xf32>) -> (tensor<64xf32>) { ... }
+      %b = fused.kernel(%1 = %a : tensor<64xf32>) -> (tensor<64xf32>) { ... }
+      func.return %b : tensor<64xf32>
+    ```
+    becomes
+    ```mlir
+    func.func @f(%x: tensor<64xf32>) -> tensor<64xf32>
+        attributes {fused.arena = {alignment = 64, lower_bound = 256, method = "peak-death-size", size = 256}} {
+      %a = fused.kernel(...) -> (tensor<64xf32>) attributes {slots = array<i64: 0>} { ... }
+      %b = fused.kernel(...) -> (tensor<64xf32>) attributes {slots = array<i64: -1>} { ... }
+    ```
+    -1 is the slot of what lives outside of the arena: in the caller's result buffers or in a donated argument. An arena
+    as large as the lower bound is proven optimal. In-place pairs that are not legal any more are dropped; so are the legal
+    ones between values of the arena where the arena is smaller without them.
+
+    `pinned_slots = array<i64: 128, -1>` on a kernel fixes the offset of its first result by hand.
+
+    Requires: nothing; ops outside of kernels stay without memory. Ensures: `verify_plans` accepts the functions.
+    """
+
+    name = "plan-memory"
+
+    alignment: int = 64
+    """Offsets and sizes are multiples of so many bytes: a power of two, 64 for CPUs, 256 for GPUs."""
+    strategy: str = "auto"
+    """The order in which values are placed: "auto" tries several until one is proven optimal."""
+
+    peak_limit: int | None = None
+    """Bytes that the arena may have; a larger one is an error that names what is alive at its peak."""
+
+    def __post_init__(self) -> None:
+        if self.alignment < _WIDEST or self.alignment & (self.alignment - 1):
+            wanted = f"expected a power of two from {_WIDEST} bytes on"
+            raise ValueError(f"option 'alignment': {wanted}, got {self.alignment}")
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"option 'strategy': expected one of {', '.join(STRATEGIES)}, got '{self.strategy}'")
+        check_counts(self)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions_of(op):
+            self._plan(function)
+
+    def _plan(self, function: FuncOp) -> None:
+        _refuse_endless(function)
+        kept = _legal_pairs(function)
+        if not any(isinstance(op, KernelOp) for op in function.body.block.ops):
+            function.attributes.pop(ARENA, None)
+            return
+        plan = self._solve(function, kept.rules.classes.storage_map(), kept.pairs, self.strategy)
+        if plan.solution.arena > plan.solution.lower_bound and kept.optional(plan.storages):
+            fewer = kept.without_optional(plan.storages)
+            storages = analyse_storage(function, fewer)
+            trial = self._solve(
+                function, storages, fewer, method if (method := plan.solution.method) in ORDERS else self.strategy
+            )
+            if trial.solution.arena < plan.solution.arena:
+                other = self._solve(function, storages, fewer, self.strategy)
+                message = "in-place pairs are dropped: the arena is smaller without them"
+                numbers = {"arena": other.solution.arena, "arena_with": plan.solution.arena}
+                remark(self.name, function, "inplace-dropped", message, numbers=numbers)
+                plan = other
+        if self.peak_limit is not None and plan.solution.arena > self.peak_limit:
+            raise RefusedError(_over_limit(plan, self.peak_limit), function)
+        if plan.solution.arena >= MOST_BYTES:
+            message = f"the arena needs {plan.solution.arena} bytes; expected fewer than 2**63"
+            raise RefusedError(f"'{self.name}': {message}", function)
+        _write(function, plan, self.alignment)
+        if is_collecting():
+            _report(function, plan)
+
+    def _solve(self, function: FuncOp, storages: StorageMap, pairs: _Pairs, strategy: str) -> _Plan:
+        chosen = [storage for storage in storages.storages if storage.kind == "intermediate"]
+        pins = pinned_offsets(function, storages, self.alignment)
+        buffers = tuple(Buffer(s.nbytes, s.birth, s.death, pins.get(s.number)) for s in chosen)
+        try:
+            solution = pack(Problem(buffers, self.alignment), strategy)
+        except ValueError as error:
+            raise RefusedError(f"'{self.name}' {PINNED}: {error}", function) from None
+        offsets = {storage.number: at for storage, at in zip(chosen, solution.offsets, strict=True)}
+        return _Plan(pairs, storages, offsets, solution)
+
+
+def _refuse_endless(function: FuncOp) -> None:
+    """Raises RefusedError for a value of more bytes than offsets count."""
+    for op in function.body.block.ops:
+        for value in op.results if isinstance(op, KernelOp) else ():
+            if (byte_size(value) or 0) >= MOST_BYTES:
+                problem = f"has the type {value.type}; expected fewer than 2**63 bytes"
+                raise RefusedError(f"'{op.name}': {value_name(value)} {problem}", op)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    pairs: _Pairs
+    storages: StorageMap
+    offsets: Mapping[int, int]
+    """By number of the storage."""
+    solution: Solution
+
+
+@dataclass
+class _LegalPairs:
+    rules: InplaceRules
+    pairs: _Pairs = field(default_factory=dict[Operation, list[tuple[int, int]]])
+
+    def optional(self, storages: StorageMap) -> set[tuple[Operation, int]]:
+        """The results whose pairs could be dropped: both values are the arena's, and no directive asks for it."""
+        found: set[tuple[Operation, int]] = set()
+        for kernel, pairs in self.pairs.items():
+            must = directed_results(kernel, "must_inplace")
+            for result, _ in pairs:
+                if result not in must and storages.of(kernel.results[result]).kind == "intermediate":
+                    found.add((kernel, result))
+        return found
+
+    def without_optional(self, storages: StorageMap) -> _Pairs:
+        dropped = self.optional(storages)
+        return {k: [pair for pair in pairs if (k, pair[0]) not in dropped] for k, pairs in self.pairs.items()}
+
+
+def _legal_pairs(function: FuncOp) -> _LegalPairs:
+    """The kernels' in-place pairs that hold for the program as it is now."""
+    rules = InplaceRules(function)
+    kept = _LegalPairs(rules)
+    for step, kernel in rules.kernels:
+        if not (pairs := kernel.inplace_pairs()):
+            continue
+        at = rules.at(step, kernel)
+        must = directed_results(kernel, "must_inplace")
+        taken: set[int] = set()
+        for result, operand in pairs:
+            reason = at.refuse(result, operand)
+            memory = id(at.memory[operand])
+            name = value_name(kernel.operands[operand])
+            if reason is None and memory not in taken:
+                taken.add(memory)
+                kept.pairs.setdefault(kernel, []).append((result, operand))
+                continue
+            why = "is taken over by another result, too" if reason is None else reason.message
+            code = "taken-twice" if reason is None else reason.code
+            if result in must:
+                raise RefusedError(f"'{must[result].name}' must_inplace cannot be kept: {name} {why}", must[result])
+            remark(PlanMemoryPass.name, kernel, code, f"in-place pair dropped: {name} {why}", result=result)
+        for result, operand in kept.pairs.get(kernel, ()):
+            at.take(result, operand)
+    return kept
+
+
+def _write(function: FuncOp, plan: _Plan, alignment: int) -> None:
+    for op in function.body.block.ops:
+        if not isinstance(op, KernelOp):
+            continue
+        homes = [plan.storages.of(result) for result in op.results]
+        op.slots = int_array([plan.offsets.get(storage.number, NOT_IN_ARENA) for storage in homes])
+        flat = [number for pair in plan.pairs.get(op, ()) for number in pair]
+        op.inplace = int_array(flat) if flat else None
+    function.attributes[ARENA] = DictionaryAttr(
+        {
+            "alignment": int_value(alignment),
+            "lower_bound": int_value(plan.solution.lower_bound),
+            "method": StringAttr(plan.solution.method),
+            "size": int_value(plan.solution.arena),
+        }
+    )
+
+
+def _report(function: FuncOp, plan: _Plan) -> None:
+    solution = plan.solution
+    message = "is optimal" if solution.arena == solution.lower_bound else "may not be the smallest possible"
+    remark(
+        PlanMemoryPass.name, function, "planned", f"the arena {message}",
+        arena=solution.arena, lower_bound=solution.lower_bound, gap=round(solution.gap, 6),
+        storages=len(plan.offsets), method=solution.method,
+    )  # fmt: skip
+    step, names = _at_peak(plan)
+    if names:
+        remark(PlanMemoryPass.name, function, "peak", f"at step {step} there live {names}", step=step)
+
+
+def _at_peak(plan: _Plan) -> tuple[int, str]:
+    """The step at which most bytes live, and what lives there, largest first."""
+    step, alive = _peak([s for s in plan.storages.storages if s.kind == "intermediate"])
+    largest = sorted(alive, key=lambda storage: (-storage.nbytes, storage.number))
+    names = ", ".join(f"{value_name(s.values[0])} ({s.nbytes} bytes)" for s in largest[:8])
+    return step, names + (f" and {len(largest) - 8} more" if len(largest) > 8 else "")
+
+
+def _over_limit(plan: _Plan, limit: int) -> str:
+    solution, (step, names) = plan.solution, _at_peak(plan)
+    if solution.lower_bound <= limit:
+        remedy = (
+            f"only {solution.lower_bound} bytes live at once, but no placement in less was found; try strategy=exact"
+        )
+    else:
+        remedy = f"at step {step} there live {names}; run order-for-memory, fuse less, or give up arguments with graph.donated"
+    return f"'{PlanMemoryPass.name}' peak-limit: the arena needs {solution.arena} bytes, the limit is {limit}: {remedy}"
+
+
+def _peak(storages: list[Storage]) -> tuple[int, list[Storage]]:
+    """The first step at which most bytes live, and the storages that do."""
+    change: dict[int, int] = {}
+    for storage in storages:
+        change[storage.birth] = change.get(storage.birth, 0) + storage.nbytes
+        change[storage.death] = change.get(storage.death, 0) - storage.nbytes
+    load = most = peak = 0
+    for step in sorted(change):
+        load += change[step]
+        if load > most:
+            most, peak = load, step
+    return peak, [storage for storage in storages if storage.birth <= peak < storage.death]

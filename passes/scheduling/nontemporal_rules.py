@@ -1,0 +1,117 @@
+"""Which kernels store past the caches: those of large results that wait for memory, not for arithmetic.
+
+A line that is stored to is read first, and takes the place of another one in the caches. Where both the line and what it
+displaces are gone before they are used again, a non-temporal store saves that reading: a third of the traffic of a kernel
+with one operand and one result. Within caches such stores cost several times as much as others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import OpResult, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Pulled, pull_kernel
+from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size, value_name
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.scalar import cost
+from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
+
+WAITS_FOR_MEMORY = {"pointwise": 0.7, "row": 0.8, "tile": 0.7}
+"""By kind of the schedules whose loops can store so: arithmetic in the time of memory, beyond which cycles of the stores cost
+more than what is not read saves. The loops of a row overlap both less than one loop does."""
+OUTSIDE_CACHES = 2
+"""Times the last level cache that a kernel moves, from which on nothing of it is left there for the next run."""
+SMALLEST_PART = 16
+"""Of the bytes that a kernel moves, the part of a result that is worth it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a kernel stores past the caches, as a reason code and a sentence for a remark; both empty for small ones."""
+
+    code: str = ""
+    message: str = ""
+    flip: str = ""
+
+    @property
+    def nontemporal(self) -> bool:
+        return self.code == "nontemporal"
+
+
+class StoreRules:
+    """The decision for the kernels of one function, after their schedules but before in-place pairs are chosen."""
+
+    def __init__(self, function: FuncOp, device: Device) -> None:
+        self.function = function
+        self.least = OUTSIDE_CACHES * device.last_level_cache_bytes
+        self.device = device
+        self._inplace: InplaceRules | None = None
+        self._steps: dict[KernelOp, int] = {}
+
+    def judge(self, kernel: KernelOp) -> Verdict:
+        """Whether the kernel's results should go past the caches."""
+        sizes = [byte_size(value) or 0 for value in (*kernel.operands, *kernel.results)]
+        share = WAITS_FOR_MEMORY.get(kernel.schedule_kind() or "")
+        if not self.least or share is None or sum(sizes) < self.least:
+            return Verdict()
+        pulled = pull_kernel(kernel)
+        moved = _loaded_bytes(pulled) + sum(sizes[len(kernel.operands) :])
+        if moved < self.least:
+            return Verdict()
+        arithmetic, memory = self.device.work_seconds(_work(pulled)), self.device.move_seconds(moved)
+        if arithmetic > share * memory:
+            message = (
+                f"stores through the caches: {arithmetic * 1e6:.0f} us of arithmetic for {memory * 1e6:.0f} of memory"
+            )
+            return Verdict("arithmetic-bound", message, "less arithmetic")
+        refusals = [self._refuse(kernel, result, moved) for result in kernel.results]
+        if None in refusals:
+            return Verdict("nontemporal", f"stores past the caches: it moves {moved} bytes")
+        return Verdict("stays-in-cache", f"stores through the caches: {refusals[0]}")
+
+    def _refuse(self, kernel: KernelOp, result: OpResult, moved: int) -> str | None:
+        """Why the result should be stored as usual."""
+        size, name = byte_size(result) or 0, value_name(result)
+        if size * SMALLEST_PART < moved:
+            return f"{name} has {size} bytes of {moved}"
+        rules = self._rules(kernel)
+        memory = rules.classes.known(result)
+        if any(rules.refuse(result.index, operand) is None for operand in range(len(kernel.operands))):
+            return f"{name} may take over the memory of an operand"
+        if memory.kept:
+            return f"{name} is used by an op that is no kernel"
+        readers = [use.operation for value in memory.values for use in value.uses]
+        read = any(not isinstance(op, ReturnOp) and aliased_operand(op) is None for op in readers)
+        if read and size < self.device.last_level_cache_bytes:
+            return f"{name} has {size} bytes and is read by a later kernel"
+        return None
+
+    def _rules(self, kernel: KernelOp) -> KernelRules:
+        if self._inplace is None:
+            self._inplace = InplaceRules(self.function)
+            self._steps = {op: step for step, op in self._inplace.kernels}
+        return self._inplace.at(self._steps[kernel], kernel)
+
+
+def _loaded_bytes(pulled: Pulled) -> int:
+    """Of each operand the elements that are read, no more than it has."""
+    read: dict[SSAValue, int] = {}
+    for point in pulled.loads():
+        elements = read.get(point.value, 0) + prod(dim.extent for dim in point.address.dims())
+        read[point.value] = min(elements, prod(shape(point.value)))
+    return sum(elements * dtype(value).itemsize for value, elements in read.items())
+
+
+def _work(pulled: Pulled) -> int:
+    """Simple operations, each as often as what it depends on varies."""
+    total = 0
+    for point in pulled.points:
+        if point.op is not None:
+            dims = point.dims.union(*(operand.dims for operand in point.operands))
+            total += (cost(point.op.body()) + bool(point.op.COMBINE)) * prod(dim.extent for dim in dims)
+    return total

@@ -1,0 +1,161 @@
+"""Choose how each kernel runs: one loop over elements, rows in stages, parts side by side, a library call, or op by op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.ir import Attribute
+from xdsl.passes import ModulePass
+
+from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
+from fuse_opt.dialects.analysis.loop_body import pull_kernel
+from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
+from fuse_opt.dialects.analysis.storage import functions_of
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.remarks import RefusedError, remark
+from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
+
+
+def _generated(scheme: str, otherwise: str) -> Callable[[KernelOp], str | None]:
+    """Why a kernel cannot be generated code of the scheme, or None when it can; `otherwise` is said of the other one."""
+
+    def refuse(kernel: KernelOp) -> str | None:
+        if is_library(kernel):
+            return "it is a library call"
+        access = kernel_access(kernel)
+        if access.scheme is None:
+            return f"it {access.message}"
+        return None if access.scheme == scheme else otherwise
+
+    return refuse
+
+
+def _refuse_library(kernel: KernelOp) -> str | None:
+    return None if is_library(kernel) else "it holds no op of a library and names no implementation"
+
+
+def _refuse_reference(kernel: KernelOp) -> str | None:
+    return None
+
+
+def _refuse_entries(kernel: KernelOp) -> str | None:
+    """Why the numbers of a schedule cannot be used."""
+    assert kernel.schedule is not None
+    for name, value in kernel.schedule.data.items():
+        if name in NUMBERS and not (isinstance(value, IntegerAttr) and value.value.data > 0):
+            return f"entry '{name}': expected a positive integer, got {value}"
+        if name in WORDS and value not in [StringAttr(word) for word in WORDS[name]]:
+            first, second = WORDS[name]
+            return f'entry \'{name}\': expected "{first}" or "{second}", got {value}'
+    if kernel.schedule.data.get("stores") == StringAttr("nontemporal") and kernel.schedule_kind() in _NOT_GENERATED:
+        return "entry 'stores': expected generated code, or \"temporal\""
+    return None
+
+
+WORDS = {"math": ("strict", "fast"), "stores": ("temporal", "nontemporal")}
+"""Entries of a schedule that are one of some words; the first is what holds without the entry."""
+_NOT_GENERATED = ("library", "reference")
+NUMBERS = ("splits", "block")
+"""Entries of a schedule that are counts: parts of what is reduced, rows of a block."""
+
+SCHEMES: dict[str, Callable[[KernelOp], str | None]] = {
+    "pointwise": _generated("pointwise", "it holds a reduction"),
+    "row": _generated("row", "it holds no reduction"),
+    "tile": _generated("pointwise", "it holds a reduction"),
+    "column": _generated("row", "it holds no reduction"),
+    "split": _generated("row", "it holds no reduction"),
+    "pack": _generated("pack", "it is one part"),
+    "library": _refuse_library,
+    "reference": _refuse_reference,
+}
+"""By kind: why a kernel cannot run so, or None when it can."""
+
+
+@dataclass(frozen=True)
+class ScheduleKernelsPass(ModulePass):
+    """Gives each kernel without a schedule the fastest kind that can run it.
+
+    ```mlir
+    %r = fused.kernel(%a = %x : tensor<8x4xf32>) -> (tensor<8xf32>) { ... graph.sum ... }
+    ```
+    becomes
+    ```mlir
+    %r = fused.kernel(%a = %x : tensor<8x4xf32>) -> (tensor<8xf32>) attributes {schedule = {kind = "row"}} { ... }
+    ```
+    `pointwise`: one loop over elements. `tile`: elements in blocks, where what is read and what is stored lie in different
+    orders. `row`: the stages of one row before the next row. `column`: those of a block of rows, where neighbours in memory
+    belong to different rows, or what is reduced lies in stretches shorter than a vector. `split`: parts of rows that are
+    few and long. `column` and `split` reduce in `splits` parts, which are joined in order: the result does not depend on
+    the number of threads. `pack`: parts that do not depend on each other side by side, each a `pointwise` or a `row` one.
+    `library`: an implementation runs it as a whole.
+    `reference`: op by op, for what is neither passes nor a library's.
+
+    With `math=fast` the schedules of generated kernels say so: the C target then uses the approximations, reciprocals and
+    contractions whose bounds `docs/c.md` states, the CUDA target those of `docs/cuda.md`. Without it arithmetic is as the
+    IR says.
+
+    A kernel that moves more bytes than caches hold (twice the device's `last_level_cache_bytes`), and waits for memory
+    rather than for arithmetic, gets `stores = "nontemporal"`: results of such sizes are stored past the caches where they are
+    not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
+
+    A schedule that is there is kept, with all of its entries: edit it by hand. Requires: that it can run the kernel.
+    Ensures: every kernel has a schedule.
+    """
+
+    name = "schedule-kernels"
+
+    math: Literal["strict", "fast"] = "strict"
+    """Accuracy of the functions in generated C: "strict" or "fast"."""
+    device: str = "cpu"
+    """What decides on non-temporal stores: a name of `device_names()`, or the path of a .toml file like theirs."""
+
+    def __post_init__(self) -> None:
+        find_device(self.device)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        device = find_device(self.device)
+        for function in functions_of(op):
+            rules = StoreRules(function, device)
+            for kernel in function.body.block.ops:
+                if isinstance(kernel, KernelOp):
+                    _schedule(kernel, self.math, rules)
+
+
+def _schedule(kernel: KernelOp, math: str, rules: StoreRules) -> None:
+    if (given := kernel.schedule_kind()) is None:
+        order = _choose(kernel)
+        entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
+        if math == "fast" and order.kind not in _NOT_GENERATED:
+            entries["math"] = StringAttr(math)
+        kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries})
+        verdict = rules.judge(kernel)
+        if verdict.nontemporal:
+            kernel.schedule = DictionaryAttr({**kernel.schedule.data, "stores": StringAttr("nontemporal")})
+        if verdict.code:
+            remark(ScheduleKernelsPass.name, kernel, verdict.code, verdict.message, flip=verdict.flip)
+        return
+    if given not in SCHEMES:
+        raise RefusedError(f"'fused.kernel' schedule kind \"{given}\": expected one of {', '.join(SCHEMES)}", kernel)
+    if (problem := SCHEMES[given](kernel) or _refuse_entries(kernel)) is not None:
+        hint = f'remove the schedule, or write "{_choose(kernel).kind}"'
+        raise RefusedError(f"'fused.kernel' schedule kind \"{given}\" cannot run the kernel: {problem}; {hint}", kernel)
+    remark(ScheduleKernelsPass.name, kernel, "kept", f'keeps its schedule "{given}"')
+
+
+def _choose(kernel: KernelOp) -> LoopOrder:
+    if is_library(kernel):
+        remark(ScheduleKernelsPass.name, kernel, "scheduled", 'runs as "library"')
+        return LoopOrder("library")
+    access = kernel_access(kernel, scheduled=False)
+    if access.scheme is None:
+        remark(ScheduleKernelsPass.name, kernel, access.code, f'runs op by op ("reference"): {access.message}')
+        return LoopOrder("reference")
+    order = LoopOrder("pack") if access.scheme == "pack" else choose_order(pull_kernel(kernel))
+    why = f": {order.reason}" if order.reason else ""
+    remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{order.kind}"{why}')
+    return order

@@ -1,0 +1,76 @@
+"""Replace composite ops (softmax, layer_norm, ...) by the primitive ops that define them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.rewriter import Rewriter
+
+from fuse_opt.dialects.analysis.storage import forget_plan, functions_of
+from fuse_opt.dialects.fused import STOP_FUSION, KernelOp, directives
+from fuse_opt.dialects.interfaces.op import CompositeOp
+from fuse_opt.dialects.interfaces.shapes import is_static
+from fuse_opt.passes.remarks import remark
+from fuse_opt.passes.rewrite_pass import RewritePass
+
+_OF_RESULTS = (STOP_FUSION, "keep_live", "must_inplace")
+"""Directives about the results of an op, and not about the ops that make them."""
+
+
+@dataclass(frozen=True)
+class DecomposePass(RewritePass):
+    """A composite becomes its decomposition, in place, inside kernels too, until none is left.
+
+    A composite of which extents are unknown stays: definitions divide by counts and give shapes. `infer-shapes` may help.
+    Directives of the composite go to each op of the decomposition, so that a group asked for stays one.
+
+    Ensures: no `CompositeOp` of static operands remains.
+    """
+
+    name = "decompose"
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions_of(op):
+            if any(isinstance(inner, CompositeOp) and _is_static(inner) for inner in function.walk()):
+                forget_plan(function)  # an op that had memory of its own may become a view
+        waiting = [inner for inner in op.walk() if isinstance(inner, CompositeOp)]
+        while waiting:
+            composite = waiting.pop()
+            if _is_static(composite):
+                waiting.extend(_expand(composite))
+            else:
+                remark(self.name, composite, "dynamic-shape", "is not decomposed: extents of its operands are unknown")
+
+
+def _is_static(op: CompositeOp) -> bool:
+    return all(map(is_static, op.operands))
+
+
+def _expand(op: CompositeOp) -> list[CompositeOp]:
+    """Puts copies of the decomposition's ops before `op` and erases it; returns the composites among them."""
+    parent = op.parent
+    assert parent is not None
+    expansion = op.expansion()
+    copies: dict[SSAValue, SSAValue] = dict(zip(expansion.block.args, op.operands, strict=True))
+    inner: list[CompositeOp] = []
+    kept = directives(op)
+    inside = {name: value for name, value in kept.items() if name not in _OF_RESULTS}
+    makers = {value.owner for value in expansion.results}
+    for source in expansion.block.ops:
+        copy = source.clone(copies)
+        copy.location = op.location
+        copy.attributes.update(kept if source in makers else inside)
+        parent.insert_op_before(copy, op)
+        if isinstance(copy, CompositeOp):
+            inner.append(copy)
+    for result, value in zip(op.results, expansion.results, strict=True):
+        new = copies[value]
+        new.name_hint = result.name_hint or new.name_hint
+        result.replace_all_uses_with(new)
+    Rewriter.erase_op(op)
+    if isinstance(kernel := parent.parent_op(), KernelOp):
+        kernel.drop_decisions()
+    return inner

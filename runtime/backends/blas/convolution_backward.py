@@ -1,0 +1,85 @@
+"""Transposed convolutions and gradients of convolutions on the CPU: tasks of convolution_gradients.c, on the shared pool."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from math import prod
+
+from fuse_opt.runtime.backends.blas.convolution import run_tasks
+from fuse_opt.runtime.backends.blas.direct_convolution import Attributes, Config, Shape, Windows, attributes_of
+from fuse_opt.runtime.backends.blas.matmul import Array, Tasks, attempt
+from fuse_opt.runtime.backends.blas.task_sizes import choose_grain
+
+COLUMNS_BYTES = 256 << 10
+"""What a task has of products or windows at a time: part of a core's second cache."""
+_ROWS = 64
+"""Of a task's products, about: fewer make more of its time copies of the other operand."""
+_WINDOW = 32
+"""Elements of the window of a task, where the weight's gradient is made."""
+
+Table = Callable[[Tasks, int, Shape, Shape, Shape, Config], "ctypes.Array[ctypes.c_int64] | None"]
+"""Makes the record of a call, from the shapes of its operands and its result."""
+
+
+def try_conv_transpose(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> bool:
+    """
+    Transposed convolution as `graph.conv_transpose` means it, and the gradient of a convolution's input, which is the
+    same: x is [N, C, spatial...], weight [C, O/groups, spatial...]. Answers as `attempt` does.
+    """
+    run = functools.partial(_run, transposed_table, "fuse_run_fold", config)
+    return attempt(run, *inputs, *outputs)
+
+
+def try_conv_backward_weight(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> bool:
+    """The gradient of a convolution's weight as `graph.conv_backward_weight` means it. Answers as `attempt` does."""
+    run = functools.partial(_run, weight_gradient_table, "fuse_run_weight_gradient", config)
+    return attempt(run, *inputs, *outputs)
+
+
+def _run(make: Table, task: str, config: Config, tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
+    if 0 in (*a.shape, *b.shape, *out.shape):
+        out.fill(0)
+        return True
+    plan = make(tasks, a.itemsize, a.shape, b.shape, out.shape, config)
+    return plan is not None and run_tasks(tasks, task, plan, (a, b), out)
+
+
+def transposed_table(
+    tasks: Tasks, item: int, x: Shape, weight: Shape, out: Shape, config: Config
+) -> ctypes.Array[ctypes.c_int64] | None:
+    """The record `convolution` for fuse_run_fold; None where shapes do not fit together or are too large."""
+    return planned(tasks.wide, item, out, weight, x, attributes_of(config, len(x) - 2), False)
+
+
+def weight_gradient_table(
+    tasks: Tasks, item: int, grad: Shape, x: Shape, out: Shape, config: Config
+) -> ctypes.Array[ctypes.c_int64] | None:
+    """The record `convolution` for fuse_run_weight_gradient; None where shapes do not fit together or are too large."""
+    return planned(tasks.wide, item, x, out, grad, attributes_of(config, len(x) - 2), True)
+
+
+@functools.lru_cache(maxsize=1024)
+def planned(
+    wide: bool, item: int, x: Shape, weight: Shape, result: Shape, attributes: Attributes, of_weight: bool
+) -> ctypes.Array[ctypes.c_int64] | None:
+    """The record of a convolution of x to the result, for one of its gradients; no extent is zero."""
+    windows = Windows.of(item, x, weight, result, attributes)
+    if windows is None:
+        return None
+    groups = attributes[3]
+    channels, filters, places, positions = windows.channels, windows.filters, prod(weight[2:]), prod(result[2:])
+    if not wide and max(positions, channels * places) >= 2**31:
+        return None
+    if of_weight:
+        depth = min(channels * places, _WINDOW)
+        each = min(positions, max(1, COLUMNS_BYTES // (depth * item)))
+        tasks = groups * -(-channels * places // depth)
+        grain = choose_grain(2 * filters * depth * positions * x[0])
+        return windows.record(x[0], groups, (each, filters, depth, 0), tasks, grain, (0,) * 7)
+    block = min(channels, -(-_ROWS // places))
+    each = min(positions, max(1, COLUMNS_BYTES // (block * places * item)))
+    tasks = x[0] * groups * -(-channels // block)
+    grain = choose_grain(2 * block * places * positions * filters)
+    return windows.record(x[0], groups, (each, 0, 0, 0), tasks, grain, (0, 0, block, 0, 0, 0, 0))

@@ -1,0 +1,256 @@
+"""Programs on a CUDA device: compiled once, bound once, then one call of the driver for all that runs on the device."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuse_opt.lowering.program import Program, ProgramStats, Segment
+from fuse_opt.runtime.backends.cublas import make_products
+from fuse_opt.runtime.cuda.arguments import Argument, Arguments, Staging, as_bytes
+from fuse_opt.runtime.cuda.results import Outcome, Results
+from fuse_opt.runtime.cuda.steps import Steps
+from fuse_opt.runtime.device.arrays import DeviceArray, stream_handle
+from fuse_opt.runtime.device.compiler import (
+    Cubin,
+    KernelRefused,
+    compile_kernels,
+    find_cuda_compiler,
+    kernel_resources,
+    supported_arch,
+)
+from fuse_opt.runtime.device.driver import DEFAULT_STREAM, LEGACY_STREAMS, CudaUnavailable, Device, open_device
+from fuse_opt.runtime.device.graphs import RunCounts
+from fuse_opt.runtime.disk_cache import DiskCache
+
+Array = NDArray[Any]
+
+__all__ = ["CudaProgram", "CudaStats", "CudaUnavailable", "KernelRefused"]
+
+
+@dataclass(frozen=True)
+class CudaStats(ProgramStats):
+    """The program's counts, what compiling it took, and what its calls have done so far (see `RunCounts`)."""
+
+    compile_s: float = 0.0
+    calls: int = 0
+    kernel_launches: int = 0
+    graph_captures: int = 0
+    graph_launches: int = 0
+    captures_refused: int = 0
+    host_calls: int = 0
+    synchronizations: int = 0
+    bytes_to_device: int = 0
+    bytes_to_host: int = 0
+    bytes_on_device: int = 0
+
+
+@dataclass(slots=True)
+class _Call:
+    """All that a run with given arrays needs."""
+
+    arguments: list[Argument]
+    outcome: Outcome
+    streams: list[int]
+    """The caller's stream first."""
+    table: Array
+    """The addresses of the program's buffers."""
+    key: bytes
+    copies: bool
+    """Whether there is something to be done before or behind the kernels."""
+
+    @property
+    def results(self) -> Any:
+        arrays = self.outcome.arrays
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+class CudaProgram:
+    """
+    A program that can be called with arrays of the host and of the device, from several threads at once: its runs follow
+    one another on the device.
+    """
+
+    def __init__(self, program: Program, cache: DiskCache | None = None) -> None:
+        """
+        Compiles the program, or takes it from the disk cache, and allocates its memory. Raises CudaUnavailable,
+        KernelRefused and other CudaCompileErrors, CudaMemoryError and CudaError.
+        """
+        self.program = program
+        self._device = open_device()
+        started = time.perf_counter()
+        launched = any(isinstance(step, Segment) for step in program.steps)
+        cubin = _compiled(program, self._device, cache or DiskCache()) if launched else None
+        self._compile_s = time.perf_counter() - started
+        self.resources = kernel_resources(cubin.log) if cubin else {}
+        """By kernel: registers, spills and shared memory, where the compiler said them."""
+        self._counts = RunCounts()
+        self._lock = threading.Lock()
+        weakref.finalize(self, self._device.drop, vars(self)).atexit = False
+        with self._device.active():
+            self._bind(cubin)
+
+    def _bind(self, cubin: Cubin | None) -> None:
+        program, device = self.program, self._device
+        driver, counts = device.driver, self._counts
+        with device.errors(f"the module of '{program.name}'"):
+            module = driver.module_from_buffer(cubin.data) if cubin else None
+            # It waits for the default stream and the default stream for it, as arrays without a stream expect.
+            self._stream = stream = driver.Stream()
+            self._entered, self._done = (device.new_event(self) for _ in range(2))
+        products = functools.cache(lambda: make_products(device))
+        self._steps = Steps(program, device, stream, module, counts, products)
+        staging = Staging(program, device)
+        self._arguments = Arguments(program, device, stream, staging, counts)
+        self._results = Results(program, device, stream, staging, counts)
+        self._arena = device.allocate(program.arena_bytes, f"the arena of '{program.name}'")
+        self._fixed = np.zeros(max(len(program.buffers), 1), np.uint64)
+        self._constants = self._upload_constants()
+        self._last = stream.handle
+        """The stream of the last run."""
+
+    def _upload_constants(self) -> list[Any]:
+        """Their memory. The table of what stays where it is learns the addresses, and the arena's."""
+        table, kept = self._fixed, list[Any]()
+        for number, buffer in enumerate(self.program.buffers):
+            if buffer.kind == "arena":
+                table[number] = int(self._arena)
+            elif buffer.kind == "constant":
+                assert buffer.data is not None
+                memory = self._device.allocate(buffer.data.nbytes, f"constant '{buffer.name}'")
+                if buffer.data.nbytes:
+                    self._device.driver.memcpy_htod(memory, as_bytes(buffer.data))
+                table[number] = int(memory)
+                kept.append(memory)
+        return kept
+
+    @property
+    def source(self) -> str:
+        """The CUDA text."""
+        return self.program.source
+
+    @property
+    def stats(self) -> CudaStats:
+        """The program's counts, and those of all calls so far."""
+        return CudaStats(**vars(self.program.stats), **vars(self._counts), compile_s=self._compile_s)
+
+    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
+        """
+        Runs the program: one array for one result, else a tuple. Where all arrays are the host's, so are the results, and
+        the call returns when they are there. With one of a device the results are arrays of the same library, and the
+        call returns at once: its work is ordered with other work on `stream` (a handle, or a stream of PyCUDA, torch or
+        cupy), or where that is None on the stream that the first such array belongs to.
+
+        `out` gives an array for each result. Raises TypeError and ValueError where arrays do not fit, and CudaError.
+        """
+        with self._lock, self._device.active():
+            call = self._bound(arrays, out, stream)
+            self._run(call)
+        return call.results
+
+    def bind(self, *arrays: Any, out: Any = None, stream: Any = None) -> Callable[[], Any]:
+        """
+        The call with these arrays as a function, which checks nothing and gives the same result arrays each time. It runs
+        nothing yet. Arrays of the host are read when it is called, but for those that are not in C order.
+        """
+        with self._lock, self._device.active():
+            call = self._bound(arrays, out, stream)
+
+        def run() -> Any:
+            with self._lock, self._device.active():
+                self._run(call)
+            return call.results
+
+        return run
+
+    def _bound(self, arrays: Sequence[Any], out: Any, stream: Any) -> _Call:
+        arguments = self._arguments.adopt(arrays)
+        streams = self._streams(arguments, stream)
+        outcome = self._results.prepare(arguments, out, streams[0])
+        table = self._fixed.copy()
+        table[: len(arguments)] = [argument.address for argument in arguments]
+        for number, address in outcome.addresses:
+            table[number] = address
+        copies = len(streams) > 1 or not outcome.direct or any(argument.pending for argument in arguments)
+        return _Call(arguments, outcome, streams, table, table.tobytes(), copies)
+
+    def _run(self, call: _Call) -> None:
+        self._steps.addresses.use(call.table, call.key)
+        self._counts.calls += 1
+        graphs = self._steps.graphs()
+        if call.copies or None in graphs:
+            self._run_in_steps(call, graphs)
+        else:
+            self._replay(call.streams[0], graphs)
+
+    def _streams(self, arguments: Sequence[Argument], given: Any) -> list[int]:
+        """
+        The caller's stream first, then others that arguments are still being written on; the program's own last, as
+        what DLPack has made ready for it is no wish of the caller's.
+        """
+        own = self._stream.handle
+        named = [argument.given.stream for argument in arguments if isinstance(argument.given, DeviceArray)]
+        handles = [None if given is None else stream_handle(given), *named]
+        known = dict.fromkeys(DEFAULT_STREAM if h in LEGACY_STREAMS else h for h in handles if h is not None)
+        others = [handle for handle in known if handle != own]
+        return [*others, own] if own in known or not others else others
+
+    def _is_ordered(self, stream: int) -> bool:
+        """Whether it is the program's own stream or the default one: these wait for each other by themselves."""
+        return stream in (self._stream.handle, DEFAULT_STREAM)
+
+    def _replay(self, stream: int, graphs: Sequence[int | None]) -> None:
+        """Runs on the caller's stream."""
+        self._order(stream)
+        self._steps.run(graphs, stream)
+        if not self._is_ordered(stream):
+            # Now, and not when another stream needs it: the caller's may be gone then.
+            self._device.library.check("cuEventRecord", self._done, stream)
+        self._last = stream
+
+    def _run_in_steps(self, call: _Call, graphs: Sequence[int | None]) -> None:
+        """Runs on the program's own stream, which waits for the others, and the caller's waits for it."""
+        own, check = self._stream.handle, self._device.library.check
+        self._order(own)
+        for stream in call.streams:
+            if not self._is_ordered(stream):
+                check("cuEventRecord", self._entered, stream)
+                check("cuStreamWaitEvent", own, self._entered, 0)
+        self._last = own
+        try:
+            self._arguments.upload(call.arguments)
+            self._steps.run(graphs, own)
+            self._results.finish(call.outcome, call.arguments, self._steps.addresses.table)
+        finally:
+            # All of them: memory of arrays may be used again on the stream that they were made on.
+            waiting = [stream for stream in call.streams if not self._is_ordered(stream)]
+            if waiting:
+                check("cuEventRecord", self._done, own)
+            for stream in waiting:
+                check("cuStreamWaitEvent", stream, self._done, 0)
+
+    def _order(self, stream: int) -> None:
+        """Makes the stream wait for the last run: there is one arena."""
+        last, check = self._last, self._device.library.check
+        if self._is_ordered(stream) and self._is_ordered(last):
+            return
+        if self._is_ordered(last):
+            check("cuEventRecord", self._done, last)
+        # For equal handles, too: one may have been given to a new stream, and that of default streams of threads is
+        # another stream in each of them.
+        check("cuStreamWaitEvent", stream, self._done, 0)
+
+
+def _compiled(program: Program, device: Device, cache: DiskCache) -> Cubin:
+    compiler = find_cuda_compiler()
+    if compiler is None:
+        raise CudaUnavailable("there is no nvcc (name it in FUSE_OPT_NVCC) and no NVRTC")
+    return compile_kernels(compiler, program.source, supported_arch(compiler, device.arch), cache)

@@ -1,0 +1,139 @@
+"""CUDA graphs: work captured from a stream by the driver library, kept by the addresses that it was captured with."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fuse_opt.runtime.device.driver import CudaError, Device, DriverLibrary
+
+_RELAXED = 2
+"""The mode of a capture that forbids other threads nothing."""
+_MOST_GRAPHS = 8
+_MOST_SEEN = 64
+
+
+@dataclass
+class RunCounts:
+    """What a program has done since it was made."""
+
+    calls: int = 0
+    kernel_launches: int = 0
+    """By calls of their own, not in a graph."""
+    graph_captures: int = 0
+    graph_launches: int = 0
+    captures_refused: int = 0
+    host_calls: int = 0
+    """Library calls that ran on the host."""
+    synchronizations: int = 0
+    """Times the host waited for the device."""
+    bytes_to_device: int = 0
+    bytes_to_host: int = 0
+    bytes_on_device: int = 0
+    """Of copies from the device's memory to the device's memory."""
+
+
+class _Handles:
+    """Executable graphs to be destroyed with their owner."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.alive: set[int] = set()
+
+    def destroy(self) -> None:
+        for handle in sorted(self.alive):
+            self.device.destroy(self.device.library.cuGraphExecDestroy, handle)
+        self.alive.clear()
+
+
+class GraphCache:
+    """
+    Graphs of one piece of work. It runs launch by launch with addresses that are new; when they come again it is captured,
+    and then replayed by one call. At most so many graphs are kept; beyond, the one that was not used for longest is
+    updated in place. A driver that refuses a capture is not asked again.
+    """
+
+    def __init__(self, device: Device, stream: Any, counts: RunCounts) -> None:
+        """
+        Captures on `stream`, one of PyCUDA's on which nothing is ever run. It must not be ordered with the default stream:
+        there, while this one is captured, all work of other threads would fail.
+        """
+        self._library: DriverLibrary = device.library
+        self._stream = stream
+        self._counts = counts
+        self._graphs: OrderedDict[bytes, int] = OrderedDict()
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._refused = False
+        self._handles = _Handles(device)
+        weakref.finalize(self, self._handles.destroy).atexit = False
+
+    def find(self, key: bytes, enqueue: Callable[[Any], None]) -> int | None:
+        """The graph for these addresses; None where the work is to be enqueued as it is, by `enqueue` on a stream."""
+        graph = self._graphs.get(key)
+        if graph is not None:
+            self._graphs.move_to_end(key)
+            return graph
+        if self._refused or not self._came_before(key):
+            return None
+        return self._capture(key, enqueue)
+
+    def launch(self, graph: int, stream: int) -> None:
+        """Runs a graph on a stream, which need not be the one it was captured on. Raises DriverError."""
+        self._library.check("cuGraphLaunch", graph, stream)
+        self._counts.graph_launches += 1
+
+    def _came_before(self, key: bytes) -> bool:
+        if key in self._seen:
+            del self._seen[key]
+            return True
+        self._seen[key] = None
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.popitem(last=False)
+        return False
+
+    def _capture(self, key: bytes, enqueue: Callable[[Any], None]) -> int | None:
+        try:
+            graph = self._recorded(enqueue)
+            try:
+                executable = self._instantiated(graph)
+            finally:
+                self._library.check("cuGraphDestroy", graph)
+        except CudaError:
+            self._refused = True
+            self._counts.captures_refused += 1
+            return None
+        self._counts.graph_captures += 1
+        self._graphs[key] = executable
+        return executable
+
+    def _recorded(self, enqueue: Callable[[Any], None]) -> ctypes.c_void_p:
+        graph = ctypes.c_void_p()
+        self._library.check("cuStreamBeginCapture_v2", self._stream.handle, _RELAXED)
+        try:
+            enqueue(self._stream)
+        except BaseException:
+            # A capture that went wrong must still be ended, or the stream stays unusable.
+            if self._library.cuStreamEndCapture(self._stream.handle, ctypes.byref(graph)) == 0 and graph.value:
+                self._library.cuGraphDestroy(graph)
+            raise
+        self._library.check("cuStreamEndCapture", self._stream.handle, ctypes.byref(graph))
+        return graph
+
+    def _instantiated(self, graph: ctypes.c_void_p) -> int:
+        """An executable graph: the oldest one, updated, where there are enough and the driver can do that."""
+        if len(self._graphs) >= _MOST_GRAPHS:
+            _, oldest = self._graphs.popitem(last=False)
+            details = (ctypes.c_uint64 * 4)()
+            if self._library.cuGraphExecUpdate_v2(oldest, graph, details) == 0:
+                return oldest
+            self._handles.alive.discard(oldest)
+            self._library.check("cuGraphExecDestroy", oldest)
+        executable = ctypes.c_void_p()
+        self._library.check("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
+        assert executable.value is not None
+        self._handles.alive.add(executable.value)
+        return executable.value

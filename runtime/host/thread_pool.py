@@ -1,0 +1,164 @@
+"""The process's pool of threads that generated C programs share; the pool itself is parallel_for.c and pool_waiting.c."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import operator
+import os
+import weakref
+from contextlib import suppress
+from typing import Protocol
+
+from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler, usable_processors
+from fuse_opt.runtime.host.c_records import address_in, runtime_text
+
+_SOURCES = ("host/pool_waiting.c", "host/parallel_for.c", "host/program_call.c")
+_FUNCTIONS = (
+    "fuse_parallel_for",
+    "fuse_set_num_threads",
+    "fuse_num_threads",
+    "fuse_run_frame",
+    "fuse_take_frame",
+    "fuse_keep_frame",
+    "fuse_drop_frame",
+    "fuse_call",
+    "fuse_describe",
+)
+"""What Python asks of either text."""
+
+_SERIAL_SOURCE = """\
+struct fuse_loop {
+  void (*task)(void *, long, long);
+  void *arg;
+  long count, grain;
+  long (*prepare)(void *);
+  long first, chunk, chunks;
+};
+void fuse_run_loops(struct fuse_loop *loop, long count) {
+  for (struct fuse_loop *end = loop + count; loop < end; loop++) {
+    if (loop->prepare) loop->count = loop->prepare(loop->arg);
+    if (loop->count > 0) loop->task(loop->arg, 0, loop->count);
+  }
+}
+void fuse_parallel_for(void (*task)(void *, long, long), void *arg, long count, long grain) {
+  (void)grain;
+  if (count > 0) task(arg, 0, count);
+}
+void fuse_set_num_threads(int count) { (void)count; }
+int fuse_num_threads(void) { return 1; }
+"""
+
+
+MOST_THREADS = 4096
+"""More than any machine has processors; threads cost memory."""
+
+
+def load_pool() -> int:
+    """
+    The address of `fuse_parallel_for`, which a generated program receives as a function pointer of type
+    `void (*)(void (*task)(void *, long, long), void *arg, long count, long grain)`; valid until the process ends.
+
+    The first call compiles the pool, or takes it from the disk cache; threads start with the first loop that needs
+    them. Where the system has no POSIX threads the function runs each loop on its caller; where there is no C compiler
+    the answer is 0. Raises `ValueError` if `$FUSE_OPT_NUM_THREADS` is not an integer from 1 to MOST_THREADS.
+    """
+    library = pool_library()
+    return 0 if library is None else address_in(library, "fuse_parallel_for")
+
+
+def set_num_threads(count: int) -> None:
+    """
+    Lets `count` threads, the caller included, share each loop from the next one on, in place of the count from
+    `$FUSE_OPT_NUM_THREADS` or, without it, the number of processors this process may use. Waits for a loop in
+    progress, so it must not be called from inside one. Raises `ValueError` if `count` is not from 1 to
+    MOST_THREADS, `TypeError` if it is no integer.
+    """
+    if isinstance(count, bool) or not 1 <= operator.index(count) <= MOST_THREADS:
+        raise ValueError(f"number of threads: expected an integer from 1 to {MOST_THREADS}, got {count}")
+    if (library := pool_library()) is not None:
+        library.fuse_set_num_threads(count)
+        for changed in list(_observers):
+            changed.threads_changed()
+
+
+def use_openmp_threads(wanted: bool = True) -> bool:
+    """
+    Lets the threads of an OpenMP runtime that this process has loaded already, as PyTorch does, share loops in place of the
+    pool's own, or these again: two sets of threads that spin while they wait take each other's processors. Returns whether
+    OpenMP's are used from now on: False where there is no such runtime. A child after a fork has the pool's own.
+    """
+    library = pool_library()
+    if library is None or not hasattr(library, "fuse_set_team"):
+        return False
+    found = _loaded_openmp() if wanted else None
+    if found is None:
+        library.fuse_set_team(None, None)
+    else:
+        entries = (found.GOMP_parallel, found.omp_get_thread_num)
+        library.fuse_set_team(*(ctypes.cast(entry, ctypes.c_void_p) for entry in entries))
+    return found is not None
+
+
+def _loaded_openmp() -> ctypes.CDLL | None:
+    """The runtime of gcc, or one of those of LLVM and Intel, which have gcc's entries, too."""
+    for name in ("libgomp.so.1", "libiomp5.so", "libomp.so.5", "libomp.so"):
+        with suppress(OSError, AttributeError):
+            found = ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
+            if found.GOMP_parallel and found.omp_get_thread_num:
+                return found
+    return None
+
+
+def num_threads() -> int:
+    """How many threads may share a loop, the caller included; 1 where there is no pool."""
+    library = pool_library()
+    return 1 if library is None else int(library.fuse_num_threads())
+
+
+class Observer(Protocol):
+    """Whoever made plans for a number of threads."""
+
+    def threads_changed(self) -> None: ...
+
+
+_observers: weakref.WeakSet[Observer] = weakref.WeakSet()
+
+
+def observe(observer: Observer) -> None:
+    """Tells the observer, as long as it lives, when the number of threads was changed."""
+    _observers.add(observer)
+
+
+def _initial_count() -> int:
+    text = os.environ.get("FUSE_OPT_NUM_THREADS")
+    if not text:
+        return min(usable_processors(), MOST_THREADS)
+    digits = text.strip()
+    if not digits.isdecimal() or len(digits) > 20 or not 1 <= int(digits) <= MOST_THREADS:
+        shown = text if len(text) <= 40 else f"{text[:40]}..."
+        raise ValueError(f"FUSE_OPT_NUM_THREADS={shown!r}: expected a positive integer, at most {MOST_THREADS}")
+    return int(digits)
+
+
+@functools.cache
+def pool_library() -> ctypes.CDLL | None:
+    """
+    The pool with what runs programs on it (program_call.c), or None where there is no C compiler. Loaded for the rest of
+    the process: its threads run code of it, so it is never unloaded.
+    """
+    count = _initial_count()
+    if (compiler := find_c_compiler()) is None:
+        return None
+    cache = DiskCache()
+    try:
+        library = compiler.load_shared("".join(map(runtime_text, _SOURCES)), cache, _FUNCTIONS, ["-pthread"])
+    except CompileError:
+        library = compiler.load_shared(_SERIAL_SOURCE + runtime_text("host/program_call.c"), cache, _FUNCTIONS)
+    library.fuse_set_num_threads.argtypes, library.fuse_set_num_threads.restype = [ctypes.c_int], None
+    if hasattr(library, "fuse_set_team"):
+        library.fuse_set_team.argtypes, library.fuse_set_team.restype = [ctypes.c_void_p, ctypes.c_void_p], None
+    library.fuse_num_threads.argtypes, library.fuse_num_threads.restype = [], ctypes.c_int
+    library.fuse_set_num_threads(count)
+    return library

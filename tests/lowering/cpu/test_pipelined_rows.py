@@ -1,0 +1,105 @@
+"""The last loop of a row together with the first of the next: which kernels do it, and that values stay what they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ir_testing import apply, evaluate, parse, text_of
+from lowered_programs import assert_close, needs_compiler
+
+import fuse_opt
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.runtime.cpu.program import CpuProgram
+from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
+
+PASSES = ["decompose", "fuse-row", "wrap-kernels", "schedule-kernels"]
+
+
+def of_rows(op: str, rows: int, columns: int, kind: str = "f32") -> str:
+    t = f"tensor<{rows}x{columns}x{kind}>"
+    return f"func.func @main(%x: {t}) -> {t} {{ %y = graph.{op} %x : ({t}) -> {t} func.return %y : {t} }}"
+
+
+def several_results(rows: int, columns: int) -> str:
+    """A softmax with the rows' maxima and sums, some of which are stored once for a row."""
+    t, row = f"tensor<{rows}x{columns}xf32>", f"tensor<{rows}x1xf32>"
+    return f"""func.func @main(%x: {t}, %bias: {row}) -> ({t}, {row}, {row}) {{
+      %z = graph.add %x, %bias : ({t}, {row}) -> {t}
+      %m = graph.max %z {{axes = array<i64: 1>, keepdims = true}} : ({t}) -> {row}
+      %d = graph.subtract %z, %m : ({t}, {row}) -> {t}
+      %e = graph.exp %d : ({t}) -> {t}
+      %s = graph.sum %e {{axes = array<i64: 1>, keepdims = true}} : ({t}) -> {row}
+      %y = graph.divide %e, %s : ({t}, {row}) -> {t}
+      func.return %y, %m, %s : {t}, {row}, {row}
+    }}"""
+
+
+def loops(text: str) -> str:
+    return text_of(apply(parse(text), [*PASSES, "convert-fused-to-loops"]))
+
+
+@pytest.mark.parametrize("op", ("softmax", "layer_norm", "l2_normalize"))
+def test_rows_overlap(op: str) -> None:
+    text = loops(of_rows(op, 64, 256))
+    assert "%next = arith.addi %row" in text
+    assert text.count("scf.if") == 2
+
+
+@pytest.mark.parametrize("text", (of_rows("softmax", 64, 100), of_rows("exp", 64, 256)))
+def test_rows_apart(text: str) -> None:
+    """Short rows, and kernels without several loops for a row."""
+    assert "%next" not in loops(text)
+
+
+def test_a_first_loop_that_stores() -> None:
+    t = "tensor<64x256xf32>"
+    text = loops(f"""func.func @main(%x: {t}, %y: {t}) -> ({t}, {t}) {{
+      %z = graph.multiply %x, %y : ({t}, {t}) -> {t}
+      %r = graph.layer_norm %z : ({t}) -> {t}
+      func.return %z, %r : {t}, {t}
+    }}""")
+    assert "scf.for %row" in text and "%next" not in text
+
+
+@needs_compiler
+@pytest.mark.parametrize("rows", (0, 1, 2, 67))
+@pytest.mark.parametrize("columns", (128, 203, 256))
+def test_values(rows: int, columns: int) -> None:
+    x = np.random.default_rng(columns).normal(0, 4, (rows, columns)).astype(np.float32)
+    bias = np.arange(rows, dtype=np.float32).reshape(rows, 1)
+    module = apply(parse(several_results(rows, columns)), PASSES)
+    program = CpuProgram(build_program(module))
+    assert rows < 2 or "next < end" in program.source
+    assert_close(program(x, bias), evaluate(module, [x, bias]))
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ("f16", "bf16", "f64"))
+def test_other_types(kind: str) -> None:
+    t = f"tensor<9x300x{kind}>"
+    wide = "tensor<9x300xf64>"
+    text = f"""func.func @main(%w: {wide}) -> {wide} {{
+      %x = graph.astype %w {{dtype = {kind}}} : ({wide}) -> {t}
+      %s = graph.softmax %x : ({t}) -> {t}
+      %r = graph.astype %s {{dtype = f64}} : ({t}) -> {wide}
+      func.return %r : {wide}
+    }}"""
+    w = np.random.default_rng(2).normal(0, 4, (9, 300))
+    got, expected = fuse_opt.compile(text, "cpu")(w), fuse_opt.compile(text, "reference")(w)
+    np.testing.assert_allclose(got, expected, rtol={"f16": 2e-3, "bf16": 1.6e-2, "f64": 1e-13}[kind], atol=1e-7)
+
+
+@needs_compiler
+def test_in_place_and_on_any_number_of_threads() -> None:
+    text = of_rows("softmax", 67, 203).replace("f32>)", "f32> {graph.donated})", 1)
+    x = np.random.default_rng(5).normal(0, 4, (67, 203)).astype(np.float32)
+    expected = np.asarray(fuse_opt.compile(of_rows("softmax", 67, 203), "cpu")(x))
+    module = apply(parse(text), [*PASSES, "infer-inplace"])
+    assert "inplace" in text_of(module)
+    program, before = CpuProgram(build_program(module)), num_threads()
+    try:
+        for threads in (1, 2, 4):
+            set_num_threads(threads)
+            np.testing.assert_array_equal(program(x.copy()), expected)
+    finally:
+        set_num_threads(before)

@@ -1,0 +1,96 @@
+"""Blocks of a transposed load begin at cache lines, wherever in one its array begins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ir_testing import apply, parse
+from lowered_programs import Array, needs_compiler
+
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.runtime.cpu.program import CpuProgram
+from fuse_opt.tools.compiler.api import CompiledProgram, compile
+
+pytestmark = needs_compiler
+KINDS = {"f32": np.float32, "f64": np.float64, "i16": np.int16, "i8": np.int8}
+
+
+def at(offset: int, values: Array) -> Array:
+    """A copy of the array that begins so many bytes behind the start of a cache line."""
+    memory = np.zeros(values.nbytes + 128, np.uint8)
+    begin = -memory.ctypes.data % 64 + offset
+    copy = memory[begin : begin + values.nbytes].view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    return copy
+
+
+def program(rows: int, columns: int, kind: str, donated: bool) -> CompiledProgram:
+    x, y = f"tensor<{rows}x{columns}x{kind}>", f"tensor<{columns}x{rows}x{kind}>"
+    return compile(
+        f"""
+func.func @main(%x: {x}, %y: {y}{" {graph.donated}" if donated else ""}) -> {y} {{
+  %t = graph.permute_dims %x {{axes = array<i64: 1, 0>}} : ({x}) -> {y}
+  %s = graph.add %t, %y : ({y}, {y}) -> {y}
+  func.return %s : {y}
+}}""",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "kind"),
+    [(40, 80, "f32"), (17, 1000, "f64"), (100, 96, "i16"), (40, 192, "i8"), (33, 48, "f32")],
+)
+@pytest.mark.parametrize("donated", [False, True])
+def test_every_offset(rows: int, columns: int, kind: str, donated: bool) -> None:
+    compiled, step = program(rows, columns, kind, donated), np.dtype(KINDS[kind]).itemsize
+    assert f"fo_transpose_offset_{kind}" in compiled.source
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(-50, 50, (rows, columns)), rng.integers(-50, 50, (columns, rows))
+    for offset in range(0, 64, max(step, 4)):
+        source, other = at(offset, x.astype(KINDS[kind])), at(0, y.astype(KINDS[kind]))
+        np.testing.assert_array_equal(compiled(source, other), (x.T + y).astype(KINDS[kind]))
+
+
+def streamed(x: str, y: str, axes: str, add: bool) -> CpuProgram:
+    """A transposed load, added to another array or only moved, whose result goes past the caches."""
+    body = f"%r = graph.permute_dims %a {{axes = array<i64: {axes}>}} : ({x}) -> {y}"
+    if add:
+        body = body.replace("%r", "%t") + f"\n    %r = graph.add %t, %b : ({y}, {y}) -> {y}"
+    module = parse(f"""
+func.func @main(%x: {x}, %y: {y}) -> {y} {{
+  %k = fused.kernel(%a = %x : {x}, %b = %y : {y}) -> ({y})
+      attributes {{schedule = {{kind = "tile", stores = "nontemporal"}}}} {{
+    {body}
+    fused.yield %r : {y}
+  }}
+  func.return %k : {y}
+}}""")
+    return CpuProgram(build_program(apply(module, ["convert-fused-to-loops"])))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "kind"),
+    [
+        ((300, 131), "1, 0", "f32"),
+        ((3, 70, 65), "2, 0, 1", "f32"),
+        ((129, 257), "1, 0", "f64"),
+        ((40, 33), "1, 0", "i8"),
+    ],
+)
+@pytest.mark.parametrize("add", [False, True])
+def test_results_past_the_caches(shape: tuple[int, ...], axes: str, kind: str, add: bool) -> None:
+    order = [int(axis) for axis in axes.split(",")]
+    sizes = "x".join(map(str, shape)), "x".join(str(shape[axis]) for axis in order)
+    program = streamed(f"tensor<{sizes[0]}x{kind}>", f"tensor<{sizes[1]}x{kind}>", axes, add)
+    assert ("fo_stream_" in program.source) == (kind != "i8")  # turning bytes takes longer than memory does
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(-50, 50, shape), rng.integers(-50, 50, [shape[axis] for axis in order])
+    wanted = (x.transpose(order) + y * add).astype(KINDS[kind])
+    for offset in (0, 8, 24, 56):
+        result = at(offset, np.zeros_like(wanted))
+        program(x.astype(KINDS[kind]), y.astype(KINDS[kind]), out=[result])
+        np.testing.assert_array_equal(result, wanted)
+
+
+def test_lines_that_do_not_begin_alike_are_left_as_they_are() -> None:
+    assert "fo_transpose_offset" not in program(64, 100 + 3, "f32", False).source

@@ -1,0 +1,86 @@
+"""README and docs stay true: their commands run, their examples are real output, their tables come from the registry."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuse_opt.tools.commands import demo
+from fuse_opt.tools.develop.op_docs import op_docs
+from fuse_opt.tools.develop.pass_table import pass_table
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in FENCE.findall(page.read_text()) if kind == language]
+
+
+def commands() -> list[str]:
+    lines = [line for page in PAGES for text in blocks(page, "sh") for line in text.splitlines()]
+    return sorted(
+        {line.split("#")[0].strip() for line in lines if line.startswith(("fuse-opt", "fuse-run", "python -m"))}
+    )
+
+
+def run(command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command of this environment from the root of the checkout."""
+    program, *arguments = shlex.split(command)
+    path = Path(sys.executable) if program == "python" else Path(sys.executable).with_name(program)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(
+        [str(path), *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.mark.parametrize("command", commands())
+def test_command_runs(command: str) -> None:
+    done = run(command)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_set_up_commands_exist() -> None:
+    listed = {line.split("#")[0].strip() for text in blocks(ROOT / "README.md", "sh") for line in text.splitlines()}
+    assert {"python3 tools/bootstrap.py demo", "python3 tools/bootstrap.py test"} <= listed
+    assert "python3 tools/bootstrap.py test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_python_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for text in blocks(ROOT / "README.md", "python"):
+        exec(compile(text, "README.md", "exec"), {})
+
+
+def test_table_of_passes_is_generated() -> None:
+    assert pass_table() in (ROOT / "README.md").read_text()
+
+
+def test_reference_of_ops_is_generated() -> None:
+    """`python -m fuse_opt.tools.develop.op_docs > docs/ops.md` makes it anew."""
+    assert op_docs() == (ROOT / "docs" / "ops.md").read_text()
+
+
+def test_worked_example_is_real_output() -> None:
+    source, fused = blocks(ROOT / "README.md", "mlir")
+    example = (ROOT / "examples" / "ffn.mlir").read_text()
+    assert source in example
+    (command,) = [c for c in commands() if "--infer-inplace" in c and "ffn" in c]
+    assert run(command).stdout.strip() == fused.strip()
+    remarks = next(text for text in blocks(ROOT / "README.md", "text") if "remark:" in text)
+    assert run(command + " --remarks").stderr.strip() == remarks.strip()
+
+
+def test_demo_checks_its_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo.main([str(ROOT / "examples" / "ffn.mlir"), "--repeat", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "ok" in printed and "library calls" in printed
+    assert demo.main(["no/such/file.mlir"]) == 2

@@ -1,0 +1,153 @@
+"""Finding the C compiler of the machine and building shared objects with it."""
+
+import ctypes
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.runtime.host import c_compiler
+from fuse_opt.runtime.host.c_compiler import CCompiler, CompileError, find_c_compiler
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path / "cache")
+
+
+@pytest.fixture
+def compiler(cache: DiskCache) -> CCompiler:
+    found = find_c_compiler(cache)
+    if found is None:
+        pytest.skip("no C compiler")
+    return found
+
+
+def executable(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(stat.S_IRWXU)
+    return path
+
+
+def test_description(compiler: CCompiler) -> None:
+    assert Path(compiler.path).is_absolute()
+    assert compiler.version.split()[0] in ("gcc", "clang")
+    assert {"-O3", "-fwrapv", "-shared"} <= set(compiler.flags)
+    assert "-fopenmp" not in compiler.flags
+
+
+def test_compiles_loads_and_remembers(compiler: CCompiler, cache: DiskCache) -> None:
+    source = "double tanh(double); double f(double x) { return tanh(x); }"
+    path = compiler.compile_shared(source, cache)
+    misses = cache.stats.misses
+    assert compiler.compile_shared(source, cache) == path
+    assert cache.stats.misses == misses
+    function = ctypes.CDLL(str(path)).f
+    function.argtypes, function.restype = [ctypes.c_double], ctypes.c_double
+    assert function(0.0) == 0.0
+    assert function(100.0) == 1.0
+
+
+def test_extra_arguments_are_part_of_the_key(compiler: CCompiler, cache: DiskCache) -> None:
+    source = "int f(void) { return N; }"
+    one = compiler.compile_shared(source, cache, ["-DN=1"])
+    two = compiler.compile_shared(source, cache, ["-DN=2"])
+    assert ctypes.CDLL(str(one)).f() == 1
+    assert ctypes.CDLL(str(two)).f() == 2
+
+
+def test_signed_overflow_wraps(compiler: CCompiler, cache: DiskCache) -> None:
+    function = ctypes.CDLL(str(compiler.compile_shared("int f(int x) { return x + 1 > x; }", cache))).f
+    assert function(2**31 - 1) == 0
+
+
+def test_refused_source(compiler: CCompiler, cache: DiskCache) -> None:
+    wrong = "\n".join(f"int f{i}(void) {{ return missing{i}; }}" for i in range(100))
+    with pytest.raises(CompileError, match="missing0") as caught:
+        compiler.compile_shared(wrong, cache)
+    text = str(caught.value)
+    first = text.splitlines()[0]
+    assert first.startswith(f"'{compiler.path}' failed: ") and "missing0" in first
+    assert len(text.splitlines()) < 30
+    assert "more lines)" in text
+
+
+def test_vanished_compiler(compiler: CCompiler, cache: DiskCache) -> None:
+    gone = CCompiler("/nonexistent/cc", compiler.version, compiler.flags, compiler.target)
+    with pytest.raises(CompileError, match="could not be run"):
+        gone.compile_shared("int x;", cache)
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, cache: DiskCache, tmp_path: Path) -> None:
+    monkeypatch.delenv("FUSE_OPT_CC", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_c_compiler(cache) is None
+
+
+def test_same_answer_from_a_new_process(compiler: CCompiler, cache: DiskCache) -> None:
+    program = "import sys, pathlib; from fuse_opt.runtime import c_compiler, disk_cache\n"
+    program += "cache = disk_cache.DiskCache(pathlib.Path(sys.argv[1]))\n"
+    program += "print(c_compiler.find_c_compiler(cache), cache.stats.misses)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(cache.directory)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{compiler} 0\n"
+
+
+def test_broken_cc_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, compiler: CCompiler, cache: DiskCache, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CC", str(executable(tmp_path / "cc", "exit 0")))
+    assert find_c_compiler(cache) == compiler
+
+
+@pytest.mark.parametrize("text", ["exit 1", "exit 0", "echo '#define __VERSION__ \"1\"'; exit 0", "kill -9 $$"])
+def test_broken_choice_is_named(monkeypatch: pytest.MonkeyPatch, cache: DiskCache, tmp_path: Path, text: str) -> None:
+    monkeypatch.setenv("FUSE_OPT_CC", str(executable(tmp_path / "broken", text)))
+    with pytest.warns(RuntimeWarning, match="FUSE_OPT_CC=.*broken.*does not work"):
+        assert find_c_compiler(cache) is None
+
+
+def test_a_compiler_that_never_ends_is_tried_once(
+    monkeypatch: pytest.MonkeyPatch, cache: DiskCache, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(c_compiler, "_PROBE_SECONDS", 0.2)
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("FUSE_OPT_CC", str(executable(tmp_path / "endless", f"echo >> {calls}; exec sleep 60")))
+    with pytest.warns(RuntimeWarning, match="did not end within 0.2 seconds"):
+        assert find_c_compiler(cache) is None
+    assert calls.read_text() == "\n"
+
+
+@pytest.mark.parametrize(("made", "message"), [(":", "made no object"), ("echo garbage > $o", "cannot be loaded")])
+def test_objects_that_are_none(compiler: CCompiler, cache: DiskCache, tmp_path: Path, made: str, message: str) -> None:
+    script = executable(tmp_path / "liar", f'for a; do [ "$p" = -o ] && o=$a; p=$a; done; {made}')
+    liar = CCompiler(str(script), compiler.version, compiler.flags, compiler.target)
+    with pytest.raises(CompileError, match=message):
+        c_compiler.load_object(liar, liar.compile_shared("int x;", cache))
+
+
+def test_choice_with_arguments(
+    monkeypatch: pytest.MonkeyPatch, compiler: CCompiler, cache: DiskCache, tmp_path: Path
+) -> None:
+    wrapper = executable(tmp_path / "wrapper", 'exec "$@"')
+    monkeypatch.setenv("FUSE_OPT_CC", f"{wrapper} {compiler.path} -DCHOSEN=7")
+    found = find_c_compiler(cache)
+    assert found is not None
+    assert ctypes.CDLL(str(found.compile_shared("int f(void) { return CHOSEN; }", cache))).f() == 7
+
+
+@pytest.mark.parametrize("refused", ["-march=native", "-mprefer-vector-width=512", "-fopenmp-simd", "-fno-tree-sink"])
+def test_flags_a_compiler_does_not_know_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, compiler: CCompiler, cache: DiskCache, tmp_path: Path, refused: str
+) -> None:
+    text = f'for a; do [ "$a" = "{refused}" ] && exit 1; done; exec {compiler.path} "$@"'
+    monkeypatch.setenv("FUSE_OPT_CC", str(executable(tmp_path / "picky", text)))
+    found = find_c_compiler(cache)
+    assert found is not None
+    assert refused not in found.flags
+    assert "-O3" in found.flags

@@ -1,0 +1,142 @@
+"""Programs on a CUDA device where a mistake would show on a real one alone: whose stream waits for whose, odd addresses."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from cuda_foreign import Exported, Foreign
+from cuda_running import SCALED, Array, chain, chain_value, compiled, counters, driver_calls, normal, on_device
+
+from fuse_opt.runtime.device.driver import THREAD_STREAM
+
+SOFTMAX = """func.func @main(%x: tensor<8x128xf32>) -> tensor<8x128xf32> {
+  %r = graph.softmax %x {axis = 1 : i64} : (tensor<8x128xf32>) -> tensor<8x128xf32>
+  func.return %r : tensor<8x128xf32>
+}"""
+
+
+def softmax(x: Array) -> Array:
+    power = np.exp(x - x.max(1, keepdims=True))
+    return power / power.sum(1, keepdims=True)
+
+
+def driver_function(name: str, *types: Any) -> Callable[..., None]:
+    """Of the driver library, for streams that PyCUDA does not know."""
+    function = getattr(ctypes.CDLL("libcuda.so.1"), name)
+    function.argtypes = types
+
+    def call(*arguments: Any) -> None:
+        assert function(*arguments) == 0, name
+
+    return call
+
+
+def thread_streams() -> str:
+    """Each thread's own default stream is another one by the same handle: the second call waits for the first one."""
+    program = compiled(chain(5), "unfused")
+    synchronize = driver_function("cuStreamSynchronize", ctypes.c_void_p)
+    with on_device() as (device, gpuarray):
+        aside = device.driver.Stream(1)
+        xs = [gpuarray.to_gpu(normal(64, 33, seed=seed)) for seed in range(2)]
+        outs = [gpuarray.empty((64, 33), np.float32) for _ in range(2)]
+        back = device.driver.pagelocked_empty((64, 33), np.float32)
+
+        def run(number: int, wait: bool) -> None:
+            with on_device():
+                program(xs[number], out=[outs[number]], stream=THREAD_STREAM)
+                if wait:
+                    synchronize(THREAD_STREAM)
+
+        with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+            for turn in range(4):
+                for out in outs:
+                    out.set(np.full((64, 33), 7, np.float32))
+                one.submit(run, 0, False).result()
+                other.submit(run, 1, True).result()
+                device.driver.memcpy_dtoh_async(back, outs[0].gpudata, aside)  # which waits for nobody
+                aside.synchronize()
+                np.testing.assert_allclose(back, chain_value(xs[0].get(), 5), 1e-5, 1e-6, err_msg=f"turn {turn}")
+        for x, out in zip(xs, outs, strict=True):
+            np.testing.assert_allclose(out.get(), chain_value(x.get(), 5), 1e-5, 1e-6)
+    return "2 threads"
+
+
+def equal_handles() -> str:
+    """A stream by the handle of one that is gone: it waits for what the old one may still be doing."""
+    program = compiled(SCALED)
+    with on_device() as (device, gpuarray):
+        x, b = gpuarray.to_gpu(normal(8, 33)), gpuarray.to_gpu(normal(33))
+        stream = device.driver.Stream(1)
+        for _ in range(3):
+            program(x, b, stream=stream)
+        waits = driver_calls("cuStreamWaitEvent")
+        program(x, b, stream=stream)
+        if counters():
+            assert driver_calls("cuStreamWaitEvent") == [waits[0] + 1]
+        stream.synchronize()
+    return "1 wait"
+
+
+class Late(Exported):
+    """An array that DLPack makes ready by a copy on the stream that it is asked for."""
+
+    def __init__(self, array: Any, source: Array) -> None:
+        super().__init__(array, 2)
+        self._source = source
+
+    def __dlpack__(self, stream: int) -> Any:
+        copy = driver_function(
+            "cuMemcpyHtoDAsync_v2", ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
+        )
+        copy(int(self.array.gpudata), self._source.ctypes.data, self._source.nbytes, stream)
+        return super().__dlpack__(stream)
+
+
+def late_arrays() -> str:
+    """What is made ready on the program's stream is waited for by a call on another one; its memory is kept until then."""
+    program, x, b = compiled(SCALED), normal(8, 33), normal(33, seed=1)
+    with on_device() as (device, gpuarray):
+        driver = device.driver
+        mine, others = driver.Stream(1), driver.Stream(1)
+        source, back = (driver.pagelocked_empty((8, 33), np.float32) for _ in range(2))
+        db, out, dx = gpuarray.to_gpu(b), gpuarray.empty((8, 33), np.float32), gpuarray.empty((8, 33), np.float32)
+        for call in range(5):
+            dx.set(np.full((8, 33), np.nan, np.float32))
+            source[...] = x + call
+            program(Late(dx, source), db, out=[out], stream=mine)
+            driver.memcpy_dtoh_async(back, out.gpudata, mine)
+            mine.synchronize()
+            np.testing.assert_allclose(back, np.tanh(x + call + b), 1e-5, 1e-6, err_msg=f"call {call}")
+        for call in range(4):  # x belongs to one stream, the call to another: the first one may write x again after it
+            dx.set(x + call)
+            program(Foreign(dx, others.handle), db, out=[out], stream=mine)
+            driver.memset_d32_async(dx.gpudata, 0, 8 * 33, others)
+            others.synchronize()
+            driver.memcpy_dtoh_async(back, out.gpudata, mine)
+            mine.synchronize()
+            np.testing.assert_allclose(back, np.tanh(x + call + b), 1e-5, 1e-6, err_msg=f"call {call}")
+    return "9 calls"
+
+
+def odd_addresses() -> str:
+    """Arrays that do not begin at multiples of 16 bytes, in and out: by the kernel for them, with nothing copied."""
+    program, x = compiled(SOFTMAX), normal(8, 128)
+    with on_device() as (_, gpuarray):
+        whole, wholes = (gpuarray.empty(8 * 128 + 3, np.float32) for _ in range(2))
+        places = [(0, 0), (1, 0), (0, 2), (3, 1), (0, 0)]
+        for _ in range(3):  # launched, captured, replayed
+            for first, other in places:
+                given, out = (w[k : k + 8 * 128].reshape(8, 128) for w, k in ((whole, first), (wholes, other)))
+                given.set(x)
+                assert program(given, out=[out]) is out
+                np.testing.assert_allclose(out.get(), softmax(x), 1e-5, 1e-6, err_msg=f"{first} {other}")
+        stats = program.stats
+        assert stats.bytes_on_device == 0 and stats.graph_captures == len(set(places)), stats
+    return f"{len(places)} places"
+
+
+STREAM_SCENARIOS = (thread_streams, equal_handles, late_arrays, odd_addresses)

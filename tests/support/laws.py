@@ -1,0 +1,182 @@
+"""The laws of passes, as checks that say what is broken: tests and fuzzing ask the same ones.
+
+Each check takes a program's text and passes and gives the kind of the fault, empty when there is none, so that the reducer
+can keep it the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ir_testing import (
+    CONTEXT,
+    Array,
+    apply,
+    assert_same_bits,
+    evaluate,
+    kernels,
+    parse,
+    random_arguments,
+    text_of,
+)
+from narrow_floats import decode, name_of
+from program_generator import shuffled
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.ir import Attribute
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import VerifyException
+
+import fuse_opt
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.passes.fusion.engine.groups import is_creation
+from fuse_opt.passes.fusion.engine.worklist import FusionPass
+from fuse_opt.passes.rewrite_pass import RewritePass
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes
+from fuse_opt.tools.compiler.registry import available_passes
+from fuse_opt.tools.source.verification import verify
+
+PASSES = sorted(available_passes())
+CONVERSIONS = [name for name in PASSES if name.startswith("convert-")]
+OPTIMIZATIONS = [name for name in PASSES if name not in CONVERSIONS]
+REWRITES = [name for name in OPTIMIZATIONS if issubclass(available_passes()[name](), RewritePass)]
+DECISIONS = [name for name in DEFAULT_PIPELINE if name in OPTIMIZATIONS and name not in REWRITES]
+"""Passes that write about ops what they decide, in the order of the default pipeline."""
+FUSIONS = [name for name in PASSES if issubclass(available_passes()[name](), FusionPass)]
+
+ROUGHLY = {"float16": 2e-2, "bf16": 0.1, "f8E4M3FN": 0.25, "f8E5M2": 0.5, "float32": 1e-3, "float64": 1e-3}
+"""Tolerances of compiled programs: sums are in another order there, and f64 may come from f32."""
+
+MARK = "original"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program with arguments and its values on the reference, before any pass."""
+
+    text: str
+    arguments: list[Array]
+    values: list[Array]
+
+    @classmethod
+    def of(cls, text: str, seed: int) -> Subject:
+        """With NaN and infinities among the arguments for even seeds."""
+        module = parse(text)
+        arguments = random_arguments(module, seed, specials=seed % 2 == 0)
+        return cls(text, arguments, evaluate(module, arguments))
+
+
+@dataclass
+class Work:
+    """What checks have run."""
+
+    passes: int = 0
+    kernels: int = 0
+
+
+def pass_fault(subject: Subject, passes: Sequence[str], work: Work | None = None, generic: bool = False) -> str:
+    """
+    The law that a sequence breaks: every pass succeeds, verifies and is idempotent; at the end the values have the same
+    bits, the text parses to itself (from the `generic` form, too, where asked), and another run prints the same.
+    """
+    module = parse(subject.text)
+    work = Work() if work is None else work
+    for number, pass_ in enumerate(make_passes(passes)):
+        known = set(kernels(module))
+        if fault := _applied(module, pass_):
+            return fault
+        work.passes += 1
+        work.kernels += sum(kernel not in known for kernel in kernels(module))
+        before = _state(module)
+        if fault := _applied(module, pass_):
+            return fault
+        if _state(module) != before and _changes_its_text(subject.text, passes, number):
+            return f"'{pass_.name}' is not idempotent"
+    text = text_of(module)
+    if text_of(_run(parse(subject.text), make_passes(passes))) != text:
+        return "not deterministic"
+    if text_of(parse(text)) != text:
+        return "the text does not parse to itself"
+    if generic and text_of(parse(text_of(module, generic=True))) != text:
+        return "the generic text parses to another module"
+    try:
+        assert_same_bits(evaluate(module, subject.arguments), subject.values)
+    except AssertionError:
+        return "values differ"
+    return ""
+
+
+def _applied(module: ModuleOp, pass_: ModulePass) -> str:
+    """The fault of one run of a pass."""
+    try:
+        pass_.apply(CONTEXT, module)
+    except Exception as error:  # a fault is reported and reduced, whatever it is
+        return f"'{pass_.name}' raises {type(error).__name__}"
+    try:
+        verify(module)
+    except VerifyException:
+        return f"does not verify after '{pass_.name}'"
+    return ""
+
+
+def _run(module: ModuleOp, passes: Sequence[ModulePass]) -> ModuleOp:
+    for pass_ in passes:
+        pass_.apply(CONTEXT, module)
+    return module
+
+
+def _state(module: ModuleOp) -> Sequence[object]:
+    """What a pass that does nothing leaves equal; cheaper than the text, and never equal for two texts."""
+    return [
+        (op, tuple(op.operands), dict(op.properties), dict(op.attributes), [(r.type, r.name_hint) for r in op.results])
+        for op in module.walk()
+    ] + [(a, a.type, a.name_hint) for op in module.walk() for r in op.regions for b in r.blocks for a in b.args]
+
+
+def _changes_its_text(text: str, passes: Sequence[str], number: int) -> bool:
+    """Whether the pass of this number prints another text in a second run; it may put equal ops in the place of ops."""
+    chosen = make_passes(passes)
+    module = _run(parse(text), chosen[: number + 1])
+    once = text_of(module)
+    return text_of(_run(module, [chosen[number]])) != once
+
+
+def grouping_fault(text: str, passes: Sequence[str], seeds: Sequence[int]) -> str:
+    """
+    Whether the kernels that fusion passes make depend on the order of ops. What stands before the first fusion pass runs
+    before the ops are put in another topological order, that of a seed.
+    """
+    first = next((k for k, name in enumerate(passes) if name.startswith("fuse-")), len(passes))
+    try:
+        module = apply(parse(text), passes[:first]) if first else parse(text)
+        for number, op in enumerate(op for op in module.walk() if isinstance(op, GraphOp)):
+            op.attributes[MARK] = IntegerAttr(number, i64)
+        wanted = partition(apply(module.clone(), passes[first:]))
+        same = (partition(apply(shuffled(module, seed), passes[first:])) == wanted for seed in seeds)
+        return "" if all(same) else "kernels depend on the order of ops"
+    except Exception as error:  # a fault is reported and reduced, whatever it is
+        return f"{type(error).__name__} is raised"
+
+
+def partition(module: ModuleOp) -> set[frozenset[Attribute]]:
+    """The marked ops of each kernel, without the constants of which every kernel has a copy of its own."""
+    found: set[frozenset[Attribute]] = set()
+    for kernel in kernels(module):
+        found.add(frozenset(op.attributes[MARK] for op in kernel.ops() if not is_creation(op)))
+    return found
+
+
+def compiled_fault(subject: Subject) -> str:
+    """Whether the default pipeline's C gives other values than the reference, loosely compared."""
+    results = fuse_opt.compile(subject.text, "cpu")(*(array.copy() for array in subject.arguments))
+    found: list[Array] = results if len(subject.values) > 1 else [results]
+    for number, (actual, expected) in enumerate(zip(found, subject.values, strict=True)):
+        if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
+            return f"result {number} has another type"
+        rtol = ROUGHLY.get(name_of(expected.dtype), 0)
+        try:
+            np.testing.assert_allclose(decode(actual), decode(expected), rtol=rtol, atol=rtol)
+        except AssertionError as error:
+            return f"result {number} differs: {error}"
+    return ""

@@ -1,0 +1,99 @@
+"""The verifier of the driver: an op that was right once is looked at again when it, or what is inside of it, changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from ir_testing import parse
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, f64, i64
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Region
+
+from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp
+from fuse_opt.dialects.graph.elementwise.math import ExpOp
+from fuse_opt.tools.source.verification import OpVerifyError, verify
+
+TEXT = """func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+  %r = fused.kernel(%a = %x : tensor<4xf32>, %b = %y : tensor<4xf32>) -> (tensor<4xf32>) {
+    %s = graph.add %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %t = graph.exp %s : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %t : tensor<4xf32>
+  }
+  func.return %r : tensor<4xf32>
+}"""
+
+
+class Program:
+    def __init__(self) -> None:
+        self.module = parse(TEXT)
+        found = {type(op): op for op in self.module.walk()}
+        function, kernel, add, exp, end = (found[t] for t in (FuncOp, KernelOp, AddOp, ExpOp, YieldOp))
+        assert isinstance(function, FuncOp) and isinstance(kernel, KernelOp) and isinstance(end, YieldOp)
+        self.function, self.kernel, self.add, self.exp, self.end = function, kernel, add, exp, end
+
+
+def use_value_of_function(p: Program) -> None:
+    p.add.operands = [p.function.body.block.args[0], p.kernel.block.args[1]]
+
+
+def use_value_of_other_kernel(p: Program) -> None:
+    other = p.kernel.clone()
+    p.function.body.block.insert_op_before(other, p.kernel)
+    p.exp.operands = [next(iter(other.block.ops)).results[0]]
+
+
+def put_in_foreign_op(p: Program) -> None:
+    p.kernel.block.insert_op_before(ConstantOp.from_int_and_width(1, 32), p.end)
+
+
+def change_result_type(p: Program) -> None:
+    p.kernel.results[0]._type = TensorType(f64, [4])  # pyright: ignore[reportPrivateUsage]
+
+
+def change_argument_type(p: Program) -> None:
+    p.kernel.block.args[0]._type = TensorType(f64, [4])  # pyright: ignore[reportPrivateUsage]
+
+
+def drop_yield(p: Program) -> None:
+    p.end.detach()
+
+
+def add_block(p: Program) -> None:
+    p.kernel.body.add_block(Block([YieldOp.create()]))
+
+
+def pair_out_of_range(p: Program) -> None:
+    p.kernel.inplace = DenseArrayBase.from_list(i64, [0, 7])
+
+
+def move_yield_into_function(p: Program) -> None:
+    p.function.body.block.insert_op_after(YieldOp.create(), p.kernel)
+
+
+def give_region(p: Program) -> None:
+    p.exp.add_region(Region(Block()))
+
+
+BREAKS: list[Callable[[Program], None]] = [
+    use_value_of_function, use_value_of_other_kernel, put_in_foreign_op, change_result_type, change_argument_type,
+    drop_yield, add_block, pair_out_of_range, move_yield_into_function, give_region,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spoil", BREAKS, ids=lambda spoil: spoil.__name__)
+def test_what_was_right_is_looked_at_again(spoil: Callable[[Program], None]) -> None:
+    program = Program()
+    verify(program.module)
+    spoil(program)
+    with pytest.raises(OpVerifyError):
+        verify(program.module)
+
+
+def test_the_same_again_is_right() -> None:
+    program = Program()
+    for _ in range(3):
+        verify(program.module)
+    verify(Program().module)

@@ -1,0 +1,167 @@
+"""The command `fuse-opt`: reads MLIR, applies passes in the order written, prints MLIR or another target.
+
+xDSL is imported after the arguments are understood, so that `--help` and wrong usage answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from fuse_opt import __version__
+from fuse_opt.tools.commands.command import Parser, run_command
+from fuse_opt.tools.compiler.registry import available_passes, available_targets, pass_summary, target_summary
+
+OK, REFUSED = 0, 1
+_PIPELINE_FLAGS = ("default", "unfused")
+_DESCRIPTION = "Reads MLIR text, applies passes in the order written, and prints the result."
+_EPILOG = """\
+A pass is a flag: --fuse-elementwise, or with options --fuse-elementwise=max-ops=8,max-results=2. Flags may repeat and
+mix with -p, whose syntax is a,b{x=1 y=2} or builtin.module(a,b); -p also takes the passes of xDSL itself.
+Dumps, times and remarks go to stderr. Exit status: 0 fine, 1 the input or a pass was refused, 2 wrong usage,
+70 a fault of this program.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    return run_command("fuse-opt", _main, argv)
+
+
+def _main(arguments: list[str]) -> int:
+    parser = _make_parser()
+    given = parser.parse_args(_with_pass_flags(arguments))
+    if given.list_passes:
+        return _list_passes()
+    if given.file is None and sys.stdin is not None and sys.stdin.isatty():
+        parser.error("no input: name a file, or - for standard input")
+    from fuse_opt.tools.commands.driver import Options, UnreadableError, run
+    from fuse_opt.tools.compiler.pipeline import UsageError, parse_pass_flag, parse_pipeline
+
+    options = Options(
+        file=given.file or "-",
+        output=given.output,
+        target=given.target,
+        split=given.split_input_file,
+        verify_diagnostics=given.verify_diagnostics,
+        generic=given.print_op_generic,
+        debuginfo=given.print_debuginfo,
+        allow_unregistered=given.allow_unregistered_dialect,
+        dump_all=given.print_ir_after_all,
+        dump_changes=given.print_ir_after_change,
+        timing=given.timing,
+        remarks=given.remarks,
+        fuel=given.fuel,
+        dump_decisions=given.dump_decisions,
+        replay_decisions=given.replay_decisions,
+        extents=given.extents,
+    )
+    try:
+        passes = [
+            pass_
+            for kind, name, text in given.passes
+            for pass_ in (parse_pass_flag(name, text) if kind == "flag" else parse_pipeline(text))
+        ]
+        return run(options, passes)
+    except UsageError as error:
+        parser.error(str(error))
+    except UnreadableError as error:
+        print(f"fuse-opt: error: {error}", file=sys.stderr)
+        return REFUSED
+
+
+class _AddPipeline(argparse.Action):
+    """Keeps `-p` and pass flags in one list, in the order written."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        name, _, options = str(values).partition("=")
+        is_flag = option_string == "--pass-flag"
+        namespace.passes = [*(namespace.passes or []), ("flag", name, options) if is_flag else ("text", "", values)]
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    flags = [f"--{name}" for name in (*available_passes(), *_PIPELINE_FLAGS)]
+    parser = Parser("fuse-opt", _DESCRIPTION, f"{_EPILOG}\npasses:\n{_pass_table()}", flags)
+    parser.usage = "fuse-opt [FILE] [--PASS[=opt=value,...]]... [-p PIPELINE] [-t TARGET] [-o FILE] [option]..."
+    add = parser.add_argument
+    add(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="the input, MLIR text or an .onnx model; - or nothing for standard input",
+    )
+    add(
+        "-p", "--passes", "--pass-pipeline", metavar="PIPELINE", action=_AddPipeline, default=[], help="passes in order"
+    )
+    add("--pass-flag", dest="passes", action=_AddPipeline, default=[], help=argparse.SUPPRESS)
+    targets = "; ".join(f"{name}: {target_summary(name).rstrip('.')}" for name in available_targets())
+    add("-t", "--target", metavar="TARGET", default="mlir", help=targets.replace("%", "%%"))
+    add("-o", "--output", "--output-file", metavar="FILE", help="where the result goes; nothing is written on failure")
+    add("--list-passes", action="store_true", help="print the passes and what each does")
+    add("--split-input-file", action="store_true", help="treat the parts between // ----- as inputs of their own")
+    add("--verify-diagnostics", action="store_true", help="print errors to stdout and exit with 0, for tests")
+    add("--print-ir-after-all", action="store_true", help="dump the module after every pass")
+    add("--print-ir-after-change", action="store_true", help="dump it after the passes that changed it")
+    add("--timing", action="store_true", help="print how long each step took")
+    add("--remarks", metavar="FILE", nargs="?", const="", help="what passes decided and refused; JSON for FILE.json")
+    add("--fuel", metavar="N", type=_count, help="let all fusion passes together make only the first N decisions")
+    add("--dump-decisions", metavar="FILE", help="write every fusion decision, one line each; - for standard output")
+    add(
+        "--replay-decisions",
+        metavar="FILE",
+        help="make the fusion decisions of a file, which may be edited, and no other",
+    )
+    add("--extents", metavar="NAME=N,...", type=_extents, help="what unknown extents of an ONNX model are")
+    add("--print-op-generic", action="store_true", help="print ops in the generic form")
+    add("--print-debuginfo", action="store_true", help="print locations")
+    add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
+    add("--version", action="version", version=f"fuse-opt {__version__}")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"expected a number of decisions, got '{text[:40]}'")
+    return int(text)
+
+
+def _extents(text: str) -> dict[str, int]:
+    from fuse_opt.tools.commands.models import parse_extents
+
+    try:
+        return parse_extents(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+
+
+def _with_pass_flags(arguments: Sequence[str]) -> list[str]:
+    """`--NAME[=OPTIONS]` of a pass as `--pass-flag=NAME[=OPTIONS]`; `--remarks FILE` must not take the input's name."""
+    known = {*available_passes(), *_PIPELINE_FLAGS}
+    rewritten: list[str] = []
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            return [*rewritten, *arguments[position:]]
+        if argument == "--remarks":
+            rewritten.append("--remarks=")
+        elif argument.startswith("--") and argument[2:].partition("=")[0] in known:
+            rewritten.append(f"--pass-flag={argument[2:]}")
+        else:
+            rewritten.append(argument)
+    return rewritten
+
+
+def _pass_table() -> str:
+    names = list(available_passes())
+    width = max(map(len, names), default=0)
+    return "".join(f"  --{name:<{width}}  {pass_summary(name)}\n" for name in names)
+
+
+def _list_passes() -> int:
+    print(_pass_table(), end="")
+    return OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

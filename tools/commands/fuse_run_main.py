@@ -1,0 +1,209 @@
+"""The command `fuse-run`: compiles a program, runs it, compares it with the reference, times it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, cast
+
+from fuse_opt.tools.commands.command import Parser, run_command
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from fuse_opt.tools.commands.measuring import Times
+    from fuse_opt.tools.compiler.api import CompiledProgram
+    from fuse_opt.tools.compiler.signature import Array, Signature
+
+OK, FAILED = 0, 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status: 1 when the input is refused or a check fails, 2 for wrong usage."""
+    return run_command("fuse-run", _main, argv)
+
+
+def _main(arguments: Sequence[str]) -> int:
+    parser = _make_parser()
+    given = parser.parse_args(arguments)
+    if given.repeat < 0:
+        parser.error(f"argument --repeat: expected 0 or more, got {given.repeat}")
+    if given.poison and given.target != "cpu":
+        parser.error(f"argument --poison: expected --target cpu, got --target {given.target}")
+    if given.unfused and given.passes is not None:
+        parser.error("--unfused and -p exclude each other")
+    kind, _, rest = given.inputs.partition(":")
+    if kind == "random" and not rest.isdecimal():
+        parser.error(f"argument --inputs: expected random:SEED with a whole number, got '{given.inputs}'")
+    if kind != "random" and not given.inputs.endswith(".npz"):
+        parser.error(f"argument --inputs: expected random:SEED or FILE.npz, got '{given.inputs}'")
+    from fuse_opt.tools.compiler.pipeline import UsageError
+    from fuse_opt.tools.source.diagnostics import InputError
+
+    try:
+        return _run(given, int(rest) if kind == "random" else None)
+    except UsageError as error:
+        parser.error(str(error))
+    except InputError as error:
+        print(error, file=sys.stderr)
+    except (OSError, MemoryError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        expected = (IndexError, RuntimeError, TypeError, ValueError)
+        runs = type(error).__module__.startswith("fuse_opt.runtime.")
+        if not isinstance(error, OSError | MemoryError) and type(error) not in expected and not runs:
+            raise
+        print(f"fuse-run: error: {_reason(error)}", file=sys.stderr)
+    return FAILED
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = Parser("fuse-run", __doc__)
+    add = parser.add_argument
+    add("file", metavar="FILE", help="the program, MLIR text or an .onnx model; - for standard input")
+    add("--target", default="cpu", choices=("cpu", "cuda", "reference"), help="what runs it (default: cpu)")
+    add("-p", "--passes", metavar="PIPELINE", help='instead of the default pipeline; "" fuses nothing')
+    add("--unfused", action="store_true", help="one kernel for each op: the same as -p unfused")
+    add("--function", metavar="NAME", help="which function (default: the only one, or main)")
+    add("--inputs", metavar="random:SEED|FILE.npz", default="random:0", help="where arguments come from")
+    add(
+        "--weights",
+        metavar="FILE.npz",
+        help="arrays of some arguments, by name: what fuse-opt wrote beside a model's text",
+    )
+    add("--extents", metavar="NAME=N,...", default="", help="random arguments' unknown extents (default: 4 each)")
+    add("--check", action="store_true", help="compare with the reference on the program as written")
+    add("--poison", action="store_true", help="fill what no later step reads with NaN after each, to find errors")
+    add("--repeat", type=int, default=0, metavar="N", help="time N calls after a warm-up")
+    add("--stats", choices=("text", "json"), default="text", help="how the summary is printed")
+    return parser
+
+
+def _run(given: argparse.Namespace, seed: int | None) -> int:
+    from fuse_opt.tools.commands.measuring import check_against_reference, example_inputs, interleave, tolerance
+    from fuse_opt.tools.compiler.api import compile as compile_program
+
+    source, weights = _load(given, seed is None)
+    pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
+    program = compile_program(source, given.target, pipeline, given.function, poison=given.poison)
+    if seed is not None:
+        inputs = example_inputs(source, seed, given.function, _extents(given))
+        inputs = [weights.get(v.name, array) for v, array in zip(program.signature.arguments, inputs, strict=True)]
+    else:
+        inputs = _saved_inputs(given.inputs, program.signature, weights)
+    if any(-1 in value.shape for value in program.signature.arguments):
+        program(*(array.copy() for array in inputs))  # compiled for these shapes, and its statistics known, from now on
+    passed, seen = True, dict[str, Any]()
+    if given.check:
+        error, allowed = check_against_reference(source, program, inputs, given.function), tolerance(program)
+        passed = error <= allowed
+        seen["check"] = {"passed": passed, "error": error if error < float("inf") else None, "tolerance": allowed}
+    if given.repeat:
+        seen["seconds"] = _times(interleave({"": program}, inputs, given.repeat)[""], given.repeat)
+    elif not given.check:
+        seen["results"] = _describe(program, inputs)
+    stats = {field.name: getattr(program.stats, field.name) for field in fields(program.stats)}
+    known = {name: value for name, value in stats.items() if value is not None}
+    _print({"file": given.file, "target": program.target, **known, **seen}, given.stats)
+    return OK if passed else FAILED
+
+
+def _extents(given: argparse.Namespace) -> dict[str, int]:
+    """Those of arguments; a model of another tool has got them when it was read."""
+    from fuse_opt.tools.commands.models import is_model, parse_extents
+
+    return {} if is_model(given.file) else parse_extents(given.extents)
+
+
+def _load(given: argparse.Namespace, saved: bool) -> tuple[ModuleOp, dict[str, Array]]:
+    """The program, and what its arguments are bound to by name."""
+    from fuse_opt.tools.commands.models import is_model, parse_extents, read_model
+    from fuse_opt.tools.compiler.api import load
+
+    weights: dict[str, Array] = _arrays(given.weights) if given.weights else {}
+    if not is_model(given.file):
+        return load(_source(given.file)), weights
+    arrays = _arrays(given.inputs) if saved else None
+    model = read_model(given.file, parse_extents(given.extents), arrays, None if saved else 4)
+    return model.module, {**model.weights, **weights}
+
+
+def _arrays(file: str) -> dict[str, Array]:
+    """The arrays of an .npz file. Raises OSError where there is none, and ValueError for one that holds anything else."""
+    from zipfile import BadZipFile, ZipFile
+    from zlib import error as ZlibError
+
+    import numpy as np
+
+    try:
+        with ZipFile(file) as archive, np.load(file, allow_pickle=False) as saved:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            return {name: saved[name] for name in names}
+    except (BadZipFile, EOFError, KeyError, NotImplementedError, ValueError, ZlibError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"'{file}': expected arrays as numpy.savez writes them; {reason}") from None
+
+
+def _source(file: str) -> Any:
+    """Text or a path; the path also where the name does not end in `.mlir`."""
+    from pathlib import Path
+
+    from fuse_opt.tools.source.parsing import decode
+
+    return decode(sys.stdin.buffer.read(), "<stdin>") + "\n" if file == "-" else Path(file)
+
+
+def _saved_inputs(file: str, signature: Signature, weights: Mapping[str, Array]) -> list[Array]:
+    """Arrays of an .npz file: by the argument's name, or arg0, arg1 ..., or in numpy.savez's own order."""
+    saved = {**weights, **_arrays(file)}
+    found: list[Array] = []
+    for number, value in enumerate(signature.arguments):
+        names = (value.name, f"arg{number}", f"arr_{number}")
+        name = next((name for name in names if name in saved), None)
+        if name is None:
+            raise ValueError(f"{file} has no array for {value.label}; expected one called {' or '.join(names)}")
+        found.append(saved[name])
+    return signature.convert_inputs(found)
+
+
+def _describe(program: CompiledProgram, inputs: Sequence[Array]) -> list[Any]:
+    from fuse_opt.lowering.program.float_formats import computed, type_name
+
+    results = program(*inputs)
+    arrays = cast("tuple[Array, ...]", results if isinstance(results, tuple) else (results,))
+    means = [float(computed(r).astype("float64").mean()) if r.size else None for r in arrays]
+    return [
+        {"shape": list(r.shape), "dtype": type_name(r.dtype), "mean": mean}
+        for r, mean in zip(arrays, means, strict=True)
+    ]
+
+
+def _times(times: Times, count: int) -> dict[str, Any]:
+    return {"calls": count, "min": times.minimum, "median": times.median, "max": times.maximum}
+
+
+def _print(summary: dict[str, Any], form: str) -> None:
+    if form == "json":
+        import json
+
+        print(json.dumps(summary))
+        return
+    for key, value in summary.items():
+        if key == "check":
+            word = "passed" if value["passed"] else "FAILED"
+            print(f"check: {word}, error {value['error']} (allowed {value['tolerance']})")
+        elif key == "seconds":
+            parts = ", ".join(f"{name} {1e3 * value[name]:.3f}" for name in ("min", "median", "max"))
+            print(f"milliseconds in {value['calls']} calls: {parts}")
+        else:
+            print(f"{key}: {value}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"cannot read '{error.filename}': {error.strerror}"
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Runs programs on example inputs, compares them with the reference, and times them side by side."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from fuse_opt.dialects.analysis.symbolic_shapes import argument_symbols
+from fuse_opt.lowering.program.float_formats import FORMATS, NARROW, computed, converted, is_narrow
+from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.tools.compiler.api import CompiledProgram, evaluate, load
+from fuse_opt.tools.compiler.signature import Array, Signature, Value
+
+TOLERANCE = {"f": 1e-4, "i": 0.0, "u": 0.0, "b": 0.0}
+"""By kind of element: the largest difference from the reference, relative to the largest value, that is no error."""
+_ROUNDED = {np.dtype(np.float16): 2e-3, **{NARROW[f.name]: 2.0 ** (1 - f.mantissa) for f in FORMATS}}
+"""The same for floats that are rounded to few digits: two units in the last place."""
+_LARGEST_INTEGER = 8
+_UNKNOWN_EXTENT = 4
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of the calls of one program, in seconds."""
+
+    minimum: float
+    median: float
+    maximum: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Times:
+        return cls(min(seconds), statistics.median(seconds), max(seconds))
+
+
+def example_inputs(
+    source: str | Path | ModuleOp,
+    seed: int = 0,
+    function: str | None = None,
+    extents: Mapping[str, int] | None = None,
+) -> list[Array]:
+    """
+    An array for each argument, the same for the same seed: standard normal floats, small non-negative integers, random
+    booleans; uniform draws for an argument with `graph.range = [lo, hi]`. Unknown extents are those given by name (see
+    `symbolic_shapes`), else 4. Raises ValueError for a name that no argument has.
+    """
+    entry = entry_function(load(source), function)
+    values, symbols, given = Signature.of(entry).arguments, argument_symbols(entry), extents or {}
+    known = sorted({name for row in symbols for name in row if name is not None})
+    for name in given:
+        if name not in known:
+            raise ValueError(f"no argument has an unknown extent '{name}'; there are: {', '.join(known) or 'none'}")
+    shapes = [
+        [n if name is None else given.get(name, _UNKNOWN_EXTENT) for n, name in zip(value.shape, row, strict=True)]
+        for value, row in zip(values, symbols, strict=True)
+    ]
+    return [
+        _draw(value, shape, np.random.default_rng([seed, number]))
+        for number, (value, shape) in enumerate(zip(values, shapes, strict=True))
+    ]
+
+
+def check_against_reference(
+    source: str | Path | ModuleOp, program: CompiledProgram, inputs: Sequence[Array], function: str | None = None
+) -> float:
+    """The largest difference of a result from the reference of `source`, as `difference` measures it."""
+    expected = _tuple(evaluate(source, *inputs, function=function))
+    got = _tuple(program(*_copies(program, inputs)))
+    return max((difference(a, b) for a, b in zip(got, expected, strict=True)), default=0.0)
+
+
+def difference(got: Array, expected: Array) -> float:
+    """Largest absolute difference, relative to the largest expected value if that is above 1; NaN matches only NaN."""
+    if got.shape != expected.shape or got.dtype != expected.dtype:
+        return math.inf
+    if got.size == 0:
+        return 0.0
+    got, expected = computed(got), computed(expected)
+    if expected.dtype.kind not in "f":
+        return 0.0 if np.array_equal(got, expected) else math.inf
+    a, b = got.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return math.inf
+    if not finite.any():
+        return 0.0
+    gap = float(np.abs(a[finite] - b[finite]).max())
+    return math.inf if math.isnan(gap) else gap / max(1.0, float(np.abs(b[finite]).max()))
+
+
+def tolerance(program: CompiledProgram) -> float:
+    """What `check_against_reference` may give for a program that is right; half precision allows more."""
+    kinds = [value.dtype for value in program.signature.results]
+    return max((_ROUNDED.get(d, TOLERANCE.get(d.kind, 0.0)) for d in kinds), default=0.0)
+
+
+def interleave(
+    programs: Mapping[str, CompiledProgram], inputs: Sequence[Array], repeat: int, warmup: int = 2
+) -> dict[str, Times]:
+    """Times programs on equal inputs in turns, so that what else happens on the machine meets all of them alike."""
+    copies = {name: _copies(program, inputs) for name, program in programs.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    for turn in range(warmup + max(repeat, 1)):
+        for name, program in programs.items():
+            _restore(program, copies[name], inputs)
+            start = time.perf_counter()
+            program(*copies[name])
+            spent = time.perf_counter() - start
+            if turn >= warmup:
+                seconds[name].append(spent)
+    return {name: Times.of(spent) for name, spent in seconds.items()}
+
+
+def _draw(value: Value, shape: Sequence[int], random: np.random.Generator) -> Array:
+    kind = "f" if is_narrow(value.dtype) else value.dtype.kind
+    if kind == "b":
+        return np.asarray(random.integers(0, 2, shape)).astype(value.dtype)
+    if value.range is not None:
+        low, high = value.range
+        if kind == "f":
+            return converted(np.asarray(random.uniform(low, high, shape)), value.dtype)
+        return np.asarray(random.integers(math.ceil(low), math.floor(high), shape, endpoint=True)).astype(value.dtype)
+    if kind == "f":
+        return converted(np.asarray(random.standard_normal(shape)), value.dtype)
+    return np.asarray(random.integers(0, _LARGEST_INTEGER, shape)).astype(value.dtype)
+
+
+def _copies(program: CompiledProgram, inputs: Sequence[Array]) -> list[Array]:
+    """The inputs, with copies of those that a call may overwrite."""
+    marks = [value.donated for value in program.signature.arguments]
+    return [a.copy() if donated else a for a, donated in zip(inputs, marks, strict=True)]
+
+
+def _restore(program: CompiledProgram, copies: Sequence[Array], inputs: Sequence[Array]) -> None:
+    for value, copy, original in zip(program.signature.arguments, copies, inputs, strict=True):
+        if value.donated:
+            np.copyto(copy, original)
+
+
+def _tuple(results: Any) -> tuple[Array, ...]:
+    return results if isinstance(results, tuple) else (results,)  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,244 @@
+"""The library's face: programs compiled for a target, the reference value, pipelines over modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import DiagnosticException
+
+from fuse_opt.lowering.errors import EvaluationError
+from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.tools.compiler.backends import (
+    LAUNCH_BY_LAUNCH,
+    Backend,
+    Reference,
+    has_c_compiler,
+    make_backend,
+    refused,
+    require_c_compiler,
+)
+from fuse_opt.tools.compiler.pipeline import UNFUSED_PIPELINE, make_passes, run_pipeline
+from fuse_opt.tools.compiler.registry import make_context, register
+from fuse_opt.tools.compiler.signature import Signature
+from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, is_dynamic, specialize
+from fuse_opt.tools.source.diagnostics import InputError
+from fuse_opt.tools.source.parsing import decode, parse_module
+
+__all__ = ["CompiledProgram", "compile", "evaluate", "load", "optimize", "register"]
+
+TARGETS = ("cpu", "cuda", "reference")
+
+
+class CompiledProgram:
+    """A program that is ready to run; it may be called from several threads at once."""
+
+    def __init__(self, signature: Signature, module: ModuleOp, target: str, backend: Backend) -> None:
+        self.signature = signature
+        self.module = module
+        """The program after all passes."""
+        self.target = target
+        """What it runs on: "cpu", "cuda" or "reference"."""
+        self._backend = backend
+        self._direct: Any = getattr(backend, "direct", None)
+
+    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
+        """
+        The result, or a tuple where there are several; written to `out` where that is given. Arguments are NumPy arrays,
+        anything that gives its memory by DLPack, or numbers; donated ones are overwritten. Raises TypeError or ValueError.
+
+        For "cuda" they may be arrays of a device, too; then the results are, and the work is ordered on `stream` (a handle,
+        or one of PyCUDA's, torch's or cupy's) or on the first array's own, without waiting for it.
+        """
+        if stream is None:
+            if self._direct is not None and (found := self._direct(arrays, out)) is not NotImplemented:
+                return found
+            return self._backend(*arrays, out=out)
+        if self.target != "cuda":
+            raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
+        return cast("Any", self._backend)(*arrays, out=out, stream=stream)
+
+    @property
+    def native(self) -> Any:
+        """The runtime's own program, for front ends that call it with addresses instead of arrays."""
+        return self._backend
+
+    @property
+    def stats(self) -> Any:
+        """
+        Kernels, launches, library_calls, segments, arena_bytes, lower_bound_bytes, bytes_read, bytes_written, compile_s; for
+        "cpu" also how many objects were `compiled` and `cached`.
+        """
+        return self._backend.stats
+
+    @property
+    def source(self) -> str:
+        """The generated text; empty for the reference."""
+        return self._backend.source
+
+
+def load(source: str | Path | ModuleOp, ctx: Context | None = None) -> ModuleOp:
+    """
+    A module from MLIR text, from a file, or as it is. A string without a line break that ends in `.mlir` names a file.
+    Raises InputError for text that is no module, OSError for files, TypeError for anything else.
+    """
+    if isinstance(source, ModuleOp):
+        return source
+    if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"source: expected MLIR text, a path or a ModuleOp, got {type(source).__name__}")
+    ctx = make_context() if ctx is None else ctx
+    if isinstance(source, Path) or ("\n" not in source and source.endswith(".mlir")):
+        return parse_module(decode(Path(source).read_bytes(), str(source)), str(source), ctx)
+    return parse_module(source, "<string>", ctx)
+
+
+def optimize(source: str | Path | ModuleOp, pipeline: str | Sequence[str] | None = None) -> ModuleOp:
+    """
+    The module after a pipeline (the default one when there is none), verified after every pass; a ModuleOp is changed in
+    place. Raises InputError when the module or a pass is refused, UsageError for passes that do not exist.
+    """
+    passes = make_passes(pipeline)
+    ctx = make_context()
+    module = load(source, ctx)
+    try:
+        run_pipeline(module, passes, ctx)
+    except DiagnosticException as error:
+        raise refused(error, source, module) from error
+    return module
+
+
+def evaluate(source: str | Path | ModuleOp, *inputs: Any, function: str | None = None) -> Any:
+    """The reference value of a function (the only one, or `main`); the arguments are not changed."""
+    module = optimize(source, ())
+    return _program(source, module, function, "reference")(*inputs)
+
+
+def compile(
+    source: str | Path | ModuleOp,
+    target: str = "cpu",
+    pipeline: str | Sequence[str] | None = None,
+    function: str | None = None,
+    *,
+    poison: bool = False,
+    whole: bool = False,
+) -> CompiledProgram:
+    """
+    A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
+
+    With `poison` (for "cpu") all bytes of the arena that no later step reads are NaN between steps: slow, to find errors.
+
+    With `whole` (for "cpu") the reference has no part in it: raises RuntimeError where there is no C compiler, or one that
+    refuses a kernel.
+
+    Extents that are unknown (`?`) are those of each call: for "cpu" a program is compiled when a set of shapes is first met.
+
+    What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
+    kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
+    """
+    if target not in TARGETS:
+        raise ValueError(f"unknown target '{target}'; expected one of {', '.join(TARGETS)}")
+    if poison and target != "cpu":
+        raise ValueError(f"poison=True fills the arena of target 'cpu' between steps; got target '{target}'")
+    passes = make_passes(pipeline)
+    if pipeline is not None:
+        passes += _completion(passes)
+    if poison:
+        passes += make_passes(LAUNCH_BY_LAUNCH)
+    lowered = target != "reference" or pipeline is not None
+    if target == "cpu" and whole:
+        require_c_compiler()
+    elif target == "cpu" and not has_c_compiler():
+        target = "reference"
+    module = load(source)
+    module = module.clone() if module is source else module
+    if target == "cpu" and (specialized := _specialized(source, module, passes, function, poison)) is not None:
+        return specialized
+    try:
+        run_pipeline(module, passes if lowered else [], make_context())
+    except DiagnosticException as error:
+        raise refused(error, source, module) from error
+    return _program(source, module, function, target, poison, whole)
+
+
+@contextmanager
+def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
+    """
+    Programs compiled in its body are fused by the decisions in the file `replay`, and no other, where one is given. Gives a
+    function for the text of the decisions made. Raises InputError for a file that cannot be read or applied.
+    """
+    texts = import_module("fuse_opt.passes.fusion.engine.replay_text")
+    decisions = import_module("fuse_opt.passes.fusion.engine.replay")
+    try:
+        with ExitStack() as stack:
+            made = stack.enter_context(decisions.record_decisions())
+            if replay is not None:
+                text = decode(Path(replay).read_bytes(), str(replay))
+                stack.enter_context(decisions.replay_decisions(texts.parse_decisions(text, str(replay))))
+            yield lambda: texts.format_decisions(made)
+    except texts.DecisionError as error:
+        raise InputError(error.file, error.line, error.col, error.message) from error
+
+
+def use_openmp_threads(wanted: bool = True) -> bool:
+    """
+    Lets CPU programs of this process run on the threads of an OpenMP runtime that it has loaded, or on their own again; for
+    programs between kernels of a library that has such threads. Returns whether they do: False where there is none.
+    """
+    return import_module("fuse_opt.runtime.host.thread_pool").use_openmp_threads(wanted)
+
+
+def _completion(passes: Sequence[ModulePass]) -> list[ModulePass]:
+    """
+    The passes that bring what others left over into kernels with schedules and memory, with the options that the caller
+    gave to them last; none where they ran just now.
+    """
+    given = {each.name: each for each in passes}
+    completion = [given.get(each.name, each) for each in make_passes(UNFUSED_PIPELINE)]
+    return [] if passes[-len(completion) :] == completion else completion
+
+
+def _program(
+    source: str | Path | ModuleOp,
+    module: ModuleOp,
+    function: str | None,
+    target: str,
+    poison: bool = False,
+    whole: bool = False,
+) -> CompiledProgram:
+    try:
+        entry = entry_function(module, function)
+        if target == "reference":
+            backend: Backend = Reference(source, entry)
+        else:
+            backend = make_backend(module, function, target, poison, whole)
+        return CompiledProgram(Signature.of(entry), module, target, backend)
+    except (DiagnosticException, EvaluationError) as error:
+        raise refused(error, source, module) from error
+
+
+def _specialized(
+    source: str | Path | ModuleOp, module: ModuleOp, passes: Sequence[ModulePass], function: str | None, poison: bool
+) -> CompiledProgram | None:
+    """A program that is compiled for the shapes of each call; None when all shapes are known."""
+    try:
+        entry = entry_function(module, function)
+        if not is_dynamic(entry):
+            return None
+    except (DiagnosticException, EvaluationError) as error:
+        raise refused(error, source, module) from error
+
+    def make(shapes: Shapes) -> Backend:
+        copy = specialize(module, function, shapes)
+        try:
+            run_pipeline(copy, [*make_passes(("infer-shapes",)), *passes], make_context())
+            return make_backend(copy, function, "cpu", poison)
+        except DiagnosticException as error:
+            raise refused(error, source, copy) from error
+
+    return CompiledProgram(Signature.of(entry), module, "cpu", SpecializedPrograms(entry, make))

@@ -1,0 +1,4 @@
+"""From text to a verified module, and errors with their place.
+
+May import dialects, dialects/*.
+"""

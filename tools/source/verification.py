@@ -1,0 +1,205 @@
+"""Verifies a module op by op, so that the op at fault is known: xDSL's own `verify` prints the whole module instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.traits import IsTerminator, NoTerminator, SymbolTable
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.verify.dominance import DominanceError, verify_dominance
+from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plans
+
+
+class OpVerifyError(VerifyException):
+    """`op` breaks an invariant."""
+
+    def __init__(self, message: str, op: Operation) -> None:
+        super().__init__(message)
+        self.op = op
+
+
+def verify(module: Operation) -> None:
+    """
+    What `module.verify()` checks, dominance, and the memory plans that the module states. Raises OpVerifyError.
+
+    Nested ops come first, without recursion: of several faults the innermost of the textually first is reported.
+    """
+    try:
+        verify_dominance(module)
+        _verify_ops(module)
+        verify_plans(module)
+    except (DominanceError, PlanError) as error:
+        raise OpVerifyError(str(error), error.op) from None
+
+
+def _verify_ops(module: Operation) -> None:
+    terminates: dict[type[Operation], bool] = {}
+    for op in _innermost_first(module):
+        try:
+            _verify_place(op, terminates)
+            for region in op.regions:
+                _verify_region(op, region)
+            _verify_op(op)
+        except OpVerifyError:
+            raise
+        except VerifyException as error:
+            op = _blame(op)
+            raise OpVerifyError(_named(str(error), op), op) from error
+        except Exception as error:  # a verifier of another project that takes for granted what does not hold
+            reason = f"{type(error).__name__}: {error}"
+            raise OpVerifyError(f"'{op.name}' is not valid: its verifier ends with {reason}", op) from error
+
+
+_Signature = tuple[type[Operation], tuple[Attribute, ...], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]]
+_VERIFIED: set[_Signature] = set()
+_REMEMBERED = 1 << 16
+
+
+def _verify_op(op: Operation) -> None:
+    """
+    The op's own invariants. Those of most ops follow from little, and passes leave most ops as they were: what held
+    once is not worked out again, which is most of the time of a pipeline over a large graph.
+    """
+    signature = _signature(op)
+    if signature is not None and signature in _VERIFIED:
+        return
+    op.verify_()
+    if signature is not None:
+        if len(_VERIFIED) >= _REMEMBERED:
+            _VERIFIED.clear()
+        _VERIFIED.add(signature)
+
+
+def _signature(op: Operation) -> _Signature | None:
+    """Types and properties of an op whose invariants follow from these alone; None for any other op."""
+    class_ = type(op)
+    if op.successors or not (
+        _is_closed_kernel(op) if isinstance(op, KernelOp) else not op.regions and _follows_from_types(class_)
+    ):
+        return None
+    if class_ is YieldOp and not (isinstance(op.parent_op(), KernelOp) and op.next_op is None):
+        return None
+    operands, results = tuple(v.type for v in op.operands), tuple(v.type for v in op.results)
+    if not operands and any(_is_large(value) for value in op.properties.values()):
+        return None  # not to keep the numbers of a program's constants for ever
+    return class_, operands, results, frozenset(op.properties.items())
+
+
+def _is_large(value: Attribute) -> bool:
+    return isinstance(value, DenseIntOrFPElementsAttr) and len(value.data.data) > 1024
+
+
+@cache
+def _follows_from_types(class_: type[Operation]) -> bool:
+    """Whether types and properties decide about ops of a class without regions; traits may ask for more."""
+    return class_ is YieldOp or (issubclass(class_, GraphOp) and class_.traits.traits == GraphOp.traits.traits)
+
+
+def _is_closed_kernel(kernel: KernelOp) -> bool:
+    """
+    Whether a kernel's body is one block of graph ops that use nothing from outside, with types that fit the kernel's.
+    What else must hold of a kernel follows from its types and properties.
+    """
+    body = kernel.body
+    block, last = body.first_block, body.last_block
+    if block is None or block is not last or not isinstance(end := block.last_op, YieldOp):
+        return False
+    if [v.type for v in block.args] != [v.type for v in kernel.operands]:
+        return False
+    if [v.type for v in end.operands] != [v.type for v in kernel.results]:
+        return False
+    inside: set[SSAValue] = set(block.args)
+    for op in block.ops:
+        if not inside.issuperset(op.operands) or not (op is end or (_is_graph_op(type(op)) and not op.regions)):
+            return False
+        inside.update(op.results)
+    return True
+
+
+@cache
+def _is_graph_op(class_: type[Operation]) -> bool:
+    return issubclass(class_, GraphOp)
+
+
+def _innermost_first(root: Operation) -> Iterator[Operation]:
+    pending: list[tuple[Operation, Iterator[Operation]]] = [(root, _nested(root))]
+    while pending:
+        op, nested = pending[-1]
+        for inner in nested:
+            if inner.regions:
+                pending.append((inner, _nested(inner)))
+                break
+            yield inner
+        else:
+            pending.pop()
+            yield op
+
+
+def _nested(op: Operation) -> Iterator[Operation]:
+    return (inner for region in op.regions for block in region.blocks for inner in block.ops)
+
+
+def _verify_place(op: Operation, terminates: dict[type[Operation], bool]) -> None:
+    """Terminators end blocks, only they do, and they branch within their region."""
+    block = op.parent
+    region = None if block is None else block.parent
+    if block is None or region is None:
+        if op.successors:
+            raise OpVerifyError(f"'{op.name}' has successors but stands in no block", op)
+        return
+    if op.successors and block.last_op is not op:
+        raise OpVerifyError(f"'{op.name}' has successors and must be the last op of its block", op)
+    for successor in op.successors:
+        if successor.parent is not region:
+            raise OpVerifyError(f"'{op.name}' branches to a block of another region", op)
+    if block.last_op is not op:
+        return
+    if (is_terminator := terminates.get(type(op))) is None:
+        is_terminator = terminates[type(op)] = op.has_trait(IsTerminator)
+    if not is_terminator and not (region.first_block is region.last_block and _needs_no_terminator(region)):
+        raise OpVerifyError(f"'{op.name}' ends its block but is no terminator", op)
+
+
+def _verify_region(op: Operation, region: Region) -> None:
+    for block in region.blocks:
+        if block.parent is not region:
+            raise OpVerifyError(f"'{op.name}' holds a block that belongs to another region", op)
+        _verify_block(op, region, block)
+
+
+def _verify_block(op: Operation, region: Region, block: Block) -> None:
+    if block.is_empty and region.first_block is region.last_block and not _needs_no_terminator(region):
+        raise OpVerifyError(f"'{op.name}' has an empty block; expected at least a terminator", op)
+    for inner in block.ops:
+        if inner.parent is not block:
+            raise OpVerifyError(f"'{inner.name}' belongs to another block than the one it stands in", inner)
+
+
+def _needs_no_terminator(region: Region) -> bool:
+    parent = region.parent
+    return parent is None or parent.has_trait(NoTerminator)
+
+
+def _blame(op: Operation) -> Operation:
+    """The op to name when `op` does not verify: of two symbols of one name the second one, not what holds them."""
+    if not op.has_trait(SymbolTable, value_if_unregistered=False):
+        return op
+    seen: set[str] = set()
+    for symbol in _nested(op):
+        name = symbol.get_attr_or_prop("sym_name")
+        if isinstance(name, StringAttr):
+            if name.data in seen:
+                return symbol
+            seen.add(name.data)
+    return op
+
+
+def _named(message: str, op: Operation) -> str:
+    """The message with the op's name in front, unless it names the op already."""
+    return message if op.name in message else f"'{op.name}' {message[:1].lower()}{message[1:]}"

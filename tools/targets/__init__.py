@@ -1,0 +1,4 @@
+"""What `-t NAME` prints.
+
+May import dialects, dialects/*, passes, passes/*, lowering, lowering/*, tools/source.
+"""
