@@ -272,7 +272,7 @@ def test_broken_input_is_one_line(
 
 
 def test_help_answers_at_once_and_says_what_fails() -> None:
-    command = [sys.executable, "-m", "fuse_opt.tools.reduce.__main__", "--help"]
+    command = [sys.executable, "-m", "fuse_opt.tools.reduce", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert all(flag in done.stdout for flag in ("--target", "--trials", "--idempotent", "fuse-run --check"))
 

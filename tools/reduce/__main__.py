@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    parser = Parser("python -m fuse_opt.tools.reduce.__main__", __doc__, _EPILOG)
+    parser = Parser("python -m fuse_opt.tools.reduce", __doc__, _EPILOG)
     add = parser.add_argument
     add("file", metavar="FILE", help="the program, a text that verifies; - for standard input")
     add("-p", "--passes", metavar="PIPELINE", default="default", help="the passes (default: the default pipeline)")
