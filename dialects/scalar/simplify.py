@@ -21,9 +21,9 @@ _MEETS: dict[str, tuple[str, ...]] = {
     "sub": ("neg",),
     "select": ("not",),
     **dict.fromkeys(ROUNDINGS, (*ROUNDINGS, "cast")),
-    **{word: (word,) for word in ("mul", "and", "or", "xor")},
+    **{primitive: (primitive,) for primitive in ("mul", "and", "or", "xor")},
 }
-"""By word: the words among its operands of which a rule says something."""
+"""By primitive: the primitives among its operands of which a rule says something."""
 _MEETS_FAST = {"add": ("sub",), "sub": ("add", "sub"), "div": ("sqrt",)}
 
 
@@ -32,8 +32,8 @@ def simplified(body: Scalar, leaves: Sequence[Scalar], fast: bool = False) -> Sc
     return _Simplifier(fast).simplified(body, leaves)
 
 
-def may_join(outer: Scalar, inner: Scalar, fast: bool = False) -> bool:
-    """Whether a rule may apply to a word on the result of another one."""
+def may_reassociate(outer: Scalar, inner: Scalar, fast: bool = False) -> bool:
+    """Whether a rule may apply to a primitive on the result of another one."""
     name = outer.function
     if inner.function == name and name in ("add", "mul") and outer.dtype.is_float and not fast:
         return False

@@ -21,7 +21,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.graph import FAMILIES, records
 from fuse_opt.dialects.graph.bases.elementwise import Elementwise
 from fuse_opt.dialects.interfaces.op import CompositeOp, ErrorBound, GraphOp, OpaqueOp, StructuredOp
-from fuse_opt.dialects.scalar import VOCABULARY, ScalarTypeError
+from fuse_opt.dialects.scalar import PRIMITIVES, ScalarTypeError
 from fuse_opt.dialects.types.dtypes import DTYPES, F32, I8, I32, I64, DType, dtype_of
 from fuse_opt.lowering.reference.interpreter import evaluate_structured
 from fuse_opt.lowering.reference.kernels.registry import find_implementation
@@ -70,7 +70,7 @@ def op_docs() -> str:
 
 
 def _introduction() -> str:
-    words = [f"| `{w.name}` | {w.arity} | {_word_error(w.ulps)} |" for w in VOCABULARY.values() if not w.gives_bool]
+    words = [f"| `{w.name}` | {w.arity} | {_word_error(w.ulps)} |" for w in PRIMITIVES.values() if not w.gives_bool]
     narrow = [d for d in DTYPES if d.compute is not d and not d.storage_only]
     return INTRODUCTION.format(
         types=_names(DTYPES),

@@ -10,7 +10,7 @@ from torch_testing import fresh as fresh
 
 from fuse_opt.frontends.torch import backend as torch_backend
 from fuse_opt.frontends.torch import collect_reports, last_coverage
-from fuse_opt.frontends.torch.fx.handler import Record
+from fuse_opt.frontends.torch.fx.handler import Handler
 from fuse_opt.frontends.torch.operators.table import TABLE
 from fuse_opt.runtime.host.c_compiler import CCompiler, CompileError
 from fuse_opt.tools.compiler import api
@@ -96,7 +96,7 @@ def test_graphs_that_are_left_are_not_decomposed(monkeypatch: pytest.MonkeyPatch
 
 def test_a_record_at_fault_is_a_call_of_pytorch(monkeypatch: pytest.MonkeyPatch):
     name = "aten.sin.default"
-    monkeypatch.setitem(TABLE, name, Record(name, raising(AttributeError("oops"))))
+    monkeypatch.setitem(TABLE, name, Handler(name, raising(AttributeError("oops"))))
     with collect_reports() as reports:
         torch.testing.assert_close(compiled(waves)(x := torch.randn(5)), waves(x))
     assert "its record fails with AttributeError: oops" in str(reports.graphs[0])

@@ -266,7 +266,7 @@ def test_the_caches_are_the_devices(tmp_path: Path) -> None:
     text = "func.func @main(%x: T) -> T {\n  %r = graph.relu %x : (T) -> T\n  func.return %r : T\n}".replace(
         "T", "tensor<4096xf32>"
     )
-    known = (Path(__file__).resolve().parents[3] / "passes" / "device_cpu.toml").read_text()
+    known = (Path(__file__).resolve().parents[3] / "passes" / "devices" / "device_cpu.toml").read_text()
     own = tmp_path / "own.toml"
     own.write_text(
         known.replace("last_level_cache_bytes = 33554432", "last_level_cache_bytes = 8192").replace("4194304", "64")
