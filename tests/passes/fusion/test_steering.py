@@ -14,7 +14,7 @@ from xdsl.ir import Operation, OpResult
 
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.passes.devices.device import device_names, find_device, find_device
+from fuse_opt.passes.devices.device import device_names, find_device
 from fuse_opt.passes.fusion.engine.cost_model import estimate
 from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.groups import is_creation
