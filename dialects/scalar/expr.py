@@ -30,6 +30,14 @@ class Primitive:
     The worst of the reference (NumPy, measured), C (`math.h`, measured) and CUDA (as its programming guide states it,
     without fast math, and half a unit more: it counts from the correctly rounded result), rounded up. The comment at a
     primitive names what decides. Bounds hold on the whole range, with denormals, in f32 and f64."""
+    spreads_nan: bool = False
+    """NaN where any operand is; for reductions, where any element is."""
+    nonnegative: bool = False
+    """A float result is never below zero; it may be NaN, or -0 where an operand is."""
+    commutative: bool = False
+    """The same bits with operands swapped; `max` and `min` are not, of two zeros."""
+    idempotent: bool = False
+    """A value combined with itself is the value."""
 
 
 _FLOAT = (Kind.FLOAT,)
@@ -40,60 +48,68 @@ _ANY = (Kind.FLOAT, Kind.INT, Kind.UINT, Kind.BOOL)
 PRIMITIVES: dict[str, Primitive] = {
     function.name: function
     for function in (
-        Primitive("add", 2),
-        Primitive("sub", 2),
-        Primitive("mul", 2),
-        Primitive("div", 2, 6, _FLOAT),
+        Primitive("add", 2, spreads_nan=True, commutative=True),
+        Primitive("sub", 2, spreads_nan=True),
+        Primitive("mul", 2, spreads_nan=True, commutative=True),
+        Primitive("div", 2, 6, _FLOAT, spreads_nan=True),
         Primitive("floordiv", 2, 8, ulps=2),  # NumPy and C: 2, where quotients are no exact integers any more
         Primitive("rem", 2, 8),  # the exact remainder, plus the divisor where the signs differ
-        Primitive("max", 2, ulps=0),
-        Primitive("min", 2, ulps=0),
-        Primitive("fmod", 2, 15, _FLOAT, ulps=0),
+        Primitive("max", 2, ulps=0, spreads_nan=True, idempotent=True),
+        Primitive("min", 2, ulps=0, spreads_nan=True, idempotent=True),
+        Primitive("fmod", 2, 15, _FLOAT, ulps=0, spreads_nan=True),
         Primitive("pow", 2, 40, _FLOAT, ulps=5),  # CUDA: 4 in f32
-        Primitive("atan2", 2, 40, _FLOAT, ulps=4),  # CUDA: 3 in f32; NumPy: 2.9 in f32
+        Primitive("atan2", 2, 40, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3 in f32; NumPy: 2.9 in f32
         Primitive("hypot", 2, 20, _FLOAT, ulps=4),  # CUDA: 3 in f32
         Primitive("copysign", 2, 1, _FLOAT, ulps=0),
-        Primitive("fma", 3, 2, _FLOAT),  # one rounding, everywhere
-        Primitive("neg", 1, ulps=0),
-        Primitive("abs", 1, ulps=0),
-        Primitive("exp", 1, 15, _FLOAT, ulps=3),  # CUDA: 2 in f32; NumPy: 2.3 in f32
-        Primitive("exp2", 1, 15, _FLOAT, ulps=3),  # CUDA: 2 in f32; NumPy: 2.5 in f32
-        Primitive("expm1", 1, 20, _FLOAT, ulps=3),  # NumPy: 2.6 in f32; C: 2.5
-        Primitive("log", 1, 15, _FLOAT, ulps=4),  # NumPy: 3.3 in f32
-        Primitive("log1p", 1, 20, _FLOAT, ulps=3),  # NumPy: 2.0 in f32; C: 1.6
-        Primitive("log2", 1, 15, _FLOAT, ulps=3),  # NumPy: 2.0 in f32; C: 1.3
-        Primitive("log10", 1, 15, _FLOAT, ulps=4),  # NumPy: 3.1 in f32
-        Primitive("lgamma", 1, 60, _FLOAT, ulps=8),  # C: 7.0; below -2 in f64 of max(|result|, 1), see `lgamma`
-        Primitive("sqrt", 1, 8, _FLOAT),
-        Primitive("rsqrt", 1, 8, _FLOAT, ulps=3),  # CUDA: 2
-        Primitive("cbrt", 1, 20, _FLOAT, ulps=3),  # NumPy: 2.0 in f32; CUDA: 1
-        Primitive("sin", 1, 25, _FLOAT, ulps=3),  # CUDA: 2
-        Primitive("cos", 1, 25, _FLOAT, ulps=3),  # CUDA: 2
-        Primitive("tan", 1, 30, _FLOAT, ulps=5),  # CUDA: 4 in f32; NumPy: 3.3 in f32
-        Primitive("asin", 1, 25, _FLOAT, ulps=4),  # NumPy: 3.1 in f32
-        Primitive("acos", 1, 25, _FLOAT, ulps=3),  # CUDA: 2; NumPy: 2.0 in f32
-        Primitive("atan", 1, 25, _FLOAT, ulps=3),  # CUDA: 2; NumPy: 2.2 in f32
-        Primitive("sinh", 1, 25, _FLOAT, ulps=4),  # CUDA: 3 in f32; C: 2.5
-        Primitive("cosh", 1, 25, _FLOAT, ulps=3),  # CUDA: 2 in f32; NumPy: 2.4 in f32
-        Primitive("tanh", 1, 20, _FLOAT, ulps=4),  # C: 3.6 beside exponentials, else 2.8; CUDA: 2 in f32
-        Primitive("asinh", 1, 30, _FLOAT, ulps=4),  # CUDA: 3
-        Primitive("acosh", 1, 30, _FLOAT, ulps=5),  # CUDA: 4 in f32
-        Primitive("atanh", 1, 30, _FLOAT, ulps=4),  # CUDA: 3 in f32
-        Primitive("erf", 1, 20, _FLOAT, ulps=3),  # CUDA: 2; C: 2.2
-        Primitive("erfc", 1, 30, _FLOAT, ulps=6),  # C: 5.8 in f64; CUDA: 5 in f64
-        Primitive("floor", 1, 1, _FLOAT, ulps=0),
-        Primitive("ceil", 1, 1, _FLOAT, ulps=0),
-        Primitive("trunc", 1, 1, _FLOAT, ulps=0),
-        Primitive("round", 1, 1, _FLOAT, ulps=0),
-        Primitive("eq", 2, 1, _ANY, gives_bool=True, ulps=0),
-        Primitive("ne", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Primitive("fma", 3, 2, _FLOAT, spreads_nan=True),  # one rounding, everywhere
+        Primitive("neg", 1, ulps=0, spreads_nan=True),
+        Primitive("abs", 1, ulps=0, spreads_nan=True, nonnegative=True),
+        Primitive(
+            "exp", 1, 15, _FLOAT, ulps=3, spreads_nan=True, nonnegative=True
+        ),  # CUDA: 2 in f32; NumPy: 2.3 in f32
+        Primitive(
+            "exp2", 1, 15, _FLOAT, ulps=3, spreads_nan=True, nonnegative=True
+        ),  # CUDA: 2 in f32; NumPy: 2.5 in f32
+        Primitive("expm1", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.6 in f32; C: 2.5
+        Primitive("log", 1, 15, _FLOAT, ulps=4, spreads_nan=True),  # NumPy: 3.3 in f32
+        Primitive("log1p", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.0 in f32; C: 1.6
+        Primitive("log2", 1, 15, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.0 in f32; C: 1.3
+        Primitive("log10", 1, 15, _FLOAT, ulps=4, spreads_nan=True),  # NumPy: 3.1 in f32
+        Primitive(
+            "lgamma", 1, 60, _FLOAT, ulps=8, spreads_nan=True
+        ),  # C: 7.0; below -2 in f64 of max(|result|, 1), see `lgamma`
+        Primitive("sqrt", 1, 8, _FLOAT, spreads_nan=True, nonnegative=True),
+        Primitive("rsqrt", 1, 8, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2
+        Primitive("cbrt", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.0 in f32; CUDA: 1
+        Primitive("sin", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2
+        Primitive("cos", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2
+        Primitive("tan", 1, 30, _FLOAT, ulps=5, spreads_nan=True),  # CUDA: 4 in f32; NumPy: 3.3 in f32
+        Primitive("asin", 1, 25, _FLOAT, ulps=4, spreads_nan=True),  # NumPy: 3.1 in f32
+        Primitive("acos", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2; NumPy: 2.0 in f32
+        Primitive("atan", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2; NumPy: 2.2 in f32
+        Primitive("sinh", 1, 25, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3 in f32; C: 2.5
+        Primitive("cosh", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2 in f32; NumPy: 2.4 in f32
+        Primitive(
+            "tanh", 1, 20, _FLOAT, ulps=4, spreads_nan=True
+        ),  # C: 3.6 beside exponentials, else 2.8; CUDA: 2 in f32
+        Primitive("asinh", 1, 30, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3
+        Primitive("acosh", 1, 30, _FLOAT, ulps=5, spreads_nan=True),  # CUDA: 4 in f32
+        Primitive("atanh", 1, 30, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3 in f32
+        Primitive("erf", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2; C: 2.2
+        Primitive("erfc", 1, 30, _FLOAT, ulps=6, spreads_nan=True),  # C: 5.8 in f64; CUDA: 5 in f64
+        Primitive("floor", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
+        Primitive("ceil", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
+        Primitive("trunc", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
+        Primitive("round", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
+        Primitive("eq", 2, 1, _ANY, gives_bool=True, ulps=0, commutative=True),
+        Primitive("ne", 2, 1, _ANY, gives_bool=True, ulps=0, commutative=True),
         Primitive("lt", 2, 1, _ANY, gives_bool=True, ulps=0),
         Primitive("le", 2, 1, _ANY, gives_bool=True, ulps=0),
         Primitive("gt", 2, 1, _ANY, gives_bool=True, ulps=0),
         Primitive("ge", 2, 1, _ANY, gives_bool=True, ulps=0),
-        Primitive("and", 2, 1, _LOGIC, ulps=0),
-        Primitive("or", 2, 1, _LOGIC, ulps=0),
-        Primitive("xor", 2, 1, _LOGIC, ulps=0),
+        Primitive("and", 2, 1, _LOGIC, ulps=0, commutative=True, idempotent=True),
+        Primitive("or", 2, 1, _LOGIC, ulps=0, commutative=True, idempotent=True),
+        Primitive("xor", 2, 1, _LOGIC, ulps=0, commutative=True),
         Primitive("not", 1, 1, _LOGIC, ulps=0),
         Primitive("shl", 2, 2, _WHOLE, ulps=0),
         Primitive("shr", 2, 2, _WHOLE, ulps=0),

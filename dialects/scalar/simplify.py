@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fuse_opt.dialects.scalar.evaluate import known
-from fuse_opt.dialects.scalar.expr import Scalar, topological
-from fuse_opt.dialects.scalar.simplify_rules import COMMUTATIVE, COMPARISONS, EXACT, FAST, ROUNDINGS, Rule
+from fuse_opt.dialects.scalar.expr import PRIMITIVES, Scalar, topological
+from fuse_opt.dialects.scalar.simplify_rules import COMPARISONS, EXACT, FAST, ROUNDINGS, Rule
 
 _MEETS: dict[str, tuple[str, ...]] = {
     "neg": ("neg", "sub"),
@@ -44,7 +44,9 @@ def is_commutative(body: Scalar) -> bool:
     """Whether a body of two operands gives the same bits when they are swapped."""
     if len(body.args) != 2 or {(a.function, a.value) for a in body.args} != {("operand", 0), ("operand", 1)}:
         return False
-    return body.function in COMMUTATIVE or (body.function in ("max", "min") and not body.args[0].dtype.is_float)
+    return PRIMITIVES[body.function].commutative or (
+        body.function in ("max", "min") and not body.args[0].dtype.is_float
+    )
 
 
 def is_same(a: Scalar, b: Scalar) -> bool:

@@ -12,12 +12,6 @@ from fuse_opt.dialects.types.dtypes import BOOL, F32, DType, Kind
 
 Rule: TypeAlias = Callable[[Scalar], Scalar | None]
 
-COMMUTATIVE = ("add", "mul", "and", "or", "xor", "eq", "ne")
-"""Primitives that give the same bits with their operands swapped; so do `max` and `min`, but not of two zeros."""
-
-IDEMPOTENT = ("max", "min", "and", "or")
-"""Primitives that give back a value joined with itself."""
-
 ROUNDINGS = ("floor", "ceil", "trunc", "round")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
@@ -81,7 +75,9 @@ def _neutral(node: Scalar) -> Scalar | None:
         return None
     x, y = node.args
     dtype, real = x.dtype, x.dtype.is_float
-    if x.function == "constant" and node.function in (*COMMUTATIVE, "max", "min"):
+    if x.function == "constant" and (
+        (node.function in PRIMITIVES and PRIMITIVES[node.function].commutative) or node.function in ("max", "min")
+    ):
         x, y = y, x
     match node.function:
         case "add" if _is(y, -0.0 if real else 0):
@@ -119,7 +115,7 @@ def _with_itself(node: Scalar) -> Scalar | None:
     if len(node.args) != 2 or node.args[0] is not node.args[1]:
         return None
     x, name = node.args[0], node.function
-    if name in IDEMPOTENT:
+    if PRIMITIVES[name].idempotent:
         return x
     if name in ("lt", "gt"):
         return constant(False, BOOL)

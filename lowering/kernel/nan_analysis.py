@@ -15,18 +15,10 @@ from functools import cache
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.interfaces.op import StructuredOp
-from fuse_opt.dialects.scalar import Scalar, topological
+from fuse_opt.dialects.scalar import PRIMITIVES, Scalar, topological
 
 MOST = 8
 """Extrema of a kernel that are looked at: each takes time that grows with the kernel."""
-_WORDS = """
-add sub mul div max min fma neg abs exp exp2 expm1 log log1p log2 log10 sqrt rsqrt cbrt floor ceil trunc round
-sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc
-"""
-_PASSED_ON = frozenset(_WORDS.split())
-"""Functions that are NaN where any operand is."""
-_JOINED = frozenset(("add", "mul", "max", "min"))
-"""Primitives of reductions that are NaN where any element is."""
 
 
 class Fate(Enum):
@@ -90,7 +82,7 @@ def _fate(node: ScalarNode, extremum: ScalarNode, ignores: bool, fates: Mapping[
 
 def _passed_on(op: StructuredOp) -> frozenset[int]:
     """The operands whose NaN makes the result NaN."""
-    return _of_body(op.body()) if op.COMBINE in ("", *_JOINED) else frozenset()
+    return _of_body(op.body()) if not op.COMBINE or PRIMITIVES[op.COMBINE].spreads_nan else frozenset()
 
 
 @cache
@@ -108,6 +100,7 @@ def _of_node(node: Scalar, args: list[frozenset[int]]) -> frozenset[int]:
         return frozenset((int(node.value),))
     if node.function == "select":
         return args[1] & args[2]
-    if node.function in _PASSED_ON or (node.function == "cast" and node.args[0].dtype.is_float):
+    converted = node.function == "cast" and node.args[0].dtype.is_float
+    if converted or (node.args and PRIMITIVES[node.function].spreads_nan):
         return frozenset[int]().union(*args)
     return frozenset()

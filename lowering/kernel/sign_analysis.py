@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.scalar import Scalar
+from fuse_opt.dialects.scalar import PRIMITIVES, Scalar
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 
 DEPTH = 6
 """Operations that are looked through."""
 
-_NEVER_NEGATIVE = ("abs", "exp", "exp2", "sqrt")
 _EITHER = {1: "max", -1: "min"}
 """By sign: the primitive that takes it from one of its operands."""
 
@@ -45,7 +44,7 @@ def _has_sign(term: _Term, sign: int, depth: int) -> bool:
     match term.node.function:
         case "constant":
             return float(term.node.value) * sign >= 0
-        case primitive if primitive in _NEVER_NEGATIVE:
+        case primitive if primitive in PRIMITIVES and PRIMITIVES[primitive].nonnegative:
             return sign > 0
         case "neg":
             return _has_sign(args[0], -sign, depth - 1)

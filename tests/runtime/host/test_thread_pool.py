@@ -349,9 +349,7 @@ def test_a_count_of_no_integer() -> None:
 
 
 def test_without_a_compiler(tmp_path: Path) -> None:
-    program = (
-        "from fuse_opt.runtime.host import thread_pool as t; t.set_num_threads(2); print(t.load_pool(), t.num_threads())"
-    )
+    program = "from fuse_opt.runtime.host import thread_pool as t; t.set_num_threads(2); print(t.load_pool(), t.num_threads())"
     done = run_python(program, PATH=str(tmp_path), CC="", FUSE_OPT_CC="")
     assert done.stdout == "0 1\n", done.stderr
 
