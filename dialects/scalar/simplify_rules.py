@@ -127,7 +127,7 @@ def _with_itself(node: Scalar) -> Scalar | None:
 
 
 def _negated(node: Scalar) -> Scalar | None:
-    """Signs and truth values that are turned and turned back."""
+    """Signs and truth values that are negated twice."""
     args = node.args
     if node.function in ("neg", "not") and (x := _inner(args[0], node.function)) is not None:
         return x

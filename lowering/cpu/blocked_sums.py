@@ -1,4 +1,4 @@
-"""Long sums over lanes in two levels: what a strip of elements comes to is added to accumulators of its own.
+"""Blocked summation over lanes, in two levels: what a strip of elements comes to is added to accumulators of its own.
 
 The rounding error of elements that are added one after the other grows with their number, in two levels with the numbers of
 strips and of elements in one (Higham 1993: the accuracy of floating point summation; Castaldo, Whaley and Chronopoulos 2008:

@@ -177,7 +177,7 @@ class PassLoops(PipelinedRows):
                 row = kept.source.left[kept.node] = self._row_buffer(kept)
             for reader in kept.readers:
                 reader.taken[kept.node] = row
-        if not self.memory.streamed and self.may_overlap(stages):
+        if not self.memory.nontemporal and self.may_overlap(stages):
             self.build_pipelined(task, (self.begin, self.end), stages, once)
         else:
             self._build_stages(task, stages, once)
@@ -196,7 +196,7 @@ class PassLoops(PipelinedRows):
 
     def _streams(self, stores: Sequence[Store], columns: Sequence[Dim]) -> bool:
         """Whether a row of the results goes past the caches, in a loop of its own that finds its operands in them."""
-        if not self.memory.streamed or not columns or columns[-1].extent < FEWEST * WIDTH:
+        if not self.memory.nontemporal or not columns or columns[-1].extent < FEWEST * WIDTH:
             return False
         return extent(columns) * max((dtype(store.node.value).itemsize for store in stores), default=1) <= LARGEST_ROW
 

@@ -36,7 +36,7 @@ class Tile:
 
 
 class RegisterTranspose(StageLoops):
-    """What turns the loads of a pass whose neighbours are along another dimension than the innermost."""
+    """What transposes the loads of a pass whose neighbours are along another dimension than the innermost."""
 
     def __init__(
         self,

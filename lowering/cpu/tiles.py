@@ -225,17 +225,17 @@ class _Tiles(RegisterTranspose):
         outer = self.open(task, self.along, "tile_row", tile)
         scope = self.open(outer, self.inner, "tile_column", tile)
         self.emitter.emit(stage.roots(), scope, stage)
-        streamed = {store: self._line_buffer(store, tile) for store in stage.stores if self._is_nontemporal(store)}
-        self.store([store for store in stage.stores if store not in streamed], scope)
+        nontemporal = {store: self._line_buffer(store, tile) for store in stage.stores if self._is_nontemporal(store)}
+        self.store([store for store in stage.stores if store not in nontemporal], scope)
         place = next(as_expr(dim) for dim in tile.position.dims() if dim.name == "tile_column")
-        for store, buffer in streamed.items():
+        for store, buffer in nontemporal.items():
             self.emitter.store(store.node, buffer, place, scope)
         scope.block.add_op(scf.ReduceOp())
         outer.block.add_op(self.parallel(scope.block, *columns))
-        if streamed:
+        if nontemporal:
             line = Scope(outer, outer.block, {self.inner: columns[0]})
             count = task.add(arith.SubiOp(columns[1], columns[0]))
-            for store, buffer in streamed.items():
+            for store, buffer in nontemporal.items():
                 self._stream(store, buffer, count, line)
         outer.block.add_op(scf.YieldOp())
         task.block.add_op(self.loop(outer.block, *rows))
@@ -246,7 +246,10 @@ class _Tiles(RegisterTranspose):
         factors, element = self.nodes.space.apply(store.address).coefficients() or {}, dtype(store.node.value)
         wide = element.itemsize >= FEWEST_BYTES and f"fo_stream_{element.name}" in helper_names()
         return (
-            self.memory.streamed and wide and factors.get(self.inner) == 1 and not self.memory.in_place(self.loop_body)
+            self.memory.nontemporal
+            and wide
+            and factors.get(self.inner) == 1
+            and not self.memory.in_place(self.loop_body)
         )
 
     def _line_buffer(self, store: Store, tile: Tile) -> SSAValue:

@@ -51,7 +51,7 @@ class KernelBuffers:
         """By value that the kernel loads: its parameter."""
         self.targets: list[int] = []
         """By result: its parameter."""
-        self.streamed = is_nontemporal(kernel)
+        self.nontemporal = is_nontemporal(kernel)
         """Whether stores go past the caches where they can."""
         self._memory = memory
         self._known: dict[tuple[Hashable, Attribute], int] = {}

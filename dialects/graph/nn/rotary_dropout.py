@@ -25,7 +25,7 @@ from fuse_opt.dialects.types.dtypes import BOOL
 
 @irdl_op_definition
 class RotaryEmbeddingOp(FloatComposite):
-    """Pairs (a, b) of the last axis turned by angles: (a * cos - b * sin, b * cos + a * sin) (Su et al. 2021).
+    """Pairs (a, b) of the last axis rotated by angles: (a * cos - b * sin, b * cos + a * sin) (Su et al. 2021).
 
     Operands are x [..., S, D] and `cos`, `sin` of a shape that broadcasts to [..., S, R / 2], R being `rotary_dim` (D when
     absent, even): the elements from R on stay. Element i is paired with i + R / 2, or with `interleaved` (default false)
@@ -41,7 +41,7 @@ class RotaryEmbeddingOp(FloatComposite):
     rotary_dim = opt_prop_def(IntegerAttr)
 
     def _transposed(self) -> int:
-        """The elements of a row that are turned."""
+        """The elements of a row that are rotated."""
         extents = shape(self.x)
         if not extents or extents[-1] == DYNAMIC_INDEX:
             raise VerifyException(f"expected x [..., D] with a static last extent, got {shape_text(extents)}")
