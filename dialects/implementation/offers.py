@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from fuse_opt.dialects.interfaces.op import FusionKind
+from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class Offer:
     """The default of an op is the offer of the highest priority, of equal ones that registered first."""
     workspace: int = 0
     """Bytes that a call takes besides its operands and results."""
+    generated: bool = False
+    """It is code of the program itself, for kernels whose schedule says so, and no function to call."""
+    accepts: Callable[[OpaqueOp], bool] | None = None
+    """Whether it runs an op of that name; None: it runs them all."""
 
 
 _OFFERS: dict[str, list[Offer]] = {}
@@ -82,8 +86,8 @@ def offers_of(op: str) -> tuple[Offer, ...]:
 
 
 def default_offer(op: str) -> Offer | None:
-    """The offer of the implementation that runs an op when none is named; None when there is none."""
-    return next(iter(offers_of(op)), None)
+    """The offer of the implementation that is called for an op when none is named; None when there is none."""
+    return next((offer for offer in offers_of(op) if not offer.generated), None)
 
 
 def find_offer(op: str, name: str | None) -> Offer | None:

@@ -6,7 +6,8 @@ from xdsl.ir import BlockArgument
 
 from fuse_opt.dialects.analysis.kernel_access import library_op
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.implementation.offers import Offer, find_offer
+from fuse_opt.dialects.implementation.generated import register_generated
+from fuse_opt.dialects.implementation.offers import Offer, find_offer, load_with, offers_of
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 
 
@@ -14,6 +15,16 @@ def opaque_op(kernel: KernelOp) -> OpaqueOp | None:
     """The kernel's only opaque op; None when it has none or several."""
     found = [op for op in kernel.block.ops if isinstance(op, OpaqueOp)]
     return found[0] if len(found) == 1 else None
+
+
+load_with(register_generated)
+
+
+def offer_for(op: OpaqueOp, name: str | None = None) -> Offer | None:
+    """The offer called `name`, or else the first one that takes the op, be it called or generated."""
+    if name is not None:
+        return find_offer(op.name, name)
+    return next((offer for offer in offers_of(op.name) if offer.accepts is None or offer.accepts(op)), None)
 
 
 def offer_of(kernel: KernelOp) -> Offer | None:

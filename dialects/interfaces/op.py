@@ -26,6 +26,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
+from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, shape, tensor
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.index_expr import Index, constant, dimensions, linearize
@@ -297,6 +298,10 @@ _EXPANSIONS: dict[tuple[type[CompositeOp], tuple[Attribute, ...], frozenset[tupl
 
 class OpaqueOp(GraphOp):
     """Run by an implementation as a whole; never inlined, never in place unless its implementation says so."""
+
+    def contraction(self) -> Contraction | None:
+        """The product of its first two operands that its only result is, for generated code; None where it is none."""
+        return None
 
     def refuse_arithmetic(self) -> None:
         kept = next(dtype(value) for value in self.operands if dtype(value).storage_only)

@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects import gpu
-from fuse_opt.lowering.c.headers.functions import called_helpers, helper_names
+from fuse_opt.lowering.c.headers.functions import called_helpers, is_helper
 from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.literals import float_literal, integer_literal
 from fuse_opt.lowering.c.names import NameScope
@@ -325,8 +325,8 @@ class ExpressionPrinter:
     def print_call(self, op: func.CallOp, callee: str) -> None:
         arguments = ", ".join(self.text(argument) for argument in op.arguments)
         if callee.startswith("fo_"):
-            if callee not in helper_names():
-                raise self.refuse(op, f"no function '{callee}' in math.h or support.h")
+            if not is_helper(callee):
+                raise self.refuse(op, f"no function '{callee}' in the headers")
             self.helpers.add(callee)
         if len(op.res) > 1:
             raise self.refuse(op, "C functions have one result; pass a memref for each further one")

@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.analysis.kernel_access import generated_kind, is_library, library_op
 from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
+from fuse_opt.dialects.analysis.products import MATMUL
 from fuse_opt.dialects.analysis.storage import (
     MOST_BYTES,
     StorageMap,
@@ -86,6 +87,10 @@ class ModuleConverter(ABC, Generic[Generated]):
         operand and result.
         """
 
+    def generates_product(self, kernel: KernelOp) -> bool:
+        """Whether `generate` takes the kernel as a product, without passes; elsewhere a library runs it."""
+        return False
+
     @abstractmethod
     def parameters(self, generated: Generated) -> Sequence[Parameter]:
         """The buffers that the code takes."""
@@ -125,7 +130,7 @@ class _FunctionConverter(Generic[Generated]):
         self.module = module
         self.function = function
         check_convertible(function)
-        split_library_kernels(function)
+        split_library_kernels(function, module.generates_product)
         storages = analyse_storage(function)
         _check_in_place(function, storages)
         self.block = Block(arg_types=[memref_type(value) for value in function.body.block.args])
@@ -170,6 +175,10 @@ class _FunctionConverter(Generic[Generated]):
         memory = [self.memory.storage(value).number for value in values]
         key = kernel_key(kernel, memory)
         if (found := self.module.kernels.get(key)) is not None:
+            self._launch(kernel, found)
+            return
+        if self.module.generates_product(kernel):
+            found = self.module.kernels[key] = self.module.generate(kernel, (), memory, self.function)
             self._launch(kernel, found)
             return
         if (passes := scheduled(kernel)) is not None:
@@ -262,7 +271,7 @@ def scheduled(kernel: KernelOp) -> Sequence[LoopBody] | None:
     schedule cannot be kept.
     """
     kind = kernel.schedule_kind()
-    if kind in ("library", REFERENCE) or kernel.implementation is not None:
+    if kind in ("library", MATMUL, REFERENCE) or kernel.implementation is not None:
         return None
     try:
         return kernel_passes(kernel, generated_kind(kernel))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from fuse_opt.dialects.analysis.kernel_access import kernel_access, library_op
+from fuse_opt.dialects.analysis.products import MATMUL
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
 from fuse_opt.dialects.implementation.queries import offer_of, opaque_op
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
@@ -87,7 +88,7 @@ def _clone(ops: Sequence[GraphOp], known: dict[SSAValue, SSAValue], block: Block
         copy.location = op.location
 
 
-def split_library_kernels(function: func.FuncOp) -> None:
+def split_library_kernels(function: func.FuncOp, is_generated: Callable[[KernelOp], bool]) -> None:
     """Puts what no call and launch can do into kernels apart: the ops before the opaque one, it, and the ops behind it.
 
     Kernels that name no implementation and that none offers to run are left to the reference, op by op.
@@ -96,7 +97,10 @@ def split_library_kernels(function: func.FuncOp) -> None:
         if kernel.schedule_kind() == "reference" or kernel.inplace is not None or len(kernel.ops()) < 2:
             continue
         op, offer = opaque_op(kernel), offer_of(kernel)
-        if op is None or (kernel.implementation is None and (offer is None or not (offer.epilogue or offer.prologue))):
+        if op is None or is_generated(kernel):
+            continue
+        offered = offer is not None and bool(offer.epilogue or offer.prologue)
+        if kernel.implementation is None and not offered and kernel.schedule_kind() != MATMUL:
             continue
         parts = library_parts(kernel)
         if parts is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FUSION_RULES: tuple[str, ...] = ("fuse-injective", "fuse-elementwise", "fuse-row", "fuse-siblings")
+FUSION_RULES: tuple[str, ...] = ("fuse-injective", "fuse-elementwise", "fuse-epilogue", "fuse-row", "fuse-siblings")
 """Names of passes of this package."""
 
 SECOND_ROUND: tuple[str, ...] = ("fuse-elementwise", "fuse-injective")

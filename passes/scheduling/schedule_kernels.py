@@ -12,10 +12,12 @@ from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
-from fuse_opt.dialects.analysis.loop_body import trace_kernel
+from fuse_opt.dialects.analysis.loop_body import Unschedulable, trace_kernel
 from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
+from fuse_opt.dialects.analysis.products import MATMUL, product_of
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.implementation.generated import MATMUL_IMPLEMENTATION
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
@@ -37,6 +39,15 @@ def _generated(scheme: str, otherwise: str) -> Callable[[KernelOp], str | None]:
 
 def _refuse_library(kernel: KernelOp) -> str | None:
     return None if is_library(kernel) else "it holds no op of a library and names no implementation"
+
+
+def _refuse_matmul(kernel: KernelOp) -> str | None:
+    if kernel.implementation is not None and kernel.implementation.data != MATMUL_IMPLEMENTATION:
+        return f'it names the implementation "{kernel.implementation.data}"'
+    try:
+        return product_of(kernel) and None
+    except Unschedulable as reason:
+        return str(reason)
 
 
 def _refuse_reference(kernel: KernelOp) -> str | None:
@@ -70,6 +81,7 @@ SCHEMES: dict[str, Callable[[KernelOp], str | None]] = {
     "column": _generated("row", "it holds no reduction"),
     "split": _generated("row", "it holds no reduction"),
     "pack": _generated("pack", "it is one part"),
+    MATMUL: _refuse_matmul,
     "library": _refuse_library,
     "reference": _refuse_reference,
 }
@@ -149,8 +161,10 @@ def _schedule(kernel: KernelOp, math: str, rules: StoreRules) -> None:
 
 def _choose(kernel: KernelOp) -> LoopOrder:
     if is_library(kernel):
-        remark(ScheduleKernelsPass.name, kernel, "scheduled", 'runs as "library"')
-        return LoopOrder("library")
+        kind = "library" if (reason := _refuse_matmul(kernel)) else MATMUL
+        why = f": {reason}" if reason and "product" not in reason else ""
+        remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{kind}"{why}')
+        return LoopOrder(kind)
     access = kernel_access(kernel, scheduled=False)
     if access.scheme is None:
         remark(ScheduleKernelsPass.name, kernel, access.code, f'runs op by op ("reference"): {access.message}')

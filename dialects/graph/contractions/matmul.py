@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.movement.views import PermuteDimsOp
+from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import bool_value, flag
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
@@ -54,6 +55,19 @@ class MatmulOp(OpaqueOp):
         result = (*broadcast_shapes([a[:-2], b[:-2]]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
         return (TensorType(tensor(self.lhs).element_type, result),)
 
+    def contraction(self) -> Contraction | None:
+        result = shape(self.result)
+        lhs, rhs = _strides(self.lhs, flag(self.transpose_lhs)), _strides(self.rhs, flag(self.transpose_rhs))
+        lhs = lhs if len(lhs) > 1 else [0, *lhs]
+        rhs = rhs if len(rhs) > 1 else [*rhs, 0]
+        rows = result[-1 - (len(shape(self.rhs)) > 1)] if len(shape(self.lhs)) > 1 else 1
+        columns = result[-1] if len(shape(self.rhs)) > 1 else 1
+        inner = shape(self.lhs)
+        depth = inner[-2] if flag(self.transpose_lhs) else inner[-1]
+        batch = result[: len(result) - (len(shape(self.lhs)) > 1) - (len(shape(self.rhs)) > 1)]
+        left, right = ([0] * (len(batch) + 2 - len(strides)) + strides for strides in (lhs, rhs))
+        return Contraction(batch, rows, columns, depth, tuple(left), tuple(right))
+
     def canonical(self) -> GraphOp | None:
         """Of what an operand was transposed from."""
         lhs, rhs = _untransposed(self.lhs), _untransposed(self.rhs)
@@ -63,6 +77,12 @@ class MatmulOp(OpaqueOp):
         flags = {name: bool_value(flag(given) != (source is not None)) for name, (source, given) in transposed.items()}
         kept = {name: value for name, value in flags.items() if flag(value)}
         return MatmulOp.build_op(self.lhs if lhs is None else lhs, self.rhs if rhs is None else rhs, **kept)
+
+
+def _strides(value: SSAValue, transposed: bool) -> list[int]:
+    """Of an operand's axes as they are multiplied."""
+    strides = row_major(shape(value))
+    return [*strides[:-2], strides[-1], strides[-2]] if transposed else strides
 
 
 def _untransposed(value: SSAValue) -> SSAValue | None:

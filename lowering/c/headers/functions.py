@@ -9,6 +9,7 @@ from functools import cache
 
 from fuse_opt.lowering.c.headers import header
 from fuse_opt.lowering.c.headers.math_library import C_MATH_HEADER, c_math_for, c_math_names
+from fuse_opt.lowering.c.headers.product_tiles import tile_text
 
 _FUNCTION = re.compile(r"^/\* (fo_\w+):.*?^}\n", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\bfo_\w+(?=\()")
@@ -108,21 +109,27 @@ def _cuda_functions() -> dict[str, str]:
 
 @cache
 def helper_names() -> frozenset[str]:
-    """Every function that programs may call."""
+    """Every function that programs may call, but for the tiles of products, of which there are too many to list."""
     return frozenset(c_math_names()) | frozenset(_own_functions()) | frozenset(_cuda_functions())
+
+
+def is_helper(name: str) -> bool:
+    """Whether programs may call a function of that name."""
+    return name in helper_names() or tile_text(name) is not None
 
 
 def called_helpers(text: str) -> list[str]:
     """The known helpers that a piece of C calls, in order and possibly several times."""
-    return [name for name in _CALL.findall(text) if name in helper_names()]
+    return [name for name in _CALL.findall(text) if is_helper(name)]
 
 
 def c_helpers(names: Iterable[str]) -> str:
     """Definitions of these functions and all that they call; `""` for none.
 
     Raises KeyError for a name that nothing defines."""
-    own = _own_functions()
     pending = set(names)
+    tiles = {name: text for name in sorted(pending) if (text := tile_text(name)) is not None}
+    own = {**_own_functions(), **tiles}
     needed: set[str] = set()
     while pending & own.keys() - needed:
         needed |= pending & own.keys()

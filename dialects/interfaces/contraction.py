@@ -1,0 +1,36 @@
+"""What a product of two tensors is to those who generate code for it: extents, and where its operands have elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """
+    result[batch, i, j] = sum over p of lhs[batch, i, p] * rhs[batch, p, j]; the result is in row-major order.
+
+    Strides are in elements, by the axes as they are written here; an operand that is the same along an axis of the batch
+    has a stride of 0 there.
+    """
+
+    batch: tuple[int, ...]
+    rows: int
+    columns: int
+    depth: int
+    lhs: tuple[int, ...]
+    """Strides of the left operand, of `(*batch, rows, depth)`."""
+    rhs: tuple[int, ...]
+    """Strides of the right operand, of `(*batch, depth, columns)`."""
+
+    @property
+    def operations(self) -> int:
+        """Multiplications and additions."""
+        return 2 * prod(self.batch) * self.rows * self.columns * self.depth
+
+
+def row_major(extents: Sequence[int]) -> list[int]:
+    """The strides of a dense tensor, 0 along axes of one element."""
+    return [prod(extents[axis + 1 :]) if extents[axis] != 1 else 0 for axis in range(len(extents))]

@@ -1,0 +1,125 @@
+"""Copies of matrices in front of a product: rows side by side, whatever order the elements had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, memref, scf
+from xdsl.ir import Block, Region, SSAValue
+
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+Bounds = tuple[SSAValue, SSAValue]
+
+
+def count_loop(
+    scope: Scope, name: str, bounds: Bounds, build: Callable[[Scope, SSAValue], None], step: int = 1
+) -> None:
+    """A loop in order; `build` puts its body down, given the counter."""
+    block = Block(arg_types=[INDEX])
+    block.args[0].name_hint = name
+    build(Scope(scope, block), block.args[0])
+    block.add_op(scf.YieldOp())
+    scope.block.add_op(scf.ForOp(*bounds, scope.root.index_constant(step), [], Region(block)))
+
+
+def parallel_loop(scope: Scope, name: str, bounds: Bounds, build: Callable[[Scope, SSAValue], None]) -> None:
+    """A loop whose iterations do not depend on each other."""
+    block = Block(arg_types=[INDEX])
+    block.args[0].name_hint = name
+    build(Scope(scope, block), block.args[0])
+    block.add_op(scf.ReduceOp())
+    lower, upper = bounds
+    scope.block.add_op(scf.ParallelOp([lower], [upper], [scope.root.index_constant(1)], Region(block)))
+
+
+def plus(scope: Scope, *terms: SSAValue) -> SSAValue:
+    total = terms[0]
+    for term in terms[1:]:
+        total = scope.add(arith.AddiOp(total, term))
+    return total
+
+
+def times(scope: Scope, value: SSAValue, factor: int) -> SSAValue:
+    return value if factor == 1 else scope.add(arith.MuliOp(value, scope.root.index_constant(factor)))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Elements of a buffer: that of row r and column c is at `at + r * row + c * column`."""
+
+    memory: SSAValue
+    at: SSAValue
+    row: int
+    column: int = 1
+
+    def place(self, scope: Scope, row: SSAValue, column: SSAValue) -> SSAValue:
+        return plus(scope, self.at, times(scope, row, self.row), times(scope, column, self.column))
+
+
+def copy_matrix(
+    scope: Scope, element: DType, source: Matrix, target: Matrix, rows: SSAValue, columns: SSAValue
+) -> None:
+    """Copies so many rows and columns; by squares in vector registers where the source has its columns side by side."""
+    zero = scope.root.index_constant(0)
+    if source.column == 1 or source.row != 1:
+        _copy_elements(scope, source, target, (zero, rows), (zero, columns))
+        return
+    side = 8 if element.itemsize > 4 else 16
+    whole_rows, whole_columns = (_multiple(scope, count, side) for count in (rows, columns))
+
+    def square(inner: Scope, row: SSAValue, column: SSAValue) -> None:
+        arguments = [
+            flat_memory(scope.root, source.memory),
+            source.place(inner, row, column),
+            scope.root.index_constant(source.column),
+            flat_memory(scope.root, target.memory),
+            target.place(inner, row, column),
+            scope.root.index_constant(target.row),
+        ]
+        inner.call_for_effect(f"fo_transpose_{element.name}", arguments)
+
+    count_loop(
+        scope,
+        "column",
+        (zero, whole_columns),
+        lambda outer, column: count_loop(
+            outer, "row", (zero, whole_rows), lambda inner, row: square(inner, row, column), side
+        ),
+        side,
+    )
+    _copy_elements(scope, source, target, (zero, whole_rows), (whole_columns, columns))
+    _copy_elements(scope, source, target, (whole_rows, rows), (zero, columns))
+
+
+def fill_columns(scope: Scope, target: Matrix, rows: SSAValue, columns: Bounds, value: SSAValue) -> None:
+    def put(inner: Scope, row: SSAValue, column: SSAValue) -> None:
+        inner.block.add_op(memref.StoreOp.get(value, target.memory, [target.place(inner, row, column)]))
+
+    _over(scope, (scope.root.index_constant(0), rows), columns, put)
+
+
+def _copy_elements(scope: Scope, source: Matrix, target: Matrix, rows: Bounds, columns: Bounds) -> None:
+    def put(inner: Scope, row: SSAValue, column: SSAValue) -> None:
+        value = inner.add(memref.LoadOp.get(source.memory, [source.place(inner, row, column)]))
+        inner.block.add_op(memref.StoreOp.get(value, target.memory, [target.place(inner, row, column)]))
+
+    _over(scope, rows, columns, put)
+
+
+def _over(scope: Scope, rows: Bounds, columns: Bounds, put: Callable[[Scope, SSAValue, SSAValue], None]) -> None:
+    count_loop(
+        scope,
+        "row",
+        rows,
+        lambda outer, row: parallel_loop(outer, "column", columns, lambda inner, column: put(inner, row, column)),
+    )
+
+
+def _multiple(scope: Scope, count: SSAValue, of: int) -> SSAValue:
+    """The greatest multiple that is not above the count."""
+    rest = scope.add(arith.RemSIOp(count, scope.root.index_constant(of)))
+    return scope.add(arith.SubiOp(count, rest))
