@@ -25,6 +25,16 @@ class Contraction:
     rhs: tuple[int, ...]
     """Strides of the right operand, of `(*batch, depth, columns)`."""
 
+    def merged(self) -> Contraction:
+        """The same with axes of the batch that the right operand does not have counted as rows, where they lie like rows."""
+        batch, rows, lhs, rhs = list(self.batch), self.rows, list(self.lhs), list(self.rhs)
+        while batch and rhs[-3] == 0 and (1 in (rows, batch[-1]) or lhs[-3] == rows * lhs[-2]):
+            if rows == 1:
+                lhs[-2] = lhs[-3]
+            rows *= batch.pop()
+            del lhs[-3], rhs[-3]
+        return Contraction(tuple(batch), rows, self.columns, self.depth, tuple(lhs), tuple(rhs))
+
     @property
     def operations(self) -> int:
         """Multiplications and additions."""

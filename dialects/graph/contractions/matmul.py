@@ -66,7 +66,7 @@ class MatmulOp(OpaqueOp):
         depth = inner[-2] if flag(self.transpose_lhs) else inner[-1]
         batch = result[: len(result) - (len(shape(self.lhs)) > 1) - (len(shape(self.rhs)) > 1)]
         left, right = ([0] * (len(batch) + 2 - len(strides)) + strides for strides in (lhs, rhs))
-        return Contraction(batch, rows, columns, depth, tuple(left), tuple(right))
+        return Contraction(batch, rows, columns, depth, tuple(left), tuple(right)).merged()
 
     def canonical(self) -> GraphOp | None:
         """Of what an operand was transposed from."""
