@@ -7,6 +7,8 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
 
+from fuse_opt.passes.deprecated_spellings import current_spelling
+
 _FOLDER = Path(__file__).parent
 _PREFIX = "device_"
 
@@ -37,7 +39,7 @@ class Device:
     """Cost of an element read alone, in elements read with their neighbours."""
     hoists: bool
     """Whether values that do not change in the innermost loop are computed once for it."""
-    dear: int
+    recompute_limit: int
     """Simple operations above which a value is never recomputed past a broadcast."""
     live_values: int
     """Scalars of an element alive at once."""
@@ -95,6 +97,7 @@ def _read_device(name: str) -> Device:
 def _described(entries: dict[str, object], path: Path) -> Device:
     names = [field.name for field in fields(Device) if field.name != "gpu"]
     required = [field.name for field in fields(Device) if field.default is MISSING]
+    entries = {current_spelling("device", name): value for name, value in entries.items()}
     table = entries.pop("gpu", {})
     for name in (*required, *entries):
         if name not in entries or name not in names:

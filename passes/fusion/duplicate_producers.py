@@ -54,6 +54,7 @@ class DuplicateProducersPass(RewritePass):
     max_copies: int = 8
     """Readers of one value at most."""
     device: str = "cpu"
+    """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
 
     def __post_init__(self) -> None:
         check_counts(self)
@@ -107,7 +108,7 @@ def _gain(device: Device, op: Operation, readers: Sequence[Group]) -> float:
     again = sum(byte_size(value) or 0 for value in dict.fromkeys(op.operands))
     saved = device.move_seconds(stored) * (1 + len(readers)) + device.launch
     lost = device.work_seconds(cost * prod(shape(op.results[0])) * copies) + device.move_seconds(again) * len(readers)
-    return saved - lost if cost <= device.dear else -1.0
+    return saved - lost if cost <= device.recompute_limit else -1.0
 
 
 def _duplicate(before: GroupGraph, chosen: Sequence[Group], steering: Steering | None) -> bool:

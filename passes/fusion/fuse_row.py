@@ -135,10 +135,12 @@ def _refuse_repeated(graph: GroupGraph, members: list[Group], pulled: Pulled) ->
             continue
         if not point.op.COMBINE and columns > 1:
             of_elements += cost
-        if (together := max(cost, of_elements)) > graph.device.dear:
+        if (together := max(cost, of_elements)) > graph.device.recompute_limit:
             message = f"'{point.op.name}' would run {times} times instead of {once}"
             numbers: dict[str, float] = {"work": together, "times": times}
-            return Refusal("recompute", message, numbers, f"at most {graph.device.dear} operations to repeat")
+            return Refusal(
+                "recompute", message, numbers, f"at most {graph.device.recompute_limit} operations to repeat"
+            )
     return refuse_loss(graph, estimate(graph, members, added)) if added else None
 
 

@@ -28,6 +28,7 @@ class FuseToFixpointPass(RewritePass):
     name = "fuse-to-fixpoint"
 
     rules: tuple[str, ...] = ("fuse-injective", "fuse-elementwise", "fuse-row", "fuse-siblings")
+    """Fusion passes, in the order in which each round runs them."""
     max_rounds: int = 16
     """Rounds at most."""
 

@@ -92,7 +92,7 @@ def test_a_stop_marker_against_a_fuse_group_is_an_error() -> None:
 
 def test_devices_are_data(tmp_path: Path) -> None:
     assert device_names() == ("a100", "cpu", "h100")
-    text = (ROOT / "passes" / "device_cpu.toml").read_text()
+    text = (ROOT / "passes" / "devices" / "device_cpu.toml").read_text()
     own = tmp_path / "own.toml"
     own.write_text(text.replace("parameter_bytes = 4096", "parameter_bytes = 24"))
     three = CHAIN.replace("%0)", "%0)")
@@ -102,6 +102,14 @@ def test_devices_are_data(tmp_path: Path) -> None:
     assert len(contents(optimized(added, f'fuse-elementwise{{device="{own}"}}'))) == 1
     own.write_text(text.replace("parameter_bytes = 4096", "parameter_bytes = 16"))
     assert contents(optimized(added, f'fuse-elementwise{{device="{own}"}}')) == [["exp", "abs", "tanh"]]
+
+
+def test_an_old_entry_of_a_device_is_taken_with_a_warning(tmp_path: Path) -> None:
+    text = (ROOT / "passes" / "devices" / "device_cpu.toml").read_text()
+    own = tmp_path / "own.toml"
+    own.write_text(text.replace("recompute_limit = 12 ", "dear = 7 "))
+    with pytest.warns(FutureWarning, match="'dear' of device is now 'recompute_limit'"):
+        assert find_device(str(own)).recompute_limit == 7
 
 
 @pytest.mark.parametrize(
@@ -117,7 +125,7 @@ def test_devices_are_data(tmp_path: Path) -> None:
 )
 def test_a_bad_device_is_one_clear_line(name: str, text: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / name
-    cpu = (ROOT / "passes" / "device_cpu.toml").read_text()
+    cpu = (ROOT / "passes" / "devices" / "device_cpu.toml").read_text()
     if text is not None:
         old, arrow, new = text.partition("=>")
         path.write_text(cpu.replace(old, new) if arrow else cpu + text[1:] if text[0] == "+" else text)
