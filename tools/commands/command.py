@@ -96,10 +96,12 @@ def run_command(name: str, body: Callable[[list[str]], int], argv: Sequence[str]
     except Warning as error:  # PYTHONWARNINGS=error
         print(f"{name}: error: {error}", file=sys.stderr)
         return FAILED
-    except Exception:
+    except Exception as error:
         import traceback
 
-        print(f"{name}: internal error; please report it with the input and this text", file=sys.stderr)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {last.filename}:{last.lineno}"
+        print(f"{name}: internal error: {place}; please report it with the input and this text", file=sys.stderr)
         traceback.print_exc()
         return INTERNAL
     finally:
