@@ -24,6 +24,7 @@ from fuse_opt.tools.compiler.backends import (
     refused,
     require_c_compiler,
 )
+from fuse_opt.tools.compiler.notebook import Page, notebook_html, page_of
 from fuse_opt.tools.compiler.pipeline import UNFUSED_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature
@@ -31,7 +32,7 @@ from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, 
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 
-__all__ = ["CompiledProgram", "compile", "evaluate", "load", "optimize", "register"]
+__all__ = ["CompiledProgram", "compile", "evaluate", "load", "optimize", "register", "show"]
 
 TARGETS = ("cpu", "cuda", "reference")
 
@@ -82,6 +83,10 @@ class CompiledProgram:
         """The generated text; empty for the reference."""
         return self._backend.source
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the graph with its kernels, the arena and a table, as `show` makes them of the module."""
+        return notebook_html(self.module)
+
 
 def load(source: str | Path | ModuleOp, ctx: Context | None = None) -> ModuleOp:
     """
@@ -111,6 +116,14 @@ def optimize(source: str | Path | ModuleOp, pipeline: str | Sequence[str] | None
     except DiagnosticException as error:
         raise refused(error, source, module) from error
     return module
+
+
+def show(source: str | Path | ModuleOp | CompiledProgram) -> Page:
+    """
+    A page of HTML about a module, or about what a program became: the graph with its kernels, the arena over time, a table
+    of kernels. A notebook shows it, `.save("page.html")` writes it. Raises what `load` raises.
+    """
+    return page_of(source.module if isinstance(source, CompiledProgram) else load(source))
 
 
 def evaluate(source: str | Path | ModuleOp, *inputs: Any, function: str | None = None) -> Any:
