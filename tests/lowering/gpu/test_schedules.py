@@ -92,6 +92,17 @@ def layer_norm(rows: int, columns: int, dtype: str) -> str:
     return text.returning(text.op("layer_norm", [x, scale, bias], shape, dtype, attributes))
 
 
+def row_sums_less_total(rows: int, columns: int, dtype: str) -> str:
+    """Sums of rows of what a sum over all rows is taken from: stages over other dimensions that read one array."""
+    text, shape = Text(), (1, rows, columns)
+    x = text.argument(shape, dtype)
+    wide = text.op("astype", [x], shape, "f32", "dtype = f32")
+    total = text.op("sum", [wide], (1, 1, 1), "f32", "axes = array<i64: 1, 2>, keepdims = true")
+    rest = text.op("subtract", [wide, total], shape, "f32")
+    sums = text.op("sum", [rest], (rows,), "f32", "axes = array<i64: 0, 2>")
+    return text.returning(sums, text.op("square", [rest], shape, "f32"))
+
+
 def transpose(shape: Sequence[int], order: Sequence[int], dtype: str) -> str:
     text, transposed = Text(), [shape[axis] for axis in order]
     x, y = text.argument(shape, dtype), text.argument(transposed, dtype)
@@ -114,6 +125,8 @@ CASES: dict[str, tuple[str, str, Entries]] = {
     "row_lanes_in_place": (statistics(37, 24, 1), "row", {"variant": "warp"}),
     "row_threads": (softmax(2, 600, "f32"), "row", {"variant": "block", "threads": 256}),
     "row_in_place": (statistics(5, 136, 1), "row", {"variant": "shared", "vector": 4, "threads": 64}),
+    **{f"row_after_total_{v}": (row_sums_less_total(2, 8, "f16"), "row", {"variant": v, "vector": 2})
+       for v in ("warp", "block", "shared", "stream")},
     "row_dynamic_shared": (softmax(1, 13000, "f32"), "row", {"variant": "shared", "threads": 1024, "splits": 1}),
     **{f"column_{d}_{r}x{c}": (softmax(r, c, d, 0), "column", {"splits": 1})
        for d in FLOATS for r, c in ((3, 40), (70, 33))},
