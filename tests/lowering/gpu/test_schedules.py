@@ -85,6 +85,14 @@ def moments(rows: int, columns: int, axis: int, dtype: str) -> str:
     return text.returning(mean, variance, text.op("sqrt", [variance], kept, of))
 
 
+def moments_of_nothing() -> str:
+    """Of a part of an array without elements."""
+    text = Text()
+    none = text.op("slice", [text.argument((16,), "f32")], (0,), "f32", "starts = array<i64: 4>, stops = array<i64: 4>")
+    mean, variance = (text.op(name, [none], (1,), "f32", axes(0, keepdims=True)) for name in ("mean", "var"))
+    return text.returning(mean, variance)
+
+
 def layer_norm(rows: int, columns: int, dtype: str) -> str:
     text, shape = Text(), (rows, columns)
     x, scale, bias = text.argument(shape, dtype), text.argument((columns,), dtype), text.argument((columns,), dtype)
@@ -148,6 +156,7 @@ CASES: dict[str, tuple[str, str, Entries]] = {
        for d in FLOATS for c in (2048, 1999)},
     **{f"moments_split_{d}": (moments(2, 5000, 1, d), "split", {"splits": 3, "vector": 8, "threads": 64}) for d in FLOATS},
     **{f"moments_norm_{d}": (layer_norm(3, 2056, d), "row", {"variant": "stream", "threads": 64}) for d in FLOATS},
+    "moments_of_nothing": (moments_of_nothing(), "row", {}),
     "moments_one_split": (moments(2, 5000, 1, "f32"), "split", {"splits": 1, "threads": 64}),
     **{f"tile_{d}": (transpose((37, 70), (1, 0), d), "tile", {}) for d in (*FLOATS, "i8")},
     "tile_64": (transpose((64, 128), (1, 0), "f32"), "tile", {"tile": 64}),
