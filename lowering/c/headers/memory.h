@@ -1,7 +1,7 @@
 /* Moves of memory: transposes in vector registers, nontemporal stores, prefetches. */
 
-/* fo_turn_{u8|u16|u32}: the first 16 elements of 16 lines `step` apart become the columns of 16 lines `to_step` apart. */
-FO_FN void fo_turn_u8(const void *from, long step, void *to, long to_step) {
+/* fo_transpose_tile_{u8|u16|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
+FO_FN void fo_transpose_tile_u8(const void *from, long step, void *to, long to_step) {
   typedef {unsigned char|unsigned short|fo_u32} element;
   const element *source = from;
   element *target = to;
@@ -35,8 +35,8 @@ FO_FN void fo_turn_u8(const void *from, long step, void *to, long to_step) {
 #endif
 }
 
-/* fo_turn_u64: the first 8 elements of 8 lines `step` apart become the columns of 8 lines `to_step` apart. */
-FO_FN void fo_turn_u64(const void *from, long step, void *to, long to_step) {
+/* fo_transpose_tile_u64: a tile of 8 x 8 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
+FO_FN void fo_transpose_tile_u64(const void *from, long step, void *to, long to_step) {
   typedef fo_u64 element;
   const element *source = from;
   element *target = to;
@@ -65,10 +65,10 @@ FO_FN void fo_turn_u64(const void *from, long step, void *to, long to_step) {
 #endif
 }
 
-/* fo_transpose_{ELEMENT}: the square from from[at] on, whose lines lie `step` apart, with its lines as columns of lines
-   `to_step` apart from to[to_at] on. */
+/* fo_transpose_{ELEMENT}: the tile from from[at] on, with rows `step` apart, becomes the transposed one from to[to_at] on,
+   with rows `to_step` apart. */
 FO_FN void fo_transpose_{ELEMENT}(const {ELEMENT_C} *from, long at, long step, {ELEMENT_C} *to, long to_at, long to_step) {
-  fo_turn_u{ELEMENT_BITS}(from + at, step, to + to_at, to_step);
+  fo_transpose_tile_u{ELEMENT_BITS}(from + at, step, to + to_at, to_step);
 }
 
 /* fo_transpose_offset_{ELEMENT}: how many elements from[at] lies behind the start of its cache line of 64 bytes. */
@@ -86,7 +86,7 @@ FO_FN void fo_copy_short(const char *from, char *to, long bytes) {
   if (bytes & 1) *to = *from;
 }
 
-/* fo_stream_line: 64 bytes to the start of a cache line, which is not read for it where machines can write past caches. */
+/* fo_stream_line: 64 bytes to the start of a cache line, which is not read for it where machines have nontemporal stores. */
 FO_FN void fo_stream_line(const char *from, char *to) {
 #if defined(__clang__)
   typedef float fo_line __attribute__((vector_size(64), may_alias));
@@ -107,7 +107,7 @@ FO_FN void fo_stream_line(const char *from, char *to) {
 #endif
 }
 
-/* fo_stream_bytes: a copy past the caches; what lies before the first whole line of the target and behind the last one is
+/* fo_stream_bytes: a copy by nontemporal stores; what lies before the first whole line of the target and behind the last one is
    stored as usual. What other threads may read is there from the next fo_stream_end on. */
 FO_FN void fo_stream_bytes(const char *from, char *to, long bytes) {
   long head = (long)(-(__UINTPTR_TYPE__)to % 64);
@@ -128,14 +128,14 @@ FO_FN void fo_stream_block_bytes(const char *from, char *to, long bytes, long wh
   }
 }
 
-/* fo_stream_end: what the thread has streamed comes before whatever it stores next, as other threads see it. */
+/* fo_stream_end: a fence: the thread's nontemporal stores come before whatever it stores next, as other threads see it. */
 FO_FN void fo_stream_end(void) {
 #if defined(__SSE__)
   __builtin_ia32_sfence();
 #endif
 }
 
-/* fo_stream_{ELEMENT}: `count` elements from from[at] on become those from to[to_at] on, past the caches. */
+/* fo_stream_{ELEMENT}: `count` elements from from[at] on become those from to[to_at] on, by nontemporal stores. */
 FO_FN void fo_stream_{ELEMENT}(const {ELEMENT_C} *from, long at, {ELEMENT_C} *to, long to_at, long count) {
   fo_stream_bytes((const char *)(from + at), (char *)(to + to_at), count * (long)sizeof *from);
 }
