@@ -326,7 +326,7 @@ class ExpressionPrinter:
         arguments = ", ".join(self.text(argument) for argument in op.arguments)
         if callee.startswith("fo_"):
             if callee not in helper_names():
-                raise self.refuse(op, f"no function '{callee}' in math.h or support.h")
+                raise self.refuse(op, f"no function '{callee}' in lowering/c/headers")
             self.helpers.add(callee)
         if len(op.res) > 1:
             raise self.refuse(op, "C functions have one result; pass a memref for each further one")
