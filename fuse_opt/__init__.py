@@ -5,6 +5,7 @@
     fuse_opt.evaluate(source, x, w, b)                 # the reference value
     fuse_opt.optimize(module, "fuse-elementwise,plan-memory")
     fuse_opt.register(ctx)                             # the dialects, into an xDSL Context
+    fuse_opt.show(program)                             # its graph and arena: in a notebook, or .save("page.html")
 
 The functions are loaded on first use: `import fuse_opt` alone imports neither xDSL nor NumPy.
 """
@@ -12,11 +13,11 @@ The functions are loaded on first use: `import fuse_opt` alone imports neither x
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fuse_opt.tools.compiler.api import compile, evaluate, optimize, register
+    from fuse_opt.tools.compiler.api import compile, evaluate, load, optimize, register, show
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "compile", "evaluate", "optimize", "register"]
+__all__ = ["__version__", "compile", "evaluate", "load", "optimize", "register", "show"]
 
 
 def __getattr__(name: str) -> object:

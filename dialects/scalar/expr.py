@@ -27,7 +27,7 @@ class Primitive:
     ulps: float = 0.5
     """Largest error of a float result on any backend, in units in the last place; 0.5: rounded correctly; 0: exact.
 
-    The worst of the reference (NumPy, measured), C (`math.h`, measured) and CUDA (as its programming guide states it,
+    The worst of the reference (NumPy, measured), C (`lowering/c/headers`, measured) and CUDA (as its programming guide states it,
     without fast math, and half a unit more: it counts from the correctly rounded result), rounded up. The comment at a
     primitive names what decides. Bounds hold on the whole range, with denormals, in f32 and f64."""
     spreads_nan: bool = False

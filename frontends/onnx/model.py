@@ -8,6 +8,7 @@ are first met.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,6 +76,15 @@ class OnnxModel:
     def module(self) -> ModuleOp:
         """The module for the shapes that the model states. Raises OnnxError where it needs more than it states."""
         return self.specialize().module
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the graph of the module, or why there is none yet."""
+        from fuse_opt.tools.compiler.notebook import notebook_html
+
+        try:
+            return notebook_html(self.module)
+        except OnnxError as error:
+            return f"<p>ONNX model: {escape(str(error))}</p>"
 
     def specialize(
         self, arrays: Mapping[str, Array] | None = None, weights: Mapping[str, Array] | None = None

@@ -326,7 +326,7 @@ class ExpressionPrinter:
         arguments = ", ".join(self.text(argument) for argument in op.arguments)
         if callee.startswith("fo_"):
             if not is_helper(callee):
-                raise self.refuse(op, f"no function '{callee}' in the headers")
+                raise self.refuse(op, f"no function '{callee}' in lowering/c/headers")
             self.helpers.add(callee)
         if len(op.res) > 1:
             raise self.refuse(op, "C functions have one result; pass a memref for each further one")

@@ -30,7 +30,7 @@ from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import Dim, extent
 from fuse_opt.lowering.kernel.loop_splitting import part_length
 from fuse_opt.lowering.kernel.moments import Moments, float_of
-from fuse_opt.lowering.kernel.row_stages import early_stores
+from fuse_opt.lowering.kernel.row_stages import early_stores, nodes_below
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import Scope
 
@@ -80,7 +80,7 @@ def can_split(plan: RowPlan) -> bool:
     buffers = plan.parts.buffers
     overwritten = {buffers.targets[store.result] for store in stages[-1].stores}
     read: set[int] = set()
-    for node in _nodes_below(early_stores(plan.parts.nodes, plan.once, stages[-1])):
+    for node in nodes_below(early_stores(plan.parts.nodes, plan.once, stages[-1])):
         if node.op is None and node.value in buffers.sources:
             read.add(buffers.sources[node.value])
     return read.isdisjoint(overwritten) and (read.isdisjoint(buffers.shared) or overwritten.isdisjoint(buffers.shared))
@@ -88,19 +88,7 @@ def can_split(plan: RowPlan) -> bool:
 
 def reductions_below(roots: Iterable[ScalarNode]) -> set[ScalarNode]:
     """The reductions whose results the roots are made of."""
-    return {node for node in _nodes_below(roots) if node.op is not None and node.op.COMBINE}
-
-
-def _nodes_below(roots: Iterable[ScalarNode]) -> set[ScalarNode]:
-    """All nodes that the roots are made of, reductions among them but not what they reduce."""
-    found: set[ScalarNode] = set()
-    stack = list(roots)
-    while stack:
-        if (node := stack.pop()) not in found:
-            found.add(node)
-            if node.op is None or not node.op.COMBINE:
-                stack.extend(node.operands)
-    return found
+    return {node for node in nodes_below(roots) if node.op is not None and node.op.COMBINE}
 
 
 @dataclass

@@ -24,7 +24,7 @@ from fuse_opt.lowering.gpu.scope import Body, Values, combined_index, less, loop
 from fuse_opt.lowering.gpu.vectors import VectorMover, VectorPlan, plan_vectors, vector_memories
 from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
-from fuse_opt.lowering.kernel.row_stages import KeptRow, early_stores
+from fuse_opt.lowering.kernel.row_stages import KeptRow, early_stores, nodes_below
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import Scope
 
@@ -290,14 +290,7 @@ class RowStages:
         """The vectors that a stage moves."""
         if columns.plan is None:
             return None
-        needed: set[ScalarNode] = set()
-        stack = stage.roots()
-        while stack:
-            node = stack.pop()
-            if node in needed or node in stage.taken:
-                continue
-            needed.add(node)
-            stack.extend(node.operands)
+        needed = nodes_below(stage.roots(), stage.taken)
         loads = [node for node in columns.plan.loads if node in needed]
         numbers = {store.result for store in stage.stores}
         stores = [store for store in columns.plan.stores if store.result in numbers]

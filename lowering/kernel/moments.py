@@ -25,11 +25,13 @@ Moments = Mapping[ScalarNode, ScalarNode]
 
 
 def find_moments(stages: Sequence[Stage]) -> Moments:
-    """Those of two stages of which the second only sums squares about means of the first; else none."""
+    """Those of two stages of which the second only sums squares about means of the first; else none, as of no elements."""
     if len(stages) != 2 or stages[1].stores or stages[0].stores or stages[0].dims != stages[1].dims:
         return {}
+    if not (count := extent(stages[0].dims)):
+        return {}
     sums, squares = stages[0].reductions, stages[1].reductions
-    found = {node: mean for node in squares if (mean := _sum_below(node, sums, extent(stages[0].dims))) is not None}
+    found = {node: mean for node in squares if (mean := _sum_below(node, sums, count)) is not None}
     return found if len(found) == len(squares) and set(found.values()) == set(sums) else {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
@@ -129,6 +129,20 @@ def early_stores(nodes: KernelNodes, stores: Sequence[Store], stage: Stage) -> l
         if not late.isdisjoint(node.operands):
             late.add(node)
     return [store.node for store in stores if store.node not in late]
+
+
+def nodes_below(roots: Iterable[ScalarNode], known: Collection[ScalarNode] = ()) -> set[ScalarNode]:
+    """All nodes that the roots are made of but the known ones: reductions among them, but not what these reduce."""
+    found: set[ScalarNode] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in found or node in known:
+            continue
+        found.add(node)
+        if node.op is None or not node.op.COMBINE:
+            stack.extend(node.operands)
+    return found
 
 
 @dataclass

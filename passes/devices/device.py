@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-import warnings
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
+
+from fuse_opt.passes.deprecated_spellings import current_spelling
 
 _FOLDER = Path(__file__).parent
 _PREFIX = "device_"
@@ -59,10 +60,6 @@ class Device:
         return operations / self.rate / share
 
 
-_RENAMED = {"dear": "recompute_limit"}
-"""Old names of entries, which files of a person's own may have for one release more."""
-
-
 @cache
 def device_names() -> tuple[str, ...]:
     """The devices that are described here, sorted."""
@@ -98,12 +95,9 @@ def _read_device(name: str) -> Device:
 
 
 def _described(entries: dict[str, object], path: Path) -> Device:
-    for old, new in _RENAMED.items():
-        if old in entries and new not in entries:
-            warnings.warn(f"{path}: entry '{old}' is called '{new}' now; rename it", FutureWarning, stacklevel=2)
-            entries[new] = entries.pop(old)
     names = [field.name for field in fields(Device) if field.name != "gpu"]
     required = [field.name for field in fields(Device) if field.default is MISSING]
+    entries = {current_spelling("device", name): value for name, value in entries.items()}
     table = entries.pop("gpu", {})
     for name in (*required, *entries):
         if name not in entries or name not in names:

@@ -32,6 +32,7 @@ class GpuAttachDevicePass(ModulePass):
     name = "gpu-attach-device"
 
     device: str = "h100"
+    """A GPU's name, such as h100, or the path of a .toml file with a table `gpu` like its own."""
 
     def __post_init__(self) -> None:
         if not find_device(self.device).gpu:

@@ -54,6 +54,7 @@ class DuplicateProducersPass(RewritePass):
     max_copies: int = 8
     """Readers of one value at most."""
     device: str = "cpu"
+    """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
 
     def __post_init__(self) -> None:
         check_counts(self)

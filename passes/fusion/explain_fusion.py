@@ -40,9 +40,13 @@ class ExplainFusionPass(ModulePass):
     name = "explain-fusion"
 
     max_ops: int = 256
+    """Graph ops in one kernel, as the fusion passes had it."""
     max_operands: int = 64
+    """Operands of one kernel, likewise."""
     max_results: int = 16
+    """Results of one kernel, likewise."""
     device: str = "cpu"
+    """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
 
     def __post_init__(self) -> None:
         check_counts(self)

@@ -29,6 +29,7 @@ class FuseToFixpointPass(RewritePass):
     name = "fuse-to-fixpoint"
 
     rules: tuple[str, ...] = FUSION_RULES
+    """Fusion passes, in the order in which each round runs them."""
     max_rounds: int = 16
     """Rounds at most."""
 

@@ -24,7 +24,9 @@ class UnfusePass(RewritePass):
 
     name = "unfuse"
     group: str = ""
+    """A `fuse_group`: kernels whose ops carry it are taken apart, and no others. Empty for all."""
     only: tuple[str, ...] = ()
+    """Names of ops, with or without their dialect: kernels without any of them stay. Empty for all."""
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):

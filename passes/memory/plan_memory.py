@@ -67,7 +67,7 @@ class PlanMemoryPass(ModulePass):
     alignment: int = 64
     """Offsets and sizes are multiples of so many bytes: a power of two, 64 for CPUs, 256 for GPUs."""
     strategy: str = "auto"
-    """The order in which values are placed: "auto" tries several until one is proven optimal."""
+    """The order in which values are placed: `auto` tries several until one is proven optimal, `exact` searches long."""
 
     peak_limit: int | None = None
     """Bytes that the arena may have; a larger one is an error that names what is alive at its peak."""

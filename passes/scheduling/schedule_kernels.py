@@ -124,7 +124,7 @@ class ScheduleKernelsPass(ModulePass):
     math: Literal["strict", "fast"] = "strict"
     """Accuracy of the functions in generated C: "strict" or "fast"."""
     device: str = "cpu"
-    """What decides on non-temporal stores: a name of `device_names()`, or the path of a .toml file like theirs."""
+    """What decides on non-temporal stores: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
 
     def __post_init__(self) -> None:
         find_device(self.device)

@@ -82,5 +82,5 @@ def test_worked_example_is_real_output() -> None:
 def test_demo_checks_its_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert demo.main([str(ROOT / "examples" / "ffn.mlir"), "--repeat", "1"]) == 0
     printed = capsys.readouterr().out
-    assert "ok" in printed and "library calls" in printed
+    assert "check: ok" in printed and "MiB moved" in printed
     assert demo.main(["no/such/file.mlir"]) == 2

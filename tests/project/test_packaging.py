@@ -23,6 +23,8 @@ FOLDERS = sorted(
     if any(folder.rglob("*.py"))
 )
 """The root folders that are sub-packages of fuse_opt."""
+EXAMPLES = {"fuse_opt.examples": "examples"}
+"""Programs that the demo takes, also where there is no checkout."""
 
 
 def packages_in_tree() -> dict[str, str]:
@@ -36,11 +38,12 @@ def packages_in_tree() -> dict[str, str]:
 
 
 def test_every_folder_with_python_files_is_packaged():
-    packages = packages_in_tree()
+    packages = packages_in_tree() | EXAMPLES
     assert SETUPTOOLS["packages"] == sorted(packages)
     assert SETUPTOOLS["package-dir"] == {
-        name: packages[name] for name in ("fuse_opt", *(f"fuse_opt.{f}" for f in FOLDERS))
+        name: packages[name] for name in ("fuse_opt", *EXAMPLES, *(f"fuse_opt.{f}" for f in FOLDERS))
     }
+    assert SETUPTOOLS["package-data"]["fuse_opt.examples"] == ["*.mlir"]
 
 
 @pytest.mark.parametrize("folder", sorted(packages_in_tree().values()))

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.c.headers.math_library import C_MATH_HEADER
+from fuse_opt.lowering.c.headers.functions import MATH, c_helpers, functions_of
 
 Array = NDArray[Any]
+
+C_MATH: str = c_helpers(functions_of(MATH))
+"""All functions of scalars, ready to be put at the top of a C file."""
 
 CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 BUILDS = [
@@ -40,17 +43,17 @@ WORDS = tuple(f"{word}_u{bits}" for word in ("floordiv", "rem", "shl", "shr", "f
 """How functions on unsigned integers end that are no parts of functions on bit patterns."""
 SIGNATURES = {
     m[2]: (m[1], [parameter.split()[0] for parameter in m[3].split(", ")])
-    for m in re.finditer(r"^FO_FN (\w+) (fo_\w+)\((.*)\) \{$", C_MATH_HEADER, re.MULTILINE)
+    for m in re.finditer(r"^FO_FN (\w+) (fo_\w+)\((.*)\) \{$", C_MATH, re.MULTILINE)
     if "*" not in m[3]
     and (m[2].endswith(WORDS) or not {m[1], *(p.split()[0] for p in m[3].split(", "))} & {"fo_u32", "fo_u64"})
 }
 """Result and parameter types of the functions on values; those on bit patterns are their parts."""
 
-BOUNDS = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_\w+): .*?([\d.]+) ULP", C_MATH_HEADER, re.MULTILINE)}
+BOUNDS = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_\w+): .*?([\d.]+) ULP", C_MATH, re.MULTILINE)}
 """The accuracy that each function's comment states."""
 
 CALLS_LIBM = ("fo_rem_f", "fo_floordiv_f", "fo_fmod_f", "fo_sin_f64", "fo_cos_f64", "fo_tan_f64", "fo_pow_f64")
-SCALAR = (*CALLS_LIBM, "fo_lgamma_f", "fo_floordiv_i64", "fo_rem_i64", "fo_floordiv_u64", "fo_rem_u64")
+SCALAR = (*CALLS_LIBM, "fo_opaque_f", "fo_lgamma_f", "fo_floordiv_i64", "fo_rem_i64", "fo_floordiv_u64", "fo_rem_u64")
 TRANSCENDENTAL = (
     *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan"),
     *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc"),

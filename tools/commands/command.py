@@ -11,22 +11,52 @@ from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
+from fuse_opt.passes.deprecated_spellings import current_spelling
+
 FAILED = 1
 USAGE = 2
 INTERNAL = 70
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
+WIDTH, COLUMN = 112, 32
+"""Of help: characters in a line, and where texts begin."""
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps line breaks, writes what an option takes once, and does not depend on the terminal."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=COLUMN, width=WIDTH)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings:
+            return super()._format_action_invocation(action)
+        value = "" if action.nargs == 0 else f" {self._format_args(action, action.dest.upper())}"
+        return f"{', '.join(action.option_strings)}{value}"
+
 
 class Parser(argparse.ArgumentParser):
     """Wrong usage is one line on stderr, with the flag that may have been meant, and status 2; help keeps its line breaks."""
 
     def __init__(
-        self, prog: str, description: str | None, epilog: str | None = None, flags: Sequence[str] = ()
+        self,
+        prog: str,
+        description: str,
+        epilog: str | None = None,
+        flags: Sequence[str] = (),
+        *,
+        add_help: bool = True,
     ) -> None:
         """`flags` are there besides those that are added."""
-        kind = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog, description=description, epilog=epilog, formatter_class=kind, allow_abbrev=False)
+        super().__init__(
+            prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=_HelpFormatter,
+            allow_abbrev=False,
+            add_help=add_help,
+        )
         self._flags = flags
 
     def error(self, message: str) -> NoReturn:
@@ -49,7 +79,7 @@ def run_command(name: str, body: Callable[[list[str]], int], argv: Sequence[str]
     _open_streams()
     usual, warnings.formatwarning = warnings.formatwarning, partial(_warning_line, name)
     try:
-        status = body(list(sys.argv[1:] if argv is None else argv))
+        status = body(with_current_spellings(name, sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return status
     except SystemExit as stop:  # argparse: --help, --version, wrong usage
@@ -66,14 +96,23 @@ def run_command(name: str, body: Callable[[list[str]], int], argv: Sequence[str]
     except Warning as error:  # PYTHONWARNINGS=error
         print(f"{name}: error: {error}", file=sys.stderr)
         return FAILED
-    except Exception:
+    except Exception as error:
         import traceback
 
-        print(f"{name}: internal error; please report it with the input and this text", file=sys.stderr)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {last.filename}:{last.lineno}"
+        print(f"{name}: internal error: {place}; please report it with the input and this text", file=sys.stderr)
         traceback.print_exc()
         return INTERNAL
     finally:
         warnings.formatwarning = usual
+
+
+def with_current_spellings(name: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments with flags that have another name today under that name, each with a warning."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    parts = [argument.partition("=") for argument in arguments[:end]]
+    return [*("".join((current_spelling(name, flag), *rest)) for flag, *rest in parts), *arguments[end:]]
 
 
 def _warning_line(name: str, message: Warning | str, *where: object) -> str:

@@ -1,76 +1,121 @@
-"""The main job in one command: compile a program, check it against the reference, and show what every stage did.
+"""The demo: programs fused and unfused, beside NumPy and PyTorch, checked, with what every stage did to them.
 
-`python -m fuse_opt.tools.commands.demo [FILE] [--repeat N]`; without FILE it takes `examples/transformer_block.mlir` of the
-checkout.
+`python -m fuse_opt.tools.commands.demo [FILE...] [--repeat N] [--without-torch]`; without a FILE it takes five examples.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from fuse_opt.tools.commands.command import Parser, run_command
 
 if TYPE_CHECKING:
-    from fuse_opt.lowering.program import ProgramStats
+    from fuse_opt.tools.commands.demo_tables import Row
+    from fuse_opt.tools.commands.measuring import Call
+    from fuse_opt.tools.compiler.api import CompiledProgram
+    from fuse_opt.tools.compiler.signature import Array
 
-_MIB = 1 << 20
+OK, FAILED = 0, 1
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SHOWN = ("layernorm_residual", "softmax", "adam_step", "gated_unit", "transformer_block")
+_SECONDS = 1.5
+"""After which a program is timed no more often than needed."""
+_DESCRIPTION = "Compiles programs with and without fusion, checks and times them, and shows what every stage did."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the demo; returns 1 when the result is not that of the reference."""
-    parser = argparse.ArgumentParser(prog="fuse-opt demo", description=__doc__)
-    default = Path(__file__).resolve().parent.parent / "examples" / "transformer_block.mlir"
-    parser.add_argument("file", nargs="?", type=Path, default=default)
-    parser.add_argument("--repeat", type=int, default=15, help="timed calls of each variant")
-    options = parser.parse_args(argv)
-    if not options.file.is_file():
-        print(f"demo: error: no such file: {options.file}", file=sys.stderr)
-        return 2
-    return _run(options.file, max(options.repeat, 1))
+    """Runs the demo; returns 1 when a result is not that of the reference, or a program is refused."""
+    return run_command("demo", _main, argv)
 
 
-def _run(path: Path, repeat: int) -> int:
+def _main(arguments: Sequence[str]) -> int:
+    parser = Parser("demo", _DESCRIPTION)
+    add = parser.add_argument
+    add("files", metavar="FILE", nargs="*", type=Path, help=f"programs (default: the examples {', '.join(SHOWN)})")
+    add("--repeat", metavar="N", type=int, default=9, help="timed calls of each variant at most (default: 9)")
+    add("--without-torch", action="store_true", help="leave PyTorch out where it is installed")
+    given = parser.parse_args(arguments)
+    files: list[Path] = given.files or [EXAMPLES / f"{name}.mlir" for name in SHOWN]
+    for file in files:
+        if not file.is_file():
+            parser.error(f"no such file: {file}")
+    from fuse_opt.tools.source.diagnostics import InputError
+
+    try:
+        return _run(files, max(given.repeat, 1), not given.without_torch)
+    except InputError as error:
+        print(error, file=sys.stderr)
+    except (OSError, ValueError) as error:
+        print(f"demo: error: {error}", file=sys.stderr)
+    return FAILED
+
+
+def _run(files: Sequence[Path], repeat: int, with_torch: bool) -> int:
+    from fuse_opt.tools.commands import demo_tables
+
+    rows = [_examine(path, repeat, with_torch) for path in files]
+    print("\n".join((*demo_tables.decisions(rows), "", *demo_tables.times(rows, repeat), "")))
+    print("\n".join((*demo_tables.stages(files[-1]), "")))
+    print("\n".join(demo_tables.checks(rows)))
+    return OK if all(row.is_right for row in rows) else FAILED
+
+
+def _examine(path: Path, repeat: int, with_torch: bool) -> Row:
     from fuse_opt.lowering.emit import build_program
-    from fuse_opt.tools.commands.measuring import check_against_reference, example_inputs, interleave
+    from fuse_opt.tools.commands.demo_tables import Row
+    from fuse_opt.tools.commands.measuring import example_inputs, largest_difference, take_turns, tolerance
     from fuse_opt.tools.compiler.api import compile as compile_program
+    from fuse_opt.tools.compiler.api import evaluate, optimize
 
-    print(f"fuse-opt: {path.name}")
-    fused = compile_program(path)
-    unfused = compile_program(path, pipeline="unfused")
-    # What was decided does not depend on whether a C compiler is here to carry it out.
-    _show_counts(build_program(fused.module).stats, build_program(unfused.module).stats)
+    unfused, fused = compile_program(path, pipeline="unfused"), compile_program(path)
     inputs = example_inputs(path, seed=0)
-    error = check_against_reference(path, fused, inputs)
-    if fused.source:
-        stats = fused.stats
-        regions = f"{stats.parallel_regions} parallel region{'' if stats.parallel_regions == 1 else 's'}"
-        shared = f"{regions} with {stats.barriers} barriers"
-        print(f"  foreign calls  {stats.foreign_calls} a run, {shared}; C compiled in {stats.compile_s:.2f} s")
-        times = interleave({"fused": fused, "unfused": unfused}, inputs, repeat)
-        for name, row in times.items():
-            figures = " ".join(f"{seconds * 1e3:8.2f}" for seconds in (row.minimum, row.median, row.maximum))
-            print(f"  time {name:<9} {figures} ms  min/median/max")
-        ratio = times["unfused"].median / times["fused"].median
-        print(f"  fused is {ratio:.2f} times as fast as one kernel per op ({repeat} interleaved calls of each)")
-    else:
-        print("  time           not measured: no C compiler works here, so the NumPy reference ran the program")
-    good = error <= 1e-4
-    print(
-        f"  check          largest difference from the reference {error:.1e} of its range: {'ok' if good else 'WRONG'}"
+    expected: Any = evaluate(path, *inputs)
+    calls = _calls(path.stem, unfused, fused, inputs, with_torch)
+    errors = {name: largest_difference(_prepared(call), expected) for name, call in calls.items()}
+    return Row(
+        name=path.stem,
+        source=optimize(path, ()),
+        primitives=optimize(path, "decompose"),
+        module=fused.module,
+        # What was decided does not depend on whether a C compiler is here to carry it out.
+        unfused=build_program(unfused.module).stats,
+        fused=build_program(fused.module).stats,
+        compile_seconds=getattr(fused.stats, "compile_s", None) or 0.0,
+        # Each has run once by now, to be checked.
+        times=take_turns(calls, repeat, warmup=0, limit=_SECONDS) if fused.source else {},
+        errors=errors,
+        allowed=tolerance(fused),
     )
-    return 0 if good else 1
 
 
-def _show_counts(fused: ProgramStats, unfused: ProgramStats) -> None:
-    print(f"  kernels        {unfused.launches} -> {fused.launches}, beside {fused.library_calls} library calls")
-    moved = [(s.bytes_read + s.bytes_written) / _MIB for s in (unfused, fused)]
-    print(f"  bytes moved    {moved[0]:.1f} -> {moved[1]:.1f} MiB by kernels and library calls")
-    arenas = [s.arena_bytes / _MIB for s in (unfused, fused)]
-    bound = fused.lower_bound_bytes
-    gap = fused.arena_bytes / bound - 1 if bound else 0.0
-    print(f"  arena          {arenas[0]:.2f} -> {arenas[1]:.2f} MiB, {100 * gap:.1f} % above its lower bound")
+def _calls(
+    name: str, unfused: CompiledProgram, fused: CompiledProgram, inputs: Sequence[Array], with_torch: bool
+) -> dict[str, Call]:
+    """What is timed, each on arguments of its own: plain NumPy, PyTorch where it is installed, and the programs."""
+    from fuse_opt.tools.commands.demo_baselines import numpy_function, torch_function
+    from fuse_opt.tools.commands.measuring import Call, fresh_arguments, restore_arguments
+
+    functions: dict[str, Callable[..., Any] | None] = {
+        "NumPy": numpy_function(name),
+        "torch eager": torch_function(name) if with_torch else None,
+        "unfused": unfused,
+        "fused": fused,
+    }
+    calls: dict[str, Call] = {}
+    for variant, function in functions.items():
+        if function is not None:
+            given = fresh_arguments(fused, inputs)
+            calls[variant] = Call(partial(function, *given), partial(restore_arguments, fused, given, inputs))
+    return calls
+
+
+def _prepared(call: Call) -> Any:
+    call.prepare()
+    return call.run()
 
 
 if __name__ == "__main__":

@@ -12,16 +12,17 @@ from typing import Any
 
 from fuse_opt import __version__
 from fuse_opt.tools.commands.command import Parser, run_command
-from fuse_opt.tools.compiler.registry import available_passes, available_targets, pass_summary, target_summary
+from fuse_opt.tools.compiler.pipeline import PIPELINES
+from fuse_opt.tools.compiler.registry import available_passes
 
 OK, REFUSED = 0, 1
-_PIPELINE_FLAGS = ("default", "unfused")
 _DESCRIPTION = "Reads MLIR text, applies passes in the order written, and prints the result."
+_PASSES = "--PASS[=option=value,...] runs a pass or a named pipeline of the tables below; --PASS=help describes it"
 _EPILOG = """\
-A pass is a flag: --fuse-elementwise, or with options --fuse-elementwise=max-ops=8,max-results=2. Flags may repeat and
-mix with -p, whose syntax is a,b{x=1 y=2} or builtin.module(a,b); -p also takes the passes of xDSL itself.
-Dumps, times and remarks go to stderr. Exit status: 0 fine, 1 the input or a pass was refused, 2 wrong usage,
-70 a fault of this program.
+A pass is a flag: --fuse-elementwise, or with options --fuse-elementwise=max-ops=8,only=add,exp. Flags may
+repeat and mix with -p, whose syntax is a,b{x=1 y=2} or builtin.module(a,b); -p also takes the passes of xDSL
+itself. Dumps, times and remarks go to stderr. Exit status: 0 fine, 1 the input or a pass was refused, 2 wrong
+usage, 70 a fault of this program.
 """
 
 
@@ -31,10 +32,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str]) -> int:
+    if (name := _pass_to_show(arguments)) is not None:
+        from fuse_opt.tools.commands.listing import pass_text
+
+        print(pass_text(name), end="")
+        return OK
     parser = _make_parser()
     given = parser.parse_args(_with_pass_flags(arguments))
-    if given.list_passes:
-        return _list_passes()
+    if given.target == "help":
+        print(_targets(), end="")
+        return OK
     if given.file is None and sys.stdin is not None and sys.stdin.isatty():
         parser.error("no input: name a file, or - for standard input")
     from fuse_opt.tools.commands.driver import Options, UnreadableError, run
@@ -81,31 +88,40 @@ class _AddPipeline(argparse.Action):
         namespace.passes = [*(namespace.passes or []), ("flag", name, options) if is_flag else ("text", "", values)]
 
 
+class _Show(argparse.Action):
+    """Prints a text that is made when it is asked for, and ends the command."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        print(self.const(), end="")
+        parser.exit()
+
+
+def _help_text() -> str:
+    from fuse_opt.tools.commands import listing
+
+    tables = (listing.targets_text(), listing.pipelines_text(), listing.passes_text())
+    return "\n".join((_make_parser().format_help(), *tables))
+
+
 def _make_parser() -> argparse.ArgumentParser:
-    flags = [f"--{name}" for name in (*available_passes(), *_PIPELINE_FLAGS)]
-    parser = Parser("fuse-opt", _DESCRIPTION, f"{_EPILOG}\npasses:\n{_pass_table()}", flags)
-    parser.usage = "fuse-opt [FILE] [--PASS[=opt=value,...]]... [-p PIPELINE] [-t TARGET] [-o FILE] [option]..."
-    add = parser.add_argument
-    add(
-        "file",
-        metavar="FILE",
-        nargs="?",
-        help="the input, MLIR text or an .onnx model; - or nothing for standard input",
-    )
+    flags = [f"--{name}" for name in (*available_passes(), *PIPELINES)]
+    parser = Parser("fuse-opt", _DESCRIPTION, _EPILOG, flags, add_help=False)
+    parser.usage = "fuse-opt [FILE] [--PASS[=option=value,...]]... [-p PIPELINE] [-t TARGET] [-o FILE] [option]..."
+    add = parser.add_argument_group("input and output").add_argument
+    add("file", metavar="FILE", nargs="?", help="MLIR text or an .onnx model; - or nothing for standard input")
+    add("-o", "--output", "--output-file", metavar="FILE", help="where the result goes; nothing is written on failure")
+    add("-t", "--target", metavar="TARGET", default="mlir", help="what is printed (default: mlir); -t help lists them")
+    add("--split-input-file", action="store_true", help="treat the parts between // ----- as inputs of their own")
+    add("--extents", metavar="NAME=N,...", type=_extents, help="what unknown extents of an ONNX model are")
+    add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
+    add("--print-op-generic", action="store_true", help="print ops in the generic form")
+    add("--print-debuginfo", action="store_true", help="print locations")
+    add("--verify-diagnostics", action="store_true", help="print errors to stdout and exit with 0, for tests")
+    add = parser.add_argument_group("passes", _PASSES).add_argument
     add(
         "-p", "--passes", "--pass-pipeline", metavar="PIPELINE", action=_AddPipeline, default=[], help="passes in order"
     )
     add("--pass-flag", dest="passes", action=_AddPipeline, default=[], help=argparse.SUPPRESS)
-    targets = "; ".join(f"{name}: {target_summary(name).rstrip('.')}" for name in available_targets())
-    add("-t", "--target", metavar="TARGET", default="mlir", help=targets.replace("%", "%%"))
-    add("-o", "--output", "--output-file", metavar="FILE", help="where the result goes; nothing is written on failure")
-    add("--list-passes", action="store_true", help="print the passes and what each does")
-    add("--split-input-file", action="store_true", help="treat the parts between // ----- as inputs of their own")
-    add("--verify-diagnostics", action="store_true", help="print errors to stdout and exit with 0, for tests")
-    add("--print-ir-after-all", action="store_true", help="dump the module after every pass")
-    add("--print-ir-after-change", action="store_true", help="dump it after the passes that changed it")
-    add("--timing", action="store_true", help="print how long each step took")
-    add("--remarks", metavar="FILE", nargs="?", const="", help="what passes decided and refused; JSON for FILE.json")
     add("--fuel", metavar="N", type=_count, help="let all fusion passes together make only the first N decisions")
     add("--dump-decisions", metavar="FILE", help="write every fusion decision, one line each; - for standard output")
     add(
@@ -113,11 +129,15 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="make the fusion decisions of a file, which may be edited, and no other",
     )
-    add("--extents", metavar="NAME=N,...", type=_extents, help="what unknown extents of an ONNX model are")
-    add("--print-op-generic", action="store_true", help="print ops in the generic form")
-    add("--print-debuginfo", action="store_true", help="print locations")
-    add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
-    add("--version", action="version", version=f"fuse-opt {__version__}")
+    add = parser.add_argument_group("what happened").add_argument
+    add("--remarks", metavar="FILE", nargs="?", const="", help="what passes decided and refused; JSON for FILE.json")
+    add("--print-ir-after-all", action="store_true", help="dump the module after every pass")
+    add("--print-ir-after-change", action="store_true", help="dump it after the passes that changed it")
+    add("--timing", action="store_true", help="print how long each step took")
+    add = parser.add_argument_group("about").add_argument
+    add("-h", "--help", action=_Show, nargs=0, const=_help_text, help="print this; --PASS=help prints one pass")
+    add("--list-passes", action=_Show, nargs=0, const=_list_passes, help="print the passes, a line for each")
+    add("--version", action="version", version=f"fuse-opt {__version__}", help="print the version")
     return parser
 
 
@@ -138,7 +158,7 @@ def _extents(text: str) -> dict[str, int]:
 
 def _with_pass_flags(arguments: Sequence[str]) -> list[str]:
     """`--NAME[=OPTIONS]` of a pass as `--pass-flag=NAME[=OPTIONS]`; `--remarks FILE` must not take the input's name."""
-    known = {*available_passes(), *_PIPELINE_FLAGS}
+    known = {*available_passes(), *PIPELINES}
     rewritten: list[str] = []
     for position, argument in enumerate(arguments):
         if argument == "--":
@@ -152,15 +172,23 @@ def _with_pass_flags(arguments: Sequence[str]) -> list[str]:
     return rewritten
 
 
-def _pass_table() -> str:
-    names = list(available_passes())
-    width = max(map(len, names), default=0)
-    return "".join(f"  --{name:<{width}}  {pass_summary(name)}\n" for name in names)
+def _pass_to_show(arguments: Sequence[str]) -> str | None:
+    """The pass or pipeline of the first `--NAME=help`."""
+    shown = {f"--{name}=help": name for name in (*available_passes(), *PIPELINES)}
+    ahead = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return next((shown[argument] for argument in ahead if argument in shown), None)
 
 
-def _list_passes() -> int:
-    print(_pass_table(), end="")
-    return OK
+def _targets() -> str:
+    from fuse_opt.tools.commands.listing import targets_text
+
+    return targets_text()
+
+
+def _list_passes() -> str:
+    from fuse_opt.tools.commands.listing import flat_passes_text
+
+    return flat_passes_text()
 
 
 if __name__ == "__main__":

@@ -16,9 +16,10 @@ from fuse_opt.passes.memory.packing.packing import STRATEGIES, Buffer, Problem, 
 from fuse_opt.tools.commands.command import Parser, run_command
 
 OK, FAILED = 0, 1
+_DESCRIPTION = "Places buffers in one arena and prints what came out as a line of JSON."
 _EPILOG = """\
-The file has columns id, lower, upper and size, as the instances of MiniMalloc and idealloc have, and may have offset, where
-a number pins a buffer. A buffer lives in the steps from lower up to, but not including, upper.
+The file has columns id, lower, upper and size, as the instances of MiniMalloc and idealloc have, and may have
+offset, where a number pins a buffer. A buffer lives in the steps from lower up to, but not including, upper.
 Exit status: 0 placed, 1 the file was refused or the capacity not reached, 2 wrong usage.
 """
 
@@ -40,7 +41,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    parser = Parser("fuse-pack", __doc__, _EPILOG)
+    parser = Parser("fuse-pack", _DESCRIPTION, _EPILOG)
     add = parser.add_argument
     add("file", metavar="FILE.csv", help="the buffers; - for standard input")
     add("--capacity", type=_positive, metavar="N", help="bytes there are: stop at the first placement that fits")
@@ -48,7 +49,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--alignment", type=_positive, default=1, metavar="N", help="multiples for offsets and sizes (default: 1)")
     add("--nodes", type=_positive, metavar="N", help="limit of the exact search, in placements tried")
     add("--time-limit", type=_seconds, metavar="SECONDS", help="abort the exact search then; answers may vary")
-    add("--no-core", action="store_true", help="search in Python even where a C compiler works")
+    add("--no-native", action="store_true", help="search in Python even where a C compiler works")
     add("--solution", metavar="FILE", help="write the buffers with their offsets there, as CSV")
     return parser
 
@@ -75,7 +76,7 @@ def _run(given: argparse.Namespace) -> int:
     rows = read_rows(given.file)
     problem = Problem(tuple(row.buffer for row in rows), given.alignment)
     start = time.perf_counter()
-    with nullcontext() if given.no_core else compiled_packing():
+    with nullcontext() if given.no_native else compiled_packing():
         solution = pack(problem, given.strategy, capacity=given.capacity, nodes=given.nodes, seconds=given.time_limit)
     print(json.dumps(_summary(solution, time.perf_counter() - start)))
     if given.solution is not None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fuse_opt.tools.compiler.signature import Array, Signature
 
 OK, FAILED = 0, 1
+_DESCRIPTION = "Compiles a program, runs it on given or random arguments, compares it with the reference, and times it."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,7 +59,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    parser = Parser("fuse-run", __doc__)
+    parser = Parser("fuse-run", _DESCRIPTION)
     add = parser.add_argument
     add("file", metavar="FILE", help="the program, MLIR text or an .onnx model; - for standard input")
     add("--target", default="cpu", choices=("cpu", "cuda", "reference"), help="what runs it (default: cpu)")

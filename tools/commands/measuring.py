@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,14 @@ def check_against_reference(
     source: str | Path | ModuleOp, program: CompiledProgram, inputs: Sequence[Array], function: str | None = None
 ) -> float:
     """The largest difference of a result from the reference of `source`, as `difference` measures it."""
-    expected = _tuple(evaluate(source, *inputs, function=function))
-    got = _tuple(program(*_copies(program, inputs)))
-    return max((difference(a, b) for a, b in zip(got, expected, strict=True)), default=0.0)
+    expected = evaluate(source, *inputs, function=function)
+    return largest_difference(program(*fresh_arguments(program, inputs)), expected)
+
+
+def largest_difference(got: Any, expected: Any) -> float:
+    """The largest difference of a result, where there is one or a tuple of them."""
+    pairs = zip(_tuple(got), _tuple(expected), strict=True)
+    return max((difference(a, b) for a, b in pairs), default=0.0)
 
 
 def difference(got: Array, expected: Array) -> float:
@@ -105,13 +111,33 @@ def interleave(
     programs: Mapping[str, CompiledProgram], inputs: Sequence[Array], repeat: int, warmup: int = 2
 ) -> dict[str, Times]:
     """Times programs on equal inputs in turns, so that what else happens on the machine meets all of them alike."""
-    copies = {name: _copies(program, inputs) for name, program in programs.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    copies = {name: fresh_arguments(program, inputs) for name, program in programs.items()}
+    calls = {
+        name: Call(partial(p, *copies[name]), partial(restore_arguments, p, copies[name], inputs))
+        for name, p in programs.items()
+    }
+    return take_turns(calls, repeat, warmup)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is timed, and what is done before each time without being timed."""
+
+    run: Callable[[], object]
+    prepare: Callable[[], object] = lambda: None
+
+
+def take_turns(calls: Mapping[str, Call], repeat: int, warmup: int = 2, limit: float = math.inf) -> dict[str, Times]:
+    """Times calls in turns, as `interleave` does; after `limit` seconds as soon as there are three times of each."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    begin = time.perf_counter()
     for turn in range(warmup + max(repeat, 1)):
-        for name, program in programs.items():
-            _restore(program, copies[name], inputs)
+        if turn - warmup >= 3 and time.perf_counter() - begin > limit:
+            break
+        for name, call in calls.items():
+            call.prepare()
             start = time.perf_counter()
-            program(*copies[name])
+            call.run()
             spent = time.perf_counter() - start
             if turn >= warmup:
                 seconds[name].append(spent)
@@ -132,13 +158,14 @@ def _draw(value: Value, shape: Sequence[int], random: np.random.Generator) -> Ar
     return np.asarray(random.integers(0, _LARGEST_INTEGER, shape)).astype(value.dtype)
 
 
-def _copies(program: CompiledProgram, inputs: Sequence[Array]) -> list[Array]:
+def fresh_arguments(program: CompiledProgram, inputs: Sequence[Array]) -> list[Array]:
     """The inputs, with copies of those that a call may overwrite."""
     marks = [value.donated for value in program.signature.arguments]
     return [a.copy() if donated else a for a, donated in zip(inputs, marks, strict=True)]
 
 
-def _restore(program: CompiledProgram, copies: Sequence[Array], inputs: Sequence[Array]) -> None:
+def restore_arguments(program: CompiledProgram, copies: Sequence[Array], inputs: Sequence[Array]) -> None:
+    """Gives the copies that a call may have overwritten their values again."""
     for value, copy, original in zip(program.signature.arguments, copies, inputs, strict=True):
         if value.donated:
             np.copyto(copy, original)

@@ -16,6 +16,7 @@ from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
+from fuse_opt.tools.compiler.notebook import Page, notebook_html, page_of
 from fuse_opt.tools.compiler.pipeline import LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
@@ -24,7 +25,7 @@ from fuse_opt.tools.compiler.specialization import SpecializedPrograms, is_dynam
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 
-__all__ = ["CompiledProgram", "compile", "evaluate", "load", "optimize", "register"]
+__all__ = ["CompiledProgram", "compile", "evaluate", "load", "optimize", "register", "show"]
 
 TARGETS = ("cpu", "cuda", "reference")
 
@@ -75,6 +76,10 @@ class CompiledProgram:
         """The generated text; empty for the reference."""
         return self._backend.source
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the graph with its kernels, the arena and a table, as `show` makes them of the module."""
+        return notebook_html(self.module)
+
 
 def load(source: Source, ctx: Context | None = None) -> ModuleOp:
     """
@@ -102,6 +107,14 @@ def optimize(source: Source, pipeline: str | Sequence[str] | None = None) -> Mod
     with located(source, module):
         run_pipeline(module, passes, ctx)
     return module
+
+
+def show(source: Source | CompiledProgram) -> Page:
+    """
+    A page of HTML about a module, or about what a program became: the graph with its kernels, the arena over time, a table
+    of kernels. A notebook shows it, `.save("page.html")` writes it. Raises what `load` raises.
+    """
+    return page_of(source.module if isinstance(source, CompiledProgram) else load(source))
 
 
 def evaluate(source: Source, *inputs: Any, function: str | None = None) -> Any:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from keyword import iskeyword
+from pathlib import Path
+from traceback import extract_tb
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Union, cast, get_args, get_origin, get_type_hints
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
     from xdsl.utils.arg_spec import ArgSpec, ParameterListType
 
+from fuse_opt.passes.deprecated_spellings import current_spelling
 from fuse_opt.passes.fusion.rules import FUSION_RULES, SECOND_ROUND
 from fuse_opt.tools.compiler.registry import available_passes
 
@@ -51,7 +55,19 @@ UNFUSED_PIPELINE: tuple[str, ...] = ("decompose", "wrap-kernels", "schedule-kern
 LAUNCH_BY_LAUNCH = "bulk-launches{max-launches=1}"
 """The pass that gives each launch a segment of its own."""
 
-PIPELINES: dict[str, tuple[str, ...]] = {"default": DEFAULT_PIPELINE, "unfused": UNFUSED_PIPELINE}
+
+@dataclass(frozen=True)
+class NamedPipeline:
+    """Several passes under one name."""
+
+    passes: tuple[str, ...]
+    summary: str
+
+
+PIPELINES = {
+    "default": NamedPipeline(DEFAULT_PIPELINE, "Simplify, fuse, schedule and plan memory: what `compile` runs."),
+    "unfused": NamedPipeline(UNFUSED_PIPELINE, "One kernel for each op: what fusion is compared with."),
+}
 """Names that stand for several passes wherever the name of a pass may stand."""
 
 
@@ -143,8 +159,29 @@ def apply_pass(pass_: ModulePass, ctx: Context, module: ModuleOp) -> None:
         return
     from fuse_opt.passes.rewrite_pass import without_stale_plans
 
-    with without_stale_plans(module):
+    with without_stale_plans(module), _faults_at_their_place(pass_):
         pass_.apply(ctx, module)
+
+
+@contextmanager
+def _faults_at_their_place(pass_: ModulePass) -> Generator[None]:
+    """What the files of a pass of somebody else raise, if it is no refusal, is an error at the line that raised it."""
+    from xdsl.utils.exceptions import DiagnosticException
+
+    try:
+        yield
+    except DiagnosticException:
+        raise
+    except Exception as error:
+        module = type(pass_).__module__
+        folder = Path(getattr(sys.modules.get(module), "__file__", None) or "").parent
+        frames = [frame for frame in extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]
+        if not frames or module.partition(".")[0] == "xdsl":
+            raise
+        from fuse_opt.passes.fusion.patterns.rule_files import refused_at
+
+        what = f"pass '{pass_.name}' raised {type(error).__name__}: {error}"
+        raise refused_at(frames[-1].filename, frames[-1].lineno or 1, (frames[-1].colno or 0) + 1, what) from error
 
 
 @contextmanager
@@ -178,7 +215,7 @@ def _passes_of(spec: ArgSpec) -> list[ModulePass]:
     if spec.name in PIPELINES:
         if spec.parameters:
             raise UsageError(f"pipeline '{spec.name}' takes no options")
-        return [pass_ for text in PIPELINES[spec.name] for pass_ in parse_pipeline(text)]
+        return [pass_ for text in PIPELINES[spec.name].passes for pass_ in parse_pipeline(text)]
     return [_configured(_pass_class(spec.name), spec)]
 
 
@@ -206,7 +243,8 @@ def _configured(class_: type[ModulePass], spec: ArgSpec) -> ModulePass:
     known = [field.name for field in fields(class_) if field.init and field.name != "name"]
     parameters: dict[str, ParameterListType] = {}
     for option, values in spec.normalize_parameter_names().parameters.items():
-        key = f"{option}_" if iskeyword(option) else option
+        current = current_spelling(spec.name, _shown(option)).replace("-", "_")
+        key = f"{current}_" if iskeyword(current) else current
         if key not in known:
             close = get_close_matches(key, known, 1)
             there_is = (

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
     from xdsl.utils.target import Target
 
-_ROOT = Path(__file__).resolve().parents[2]
-_TARGETS = _ROOT / "tools" / "targets"
+ROOT = Path(__file__).resolve().parents[2]
+_TARGETS = ROOT / "tools" / "targets"
 _TARGET_PREFIX = "target_"
 _DOCSTRING = re.compile(r'(?:#.*\n|\s)*"""(.*?)(?:"""|\n|\Z)')
 _T = TypeVar("_T")
@@ -27,12 +27,12 @@ _T = TypeVar("_T")
 
 def available_passes() -> dict[str, Callable[[], type[ModulePass]]]:
     """By name, sorted: a function that imports the pass. A pass is a file called like it that states its name."""
-    return {name: functools.partial(_load_pass, path) for name, path in _pass_files().items()}
+    return {name: functools.partial(_load_pass, path) for name, path in pass_files().items()}
 
 
 def pass_summary(name: str) -> str:
     """The first line of the docstring of the file that holds the pass. Raises KeyError for an unknown pass."""
-    return _summary(_pass_files()[name].read_text(encoding="utf-8"))
+    return _summary(pass_files()[name].read_text(encoding="utf-8"))
 
 
 def available_targets() -> dict[str, Callable[[], type[Target]]]:
@@ -106,8 +106,8 @@ def own_dialects() -> dict[str, Callable[[], Dialect]]:
 
 
 @functools.cache
-def _pass_files() -> dict[str, Path]:
-    candidates = [*(_ROOT / "passes").rglob("*.py"), *(_ROOT / "lowering" / "convert").glob("convert_*.py")]
+def pass_files() -> dict[str, Path]:
+    candidates = [*(ROOT / "passes").rglob("*.py"), *(ROOT / "lowering" / "convert").glob("convert_*.py")]
     found = {path.stem.replace("_", "-"): path for path in candidates}
     return {name: found[name] for name in sorted(found) if _states_name(found[name], name)}
 
@@ -157,7 +157,7 @@ def _target_name(path: Path) -> str:
 
 
 def _class_named(path: Path, name: str, base: type[_T]) -> type[_T]:
-    module = importlib.import_module(".".join(("fuse_opt", *path.relative_to(_ROOT).with_suffix("").parts)))
+    module = importlib.import_module(".".join(("fuse_opt", *path.relative_to(ROOT).with_suffix("").parts)))
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, base) and vars(value).get("name") == name:
             return value

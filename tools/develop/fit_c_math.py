@@ -1,4 +1,4 @@
-"""Derives the polynomial coefficients of lowering/c/headers/math.h.
+"""Derives the polynomial coefficients of lowering/c/headers.
 
 Each row of `FITS` is one weighted fit: find c with sum(c[i] * x**(i * step)) close to f on [lo, hi], the error measured
 as weight * error. Least squares over Chebyshev points is within a bit of the minimax fit. The coefficients are rounded to

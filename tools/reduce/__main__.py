@@ -1,9 +1,4 @@
-"""Makes a program and a pipeline that fail together as small as it can, and prints them.
-
-A program fails when a pass raises, when it does not verify after a pass (dominance and memory plans are checked, too), when
-the text that a pass leaves is not read back as it is, or when values differ from the reference's on random inputs by more
-than `fuse-run --check` allows. What is left out must keep the failure as it was: its kind, its pass, the place that raised.
-"""
+"""Makes a program and a pipeline that fail together as small as it can, and prints them."""
 
 from __future__ import annotations
 
@@ -21,7 +16,13 @@ if TYPE_CHECKING:
 
 OK, REFUSED = 0, 1
 _SECONDS = 120.0
+_DESCRIPTION = "Makes a program and a pipeline that fail together as small as it can, and prints them."
 _EPILOG = """\
+A program fails when a pass raises, when it does not verify after a pass (dominance and memory plans are checked,
+too), when the text that a pass leaves is not read back as it is, or when values differ from the reference's on
+random inputs by more than `fuse-run --check` allows. What is left out must keep the failure as it was: its kind, its
+pass, the place that raised.
+
 The program goes to stdout below the line `// fuse-opt -p "..."` that shows its pipeline; what fails, and how much was
 left out, goes to stderr. Exit status: 0 when a failure was reduced or nothing fails, 1 when the input was refused,
 2 wrong usage.
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    parser = Parser("python -m fuse_opt.tools.reduce", __doc__, _EPILOG)
+    parser = Parser("python -m fuse_opt.tools.reduce", _DESCRIPTION, _EPILOG)
     add = parser.add_argument
     add("file", metavar="FILE", help="the program, a text that verifies; - for standard input")
     add("-p", "--passes", metavar="PIPELINE", default="default", help="the passes (default: the default pipeline)")

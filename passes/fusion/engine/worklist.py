@@ -33,13 +33,13 @@ class FusionPass(RewritePass, ABC):
     max_results: int = 16
     """Results of one kernel."""
     fuel: int | None = None
-    """Merges that one run may make; None for all. For finding the one that breaks a program."""
+    """Merges that one run may make, to find the one that breaks a program. All where nothing is given."""
     only: tuple[str, ...] = ()
     """Names of ops, with or without their dialect: kernels grow by no others. Empty for all."""
     except_: tuple[str, ...] = ()
     """Names of ops that stay as they are."""
     device: str = "cpu"
-    """What the cost model computes with: a name of `device_names()`, or the path of a .toml file like theirs."""
+    """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
     peak_limit: int | None = None
     """Bytes of intermediate values alive at once that no merge may exceed, unless they were exceeded before."""
 

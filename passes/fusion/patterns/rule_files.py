@@ -47,14 +47,14 @@ class CheckedRule:
     def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
         if not (is_fusable(producer) and is_fusable(consumer)):
             return None
-        answer = self._ask(self.rule.consider, graph, producer, consumer)
+        answer = self._ask(lambda *asked: _plain(self.rule.consider(*asked)), graph, producer, consumer)
         if answer is None or (isinstance(answer, Refusal) and _is_well_formed(answer)):
             return answer
-        if isinstance(answer, list | tuple):
-            given = cast(Sequence[object], answer)
+        if isinstance(answer, tuple):
+            given = cast(tuple[object, ...], answer)
             if len(groups := _groups(graph, given)) == len(set(map(id, given))) > 1:
                 return groups
-        raise self._wrong("consider", answer, "two or more groups of the graph, a Refusal or None")
+        raise self._wrong("consider", cast(object, answer), "two or more groups of the graph, a Refusal or None")
 
     def _partners(self, ask: Callable[..., Iterable[object]], graph: GroupGraph, group: Group) -> Sequence[Group]:
         if not is_fusable(group):
@@ -84,10 +84,18 @@ def _groups(graph: GroupGraph, given: Sequence[object]) -> list[Group]:
     return [group for group in groups if graph.group_of.get(group.first) is group and is_fusable(group)]
 
 
+def _plain(answer: object) -> object:
+    """A list or tuple as a tuple, which runs no code of the user's any more."""
+    return tuple(cast(Sequence[object], answer)) if isinstance(answer, list | tuple) else answer
+
+
 def _described(answer: object) -> str:
     if isinstance(answer, list | tuple):
         return f"[{', '.join(type(member).__name__ for member in cast(Sequence[object], answer))}]"
-    return f"{type(answer).__name__} {answer!r}"
+    try:
+        return f"{type(answer).__name__} {answer!r}"
+    except _FAULTS:
+        return type(answer).__name__
 
 
 def is_fusable(group: Group) -> bool:
@@ -96,8 +104,14 @@ def is_fusable(group: Group) -> bool:
 
 
 def _is_well_formed(refusal: Refusal) -> bool:
-    texts = (refusal.code, refusal.message, *cast(dict[object, object], refusal.numbers))
-    return all(isinstance(cast(object, text), str) for text in texts)
+    numbers = cast(object, refusal.numbers)
+    if not isinstance(numbers, dict):
+        return False
+    given = cast(dict[object, object], numbers)
+    texts = (refusal.code, refusal.message, refusal.flip or "", *given)
+    return all(isinstance(cast(object, text), str) for text in texts) and all(
+        isinstance(number, int | float | str) for number in given.values()
+    )
 
 
 def load_rule(source: bytes, file: str) -> CheckedRule:
@@ -113,6 +127,8 @@ def load_rule(source: bytes, file: str) -> CheckedRule:
         rule = next((vars(module)[name] for name in _NAMES if name in vars(module)), None)
         if isinstance(rule, type):
             rule = cast(type[object], rule)()
+        name, is_asked = _name(rule), callable(getattr(rule, "consider", None))
+        checked = CheckedRule(cast(Rule, rule), name, file) if is_asked else None
     except SyntaxError as error:
         place = (error.lineno or 1, error.offset or 1) if error.filename == file else _place(error, file)
         raise refused_at(file, *place, f"{error.msg}: expected Python that defines a rule") from error
@@ -122,10 +138,10 @@ def load_rule(source: bytes, file: str) -> CheckedRule:
         del sys.modules[module.__name__]
     if rule is None:
         raise refused_at(file, 1, 1, "expected a rule named 'rule' at the end of the file, got no such name")
-    if not callable(getattr(rule, "consider", None)):
-        what = f"rule '{_name(rule)}': expected a method consider(graph, producer, consumer), got none"
+    if checked is None:
+        what = f"rule '{name}': expected a method consider(graph, producer, consumer), got none"
         raise refused_at(file, 1, 1, what)
-    return CheckedRule(cast(Rule, rule), _name(rule), file)
+    return checked
 
 
 def _name(rule: object) -> str:
@@ -134,7 +150,11 @@ def _name(rule: object) -> str:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    try:
+        said = str(error)
+    except _FAULTS:
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _place(error: BaseException | None, file: str, rule: object = None) -> tuple[int, int]:

@@ -163,7 +163,7 @@ def test_movement_keeps_every_bit(name: str, run: Run) -> None:
 
 
 def library(folder: Path, flags: list[str]) -> Any:
-    """Loops over every conversion of `support.h` for these types."""
+    """Loops over every conversion of `narrow_floats.h` for these types."""
     names = [(f"fo_{a}_to_{b}", a, b) for n in NAMES for a, b in ((n, "f32"), ("f32", n), ("f64", n))]
     types = {"f32": "float", "f64": "double", **{n: f"unsigned {'short' if n == 'bf16' else 'char'}" for n in NAMES}}
     loops = [

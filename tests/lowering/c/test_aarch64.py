@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import math_accuracy
@@ -17,10 +16,7 @@ from ir_testing import CONTEXT, evaluate, graph_ops, optimized, parse, random_ar
 from op_samples import row_cases, row_order
 from scheduled_kernels import assert_within_bounds, lowered
 
-from fuse_opt.lowering.c.headers import header
-from fuse_opt.lowering.c.headers import math_library as c_math
-from fuse_opt.lowering.c.headers.functions import c_helpers, helper_names
-from fuse_opt.lowering.c.headers.math_library import C_MATH_HEADER
+from fuse_opt.lowering.c.headers.functions import FAMILIES, c_helpers, functions_of, helper_names
 from fuse_opt.lowering.c.language import C
 from fuse_opt.lowering.c.printer import print_translation_unit
 from fuse_opt.lowering.emit import build_program
@@ -37,9 +33,7 @@ EMULATED = ("column stages in parts", "split kinds", "tile", "moves", "lanes of 
 @needs_clang
 def test_every_function_compiles(tmp_path: Path) -> None:
     """Those of scalars, and all that kernels call besides."""
-    headers = [header(name) for name in ("support.h", "fast_math.h")]
-    own = re.findall(r"^/\* (fo_\w+):", "".join(headers), re.MULTILINE)
-    names = sorted({*c_math.c_math_names(), *own})
+    names = sorted(functions_of(FAMILIES))
     assert set(names) <= helper_names()
     uses = "\n".join(f"void *use_{name}(void) {{ return (void *)&{name}; }}" for name in names)
     compile_object(c_helpers(names) + uses, tmp_path / "functions.o", "-O0")
@@ -80,7 +74,7 @@ def test_functions_keep_their_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyP
         math_accuracy.CC or "cc", "-O1", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "r.so"), "-lm"
     )
     native = math_accuracy.Library(tmp_path / "r.so")
-    program = link(C_MATH_HEADER + math_accuracy.loops(), tmp_path)
+    program = link(math_accuracy.C_MATH + math_accuracy.loops(), tmp_path)
 
     def call(self: math_accuracy.Library, symbol: str, out: Array, args: tuple[Array, ...]) -> Array:
         machine = Machine(program)

@@ -11,6 +11,7 @@ import pytest
 from math_accuracy import (
     BOUNDS,
     BUILDS,
+    C_MATH,
     CALLS_LIBM,
     CC,
     DTYPES,
@@ -31,7 +32,7 @@ from math_accuracy import (
 )
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.c.headers.math_library import C_MATH_HEADER, c_math_for, c_math_names
+from fuse_opt.lowering.c.headers.functions import FAMILIES, c_helpers, functions_of
 
 Array = NDArray[Any]
 
@@ -42,7 +43,7 @@ def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     need(compiler)
     folder = tmp_path_factory.mktemp("c_math")
     source, target = folder / "all.c", folder / "all.so"
-    source.write_text(C_MATH_HEADER + loops() + references())
+    source.write_text(C_MATH + loops() + references())
     march = [march] if march else []
     run(compiler, *FLAGS, *WARN, *march, "-shared", "-fPIC", str(source), "-o", str(target), "-lm")
     return Library(target)
@@ -286,7 +287,7 @@ def test_no_undefined_behaviour(tmp_path: Path) -> None:
         f"enum {{ NF = sizeof fs / sizeof *fs, NI = sizeof is / sizeof *is }};\n{text}\nreturn 0; }}\n"
     )
     source, program = tmp_path / "ub.c", tmp_path / "ub"
-    source.write_text(C_MATH_HEADER + main)
+    source.write_text(C_MATH + main)
     sanitize = ["-fsanitize=undefined,float-cast-overflow", "-fsanitize-undefined-trap-on-error"]
     run(CC or "cc", "-O1", *FLAGS[1:], *sanitize, str(source), "-o", str(program), "-lm")
     run(str(program))
@@ -298,7 +299,7 @@ def test_loops_vectorise(tmp_path: Path) -> None:
     if platform.machine() not in ("x86_64", "AMD64") or "clang" in run("gcc", "--version"):
         pytest.skip("the remarks of gcc on x86-64 are read here")
     source = tmp_path / "loops.c"
-    text = C_MATH_HEADER + loops()
+    text = C_MATH + loops()
     source.write_text(text)
     options = ["-march=x86-64-v4", "-fno-ipa-icf"]  # no loop stands in for an equal one
     remarks = run("gcc", *FLAGS, *options, "-fopt-info-vec", "-c", str(source), "-o", str(tmp_path / "loops.o"))
@@ -322,7 +323,7 @@ def test_clamps_are_minima_and_maxima(tmp_path: Path) -> None:
     body = "for (long i = 0; i < n; i++) y[i] = fo_cast_f32_i8(fo_exp_f32(x[i]));"
     wanted.append(f'void chars(long n, fo_i8 *y, const float *x) {{ _Pragma("omp simd") {body} }}')
     source, target = tmp_path / "clamps.c", tmp_path / "clamps.s"
-    source.write_text(c_math_for([*names, "fo_cast_f32_i8"]) + "\n".join(wanted) + "\n")
+    source.write_text(c_helpers([*names, "fo_cast_f32_i8"]) + "\n".join(wanted) + "\n")
     options = ["-march=x86-64-v4", "-mprefer-vector-width=512", "-fno-strict-aliasing", "-S"]
     run("gcc", *FLAGS, *options, str(source), "-o", str(target))
     loop_of = {
@@ -334,10 +335,10 @@ def test_clamps_are_minima_and_maxima(tmp_path: Path) -> None:
         assert name == "chars" or not re.search(r"vp?cmp\w*p[sd]\t", text), f"{name} compares"
 
 
-@pytest.mark.parametrize("name", c_math_names())
+@pytest.mark.parametrize("name", functions_of(FAMILIES))
 def test_each_function_is_complete_alone(name: str) -> None:
-    text = c_math_for([name])
-    defined = re.findall(r"^FO_FN \w+ (fo_\w+)\(", text, re.MULTILINE)
+    text = c_helpers([name])
+    defined = re.findall(r"^FO_FN [\w ]+? \*?(fo_\w+)\(", text, re.MULTILINE)
     assert defined[-1] == name
     for position, each in enumerate(defined):
         body = text.split(f" {each}(", 1)[1].split("\n}\n", 1)[0]
@@ -346,18 +347,13 @@ def test_each_function_is_complete_alone(name: str) -> None:
 
 def test_selection_is_deterministic_and_compiles(tmp_path: Path) -> None:
     need(CC or "cc")
-    text = c_math_for({"fo_erf_f64", "fo_tanh_f64", "fo_rem_i8"})
-    assert text == c_math_for(["fo_rem_i8", "fo_tanh_f64", "fo_erf_f64", "fo_erf_f64"])
+    text = c_helpers({"fo_erf_f64", "fo_tanh_f64", "fo_rem_i8"})
+    assert text == c_helpers(["fo_rem_i8", "fo_tanh_f64", "fo_erf_f64", "fo_erf_f64"])
     assert text.count("fo_expm1_core_f64(double x) {") == 1
     assert "fo_log" not in text
-    assert c_math_for([]) == ""
+    assert c_helpers([]) == ""
     source = tmp_path / "some.c"
     source.write_text(text)
     run(CC or "cc", *FLAGS, *WARN, "-fsyntax-only", str(source))
-    with pytest.raises(KeyError, match="no function 'fo_nothing'"):
-        c_math_for(["fo_nothing"])
-
-
-def test_the_header_is_the_sum_of_its_functions() -> None:
-    assert c_math_names() == tuple(re.findall(r"^FO_FN \w+ (fo_\w+)\(", C_MATH_HEADER, re.MULTILINE))
-    assert "#include" not in C_MATH_HEADER
+    with pytest.raises(KeyError, match="a function 'fo_nothing'"):
+        c_helpers(["fo_nothing"])

@@ -85,11 +85,30 @@ def moments(rows: int, columns: int, axis: int, dtype: str) -> str:
     return text.returning(mean, variance, text.op("sqrt", [variance], kept, of))
 
 
+def moments_of_nothing() -> str:
+    """Of a part of an array without elements."""
+    text = Text()
+    none = text.op("slice", [text.argument((16,), "f32")], (0,), "f32", "starts = array<i64: 4>, stops = array<i64: 4>")
+    mean, variance = (text.op(name, [none], (1,), "f32", axes(0, keepdims=True)) for name in ("mean", "var"))
+    return text.returning(mean, variance)
+
+
 def layer_norm(rows: int, columns: int, dtype: str) -> str:
     text, shape = Text(), (rows, columns)
     x, scale, bias = text.argument(shape, dtype), text.argument((columns,), dtype), text.argument((columns,), dtype)
     attributes = "axis = 1 : i64, epsilon = 1.0e-05 : f64"
     return text.returning(text.op("layer_norm", [x, scale, bias], shape, dtype, attributes))
+
+
+def row_sums_less_total(rows: int, columns: int, dtype: str) -> str:
+    """Sums of rows of what a sum over all rows is taken from: stages over other dimensions that read one array."""
+    text, shape = Text(), (1, rows, columns)
+    x = text.argument(shape, dtype)
+    wide = text.op("astype", [x], shape, "f32", "dtype = f32")
+    total = text.op("sum", [wide], (1, 1, 1), "f32", "axes = array<i64: 1, 2>, keepdims = true")
+    rest = text.op("subtract", [wide, total], shape, "f32")
+    sums = text.op("sum", [rest], (rows,), "f32", "axes = array<i64: 0, 2>")
+    return text.returning(sums, text.op("square", [rest], shape, "f32"))
 
 
 def transpose(shape: Sequence[int], order: Sequence[int], dtype: str) -> str:
@@ -114,6 +133,8 @@ CASES: dict[str, tuple[str, str, Entries]] = {
     "row_lanes_in_place": (statistics(37, 24, 1), "row", {"variant": "warp"}),
     "row_threads": (softmax(2, 600, "f32"), "row", {"variant": "block", "threads": 256}),
     "row_in_place": (statistics(5, 136, 1), "row", {"variant": "shared", "vector": 4, "threads": 64}),
+    **{f"row_after_total_{v}": (row_sums_less_total(2, 8, "f16"), "row", {"variant": v, "vector": 2})
+       for v in ("warp", "block", "shared", "stream")},
     "row_dynamic_shared": (softmax(1, 13000, "f32"), "row", {"variant": "shared", "threads": 1024, "splits": 1}),
     **{f"column_{d}_{r}x{c}": (softmax(r, c, d, 0), "column", {"splits": 1})
        for d in FLOATS for r, c in ((3, 40), (70, 33))},
@@ -135,6 +156,7 @@ CASES: dict[str, tuple[str, str, Entries]] = {
        for d in FLOATS for c in (2048, 1999)},
     **{f"moments_split_{d}": (moments(2, 5000, 1, d), "split", {"splits": 3, "vector": 8, "threads": 64}) for d in FLOATS},
     **{f"moments_norm_{d}": (layer_norm(3, 2056, d), "row", {"variant": "stream", "threads": 64}) for d in FLOATS},
+    "moments_of_nothing": (moments_of_nothing(), "row", {}),
     "moments_one_split": (moments(2, 5000, 1, "f32"), "split", {"splits": 1, "threads": 64}),
     **{f"tile_{d}": (transpose((37, 70), (1, 0), d), "tile", {}) for d in (*FLOATS, "i8")},
     "tile_64": (transpose((64, 128), (1, 0), "f32"), "tile", {"tile": 64}),

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from ir_testing import apply, parse, text_of
 from lowered_programs import needs_compiler
+from math_accuracy import C_MATH
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.c.headers import functions as c_support
-from fuse_opt.lowering.c.headers import header
-from fuse_opt.lowering.c.headers.math_library import C_MATH_HEADER
+from fuse_opt.lowering.c.headers.functions import c_helpers, functions_of
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.passes.remarks import RefusedError
 from fuse_opt.runtime.cpu.program import CpuProgram
@@ -25,7 +24,7 @@ from fuse_opt.runtime.host.c_compiler import find_c_compiler
 
 Array = NDArray[Any]
 
-HEADER = header("fast_math.h")
+HEADER = "\n".join(functions_of(["fast_math.h"]).values())
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "c.md"
 BOUNDS = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_fast_\w+): ([\d.]+) ULP", HEADER, re.MULTILINE)}
 TYPES = {"f32": (np.float32, "float"), "f64": (np.float64, "double")}
@@ -60,7 +59,7 @@ def functions() -> dict[str, Any]:
     compiler = find_c_compiler()
     if compiler is None:
         pytest.skip("no working C compiler")
-    lines = [c_support.c_helpers(BOUNDS)]
+    lines = [c_helpers(BOUNDS)]
     for name in BOUNDS:
         kind = TYPES[name[-3:]][1]
         body = f'_Pragma("omp simd") for (long i = 0; i < n; i++) y[i] = {name}(x[i]);'
@@ -114,7 +113,7 @@ def test_the_documentation_states_the_bounds() -> None:
     for name, bound in BOUNDS.items():
         word, kind = named(name)
         assert float(table[word.removesuffix("_negative")][2 if kind == "f32" else 3]) == bound, name
-    strict = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_\w+): .*?([\d.]+) ULP", C_MATH_HEADER, re.MULTILINE)}
+    strict = {m[1]: float(m[2]) for m in re.finditer(r"^/\* (fo_\w+): .*?([\d.]+) ULP", C_MATH, re.MULTILINE)}
     for word, cells in table.items():
         for kind, cell in zip(TYPES, cells[:2], strict=True):
             if (bound := strict.get(f"fo_{word}_{kind}")) is not None:

@@ -563,9 +563,11 @@ def test_one_kernel(name: str) -> None:
     ("name", "generated", "libraries"),
     [
         ("adam_step", 1, 0),
+        ("gated_unit", 1, 0),
         ("layernorm_residual", 1, 0),
         ("lstm_cell", 1, 2),
         ("resnet_block", 4, 2),
+        ("softmax", 1, 0),
         ("transformer_block", 7, 6),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ from fuse_opt.passes.fusion.engine.replay import limit_fuel, record_decisions, r
 from fuse_opt.passes.fusion.patterns.fuse_patterns import FusePatternsPass
 from fuse_opt.passes.remarks import RefusedError, Remark, collect, location
 from fuse_opt.tools.commands.fuse_opt_main import main
+from fuse_opt.tools.compiler.pipeline import run_pipeline
+from fuse_opt.tools.compiler.registry import make_context
 
 ROOT = Path(__file__).resolve().parents[3]
 PATTERNS = ROOT / "examples" / "patterns"
@@ -35,6 +38,7 @@ FENCE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 T = "tensor<8xf32>"
 Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 
 def program(*lines: str, arguments: str = "xyz") -> str:
@@ -310,6 +314,19 @@ class Rule:
         {body}
 rule = Rule
 """
+LAZY = """\
+class Lazy:
+    def __getattr__(self, name):
+        if name == "{name}": raise ValueError(f"asked for {{name}}")
+        return lambda *groups: None
+"""
+SILENT = """\
+class Silent(Exception):
+    def __str__(self): raise AttributeError("no text")
+    __repr__ = __str__
+class Members(list):
+    def __iter__(self): raise AttributeError("no members")
+"""
 
 
 def write(folder: Path, text: str, name: str = "rule.py") -> str:
@@ -352,6 +369,18 @@ def test_a_rule_may_be_a_dataclass_refuse_and_offer_partners(tmp_path: Path) -> 
         ("\n\nx = 1 / 0\n", 3, "the file raised ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(3)\n", 2, "the file raised SystemExit: 3"),
         ("import no_such_module\n", 1, "the file raised ModuleNotFoundError"),
+        (f"{LAZY.format(name='consider')}rule = Lazy()\n", 3, "the file raised ValueError: asked for consider"),
+        (f"{LAZY.format(name='partners')}rule = Lazy()\n", 3, "the file raised ValueError: asked for partners"),
+        (f"{LAZY.format(name='name')}rule = Lazy()\n", 3, "the file raised ValueError: asked for name"),
+        (SILENT + PAIRS.format(body="raise Silent"), 10, "rule 'Rule' raised Silent, asked about"),
+        (SILENT + PAIRS.format(body="return Silent()"), 9, "expected two or more groups.* got Silent$"),
+        (SILENT + PAIRS.format(body="return Members([producer, consumer])"), 5, "raised AttributeError: no members"),
+        (
+            PAIRS.format(body="return Refusal('no', 'no', {'a': object()})"),
+            4,
+            "answer of consider: expected two or more",
+        ),
+        (PAIRS.format(body="return Refusal('no', 'no', flip=3)"), 4, "answer of consider: expected two or more"),
         ("x = 1\n", 1, "expected a rule named 'rule'"),
         ("class R:\n    pass\nrule = R()\n", 1, "rule 'R': expected a method consider"),
         (PAIRS.format(body="return producer.size"), 5, "rule 'Rule' raised AttributeError.* about 'graph.tanh' and"),
@@ -449,3 +478,24 @@ def test_documented_files_are_real_and_the_pass_in_python_runs(monkeypatch: pyte
     exec(compile(package, "docs/patterns.md", "exec", dont_inherit=True), names)
     found = kernels(names["module"])  # pyright: ignore[reportArgumentType]
     assert found and all(len(kernel.ops()) == 2 for kernel in found)
+
+
+FOREIGN = """\
+from fuse_opt.passes.fusion.engine.worklist import FusionPass
+class Rule:
+    def consider(self, graph, producer, consumer):
+        return producer.size
+class ForeignPass(FusionPass):
+    name = "fuse-foreign"
+    def rule(self):
+        return Rule()
+"""
+
+
+def test_a_fault_in_a_pass_of_somebody_else_is_located_in_its_file(tmp_path: Path, monkeypatch: Patch) -> None:
+    file = write(tmp_path, FOREIGN, "foreign_rule.py")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    foreign: Any = __import__("foreign_rule")
+    with pytest.raises(RefusedError, match="pass 'fuse-foreign' raised AttributeError: 'Group' object") as raised:
+        run_pipeline(parse(program("a = exp x", "b = exp a", "b")), [foreign.ForeignPass()], make_context())
+    assert location(raised.value.op) == f"{file}:4:16"

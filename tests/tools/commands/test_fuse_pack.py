@@ -28,7 +28,7 @@ def test_prints_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    "options", [[], ["--no-core"], ["--strategy", "size"], ["--time-limit", "5"], ["--nodes", "10"]]
+    "options", [[], ["--no-native"], ["--strategy", "size"], ["--time-limit", "5"], ["--nodes", "10"]]
 )
 def test_writes_a_solution_that_holds(tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "solution.csv"

@@ -1,0 +1,157 @@
+/* Moves of memory: transposes in vector registers, nontemporal stores, prefetches. */
+
+/* fo_transpose_tile_{u8|u16|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
+FO_FN void fo_transpose_tile_u8(const void *from, long step, void *to, long to_step) {
+  typedef {unsigned char|unsigned short|fo_u32} element;
+  const element *source = from;
+  element *target = to;
+#if defined(__clang__) || __GNUC__ >= 12
+  typedef element line __attribute__((vector_size({16|32|64})));
+  line a[16], b[16];
+  for (int i = 0; i < 16; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
+  for (int i = 0; i < 8; i++) {
+    b[i] = __builtin_shufflevector(a[i], a[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+    b[i + 8] = __builtin_shufflevector(a[i], a[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 4) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+    a[i + 4] = __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 2) continue;
+    b[i] = __builtin_shufflevector(a[i], a[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+    b[i + 2] = __builtin_shufflevector(a[i], a[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  }
+  for (int i = 0; i < 16; i++) {
+    if (i & 1) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
+    a[i + 1] = __builtin_shufflevector(b[i], b[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+  }
+  for (int i = 0; i < 16; i++) __builtin_memcpy(target + i * to_step, &a[i], sizeof a[i]);
+#else
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) target[j * to_step + i] = source[i * step + j];
+#endif
+}
+
+/* fo_transpose_tile_u64: a tile of 8 x 8 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
+FO_FN void fo_transpose_tile_u64(const void *from, long step, void *to, long to_step) {
+  typedef fo_u64 element;
+  const element *source = from;
+  element *target = to;
+#if defined(__clang__) || __GNUC__ >= 12
+  typedef element line __attribute__((vector_size(64)));
+  line a[8], b[8];
+  for (int i = 0; i < 8; i++) __builtin_memcpy(&a[i], source + i * step, sizeof a[i]);
+  for (int i = 0; i < 4; i++) {
+    b[i] = __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    b[i + 4] = __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+  for (int i = 0; i < 8; i++) {
+    if (i & 2) continue;
+    a[i] = __builtin_shufflevector(b[i], b[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+    a[i + 2] = __builtin_shufflevector(b[i], b[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+  for (int i = 0; i < 8; i++) {
+    if (i & 1) continue;
+    b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+  for (int i = 0; i < 8; i++) __builtin_memcpy(target + i * to_step, &b[i], sizeof b[i]);
+#else
+  for (int i = 0; i < 8; i++)
+    for (int j = 0; j < 8; j++) target[j * to_step + i] = source[i * step + j];
+#endif
+}
+
+/* fo_transpose_{ELEMENT}: the tile from from[at] on, with rows `step` apart, becomes the transposed one from to[to_at] on,
+   with rows `to_step` apart. */
+FO_FN void fo_transpose_{ELEMENT}(const {ELEMENT_C} *from, long at, long step, {ELEMENT_C} *to, long to_at, long to_step) {
+  fo_transpose_tile_u{ELEMENT_BITS}(from + at, step, to + to_at, to_step);
+}
+
+/* fo_transpose_offset_{ELEMENT}: how many elements from[at] lies behind the start of its cache line of 64 bytes. */
+FO_FN long fo_transpose_offset_{ELEMENT}(const {ELEMENT_C} *from, long at) {
+  return (long)((__UINTPTR_TYPE__)(from + at) % 64 / sizeof *from);
+}
+
+/* fo_copy_short: `bytes` below 64, without a call. */
+FO_FN void fo_copy_short(const char *from, char *to, long bytes) {
+  if (bytes & 32) __builtin_memcpy(to, from, 32), from += 32, to += 32;
+  if (bytes & 16) __builtin_memcpy(to, from, 16), from += 16, to += 16;
+  if (bytes & 8) __builtin_memcpy(to, from, 8), from += 8, to += 8;
+  if (bytes & 4) __builtin_memcpy(to, from, 4), from += 4, to += 4;
+  if (bytes & 2) __builtin_memcpy(to, from, 2), from += 2, to += 2;
+  if (bytes & 1) *to = *from;
+}
+
+/* fo_stream_line: 64 bytes to the start of a cache line, which is not read for it where machines have nontemporal stores. */
+FO_FN void fo_stream_line(const char *from, char *to) {
+#if defined(__clang__)
+  typedef float fo_line __attribute__((vector_size(64), may_alias));
+  fo_line line;
+  __builtin_memcpy(&line, from, sizeof line);
+  __builtin_nontemporal_store(line, (fo_line *)to);
+#elif defined(__AVX512F__)
+  typedef float fo_line __attribute__((vector_size(64), aligned(1), may_alias));
+  __builtin_ia32_movntps512((float *)to, *(const fo_line *)from);
+#elif defined(__AVX__)
+  typedef float fo_line __attribute__((vector_size(32), aligned(1), may_alias));
+  for (int k = 0; k < 64; k += 32) __builtin_ia32_movntps256((float *)(to + k), *(const fo_line *)(from + k));
+#elif defined(__SSE__)
+  typedef float fo_line __attribute__((vector_size(16), aligned(1), may_alias));
+  for (int k = 0; k < 64; k += 16) __builtin_ia32_movntps((float *)(to + k), *(const fo_line *)(from + k));
+#else
+  __builtin_memcpy(to, from, 64);
+#endif
+}
+
+/* fo_stream_bytes: a copy by nontemporal stores; what lies before the first whole line of the target and behind the last one is
+   stored as usual. What other threads may read is there from the next fo_stream_end on. */
+FO_FN void fo_stream_bytes(const char *from, char *to, long bytes) {
+  long head = (long)(-(__UINTPTR_TYPE__)to % 64);
+  head = head < bytes ? head : bytes;
+  fo_copy_short(from, to, head);
+  for (; head + 64 <= bytes; head += 64) fo_stream_line(from + head, to + head);
+  fo_copy_short(from + head, to + head, bytes - head);
+}
+
+/* fo_stream_block_bytes: the same of a block of `whole` bytes, lines of the buffer and of the target, or of a part of it. */
+FO_FN void fo_stream_block_bytes(const char *from, char *to, long bytes, long whole) {
+  if (bytes != whole) {
+    fo_stream_bytes(from, to, bytes);
+  } else if ((__UINTPTR_TYPE__)to % 64) {
+    __builtin_memcpy(to, from, (unsigned long)whole);
+  } else {
+    for (long k = 0; k < whole; k += 64) fo_stream_line(from + k, to + k);
+  }
+}
+
+/* fo_stream_end: a fence: the thread's nontemporal stores come before whatever it stores next, as other threads see it. */
+FO_FN void fo_stream_end(void) {
+#if defined(__SSE__)
+  __builtin_ia32_sfence();
+#endif
+}
+
+/* fo_stream_{ELEMENT}: `count` elements from from[at] on become those from to[to_at] on, by nontemporal stores. */
+FO_FN void fo_stream_{ELEMENT}(const {ELEMENT_C} *from, long at, {ELEMENT_C} *to, long to_at, long count) {
+  fo_stream_bytes((const char *)(from + at), (char *)(to + to_at), count * (long)sizeof *from);
+}
+
+/* fo_stream_block_{ELEMENT}: the same; a whole block, of `size` elements, is lines of 64 bytes. */
+FO_FN void fo_stream_block_{ELEMENT}(const {ELEMENT_C} *from, long at, {ELEMENT_C} *to, long to_at, long count, long size) {
+  fo_stream_block_bytes(
+      (const char *)(from + at), (char *)(to + to_at), count * (long)sizeof *from, size * (long)sizeof *from);
+}
+
+/* fo_line_offset_{ELEMENT}: how many elements to[at] lies behind the start of its cache line of 64 bytes. */
+FO_FN long fo_line_offset_{ELEMENT}(const {ELEMENT_C} *to, long at) {
+  return (long)((__UINTPTR_TYPE__)(to + at) % 64 / sizeof *to);
+}
+
+/* fo_prefetch_{ELEMENT}: asks for the cache lines of `count` elements from from[at] on, which need not be there. */
+FO_FN void fo_prefetch_{ELEMENT}(const {ELEMENT_C} *from, long at, long count) {
+  for (long i = 0; i < count; i += 64 / (long)sizeof *from) __builtin_prefetch(from + at + i, 0, 2);
+}
