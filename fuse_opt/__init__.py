@@ -12,11 +12,11 @@ The functions are loaded on first use: `import fuse_opt` alone imports neither x
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fuse_opt.tools.compiler.api import compile, evaluate, optimize, register
+    from fuse_opt.tools.compiler.api import CompiledProgram, InputError, compile, evaluate, optimize, register
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "compile", "evaluate", "optimize", "register"]
+__all__ = ["CompiledProgram", "InputError", "__version__", "compile", "evaluate", "optimize", "register"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,7 +1,6 @@
 """Fuse chains of exponentials, and nothing else."""
 
-from fuse_opt.dialects.analysis.loop_body import member_ops
-from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal
+from fuse_opt.passes.fusion.engine import Group, GroupGraph, Refusal, member_ops
 
 
 class ExpChains:

@@ -118,6 +118,7 @@ def work(op: GraphOp) -> int:
 
 
 def total_work(group: Group) -> int:
+    """Simple operations for one element of each result of the group's ops."""
     return sum(work(op) for op in member_ops(group.ops))
 
 
