@@ -17,7 +17,7 @@ def is_internal(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
 
 
 def refuse_recompute(graph: GroupGraph, producer: Group, consumer: Group) -> Refusal | None:
-    """Refuses to compute values once for every place that they are broadcast to, when they are dear or it costs time."""
+    """Refuses to compute values once for every place that they are broadcast to, when they are expensive or it costs time."""
     before, after = elements(graph, producer), elements(graph, consumer)
     if after <= before:
         return None
