@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from fuse_opt.tools.develop.api_docs import FACES
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(DOCS.rglob("*.md"))
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```+).*?^\1$", re.DOTALL | re.MULTILINE)
+OTHERS = ("tests", "test_lit", "docs", "examples", "benchmarks")
 FOLDERS = ("dialects", "passes", "lowering", "runtime", "frontends", "tools", "fuse_opt")
 
 
@@ -44,6 +47,37 @@ def test_every_page_is_in_its_index(folder: Path) -> None:
     index = folder / "README.md"
     linked = {(folder / link.partition("#")[0]).resolve() for link in links(index)}
     assert [page.name for page in sorted(folder.glob("*.md")) if page != index and page not in linked] == []
+
+
+WRITTEN = [page for page in PAGES if page.name not in ("CHANGELOG.md", "api.md") and page.parent.name != "ops"]
+PUBLIC = {
+    *FACES,
+    "fuse_opt.dialects.scalar",
+    "fuse_opt.frontends",  # as in `from fuse_opt.frontends import onnx`
+    "fuse_opt.frontends.onnx.backend",  # needs onnx to be imported at all
+    "fuse_opt.tools.develop",
+    "fuse_opt.tools.reduce",
+}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_paths_in_the_text_exist(page: Path) -> None:
+    """A file's suffix tells a path from words with a slash; `<name>` is to be filled in."""
+    folders = "|".join((*FOLDERS, *OTHERS))
+    paths = re.findall(rf"(?<![\w/.:*-])(?:{folders})/[\w./*-]*(?![\w<-])", page.read_text(encoding="utf-8"))
+    named = [path.rstrip("./-") for path in paths if path.endswith("/") or "." in path or path.count("/") > 1]
+    assert [path for path in named if not list(ROOT.glob(path))] == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_private_module_is_promised(page: Path) -> None:
+    names = re.findall(r"\bfuse_opt(?:\.[a-z_]\w*)+", page.read_text(encoding="utf-8"))
+    modules = {name for name in names if (ROOT / "/".join(name.split(".")[1:])).with_suffix(".py").is_file()}
+    packages = {name for name in names if (ROOT / "/".join(name.split(".")[1:])).is_dir()}
+    private = [
+        name for name in modules | packages if not any((name + ".").startswith(f"{p}.") for p in PUBLIC - {"fuse_opt"})
+    ]
+    assert sorted(private) == [], "name a package of tools/develop/api_docs.py, or add one there"
 
 
 def test_entries_of_the_glossary_are_sorted() -> None:
