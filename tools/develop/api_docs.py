@@ -92,7 +92,7 @@ def _entry(name: str, node: Definition) -> Iterator[str]:
         case ast.ClassDef():
             yield from _class(node, name)
         case _:
-            yield f"```python\n{ast.unparse(node)[:100]}\n```\n"
+            yield f"```text\n{ast.unparse(node)}\n```\n"
 
 
 def _function(node: ast.FunctionDef, name: str) -> Iterator[str]:
