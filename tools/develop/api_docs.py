@@ -16,6 +16,7 @@ from fuse_opt.tools.develop.api_source import (
     Definition,
     Field,
     bases,
+    constant_doc,
     decorators,
     definition,
     doc_of,
@@ -75,7 +76,7 @@ def _page() -> Iterator[str]:
         yield f"{_first_line(face)}\n"
         for name in exported(face):
             if (found := definition(face, name)) is not None:
-                yield from _entry(name, found)
+                yield from _entry(face, name, found)
         if face == "fuse_opt":
             yield from _stats()
 
@@ -84,7 +85,7 @@ def _first_line(module: str) -> str:
     return (ast.get_docstring(module_tree(module)) or "").split("\n\n")[0].replace("\n", " ")
 
 
-def _entry(name: str, node: Definition) -> Iterator[str]:
+def _entry(face: str, name: str, node: Definition) -> Iterator[str]:
     yield f"### {name}\n"
     match node:
         case ast.FunctionDef():
@@ -92,7 +93,7 @@ def _entry(name: str, node: Definition) -> Iterator[str]:
         case ast.ClassDef():
             yield from _class(node, name)
         case _:
-            yield f"```text\n{ast.unparse(node)}\n```\n"
+            yield f"A constant. {constant_doc(face, name)}\n"
 
 
 def _function(node: ast.FunctionDef, name: str) -> Iterator[str]:

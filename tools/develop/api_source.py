@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from inspect import cleandoc
+from itertools import pairwise
 
 from fuse_opt.tools.develop.generated import ROOT, read
 
@@ -44,7 +45,7 @@ def exported(module: str) -> list[str]:
 
 
 def definition(module: str, name: str) -> Definition | None:
-    """Where a name is defined, through re-exports; None where it is a module."""
+    """What defines a name, through re-exports; None where it is a module."""
     tree = module_tree(module)
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
@@ -68,6 +69,22 @@ def _targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
 def doc_of(node: ast.AST) -> str:
     """The docstring of a class or function, its lines as they are."""
     return ast.get_docstring(node) or "" if isinstance(node, ast.ClassDef | ast.FunctionDef) else ""
+
+
+def constant_doc(module: str, name: str) -> str:
+    """The string below a constant, in the module that re-exports it or where it is defined."""
+    for node in ast.walk(module_tree(module)):
+        if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
+            return constant_doc(node.module, name)
+    body = module_tree(module).body
+    for node, below in pairwise(body):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and name in _targets(node):
+            match below:
+                case ast.Expr(ast.Constant(str(text))):
+                    return cleandoc(text)
+                case _:
+                    break
+    return ""
 
 
 def bases(node: ast.ClassDef) -> list[str]:

@@ -26,8 +26,9 @@ class Estimate:
     """What merging some groups changes; positive `seconds` are saved."""
 
     bytes_saved: int
+    """That are neither stored nor loaded any more."""
     work_added: int
-    """Simple operations."""
+    """Simple operations that are done again."""
     launches_saved: int
     seconds: float
 
