@@ -19,7 +19,7 @@ from fuse_opt.frontends.stablehlo import StableHLOError, load, supported_ops
 from fuse_opt.tools.commands.fuse_opt_main import main as fuse_opt_main
 
 ROOT = Path(__file__).resolve().parents[3]
-STORED = Path(__file__).with_name("programs")
+STORED = ROOT / "tests" / "frontends" / "stablehlo" / "programs"
 Array = NDArray[Any]
 RNG = np.random.default_rng(5)
 
