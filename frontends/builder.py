@@ -1,4 +1,4 @@
-"""Builds graph ops by name from Python values: what all importers write their records with."""
+"""Builds graph ops by name from Python values: what all importers write their handlers with."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_$.-]+")
 
 
 class UnknownExtentError(ValueError):
-    """A record needs an extent that is not known when the model is imported."""
+    """A handler needs an extent that is not known when the model is imported."""
 
 
 class UnsupportedTypeError(ValueError):
@@ -199,7 +199,7 @@ def _records() -> dict[str, type[GraphOp]]:
 
 
 def dtype_by_attribute(attribute: Attribute) -> DType:
-    """The record of a type of the IR; raises UnsupportedTypeError."""
+    """The element type of a type of the IR; raises UnsupportedTypeError."""
     if (found := dtype_of(attribute)) is None:
         raise UnsupportedTypeError(f"element type {attribute} is not supported")
     return found

@@ -19,6 +19,6 @@ NONPOSITIVE = "fused.nonpositive"
 """Attribute of a `math.exp` whose operand is never greater than zero."""
 
 
-def is_streamed(kernel: KernelOp) -> bool:
+def is_nontemporal(kernel: KernelOp) -> bool:
     """Whether the kernel's schedule asks for it."""
     return kernel.schedule is not None and kernel.schedule.data.get("stores") == StringAttr("nontemporal")

@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.kernel_parts import PACK, kernel_passes
-from fuse_opt.dialects.analysis.loop_body import Point, Pulled, Store, Unschedulable
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_static, tensor
@@ -113,15 +113,15 @@ def _analyse(kernel: KernelOp, kind: str | None) -> KernelAccess:
     return KernelAccess("pack" if others else "row" if first.is_row else "pointwise", replaceable)
 
 
-def _replaceable(kernel: KernelOp, passes: Sequence[Pulled]) -> tuple[frozenset[int], ...]:
+def _replaceable(kernel: KernelOp, passes: Sequence[LoopBody]) -> tuple[frozenset[int], ...]:
     found = [frozenset[int]() for _ in kernel.results]
     of_size: dict[tuple[int, int], list[int]] = {}
     for number, value in enumerate(kernel.operands):
         of_size.setdefault(_layout(value), []).append(number)
-    reads = [_reads(pulled) for pulled in passes]
+    reads = [_reads(loop_body) for loop_body in passes]
     readers = Counter(number for read in reads for number in read.loads)
-    for pulled, own in zip(passes, reads, strict=True):
-        for store in pulled.stores:
+    for loop_body, own in zip(passes, reads, strict=True):
+        for store in loop_body.stores:
             same_size = of_size.get(_layout(kernel.results[store.result]), ())
             free = [n for n in same_size if readers[n] == (n in own.loads)]
             ok = [n for n in free if all(_comes_before(read, store, own) for read in own.loads.get(n, ()))]
@@ -137,54 +137,54 @@ def _layout(value: SSAValue) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """When points are made: the stage in which they are known, and the last in which they may be made (again)."""
+    """When nodes are made: the stage in which they are known, and the last in which they may be made (again)."""
 
-    loads: dict[int, list[Point]]
-    known: dict[Point, int]
-    last_in_row: dict[Point, int]
-    """The last stage that uses the point for a whole row at once."""
-    last_in_element: dict[Point, int]
-    """The last stage that uses the point for an element of a row."""
-    last_in_other_loop: dict[Point, int]
-    """The last stage that uses the point in a reduction over anything else than the elements of a row."""
-    addresses: dict[Point, IndexExpr] = field(default_factory=dict[Point, IndexExpr])
+    loads: dict[int, list[ScalarNode]]
+    known: dict[ScalarNode, int]
+    last_in_row: dict[ScalarNode, int]
+    """The last stage that uses the node for a whole row at once."""
+    last_in_element: dict[ScalarNode, int]
+    """The last stage that uses the node for an element of a row."""
+    last_in_other_loop: dict[ScalarNode, int]
+    """The last stage that uses the node in a reduction over anything else than the elements of a row."""
+    addresses: dict[ScalarNode, IndexExpr] = field(default_factory=dict[ScalarNode, IndexExpr])
 
-    def address(self, point: Point) -> IndexExpr:
-        if (found := self.addresses.get(point)) is None:
-            found = self.addresses[point] = point.address
+    def address(self, node: ScalarNode) -> IndexExpr:
+        if (found := self.addresses.get(node)) is None:
+            found = self.addresses[node] = node.address
         return found
 
 
-def _reads(pulled: Pulled) -> _Reads:
-    loads: dict[int, list[Point]] = {}
-    known: dict[Point, int] = {}
-    for point in pulled.points:
-        stage = max((known[p] for p in point.operands), default=0)
-        known[point] = stage + 1 if _is_reduction(point) else stage
-        if point.op is None and isinstance(point.value, BlockArgument):
-            loads.setdefault(point.value.index, []).append(point)
-    row = dict.fromkeys(pulled.points, _NEVER)
-    element = dict.fromkeys(pulled.points, _NEVER)
-    other = dict.fromkeys(pulled.points, _NEVER)
-    for store in pulled.stores:
+def _reads(loop_body: LoopBody) -> _Reads:
+    loads: dict[int, list[ScalarNode]] = {}
+    known: dict[ScalarNode, int] = {}
+    for node in loop_body.nodes:
+        stage = max((known[p] for p in node.operands), default=0)
+        known[node] = stage + 1 if _is_reduction(node) else stage
+        if node.op is None and isinstance(node.value, BlockArgument):
+            loads.setdefault(node.value.index, []).append(node)
+    row = dict.fromkeys(loop_body.nodes, _NEVER)
+    element = dict.fromkeys(loop_body.nodes, _NEVER)
+    other = dict.fromkeys(loop_body.nodes, _NEVER)
+    for store in loop_body.stores:
         last = row if store.per_row else element
-        last[store.point] = max(last[store.point], known[store.point])
-    for point in reversed(pulled.points):
-        for operand in point.operands:
-            if _is_reduction(point):
-                last = element if point.loop == pulled.columns else other
-                last[operand] = max(last[operand], known[point] - 1)
+        last[store.node] = max(last[store.node], known[store.node])
+    for node in reversed(loop_body.nodes):
+        for operand in node.operands:
+            if _is_reduction(node):
+                last = element if node.loop == loop_body.columns else other
+                last[operand] = max(last[operand], known[node] - 1)
                 continue
             for last in (row, element, other):
-                last[operand] = max(last[operand], last[point])
+                last[operand] = max(last[operand], last[node])
     return _Reads(loads, known, row, element, other)
 
 
-def _is_reduction(point: Point) -> bool:
-    return point.op is not None and bool(point.op.COMBINE)
+def _is_reduction(node: ScalarNode) -> bool:
+    return node.op is not None and bool(node.op.COMBINE)
 
 
-def _comes_before(read: Point, store: Store, reads: _Reads) -> bool:
+def _comes_before(read: ScalarNode, store: Store, reads: _Reads) -> bool:
     """Whether the element that a store overwrites was read by then, by the same instance, and by no other.
 
     Of one stage, only what is done in the same instance is ordered: the work for the row as a whole, the elements of the
@@ -193,7 +193,7 @@ def _comes_before(read: Point, store: Store, reads: _Reads) -> bool:
     same, others = reads.last_in_element, reads.last_in_row
     if store.per_row:
         same, others = others, same
-    stage = reads.known[store.point]
+    stage = reads.known[store.node]
     if same[read] > stage or others[read] >= stage or reads.last_in_other_loop[read] >= stage:
         return False
     return reads.address(read) == store.address

@@ -13,7 +13,7 @@ from math import prod
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Pulled, Unschedulable, pull, pull_kernel
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, trace, trace_kernel
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
 
@@ -23,18 +23,18 @@ MOST_IN_ONE_PASS = 3
 """Parts of one size that one loop takes together; of more it would keep too many streams and too few rows in flight."""
 
 
-def kernel_passes(kernel: KernelOp, kind: str | None) -> tuple[Pulled, ...]:
+def kernel_passes(kernel: KernelOp, kind: str | None) -> tuple[LoopBody, ...]:
     """
     The passes that the kernel runs as under a schedule kind, or under the best one for None: one pass, or the parts of a
     pack. Parts store numbers of the kernel's results. Raises Unschedulable.
     """
     if kind is not None and kind != PACK:
-        return (pull_kernel(kernel),)
+        return (trace_kernel(kernel),)
     parts = split_parts(kernel)
     if len(parts) < 2:
         if kind == PACK:
             raise Unschedulable("one-part", "is one part: there are none to run side by side")
-        return (pull_kernel(kernel),)
+        return (trace_kernel(kernel),)
     if kind == PACK:
         return _joined(kernel, parts)
     try:
@@ -46,10 +46,10 @@ def kernel_passes(kernel: KernelOp, kind: str | None) -> tuple[Pulled, ...]:
     return passes if len(passes) > MOST_IN_ONE_PASS else _whole(kernel) or passes
 
 
-def _whole(kernel: KernelOp) -> tuple[Pulled, ...]:
+def _whole(kernel: KernelOp) -> tuple[LoopBody, ...]:
     """The kernel as one pass; nothing where it is none."""
     try:
-        return (pull_kernel(kernel),)
+        return (trace_kernel(kernel),)
     except Unschedulable:
         return ()
 
@@ -94,24 +94,24 @@ def _root(parents: dict[SSAValue, SSAValue], value: SSAValue) -> SSAValue:
     return value
 
 
-def _joined(kernel: KernelOp, parts: Sequence[Part]) -> tuple[Pulled, ...]:
+def _joined(kernel: KernelOp, parts: Sequence[Part]) -> tuple[LoopBody, ...]:
     """The parts as passes; those that read the same large operand as one, where that is a pass. Raises Unschedulable."""
     results = kernel.yielded()
-    passes: list[Pulled] = []
+    passes: list[LoopBody] = []
     for family in _families(results, parts):
         together = Part([op for part in family for op in part.ops], sorted(n for part in family for n in part.results))
         try:
-            passes.append(_pulled(results, together))
+            passes.append(_traced(results, together))
         except Unschedulable:
             if len(family) == 1:
                 raise
-            passes.extend(_pulled(results, part) for part in family)
+            passes.extend(_traced(results, part) for part in family)
     return tuple(passes)
 
 
-def _pulled(results: Sequence[SSAValue], part: Part) -> Pulled:
-    pulled = pull([results[number] for number in part.results], dict.fromkeys(part.members()))
-    return replace(pulled, stores=tuple(replace(s, result=part.results[s.result]) for s in pulled.stores))
+def _traced(results: Sequence[SSAValue], part: Part) -> LoopBody:
+    loop_body = trace([results[number] for number in part.results], dict.fromkeys(part.members()))
+    return replace(loop_body, stores=tuple(replace(s, result=part.results[s.result]) for s in loop_body.stores))
 
 
 def _families(results: Sequence[SSAValue], parts: Sequence[Part]) -> list[list[Part]]:

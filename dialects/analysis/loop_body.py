@@ -1,9 +1,9 @@
-"""Pulling: what a group of graph ops computes, as scalars at indices.
+"""Tracing: what a group of graph ops computes, as scalars at indices.
 
 The scalar of a value at an index is a load when the value comes from outside, else its op's body over the scalars of
 its operands at the composed indices; each is made once. A reduction makes a loop over dimensions of its own. So
 broadcasts, transposes and slices cost nothing, a group that is one pass over rows is seen as one, and legality
-(`Unschedulable`), in-place access maps and generated loops all follow from the same points.
+(`Unschedulable`), in-place access maps and generated loops all follow from the same nodes.
 
 A group is a set of bare graph ops and `fused.kernel`s; nothing has to be built to ask about a fusion.
 """
@@ -34,13 +34,13 @@ class Unschedulable(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class Point:
-    """The scalar of `value` at `index`: a load of an outside value, an op over points, or a reduction over `loop`."""
+class ScalarNode:
+    """The scalar of `value` at `index`: a load of an outside value, an op over nodes, or a reduction over `loop`."""
 
     value: SSAValue
     index: Index
     op: StructuredOp | None
-    operands: tuple[Point, ...] = ()
+    operands: tuple[ScalarNode, ...] = ()
     loop: Index = ()
     dims: frozenset[Dim] = frozenset()
 
@@ -52,31 +52,31 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Result number `result` takes the scalar `point` at row-major position `address`."""
+    """Result number `result` takes the scalar `node` at row-major position `address`."""
 
     result: int
-    point: Point
+    node: ScalarNode
     address: IndexExpr
     per_row: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class LoopBody:
     """A group as one pass: independent `rows`, each of `columns` elements (none for a pointwise group)."""
 
     rows: Index
     row_extents: tuple[int, ...]
     columns: Index
     column_extents: tuple[int, ...]
-    points: tuple[Point, ...]
+    nodes: tuple[ScalarNode, ...]
     stores: tuple[Store, ...]
 
     @property
     def is_row(self) -> bool:
-        return any(point.loop or (point.op is not None and point.op.COMBINE) for point in self.points)
+        return any(node.loop or (node.op is not None and node.op.COMBINE) for node in self.nodes)
 
-    def loads(self) -> list[Point]:
-        return [point for point in self.points if point.op is None]
+    def loads(self) -> list[ScalarNode]:
+        return [node for node in self.nodes if node.op is None]
 
 
 _Key = tuple[SSAValue, int]
@@ -92,7 +92,7 @@ class _Needs:
     loop: Index = ()
 
 
-class _Pull:
+class _Tracer:
     def __init__(self, members: Collection[Operation], column_dims: frozenset[Dim], limit: int) -> None:
         self.column_dims = column_dims
         self.limit = limit
@@ -104,16 +104,16 @@ class _Pull:
                 self.ops.update(kernel.block.ops)
                 self.inner.update(zip(kernel.results, kernel.yielded(), strict=True))
                 self.inner.update(zip(kernel.block.args, kernel.operands, strict=True))
-        self.made: dict[_Key, Point] = {}
-        self.order: list[Point] = []
+        self.made: dict[_Key, ScalarNode] = {}
+        self.order: list[ScalarNode] = []
         self.numbers: dict[Index, int] = {}
         """Keys hold numbers of indices: these are asked for very often, and expressions are slow to compare."""
         self.indices: list[Index] = []
         self.dims: list[frozenset[Dim]] = []
         """By number, the dimensions of an index."""
 
-    def at(self, root: SSAValue, index: Index) -> Point:
-        """The point of a value at an index, made with all that it needs; no recursion."""
+    def at(self, root: SSAValue, index: Index) -> ScalarNode:
+        """The node of a value at an index, made with all that it needs; no recursion."""
         start = (self.resolve(root), self.number(index))
         waiting: dict[_Key, _Needs] = {}
         stack = [start]
@@ -169,13 +169,13 @@ class _Pull:
         value, number = key
         op = needs.op
         operands = tuple([self.made[need] for need in needs.keys])
-        point = Point(value, self.indices[number], op, operands, needs.loop, self.dims[number])
+        node = ScalarNode(value, self.indices[number], op, operands, needs.loop, self.dims[number])
         if op is not None and not op.COMBINE and operands and all(p.op is not None for p in operands):
             dims = operands[0].dims.union(*(p.dims for p in operands))
-            if dims != point.dims and not _uses_index(op):
-                point.dims = dims
-        self.made[key] = point
-        self.order.append(point)
+            if dims != node.dims and not _uses_index(op):
+                node.dims = dims
+        self.made[key] = node
+        self.order.append(node)
         if len(self.order) > self.limit:
             raise Unschedulable("recompute", f"values would be recomputed at more than {self.limit} places", op)
 
@@ -214,12 +214,12 @@ def member_ops(members: Collection[Operation]) -> list[GraphOp]:
     return found
 
 
-def pull_kernel(kernel: KernelOp) -> Pulled:
+def trace_kernel(kernel: KernelOp) -> LoopBody:
     """The kernel as one pass. Raises Unschedulable."""
-    return pull(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
+    return trace(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
 
 
-def pull(results: Sequence[SSAValue], members: Collection[Operation]) -> Pulled:
+def trace(results: Sequence[SSAValue], members: Collection[Operation]) -> LoopBody:
     """A group that gives `results` as one pass; equal groups give equal answers. Raises Unschedulable."""
     ops = member_ops(members)
     limit = 16 * len(ops) + 64
@@ -228,14 +228,14 @@ def pull(results: Sequence[SSAValue], members: Collection[Operation]) -> Pulled:
     if not results:
         raise Unschedulable("no-result", "a kernel without results computes nothing")
     if not reductions:
-        return _pull_pointwise(results, sizes, members, limit)
+        return _trace_pointwise(results, sizes, members, limit)
     anchor, element = _anchor(reductions, sizes)
     space = shape(anchor.results[0])
     rows = dimensions("r", space)
     extents = anchor.reduced_extents()
     columns = column_index(extents)
     column_dims = frozenset(d for op in reductions for i in column_index(op.reduced_extents()) for d in i.dims())
-    walk = _Pull(members, column_dims, limit)
+    walk = _Tracer(members, column_dims, limit)
     row = linearize(rows, space)
     stores: list[Store] = []
     places: dict[tuple[int, ...], Index] = {}
@@ -245,23 +245,23 @@ def pull(results: Sequence[SSAValue], members: Collection[Operation]) -> Pulled:
         if (wanted := shape(result)) not in places:  # which the address follows from
             places[wanted] = delinearize(address, wanted)
         stores.append(Store(number, walk.at(result, places[wanted]), address, per_row))
-    return Pulled(rows, space, columns, extents, tuple(walk.order), tuple(stores))
+    return LoopBody(rows, space, columns, extents, tuple(walk.order), tuple(stores))
 
 
-def _pull_pointwise(
+def _trace_pointwise(
     results: Sequence[SSAValue], sizes: Sequence[int], members: Collection[Operation], limit: int
-) -> Pulled:
+) -> LoopBody:
     if len(set(sizes)) > 1:
         raise Unschedulable("unequal-results", f"results of {sorted(set(sizes))} elements cannot share one loop")
     extents = shape(results[0])
     index = dimensions("i", extents)
     address = linearize(index, extents)
-    walk = _Pull(members, frozenset(), limit)
+    walk = _Tracer(members, frozenset(), limit)
     stores: list[Store] = []
     for number, result in enumerate(results):
         at = index if shape(result) == extents else delinearize(address, shape(result))
         stores.append(Store(number, walk.at(result, at), address, False))
-    return Pulled(index, extents, (), (), tuple(walk.order), tuple(stores))
+    return LoopBody(index, extents, (), (), tuple(walk.order), tuple(stores))
 
 
 def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> tuple[StructuredOp, IndexExpr | None]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from fuse_opt.dialects.analysis.loop_body import Point, Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.scalar import cost
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr
 
@@ -40,36 +40,36 @@ class LoopOrder:
     reason: str = ""
 
 
-def choose_order(pulled: Pulled) -> LoopOrder:
+def choose_order(loop_body: LoopBody) -> LoopOrder:
     """The schedule kind that goes through memory in the best order."""
-    return _row_order(pulled) if pulled.is_row else _element_order(pulled)
+    return _row_order(loop_body) if loop_body.is_row else _element_order(loop_body)
 
 
-def _element_order(pulled: Pulled) -> LoopOrder:
-    dims = _dims(pulled.rows)
+def _element_order(loop_body: LoopBody) -> LoopOrder:
+    dims = _dims(loop_body.rows)
     if not dims or dims[-1].extent < SMALLEST_TILE:
         return LoopOrder("pointwise")
-    for point in pulled.loads():
-        along = fastest_dim(point.address)
-        if steps_elsewhere(point.address, dims[-1]) and along is not None and along.extent >= SMALLEST_TILE:
+    for node in loop_body.loads():
+        along = fastest_dim(node.address)
+        if steps_elsewhere(node.address, dims[-1]) and along is not None and along.extent >= SMALLEST_TILE:
             return LoopOrder("tile", reason="it reads neighbours of another dimension than it stores")
     return LoopOrder("pointwise")
 
 
-def _row_order(pulled: Pulled) -> LoopOrder:
-    rows, columns = prod(pulled.row_extents), prod(pulled.column_extents)
+def _row_order(loop_body: LoopBody) -> LoopOrder:
+    rows, columns = prod(loop_body.row_extents), prod(loop_body.column_extents)
     if rows * columns == 0:
         return LoopOrder("row")
-    work = max(sum(1 if p.op is None else cost(p.op.body()) for p in pulled.points), 1)
-    lanes = _side_by_side(pulled, _dims(pulled.rows))
-    if lanes >= FEWEST_LANES and _by_lanes(pulled):
-        entries = {"splits": splits} if (splits := _column_splits(pulled, lanes, work)) > 1 else {}
+    work = max(sum(1 if p.op is None else cost(p.op.body()) for p in loop_body.nodes), 1)
+    lanes = _side_by_side(loop_body, _dims(loop_body.rows))
+    if lanes >= FEWEST_LANES and _by_lanes(loop_body):
+        entries = {"splits": splits} if (splits := _column_splits(loop_body, lanes, work)) > 1 else {}
         return LoopOrder("column", entries, "neighbours belong to different rows")
     if columns <= SHORT_ROW and lanes >= FEWEST_SHORT:
         return LoopOrder("column", {}, f"rows of {columns} elements are shorter than a vector")
-    short = _side_by_side(pulled, _dims(pulled.columns))
-    if 1 < short < min(columns, lanes, SHORT_ROW + 1) and _near(pulled):
-        entries = {"splits": splits} if (splits := _column_splits(pulled, lanes, work)) > 1 else {}
+    short = _side_by_side(loop_body, _dims(loop_body.columns))
+    if 1 < short < min(columns, lanes, SHORT_ROW + 1) and _near(loop_body):
+        entries = {"splits": splits} if (splits := _column_splits(loop_body, lanes, work)) > 1 else {}
         return LoopOrder(
             "column", entries, f"what is reduced lies in stretches of {short} elements, shorter than a vector"
         )
@@ -79,23 +79,23 @@ def _row_order(pulled: Pulled) -> LoopOrder:
     return LoopOrder("row")
 
 
-def _column_splits(pulled: Pulled, lanes: int, work: int) -> int:
+def _column_splits(loop_body: LoopBody, lanes: int, work: int) -> int:
     """Into how many parts what is reduced is cut: as many as keep threads busy, each worth one and longer than a few rows."""
-    rows, columns = prod(pulled.row_extents), prod(pulled.column_extents)
+    rows, columns = prod(loop_body.row_extents), prod(loop_body.column_extents)
     whole, tasks = (rows // lanes * -(-lanes // wide) for wide in (LANES_OF_TASK, LANES_OF_PART))
     if whole >= ENOUGH_TASKS:
         return 1
-    longest = max(pulled.column_extents)
+    longest = max(loop_body.column_extents)
     splits = min(TASKS // tasks, rows * columns * work // WORK_PER_TASK // tasks, longest // SHORTEST_PART)
     return splits if splits * tasks > whole else 1
 
 
-def _by_lanes(pulled: Pulled) -> bool:
+def _by_lanes(loop_body: LoopBody) -> bool:
     """Whether more of what is read of every element lies side by side along the rows than along what is reduced."""
-    rows, columns = frozenset(_dims(pulled.rows)), frozenset(_dims(pulled.columns))
+    rows, columns = frozenset(_dims(loop_body.rows)), frozenset(_dims(loop_body.columns))
     votes = 0
-    addresses = [point.address for point in pulled.loads()]
-    addresses += [store.address for store in pulled.stores if not store.per_row]
+    addresses = [node.address for node in loop_body.loads()]
+    addresses += [store.address for store in loop_body.stores if not store.per_row]
     for address in addresses:
         if address.dims().isdisjoint(columns):
             continue
@@ -104,27 +104,27 @@ def _by_lanes(pulled: Pulled) -> bool:
     return votes > 0
 
 
-def _near(pulled: Pulled) -> bool:
+def _near(loop_body: LoopBody) -> bool:
     """Whether neighbouring rows begin near to each other, as those of sliding windows do."""
-    lane = _dims(pulled.rows)[-1]
-    factors = [point.address.coefficients() for point in pulled.loads()]
+    lane = _dims(loop_body.rows)[-1]
+    factors = [node.address.coefficients() for node in loop_body.loads()]
     return all(abs(each.get(lane, 0)) <= SHORT_ROW for each in factors if each is not None)
 
 
-def _side_by_side(pulled: Pulled, dims: Sequence[Dim]) -> int:
+def _side_by_side(loop_body: LoopBody, dims: Sequence[Dim]) -> int:
     """How many elements of these dimensions lie side by side: the extents of the last that are merged in every address."""
     if not dims:
         return 0
     lanes = dims[-1].extent
     for outer, inner in zip(dims[-2::-1], dims[:0:-1], strict=False):
-        if not all(_merges(point, outer, inner) for point in pulled.points if point.op is None):
+        if not all(_merges(node, outer, inner) for node in loop_body.nodes if node.op is None):
             break
         lanes *= outer.extent
     return lanes
 
 
-def _merges(point: Point, outer: Dim, inner: Dim) -> bool:
-    factors = point.address.coefficients()
+def _merges(node: ScalarNode, outer: Dim, inner: Dim) -> bool:
+    factors = node.address.coefficients()
     return factors is not None and factors.get(outer, 0) == factors.get(inner, 0) * inner.extent
 
 

@@ -66,7 +66,7 @@ def _constant(data: bytes, type_: AnyTensor) -> GraphOp:
 def computed(body: Scalar, values: Sequence[SSAValue], exact: bool = True) -> GraphBuilder | None:
     """Ops that compute a body over values, the last one the result; None when the dialect has no records for it.
 
-    One op where a record has that body, else one for each word. Constants get the element type of the operand beside them;
+    One op where a record has that body, else one for each primitive. Constants get the element type of the operand beside them;
     they must be numbers of it, unless the result need not be `exact`.
     """
     builder = GraphBuilder()
@@ -92,7 +92,7 @@ def discard(builder: GraphBuilder) -> None:
 
 
 def _of_word(builder: GraphBuilder, node: Scalar, done: dict[int, SSAValue], exact: bool) -> SSAValue | None:
-    """A word on values and constants."""
+    """A primitive on values and constants."""
     given = {arg: done[id(arg)] for arg in node.args if id(arg) in done}
     for arg in node.args:
         if arg in given:
@@ -105,8 +105,8 @@ def _of_word(builder: GraphBuilder, node: Scalar, done: dict[int, SSAValue], exa
     for args in (list(given), node.args):  # x + x may have a record of its own; else it is that of x + y
         places = range(len(args)) if args is node.args else map(args.index, node.args)
         leaves = [operand(place, arg.dtype) for place, arg in zip(places, node.args, strict=True)]
-        word = Scalar(node.function, tuple(leaves), node.dtype, node.value)
-        if (found := _built(builder, word, [given[arg] for arg in args])) is not None:
+        primitive = Scalar(node.function, tuple(leaves), node.dtype, node.value)
+        if (found := _built(builder, primitive, [given[arg] for arg in args])) is not None:
             return found
     return None
 

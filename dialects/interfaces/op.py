@@ -61,7 +61,7 @@ class GraphOp(IRDLOperation, ABC):
     __hash__ = object.__hash__  # xDSL's, by identity as well, is a call of Python for each look into a table
 
     ULPS: ClassVar[float | None] = None
-    """`ErrorBound.ulps` where it does not follow from the words of the scalar meaning."""
+    """`ErrorBound.ulps` where it does not follow from the primitives of the scalar meaning."""
     SLACK: ClassVar[float] = 0.0
     """`ErrorBound.slack`, for what cancels or adds many rounding errors up."""
 
@@ -173,7 +173,7 @@ class StructuredOp(GraphOp):
     """One result, each element of which is a scalar function of one element of each operand, or a reduction of such."""
 
     COMBINE: ClassVar[str] = ""
-    """The vocabulary's function that joins the elements of a reduction; empty when there is none."""
+    """The primitive that combines the elements of a reduction; empty when there is none."""
 
     @abstractmethod
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
@@ -203,11 +203,11 @@ class StructuredOp(GraphOp):
     def refuse_arithmetic(self) -> None:
         kept = {k: dtype(value) for k, value in enumerate(self._operands) if dtype(value).storage_only}
         body = self.body()
-        if (word := sc.word_reading(body, set(kept), self.COMBINE)) is not None:
-            raise _storage_error(next(iter(kept.values())), f"'{word}' computes with it")
+        if (primitive := sc.primitive_reading(body, set(kept), self.COMBINE)) is not None:
+            raise _storage_error(next(iter(kept.values())), f"'{primitive}' computes with it")
 
     def error_bound(self) -> ErrorBound:
-        """Unless stated: what the words allow, each on the exact values of the ones before, no error amplified."""
+        """Unless stated: what the primitives allow, each on the exact values of the ones before, no error amplified."""
         if self.stored_value() is not None:
             return ErrorBound()
         return ErrorBound(sc.ulps(self.body()) if self.ULPS is None else self.ULPS, self.SLACK)

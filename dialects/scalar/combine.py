@@ -6,19 +6,19 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from fuse_opt.dialects.scalar.evaluate import NotKnown, Number, converted, rounded, word
+from fuse_opt.dialects.scalar.evaluate import NotKnown, Number, converted, primitive, rounded
 from fuse_opt.dialects.types.dtypes import DType
 
 
 def joined(combine: str, values: Sequence[Number], initial: Number, dtype: DType) -> Number:
-    """The values joined by a word, in their type; raises NotKnown where another order might give something else."""
+    """The values joined by a primitive, in their type; raises NotKnown where another order might give something else."""
     start = converted(initial, dtype)
     if dtype.is_float and combine in ("add", "mul"):
         numbers = [float(value) for value in values]
         return rounded(_sum(numbers) if combine == "add" else _product(numbers), dtype)
     result = start
     for value in values:
-        result = word(combine, (result, value), dtype, dtype)
+        result = primitive(combine, (result, value), dtype, dtype)
     return result
 
 

@@ -1,6 +1,6 @@
 """Scalar bodies on Python numbers, with the bits that every backend gives.
 
-Floats are Python's, rounded to the type after every word: f64 has more than twice the digits of f32, so that sums,
+Floats are Python's, rounded to the type after every primitive: f64 has more than twice the digits of f32, so that sums,
 products, quotients and roots of f32 are rounded correctly by way of it; `fma` and integers go by way of fractions.
 """
 
@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cache
 
 from fuse_opt.dialects.scalar.bits import Number, packed, unpacked
-from fuse_opt.dialects.scalar.expr import VOCABULARY, Scalar, topological
+from fuse_opt.dialects.scalar.expr import PRIMITIVES, Scalar, topological
 from fuse_opt.dialects.scalar.special_functions import approximation
 from fuse_opt.dialects.types.dtypes import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, DType, Kind
 
@@ -200,8 +200,8 @@ _COMPARISONS: dict[str, Callable[[Number, Number], bool]] = {
 }
 
 
-def word(name: str, args: Sequence[Number], operand: DType, dtype: DType, approximate: bool = False) -> Number:
-    """A word of the vocabulary on numbers of type `operand`; raises NotKnown where backends may differ."""
+def primitive(name: str, args: Sequence[Number], operand: DType, dtype: DType, approximate: bool = False) -> Number:
+    """A scalar primitive on numbers of type `operand`; raises NotKnown where backends may differ."""
     if name == "select":
         return args[1] if args[0] else args[2]
     if name == "cast":
@@ -246,9 +246,9 @@ def _float_word(name: str, args: Sequence[float], dtype: DType, approximate: boo
 
 @cache
 def is_exact(body: Scalar) -> bool:
-    """Whether every word of a body gives the same bits on every backend, but for what `NotKnown` says."""
-    words = [node for node in topological(body) if node.args]
-    return all(not node.dtype.is_float or VOCABULARY[node.function].ulps <= 0.5 for node in words)
+    """Whether every primitive of a body gives the same bits on every backend, but for what `NotKnown` says."""
+    primitives = [node for node in topological(body) if node.args]
+    return all(not node.dtype.is_float or PRIMITIVES[node.function].ulps <= 0.5 for node in primitives)
 
 
 def known(node: Scalar) -> Number:
@@ -280,5 +280,5 @@ class Evaluator:
                     values.append(converted(axes[int(node.value)], node.dtype))
                 case name:
                     args = [values[self._places[id(arg)]] for arg in node.args]
-                    values.append(word(name, args, node.args[0].dtype, node.dtype, self._approximate))
+                    values.append(primitive(name, args, node.args[0].dtype, node.dtype, self._approximate))
         return values[-1]

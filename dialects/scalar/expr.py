@@ -1,8 +1,8 @@
-"""Scalar meaning of ops, written once over a small closed vocabulary.
+"""Scalar meaning of ops, written once over a small closed set of primitives.
 
 A record's `scalar` method receives `Scalar` values and combines them with Python operators and the functions below.
 The result is a graph of typed nodes that the reference evaluator, the loop lowering and so every printer read: an op
-never says twice what it computes. The vocabulary is closed: a backend that knows `VOCABULARY` knows every op.
+never says twice what it computes. The set is closed: a backend that knows `PRIMITIVES` knows every op.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """A word of the vocabulary: operand count, approximate cost in simple operations, and what it accepts."""
+class Primitive:
+    """A scalar primitive: operand count, approximate cost in simple operations, and what it accepts."""
 
     name: str
     arity: int
@@ -29,7 +29,15 @@ class Function:
 
     The worst of the reference (NumPy, measured), C (`math.h`, measured) and CUDA (as its programming guide states it,
     without fast math, and half a unit more: it counts from the correctly rounded result), rounded up. The comment at a
-    word names what decides. Bounds hold on the whole range, with denormals, in f32 and f64."""
+    primitive names what decides. Bounds hold on the whole range, with denormals, in f32 and f64."""
+    spreads_nan: bool = False
+    """NaN where any operand is; for reductions, where any element is."""
+    nonnegative: bool = False
+    """A float result is never below zero; it may be NaN, or -0 where an operand is."""
+    commutative: bool = False
+    """The same bits with operands swapped; `max` and `min` are not, of two zeros."""
+    idempotent: bool = False
+    """A value combined with itself is the value."""
 
 
 _FLOAT = (Kind.FLOAT,)
@@ -37,69 +45,77 @@ _WHOLE = (Kind.INT, Kind.UINT)
 _LOGIC = (Kind.BOOL, Kind.INT, Kind.UINT)
 _ANY = (Kind.FLOAT, Kind.INT, Kind.UINT, Kind.BOOL)
 
-VOCABULARY: dict[str, Function] = {
+PRIMITIVES: dict[str, Primitive] = {
     function.name: function
     for function in (
-        Function("add", 2),
-        Function("sub", 2),
-        Function("mul", 2),
-        Function("div", 2, 6, _FLOAT),
-        Function("floordiv", 2, 8, ulps=2),  # NumPy and C: 2, where quotients are no exact integers any more
-        Function("rem", 2, 8),  # the exact remainder, plus the divisor where the signs differ
-        Function("max", 2, ulps=0),
-        Function("min", 2, ulps=0),
-        Function("fmod", 2, 15, _FLOAT, ulps=0),
-        Function("pow", 2, 40, _FLOAT, ulps=5),  # CUDA: 4 in f32
-        Function("atan2", 2, 40, _FLOAT, ulps=4),  # CUDA: 3 in f32; NumPy: 2.9 in f32
-        Function("hypot", 2, 20, _FLOAT, ulps=4),  # CUDA: 3 in f32
-        Function("copysign", 2, 1, _FLOAT, ulps=0),
-        Function("fma", 3, 2, _FLOAT),  # one rounding, everywhere
-        Function("neg", 1, ulps=0),
-        Function("abs", 1, ulps=0),
-        Function("exp", 1, 15, _FLOAT, ulps=3),  # CUDA: 2 in f32; NumPy: 2.3 in f32
-        Function("exp2", 1, 15, _FLOAT, ulps=3),  # CUDA: 2 in f32; NumPy: 2.5 in f32
-        Function("expm1", 1, 20, _FLOAT, ulps=3),  # NumPy: 2.6 in f32; C: 2.5
-        Function("log", 1, 15, _FLOAT, ulps=4),  # NumPy: 3.3 in f32
-        Function("log1p", 1, 20, _FLOAT, ulps=3),  # NumPy: 2.0 in f32; C: 1.6
-        Function("log2", 1, 15, _FLOAT, ulps=3),  # NumPy: 2.0 in f32; C: 1.3
-        Function("log10", 1, 15, _FLOAT, ulps=4),  # NumPy: 3.1 in f32
-        Function("lgamma", 1, 60, _FLOAT, ulps=8),  # C: 7.0; below -2 in f64 of max(|result|, 1), see `lgamma`
-        Function("sqrt", 1, 8, _FLOAT),
-        Function("rsqrt", 1, 8, _FLOAT, ulps=3),  # CUDA: 2
-        Function("cbrt", 1, 20, _FLOAT, ulps=3),  # NumPy: 2.0 in f32; CUDA: 1
-        Function("sin", 1, 25, _FLOAT, ulps=3),  # CUDA: 2
-        Function("cos", 1, 25, _FLOAT, ulps=3),  # CUDA: 2
-        Function("tan", 1, 30, _FLOAT, ulps=5),  # CUDA: 4 in f32; NumPy: 3.3 in f32
-        Function("asin", 1, 25, _FLOAT, ulps=4),  # NumPy: 3.1 in f32
-        Function("acos", 1, 25, _FLOAT, ulps=3),  # CUDA: 2; NumPy: 2.0 in f32
-        Function("atan", 1, 25, _FLOAT, ulps=3),  # CUDA: 2; NumPy: 2.2 in f32
-        Function("sinh", 1, 25, _FLOAT, ulps=4),  # CUDA: 3 in f32; C: 2.5
-        Function("cosh", 1, 25, _FLOAT, ulps=3),  # CUDA: 2 in f32; NumPy: 2.4 in f32
-        Function("tanh", 1, 20, _FLOAT, ulps=4),  # C: 3.6 beside exponentials, else 2.8; CUDA: 2 in f32
-        Function("asinh", 1, 30, _FLOAT, ulps=4),  # CUDA: 3
-        Function("acosh", 1, 30, _FLOAT, ulps=5),  # CUDA: 4 in f32
-        Function("atanh", 1, 30, _FLOAT, ulps=4),  # CUDA: 3 in f32
-        Function("erf", 1, 20, _FLOAT, ulps=3),  # CUDA: 2; C: 2.2
-        Function("erfc", 1, 30, _FLOAT, ulps=6),  # C: 5.8 in f64; CUDA: 5 in f64
-        Function("floor", 1, 1, _FLOAT, ulps=0),
-        Function("ceil", 1, 1, _FLOAT, ulps=0),
-        Function("trunc", 1, 1, _FLOAT, ulps=0),
-        Function("round", 1, 1, _FLOAT, ulps=0),
-        Function("eq", 2, 1, _ANY, gives_bool=True, ulps=0),
-        Function("ne", 2, 1, _ANY, gives_bool=True, ulps=0),
-        Function("lt", 2, 1, _ANY, gives_bool=True, ulps=0),
-        Function("le", 2, 1, _ANY, gives_bool=True, ulps=0),
-        Function("gt", 2, 1, _ANY, gives_bool=True, ulps=0),
-        Function("ge", 2, 1, _ANY, gives_bool=True, ulps=0),
-        Function("and", 2, 1, _LOGIC, ulps=0),
-        Function("or", 2, 1, _LOGIC, ulps=0),
-        Function("xor", 2, 1, _LOGIC, ulps=0),
-        Function("not", 1, 1, _LOGIC, ulps=0),
-        Function("shl", 2, 2, _WHOLE, ulps=0),
-        Function("shr", 2, 2, _WHOLE, ulps=0),
-        Function("select", 3, 1, _ANY, ulps=0),
-        Function("cast", 1, 1, _ANY),
-        Function("bitcast", 1, 1, (*_WHOLE, *_FLOAT), ulps=0),  # see `bitcast`
+        Primitive("add", 2, spreads_nan=True, commutative=True),
+        Primitive("sub", 2, spreads_nan=True),
+        Primitive("mul", 2, spreads_nan=True, commutative=True),
+        Primitive("div", 2, 6, _FLOAT, spreads_nan=True),
+        Primitive("floordiv", 2, 8, ulps=2),  # NumPy and C: 2, where quotients are no exact integers any more
+        Primitive("rem", 2, 8),  # the exact remainder, plus the divisor where the signs differ
+        Primitive("max", 2, ulps=0, spreads_nan=True, idempotent=True),
+        Primitive("min", 2, ulps=0, spreads_nan=True, idempotent=True),
+        Primitive("fmod", 2, 15, _FLOAT, ulps=0, spreads_nan=True),
+        Primitive("pow", 2, 40, _FLOAT, ulps=5),  # CUDA: 4 in f32
+        Primitive("atan2", 2, 40, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3 in f32; NumPy: 2.9 in f32
+        Primitive("hypot", 2, 20, _FLOAT, ulps=4),  # CUDA: 3 in f32
+        Primitive("copysign", 2, 1, _FLOAT, ulps=0),
+        Primitive("fma", 3, 2, _FLOAT, spreads_nan=True),  # one rounding, everywhere
+        Primitive("neg", 1, ulps=0, spreads_nan=True),
+        Primitive("abs", 1, ulps=0, spreads_nan=True, nonnegative=True),
+        Primitive(
+            "exp", 1, 15, _FLOAT, ulps=3, spreads_nan=True, nonnegative=True
+        ),  # CUDA: 2 in f32; NumPy: 2.3 in f32
+        Primitive(
+            "exp2", 1, 15, _FLOAT, ulps=3, spreads_nan=True, nonnegative=True
+        ),  # CUDA: 2 in f32; NumPy: 2.5 in f32
+        Primitive("expm1", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.6 in f32; C: 2.5
+        Primitive("log", 1, 15, _FLOAT, ulps=4, spreads_nan=True),  # NumPy: 3.3 in f32
+        Primitive("log1p", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.0 in f32; C: 1.6
+        Primitive("log2", 1, 15, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.0 in f32; C: 1.3
+        Primitive("log10", 1, 15, _FLOAT, ulps=4, spreads_nan=True),  # NumPy: 3.1 in f32
+        Primitive(
+            "lgamma", 1, 60, _FLOAT, ulps=8, spreads_nan=True
+        ),  # C: 7.0; below -2 in f64 of max(|result|, 1), see `lgamma`
+        Primitive("sqrt", 1, 8, _FLOAT, spreads_nan=True, nonnegative=True),
+        Primitive("rsqrt", 1, 8, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2
+        Primitive("cbrt", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # NumPy: 2.0 in f32; CUDA: 1
+        Primitive("sin", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2
+        Primitive("cos", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2
+        Primitive("tan", 1, 30, _FLOAT, ulps=5, spreads_nan=True),  # CUDA: 4 in f32; NumPy: 3.3 in f32
+        Primitive("asin", 1, 25, _FLOAT, ulps=4, spreads_nan=True),  # NumPy: 3.1 in f32
+        Primitive("acos", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2; NumPy: 2.0 in f32
+        Primitive("atan", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2; NumPy: 2.2 in f32
+        Primitive("sinh", 1, 25, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3 in f32; C: 2.5
+        Primitive("cosh", 1, 25, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2 in f32; NumPy: 2.4 in f32
+        Primitive(
+            "tanh", 1, 20, _FLOAT, ulps=4, spreads_nan=True
+        ),  # C: 3.6 beside exponentials, else 2.8; CUDA: 2 in f32
+        Primitive("asinh", 1, 30, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3
+        Primitive("acosh", 1, 30, _FLOAT, ulps=5, spreads_nan=True),  # CUDA: 4 in f32
+        Primitive("atanh", 1, 30, _FLOAT, ulps=4, spreads_nan=True),  # CUDA: 3 in f32
+        Primitive("erf", 1, 20, _FLOAT, ulps=3, spreads_nan=True),  # CUDA: 2; C: 2.2
+        Primitive("erfc", 1, 30, _FLOAT, ulps=6, spreads_nan=True),  # C: 5.8 in f64; CUDA: 5 in f64
+        Primitive("floor", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
+        Primitive("ceil", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
+        Primitive("trunc", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
+        Primitive("round", 1, 1, _FLOAT, ulps=0, spreads_nan=True),
+        Primitive("eq", 2, 1, _ANY, gives_bool=True, ulps=0, commutative=True),
+        Primitive("ne", 2, 1, _ANY, gives_bool=True, ulps=0, commutative=True),
+        Primitive("lt", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Primitive("le", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Primitive("gt", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Primitive("ge", 2, 1, _ANY, gives_bool=True, ulps=0),
+        Primitive("and", 2, 1, _LOGIC, ulps=0, commutative=True, idempotent=True),
+        Primitive("or", 2, 1, _LOGIC, ulps=0, commutative=True, idempotent=True),
+        Primitive("xor", 2, 1, _LOGIC, ulps=0, commutative=True),
+        Primitive("not", 1, 1, _LOGIC, ulps=0),
+        Primitive("shl", 2, 2, _WHOLE, ulps=0),
+        Primitive("shr", 2, 2, _WHOLE, ulps=0),
+        Primitive("select", 3, 1, _ANY, ulps=0),
+        Primitive("cast", 1, 1, _ANY),
+        Primitive("bitcast", 1, 1, (*_WHOLE, *_FLOAT), ulps=0),  # see `bitcast`
     )
 }
 
@@ -202,7 +218,7 @@ def apply(name: str, *args: Value) -> Scalar:
 
     Raises ScalarTypeError when types differ or the function does not accept them.
     """
-    function = VOCABULARY[name]
+    function = PRIMITIVES[name]
     typed = next((arg for arg in args if isinstance(arg, Scalar)), None)
     if typed is None or len(args) != function.arity:
         raise ScalarTypeError(f"'{name}' takes {function.arity} operand(s), at least one of them a Scalar")
@@ -307,7 +323,7 @@ def _unary(name: str) -> Callable[[Scalar], Scalar]:
         return apply(name, x)
 
     call.__name__ = name
-    call.__doc__ = f"The vocabulary's `{name}` of a float."
+    call.__doc__ = f"The primitive `{name}` of a float."
     return call
 
 
@@ -339,8 +355,8 @@ def topological(root: Scalar) -> list[Scalar]:
     return order
 
 
-def word_reading(root: Scalar, operands: set[int], combine: str = "") -> str | None:
-    """The first word that computes with one of these operands, where `select` only chooses, `cast` and `bitcast` only convert."""
+def primitive_reading(root: Scalar, operands: set[int], combine: str = "") -> str | None:
+    """The first primitive to compute with one of these operands, where `select` only chooses and casts only convert."""
     kept: set[int] = set()
     for node in topological(root):
         if node.function == "operand" and int(node.value) in operands:
@@ -355,7 +371,7 @@ def word_reading(root: Scalar, operands: set[int], combine: str = "") -> str | N
 @cache
 def cost(root: Scalar) -> int:
     """Approximate cost of one evaluation, in simple operations."""
-    return sum(VOCABULARY[node.function].cost for node in topological(root) if node.args)
+    return sum(PRIMITIVES[node.function].cost for node in topological(root) if node.args)
 
 
 def ulps(root: Scalar) -> float:
@@ -365,6 +381,6 @@ def ulps(root: Scalar) -> float:
     many units in the result, where that is just above a power of two.
     """
     nodes = [node for node in topological(root) if node.args and node.dtype.is_float]
-    bounds = [bound for node in nodes if (bound := VOCABULARY[node.function].ulps)]
+    bounds = [bound for node in nodes if (bound := PRIMITIVES[node.function].ulps)]
     total = 2 * sum(bounds) - bounds[-1] if bounds else 0.0
     return 0.0 if total <= 0.5 else float(round_up(total))

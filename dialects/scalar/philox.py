@@ -1,4 +1,4 @@
-"""Philox-4x32-10 over the scalar vocabulary: 128 random bits from a counter and a key, with no state between them.
+"""Philox-4x32-10 over scalar primitives: 128 random bits from a counter and a key, with no state between them.
 
 Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". Words of 32 bits are held in i64, whose
 products wrap: the same bits on every backend.

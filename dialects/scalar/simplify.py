@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fuse_opt.dialects.scalar.evaluate import known
-from fuse_opt.dialects.scalar.expr import Scalar, topological
-from fuse_opt.dialects.scalar.simplify_rules import COMMUTATIVE, COMPARISONS, EXACT, FAST, ROUNDINGS, Rule
+from fuse_opt.dialects.scalar.expr import PRIMITIVES, Scalar, topological
+from fuse_opt.dialects.scalar.simplify_rules import COMPARISONS, EXACT, FAST, ROUNDINGS, Rule
 
 _MEETS: dict[str, tuple[str, ...]] = {
     "neg": ("neg", "sub"),
@@ -21,9 +21,9 @@ _MEETS: dict[str, tuple[str, ...]] = {
     "sub": ("neg",),
     "select": ("not",),
     **dict.fromkeys(ROUNDINGS, (*ROUNDINGS, "cast")),
-    **{word: (word,) for word in ("mul", "and", "or", "xor")},
+    **{primitive: (primitive,) for primitive in ("mul", "and", "or", "xor")},
 }
-"""By word: the words among its operands of which a rule says something."""
+"""By primitive: the primitives among its operands of which a rule says something."""
 _MEETS_FAST = {"add": ("sub",), "sub": ("add", "sub"), "div": ("sqrt",)}
 
 
@@ -32,8 +32,8 @@ def simplified(body: Scalar, leaves: Sequence[Scalar], fast: bool = False) -> Sc
     return _Simplifier(fast).simplified(body, leaves)
 
 
-def may_join(outer: Scalar, inner: Scalar, fast: bool = False) -> bool:
-    """Whether a rule may apply to a word on the result of another one."""
+def may_reassociate(outer: Scalar, inner: Scalar, fast: bool = False) -> bool:
+    """Whether a rule may apply to a primitive on the result of another one."""
     name = outer.function
     if inner.function == name and name in ("add", "mul") and outer.dtype.is_float and not fast:
         return False
@@ -44,7 +44,9 @@ def is_commutative(body: Scalar) -> bool:
     """Whether a body of two operands gives the same bits when they are swapped."""
     if len(body.args) != 2 or {(a.function, a.value) for a in body.args} != {("operand", 0), ("operand", 1)}:
         return False
-    return body.function in COMMUTATIVE or (body.function in ("max", "min") and not body.args[0].dtype.is_float)
+    return PRIMITIVES[body.function].commutative or (
+        body.function in ("max", "min") and not body.args[0].dtype.is_float
+    )
 
 
 def is_same(a: Scalar, b: Scalar) -> bool:

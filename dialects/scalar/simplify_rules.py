@@ -6,17 +6,11 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from fuse_opt.dialects.scalar.evaluate import NotKnown, Number, holds, known, word
-from fuse_opt.dialects.scalar.expr import VOCABULARY, Scalar, apply, constant
+from fuse_opt.dialects.scalar.evaluate import NotKnown, Number, holds, known, primitive
+from fuse_opt.dialects.scalar.expr import PRIMITIVES, Scalar, apply, constant
 from fuse_opt.dialects.types.dtypes import BOOL, F32, DType, Kind
 
 Rule: TypeAlias = Callable[[Scalar], Scalar | None]
-
-COMMUTATIVE = ("add", "mul", "and", "or", "xor", "eq", "ne")
-"""Words that give the same bits with their operands swapped; so do `max` and `min`, but not of two zeros."""
-
-IDEMPOTENT = ("max", "min", "and", "or")
-"""Words that give back a value joined with itself."""
 
 ROUNDINGS = ("floor", "ceil", "trunc", "round")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -45,18 +39,18 @@ def _is(node: Scalar, value: Number) -> bool:
 
 
 def _inner(node: Scalar, name: str) -> Scalar | None:
-    """What the word `name` is applied to, when the node is that."""
+    """What the primitive `name` is applied to, when the node is that."""
     return node.args[0] if node.function == name else None
 
 
 def _folded(node: Scalar) -> Scalar | None:
-    """A word on constants, where all backends give the same."""
+    """A primitive on constants, where all backends give the same."""
     if any(arg.function != "constant" for arg in node.args):
         return None
-    if node.dtype.is_float and VOCABULARY[node.function].ulps > 0.5:
+    if node.dtype.is_float and PRIMITIVES[node.function].ulps > 0.5:
         return None
     try:
-        value = word(node.function, [known(arg) for arg in node.args], node.args[0].dtype, node.dtype)
+        value = primitive(node.function, [known(arg) for arg in node.args], node.args[0].dtype, node.dtype)
     except NotKnown:
         return None
     return constant(value, node.dtype)
@@ -81,7 +75,9 @@ def _neutral(node: Scalar) -> Scalar | None:
         return None
     x, y = node.args
     dtype, real = x.dtype, x.dtype.is_float
-    if x.function == "constant" and node.function in (*COMMUTATIVE, "max", "min"):
+    if x.function == "constant" and (
+        (node.function in PRIMITIVES and PRIMITIVES[node.function].commutative) or node.function in ("max", "min")
+    ):
         x, y = y, x
     match node.function:
         case "add" if _is(y, -0.0 if real else 0):
@@ -115,11 +111,11 @@ def _neutral(node: Scalar) -> Scalar | None:
 
 
 def _with_itself(node: Scalar) -> Scalar | None:
-    """A word on one value twice; of floats NaN is not equal to itself."""
+    """A primitive on one value twice; of floats NaN is not equal to itself."""
     if len(node.args) != 2 or node.args[0] is not node.args[1]:
         return None
     x, name = node.args[0], node.function
-    if name in IDEMPOTENT:
+    if PRIMITIVES[name].idempotent:
         return x
     if name in ("lt", "gt"):
         return constant(False, BOOL)
@@ -131,7 +127,7 @@ def _with_itself(node: Scalar) -> Scalar | None:
 
 
 def _negated(node: Scalar) -> Scalar | None:
-    """Signs and truth values that are turned and turned back."""
+    """Signs and truth values that are negated twice."""
     args = node.args
     if node.function in ("neg", "not") and (x := _inner(args[0], node.function)) is not None:
         return x

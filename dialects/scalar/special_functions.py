@@ -1,4 +1,4 @@
-"""The words of the vocabulary that are not rounded alike everywhere, on Python floats, within their documented bounds."""
+"""The primitives that are not rounded alike everywhere, on Python floats, within their documented bounds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Fuse chains of exponentials, and nothing else."""
 
-from fuse_opt.passes.fusion.engine import Group, GroupGraph, Refusal, member_ops
+from fuse_opt.passes.fusion.patterns import Group, GroupGraph, Refusal, member_ops
 
 
 class ExpChains:

@@ -21,7 +21,7 @@ from fuse_opt.frontends.onnx.importer.imported import Imported, Input
 from fuse_opt.frontends.onnx.importer.importer import Importer
 from fuse_opt.frontends.onnx.operators.control_flow import CONTROL
 from fuse_opt.frontends.onnx.operators.node import (
-    RECORDS,
+    HANDLERS,
     OnnxError,
     UnknownValuesError,
     UnsupportedError,
@@ -36,8 +36,8 @@ _LARGEST_VALUE = 256
 
 
 def supported_operators() -> list[str]:
-    """The operators of the domain `ai.onnx` that have a record, or are evaluated or taken apart when a model is read."""
-    return sorted({*RECORDS, *FOLDED, *CONTROL, *EXPANDED})
+    """The operators of the domain `ai.onnx` that have a handler, or are evaluated or taken apart when a model is read."""
+    return sorted({*HANDLERS, *FOLDED, *CONTROL, *EXPANDED})
 
 
 def load(source: str | Path | bytes | Any, extents: Mapping[str, int] | None = None) -> OnnxModel:

@@ -24,14 +24,14 @@ from fuse_opt.frontends.stablehlo.operators import indexing as stablehlo_indexin
 from fuse_opt.frontends.stablehlo.operators import pointwise as stablehlo_pointwise
 from fuse_opt.frontends.stablehlo.operators import reductions as stablehlo_reductions
 from fuse_opt.frontends.stablehlo.operators.constants import Number, known_number
-from fuse_opt.frontends.stablehlo.operators.op import RECORDS, HloOp, StableHLOError, attributes_of, name_of
+from fuse_opt.frontends.stablehlo.operators.op import HANDLERS, HloOp, StableHLOError, attributes_of, name_of
 from fuse_opt.frontends.stablehlo.text import parsed
 from fuse_opt.tools.compiler.api import evaluate
 
 __all__ = ["StableHLOError", "load", "supported_ops"]
 
 FAMILIES = (stablehlo_pointwise, stablehlo_reductions, stablehlo_indexing)
-"""The modules that enter records into the table."""
+"""The modules that enter handlers into the table."""
 
 _RETURNS = ("func.return", "stablehlo.return")
 _DEEPEST = 64
@@ -44,8 +44,8 @@ Operand: TypeAlias = "tuple[Value, Number]"
 
 
 def supported_ops() -> list[str]:
-    """The ops that have a record."""
-    return sorted(RECORDS)
+    """The ops that have a handler."""
+    return sorted(HANDLERS)
 
 
 def load(source: str | Path | Any, function: str = "main") -> ModuleOp:
@@ -136,7 +136,7 @@ class _Importer:
             return self._loop(hlo, operands, values, depth)
         if name in ("stablehlo.case", "stablehlo.if"):
             return self._branch(hlo, values, depth)
-        if name not in RECORDS:
+        if name not in HANDLERS:
             raise StableHLOError(f"'{name}' is not supported; docs/stablehlo.md lists what is")
         results = self._record(hlo)
         number = known_number(op, attributes, hlo.numbers) if len(results) == 1 else None
@@ -188,7 +188,7 @@ class _Importer:
 
     def _recorded(self, hlo: HloOp, g: Emitter) -> list[Value]:
         try:
-            results = RECORDS[hlo.name](hlo, g)
+            results = HANDLERS[hlo.name](hlo, g)
         except StableHLOError:
             raise
         except (VerifyException, ScalarTypeError, UnsupportedTypeError, UnknownExtentError) as error:

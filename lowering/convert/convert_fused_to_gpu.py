@@ -23,7 +23,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects import gpu
-from fuse_opt.dialects.analysis.loop_body import Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import ALIGNED, UNALIGNED
 from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
@@ -58,7 +58,7 @@ class ConvertFusedToGpuPass(ModulePass):
     ```
     In pointwise kernels a thread takes an element, or a vector of them where there are many; in row kernels a warp or a
     block takes a row, several blocks where rows are few, a block several rows where neighbours belong to different ones;
-    tiles are turned in shared memory; the parts of a pack have ranges of blocks. `fused.schedule` of a `gpu.func` says
+    tiles are transposed in shared memory; the parts of a pack have ranges of blocks. `fused.schedule` of a `gpu.func` says
     what was chosen, the entry `gpu` of a kernel's schedule changes it. Results, library calls and missing decisions are as in
     `convert-fused-to-loops`; the arena and what has no slot in it lie at multiples of 256 bytes.
 
@@ -87,7 +87,7 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
         self._helpers: set[str] = set()
 
     def generate(
-        self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int], before: func.FuncOp
+        self, kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int], before: func.FuncOp
     ) -> list[GpuKernel]:
         container = self._kernels(before)
 

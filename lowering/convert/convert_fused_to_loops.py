@@ -12,16 +12,16 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
-from fuse_opt.dialects.analysis.loop_body import Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.cpu.columns import build_column_loops
-from fuse_opt.lowering.cpu.horizontal import build_pack_loops
+from fuse_opt.lowering.cpu.horizontal import build_horizontal_loops
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_function
 from fuse_opt.lowering.cpu.split_rows import build_split_loops
 from fuse_opt.lowering.cpu.tiles import build_tile_loops
-from fuse_opt.lowering.hints import is_streamed
+from fuse_opt.lowering.hints import is_nontemporal
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
@@ -31,7 +31,7 @@ from fuse_opt.lowering.loops.distribution import distribute_loops
 from fuse_opt.lowering.loops.excess_precision import choose_narrow, keep_wide, round_in_registers, store_clean
 from fuse_opt.lowering.loops.fast_math import is_fast, relax_math
 from fuse_opt.lowering.loops.index_set_splitting import split_index_sets
-from fuse_opt.lowering.loops.nontemporal_stores import stream_stores
+from fuse_opt.lowering.loops.nontemporal_stores import make_nontemporal
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
 from fuse_opt.lowering.loops.unswitching import unswitch_loops
 
@@ -84,7 +84,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
     """Kernels as functions of loops."""
 
     def generate(
-        self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int], before: func.FuncOp
+        self, kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int], before: func.FuncOp
     ) -> _Generated:
         phases = _build_phases(kernel, passes, memory)
         functions: list[func.FuncOp] = []
@@ -100,8 +100,8 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 round_in_registers(loops.body, loops.helpers)
                 divide_in_f64(loops.body)
                 share_exponentials(loops.body, loops.helpers)
-            if is_streamed(kernel):
-                stream_stores(loops.body, loops.shared, loops.tasks, loops.helpers)
+            if is_nontemporal(kernel):
+                make_nontemporal(loops.body, loops.shared, loops.tasks, loops.helpers)
             store_clean(loops.body, loops.helpers)
             convert_in_blocks(loops.body, loops.helpers)
             distribute_loops(loops.body, loops.tasks)
@@ -140,15 +140,15 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 put_first(self.block, declaration)
 
 
-def _build_phases(kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int]) -> Sequence[KernelLoops]:
+def _build_phases(kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int]) -> Sequence[KernelLoops]:
     """The launches of a kernel by its schedule."""
     if len(passes) > 1:
-        return [build_pack_loops(kernel, passes, memory)]
-    kind, pulled = kernel.schedule_kind(), merge_equal_reductions(passes[0])
-    if kind == COLUMN and pulled.is_row:
-        return build_column_loops(kernel, pulled, memory)
-    if kind == SPLIT and pulled.is_row:
-        return build_split_loops(kernel, pulled, memory)
-    if kind == TILE and not pulled.is_row:
-        return build_tile_loops(kernel, pulled, memory)
-    return [build_kernel_loops(kernel, pulled, memory)]
+        return [build_horizontal_loops(kernel, passes, memory)]
+    kind, loop_body = kernel.schedule_kind(), merge_equal_reductions(passes[0])
+    if kind == COLUMN and loop_body.is_row:
+        return build_column_loops(kernel, loop_body, memory)
+    if kind == SPLIT and loop_body.is_row:
+        return build_split_loops(kernel, loop_body, memory)
+    if kind == TILE and not loop_body.is_row:
+        return build_tile_loops(kernel, loop_body, memory)
+    return [build_kernel_loops(kernel, loop_body, memory)]

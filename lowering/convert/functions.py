@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.kernel_access import generated_kind, is_library, library_op
 from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
-from fuse_opt.dialects.analysis.loop_body import Pulled, Unschedulable
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.analysis.storage import (
     MOST_BYTES,
     StorageMap,
@@ -79,7 +79,7 @@ class ModuleConverter(ABC, Generic[Generated]):
 
     @abstractmethod
     def generate(
-        self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[int], before: func.FuncOp
+        self, kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int], before: func.FuncOp
     ) -> Generated:
         """
         The code of a kernel, put into the module: one pass, or several side by side. `memory` names the storage of each
@@ -256,7 +256,7 @@ class _FunctionConverter(Generic[Generated]):
         return LibraryCallOp(REFERENCE, kernel.name, inputs, outputs, {"function": StringAttr(name)})
 
 
-def scheduled(kernel: KernelOp) -> Sequence[Pulled] | None:
+def scheduled(kernel: KernelOp) -> Sequence[LoopBody] | None:
     """
     The kernel as one pass or as several side by side, or None when it is to run otherwise. Raises LoweringError where its
     schedule cannot be kept.

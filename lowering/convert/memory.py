@@ -65,7 +65,7 @@ def flat_type(value: SSAValue) -> MemRefType:
 
 @lru_cache(maxsize=1024)
 def _memref(element: DType, extents: tuple[int, ...]) -> MemRefType:
-    """Types are dear to make, and a program has few."""
+    """Types are costly to make, and a program has few."""
     return MemRefType(element.attribute, extents)
 
 

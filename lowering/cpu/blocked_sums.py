@@ -1,4 +1,4 @@
-"""Long sums over lanes in two levels: what a strip of elements comes to is added to accumulators of its own.
+"""Blocked summation over lanes, in two levels: what a strip of elements comes to is added to accumulators of its own.
 
 The rounding error of elements that are added one after the other grows with their number, in two levels with the numbers of
 strips and of elements in one (Higham 1993: the accuracy of floating point summation; Castaldo, Whaley and Chronopoulos 2008:
@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.lowering.cpu.outer_vector import Lanes
+from fuse_opt.lowering.cpu.outer_vector import OuterVectors
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry
 from fuse_opt.lowering.cpu.split_reduction import PhasedKernel
 from fuse_opt.lowering.cpu.stage import Range
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer, Stage
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
 STRIP = 64
@@ -32,14 +32,14 @@ NARROWEST = 128
 """Lanes of a task: with fewer, a second loop around short rows was measured to cost up to a tenth where memory is waited for."""
 
 
-class LongSums(Lanes):
+class BlockedSums(OuterVectors):
     """A launch over blocks of lanes, in which long sums of floats have two levels."""
 
-    def __init__(self, phased: PhasedKernel, points: KernelPoints, geometry: Geometry) -> None:
-        super().__init__(phased, points, geometry)
+    def __init__(self, phased: PhasedKernel, nodes: KernelNodes, geometry: Geometry) -> None:
+        super().__init__(phased, nodes, geometry)
         self.lengths: dict[Dim, int] = {}
         """Of the dimensions of which a task takes a part."""
-        self.totals: dict[Point, RowBuffer] = {}
+        self.totals: dict[ScalarNode, RowBuffer] = {}
         """By sum of the stage: what its strips have come to."""
 
     def _open_part(self, stage: Stage, longest: Dim, part: int) -> tuple[dict[Dim, Range], int]:
@@ -49,12 +49,12 @@ class LongSums(Lanes):
     def _build_stage(self, stage: Stage, bounds: Mapping[Dim, Range]) -> None:
         self.totals = {}
         if stage.dims and self._length(stage) > LONG and self.geometry.width >= NARROWEST:
-            sums = [point for point in stage.reductions if _is_float_sum(point)]
-            self.totals = {point: RowBuffer(self._buffer(point, 1, "total"), self.geometry.local) for point in sums}
+            sums = [node for node in stage.reductions if _is_float_sum(node)]
+            self.totals = {node: RowBuffer(self._buffer(node, 1, "total"), self.geometry.local) for node in sums}
         if self.totals:
             scope = self._open_lanes(self.task)
-            for point, row in self.totals.items():
-                self._put(self.initial(point), row, scope)
+            for node, row in self.totals.items():
+                self._put(self.initial(node), row, scope)
             self._close_lanes(scope)
         super()._build_stage(stage, bounds)
         if self.totals:
@@ -72,7 +72,7 @@ class LongSums(Lanes):
         if self._length(stage) % strip or stage.dims[-1].extent % strip:
             end = scope.add(arith.MinSIOp(end, bounds[1]))
         super()._build_loop(stage, scope, (block.args[0], end), step)
-        self._move(scope, {point: self.known[point] for point in self.totals}, self.totals, clear=True)
+        self._move(scope, {node: self.known[node] for node in self.totals}, self.totals, clear=True)
         block.add_op(scf.YieldOp())
         parent.block.add_op(self.loop(block, *bounds, step=strip))
 
@@ -83,23 +83,23 @@ class LongSums(Lanes):
     def _move(
         self,
         parent: Scope,
-        source: Mapping[Point, RowBuffer],
-        target: Mapping[Point, RowBuffer],
+        source: Mapping[ScalarNode, RowBuffer],
+        target: Mapping[ScalarNode, RowBuffer],
         *,
         clear: bool = False,
     ) -> None:
         """Adds each accumulator to another one."""
         scope = self._open_lanes(parent)
-        for point, row in source.items():
-            values = self._load(target[point], scope), self._load(row, scope)
-            self._put(self.combine(scope, point, *values), target[point], scope)
+        for node, row in source.items():
+            values = self._load(target[node], scope), self._load(row, scope)
+            self._put(self.combine(scope, node, *values), target[node], scope)
             if clear:
-                self._put(self.initial(point), row, scope)
+                self._put(self.initial(node), row, scope)
         self._close_lanes(scope)
 
     def _put(self, value: SSAValue, row: RowBuffer, scope: Scope) -> None:
         scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
 
 
-def _is_float_sum(point: Point) -> bool:
-    return point.op is not None and point.op.COMBINE == "add" and dtype(point.value).compute.is_float
+def _is_float_sum(node: ScalarNode) -> bool:
+    return node.op is not None and node.op.COMBINE == "add" and dtype(node.value).compute.is_float

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
-from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, LaneStages
+from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, OuterVectorStages
 from fuse_opt.lowering.cpu.split_reduction import PhasedKernel
 from fuse_opt.lowering.cpu.stage import Range
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer, Stage
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds
 from fuse_opt.lowering.kernel.moments import Moments, float_of
@@ -39,13 +39,13 @@ REGISTER_BYTES = 512
 """Of the lanes of a task whose accumulators compilers keep in vector registers; more rows at a time would only crowd them."""
 
 
-class MomentLanes(LaneStages):
+class MomentLanes(OuterVectorStages):
     """The launch over parts."""
 
-    def __init__(self, phased: PhasedKernel, points: KernelPoints, geometry: Geometry, moments: Moments) -> None:
-        super().__init__(phased, points, geometry)
+    def __init__(self, phased: PhasedKernel, nodes: KernelNodes, geometry: Geometry, moments: Moments) -> None:
+        super().__init__(phased, nodes, geometry)
         self.moments = moments
-        self.about: dict[Point, RowBuffer] = {}
+        self.about: dict[ScalarNode, RowBuffer] = {}
         """By sum: the points that elements are taken relative to."""
 
     def build_pieces(self, stage: Stage, longest: Dim, part: int, piece: int) -> None:
@@ -60,8 +60,8 @@ class MomentLanes(LaneStages):
         self.known.update({p: RowBuffer(self._buffer(p, 1, "lanes"), self.geometry.local) for p in reduced})
         stage.taken.update(self.known)
         scope = self._open_lanes(task)
-        for point in reduced:
-            self._put(self._zero(point), self._joined(point), scope)
+        for node in reduced:
+            self._put(self._zero(node), self._joined(node), scope)
         self._close_lanes(scope)
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "start"
@@ -121,12 +121,12 @@ class MomentLanes(LaneStages):
             zero = self._zero(total)
             finite = scope.add(arith.CmpfOp(scope.add(arith.SubfOp(mean, mean)), zero, "oeq"))
             self._put(scope.add(arith.SelectOp(finite, mean, zero)), row, scope)
-        for point in (*stage.reductions, *self.moments):
-            self._put(self._zero(point), self.known[point], scope)
+        for node in (*stage.reductions, *self.moments):
+            self._put(self._zero(node), self.known[node], scope)
         self._close_lanes(scope)
 
     def _unroll(self, stage: Stage) -> int:
-        size = max(dtype(point.value).compute.itemsize for point in stage.reductions)
+        size = max(dtype(node.value).compute.itemsize for node in stage.reductions)
         in_registers = self.geometry.width * size <= REGISTER_BYTES and not self.far
         return 1 if in_registers else min(AT_A_TIME, super()._unroll(stage))
 
@@ -178,19 +178,19 @@ class MomentLanes(LaneStages):
         count, others = self.task.add(arith.SubiOp(last, first)), extent(stage.dims) // max(longest.extent, 1)
         return count if others == 1 else self.task.add(arith.MuliOp(count, self.root.index_constant(others)))
 
-    def _squares_of(self, total: Point) -> list[Point]:
+    def _squares_of(self, total: ScalarNode) -> list[ScalarNode]:
         return [square for square, of in self.moments.items() if of is total]
 
-    def _joined(self, point: Point) -> RowBuffer:
+    def _joined(self, node: ScalarNode) -> RowBuffer:
         """Where the part's results are."""
-        position = self.kernel.partials[point].position
-        return RowBuffer(self.parts[point], position.substitute({Dim("row", self.geometry.rows): self.geometry.row}))
+        position = self.kernel.partials[node].position
+        return RowBuffer(self.parts[node], position.substitute({Dim("row", self.geometry.rows): self.geometry.row}))
 
-    def _zero(self, point: Point) -> SSAValue:
-        return self.root.constant(0.0, dtype(point.value).compute)
+    def _zero(self, node: ScalarNode) -> SSAValue:
+        return self.root.constant(0.0, dtype(node.value).compute)
 
-    def _add(self, point: Point, value: SSAValue, scope: Scope) -> None:
-        row = self.known[point]
+    def _add(self, node: ScalarNode, value: SSAValue, scope: Scope) -> None:
+        row = self.known[node]
         self._put(scope.add(arith.AddfOp(self._load(row, scope), value)), row, scope)
 
     def _put(self, value: SSAValue, row: RowBuffer, scope: Scope) -> None:

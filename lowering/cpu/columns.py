@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from fuse_opt.dialects.analysis.loop_body import Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.lowering.cpu.blocked_sums import LongSums
+from fuse_opt.lowering.cpu.blocked_sums import BlockedSums
 from fuse_opt.lowering.cpu.column_moments import AT_A_TIME, LANE_BYTES, LONGEST_PIECE, NARROWEST, MomentLanes
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops
 from fuse_opt.lowering.cpu.moments import build_moments_join
-from fuse_opt.lowering.cpu.outer_vector import KEPT, Lanes
+from fuse_opt.lowering.cpu.outer_vector import KEPT, OuterVectors
 from fuse_opt.lowering.cpu.outer_vector_stage import MOST_AT_A_TIME, Geometry
 from fuse_opt.lowering.cpu.split_reduction import MOST, Phase, PhasedKernel, build_join
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, Stage
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage
 from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.loop_splitting import part_length
 from fuse_opt.lowering.kernel.moments import Moments, find_moments
@@ -39,19 +39,19 @@ WRITTEN_OUT = 9
 """Elements to reduce that are written out one by one: a window of 3 x 3, too."""
 
 
-def build_column_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> list[KernelLoops]:
+def build_column_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[Hashable]) -> list[KernelLoops]:
     """The launches of a kernel over blocks of rows; a kernel of one row runs as a row."""
-    phased = PhasedKernel(kernel, pulled, storages)
-    points = KernelPoints(pulled)
-    rows = points.loop(pulled.rows)
+    phased = PhasedKernel(kernel, loop_body, storages)
+    nodes = KernelNodes(loop_body)
+    rows = nodes.loop(loop_body.rows)
     if not rows:
-        return [build_kernel_loops(kernel, pulled, storages)]
+        return [build_kernel_loops(kernel, loop_body, storages)]
     outer = Dim("outer", extent(rows[:-1]))
-    points.flatten_rows(rows[:-1], outer)
-    points.finish()
-    stages = phased.stages(points)
+    nodes.flatten_rows(rows[:-1], outer)
+    nodes.finish()
+    stages = phased.stages(nodes)
     splits = phased.entry("splits") or 1
-    early = phased.reads_early(points, stages)
+    early = phased.reads_early(nodes, stages)
     if splits > 1 and early:
         splits = 1
     written_out = all(extent(stage.dims) <= WRITTEN_OUT for stage in stages)
@@ -61,20 +61,20 @@ def build_column_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hash
         widest = min(widest, max(fewest, outer.extent * rows[-1].extent // TASKS))
     geometry = Geometry(outer, rows[-1], _block_width(rows[-1].extent, widest))
     if written_out:
-        Lanes(phased, points, geometry).build_written_out(stages, early)
+        OuterVectors(phased, nodes, geometry).build_written_out(stages, early)
         return phased.phases
     if splits < 2:
-        LongSums(phased, points, geometry).build_whole(stages, early)
+        BlockedSums(phased, nodes, geometry).build_whole(stages, early)
         return phased.phases
     if moments := find_moments(stages):
-        _build_moments(phased, points, geometry, stages, moments)
+        _build_moments(phased, nodes, geometry, stages, moments)
         return phased.phases
     for stage in stages:
         longest = max(stage.dims, key=lambda dim: dim.extent, default=Dim("i", 1))
         part = part_length(longest.extent, splits, MOST_AT_A_TIME)
-        for point in stage.reductions:
-            phased.add_partials(point, max(-(-longest.extent // part), 1), geometry.rows)
-        LongSums(phased, points, geometry).build_part(stage, longest, part)
+        for node in stage.reductions:
+            phased.add_partials(node, max(-(-longest.extent // part), 1), geometry.rows)
+        BlockedSums(phased, nodes, geometry).build_part(stage, longest, part)
         if stage.reductions and stage is not stages[-1]:
             build_join(phased, stage.reductions, ())
     joined, once = stages[-1].reductions, phased.once()
@@ -84,7 +84,7 @@ def build_column_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hash
 
 
 def _build_moments(
-    phased: PhasedKernel, points: KernelPoints, geometry: Geometry, stages: Sequence[Stage], moments: Moments
+    phased: PhasedKernel, nodes: KernelNodes, geometry: Geometry, stages: Sequence[Stage], moments: Moments
 ) -> None:
     """Both stages of each part in one launch, with parts so small that the second finds its elements in a cache."""
     dims, lanes = stages[0].dims, geometry.lane.extent
@@ -92,18 +92,18 @@ def _build_moments(
     others, splits = extent(dims) // max(longest.extent, 1), phased.entry("splits") or 1
     piece = LONGEST_PIECE // others // AT_A_TIME * AT_A_TIME
     if lanes >= NARROWEST and piece:
-        size = max(dtype(point.value).compute.itemsize for point in stages[0].reductions)
+        size = max(dtype(node.value).compute.itemsize for node in stages[0].reductions)
         width = _block_width(lanes, min(geometry.width, LANE_BYTES // size))
         geometry = Geometry(geometry.outer, geometry.lane, width)
     else:
         piece, splits = 0, max(splits, -(-longest.extent * others * geometry.width * 4 // KEPT))
     part = part_length(longest.extent, min(splits, MOST), piece or MOST_AT_A_TIME)
-    for point in (*stages[0].reductions, *stages[1].reductions):
-        phased.add_partials(point, max(-(-longest.extent // part), 1), geometry.rows)
+    for node in (*stages[0].reductions, *stages[1].reductions):
+        phased.add_partials(node, max(-(-longest.extent // part), 1), geometry.rows)
     if piece:
-        MomentLanes(phased, points, geometry, moments).build_pieces(stages[0], longest, part, piece)
+        MomentLanes(phased, nodes, geometry, moments).build_pieces(stages[0], longest, part, piece)
     else:
-        LongSums(phased, points, geometry).build_moments(stages, longest, part)
+        BlockedSums(phased, nodes, geometry).build_moments(stages, longest, part)
     joined = [*stages[0].reductions, *stages[1].reductions]
 
     def join(phase: Phase) -> None:
@@ -119,7 +119,7 @@ def _reading(stages: Sequence[Stage]) -> int:
 
 def _widest_block(phased: PhasedKernel, stages: Sequence[Stage], splits: int) -> int:
     """Lanes of a block that caches take."""
-    sizes = [dtype(point.value).compute.itemsize for stage in stages for point in stage.reductions]
+    sizes = [dtype(node.value).compute.itemsize for stage in stages for node in stage.reductions]
     room = ACCUMULATORS // max(sum(sizes), 1)
     if (given := phased.entry("block")) is not None:
         return min(given, 4 * room)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, func, scf
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, PassLoops, kernel_block
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -22,25 +22,25 @@ LEAST_SHARED = 16
 """Tasks from which on small parts, none of which would be shared alone, are shared with other threads."""
 
 
-def build_pack_loops(kernel: KernelOp, passes: Sequence[Pulled], storages: Sequence[Hashable]) -> KernelLoops:
+def build_horizontal_loops(kernel: KernelOp, passes: Sequence[LoopBody], storages: Sequence[Hashable]) -> KernelLoops:
     """The loops of a pack's parts; `storages` name the memory of each operand and result: equal ones are one buffer."""
     memory = KernelBuffers(kernel, passes, storages)
     root = Scope(None, kernel_block(memory))
     *buffers, begin, end = root.block.args
-    parts = [_build_part(pulled, memory, buffers, root) for pulled in passes]
+    parts = [_build_part(loop_body, memory, buffers, root) for loop_body in passes]
     pack = _Pack(root, begin, end, _make_shares([part for part in parts if part.tasks]))
     pack.build()
     root.block.add_op(func.ReturnOp())
     return KernelLoops(root.block, tuple(memory.parameters), memory.shared, pack.tasks, pack.grain, root.helpers)
 
 
-def _build_part(pulled: Pulled, memory: KernelBuffers, buffers: Sequence[SSAValue], root: Scope) -> PassLoops:
+def _build_part(loop_body: LoopBody, memory: KernelBuffers, buffers: Sequence[SSAValue], root: Scope) -> PassLoops:
     """A part in a block of its own, which takes the bounds of the part's own tasks."""
     scope = Scope(None, Block(arg_types=[INDEX, INDEX]))
     scope.helpers = root.helpers
     begin, end = scope.block.args
     begin.name_hint, end.name_hint = "first", "last"
-    return PassLoops(pulled, memory, buffers, scope, (begin, end))
+    return PassLoops(loop_body, memory, buffers, scope, (begin, end))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Pulled, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, constant
-from fuse_opt.lowering.cpu.pipelined_rows import OverlappedRows
+from fuse_opt.lowering.cpu.pipelined_rows import PipelinedRows
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer, Stage, body_cost
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds, part_length, task_parts
 from fuse_opt.lowering.kernel.row_stages import (
@@ -55,12 +55,12 @@ class KernelLoops:
     helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]
 
 
-def build_kernel_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> KernelLoops:
+def build_kernel_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[Hashable]) -> KernelLoops:
     """The loops of a kernel; `storages` name the memory of each operand and result: equal ones are one buffer."""
-    memory = KernelBuffers(kernel, [pulled], storages)
+    memory = KernelBuffers(kernel, [loop_body], storages)
     root = Scope(None, kernel_block(memory))
     *buffers, begin, end = root.block.args
-    loops = PassLoops(pulled, memory, buffers, root, (begin, end))
+    loops = PassLoops(loop_body, memory, buffers, root, (begin, end))
     root.block.add_op(func.ReturnOp())
     return KernelLoops(root.block, tuple(memory.parameters), memory.shared, loops.tasks, loops.grain, root.helpers)
 
@@ -73,22 +73,22 @@ def kernel_block(memory: KernelBuffers) -> Block:
     return block
 
 
-class PassLoops(OverlappedRows):
+class PassLoops(PipelinedRows):
     """The loops of one pass, put into a scope that is its outermost, for the tasks within the bounds."""
 
     def __init__(
         self,
-        pulled: Pulled,
+        loop_body: LoopBody,
         memory: KernelBuffers,
         arguments: Sequence[SSAValue],
         root: Scope,
         bounds: tuple[SSAValue, SSAValue],
     ) -> None:
-        super().__init__(KernelPoints(pulled), memory, arguments, root)
+        super().__init__(KernelNodes(loop_body), memory, arguments, root)
         self.tasks = 1
         self.nested = True
         self.begin, self.end = bounds
-        self.work: int = max(self._build_rows() if pulled.is_row else self._build_pointwise(), 1)
+        self.work: int = max(self._build_rows() if loop_body.is_row else self._build_pointwise(), 1)
         """Simple operations of a task."""
 
     @property
@@ -100,15 +100,15 @@ class PassLoops(OverlappedRows):
 
     def _build_pointwise(self) -> int:
         """Merged dimensions but the innermost make the tasks; a lone dimension is cut into tasks itself."""
-        points, pulled = self.points, self.pulled
-        dims = points.loop(pulled.rows)
-        work = sum(body_cost(point.op) if point.op else 1 for point in pulled.points) + len(pulled.stores)
+        nodes, loop_body = self.nodes, self.loop_body
+        dims = nodes.loop(loop_body.rows)
+        work = sum(body_cost(node.op) if node.op else 1 for node in loop_body.nodes) + len(loop_body.stores)
         if len(dims) <= 1:
-            points.finish()
+            nodes.finish()
             self.tasks = extent(dims)
             self.nested = False
             counted = dims[0] if dims else Dim("i", 1)
-            stage = Stage((counted,), stores=list(pulled.stores))
+            stage = Stage((counted,), stores=list(loop_body.stores))
             self.build_stage(stage, self.root, {counted: (self.begin, self.end)})
             return work
         *outer, inner = dims
@@ -120,32 +120,32 @@ class PassLoops(OverlappedRows):
         )
         blocks = -(-inner.extent // part)
         task = Dim("row", rows)
-        points.flatten_rows(outer, task)
-        points.finish()
+        nodes.flatten_rows(outer, task)
+        nodes.finish()
         self.tasks = rows * blocks
         scope = self._open_tasks(task)
         digits = task_parts(scope, self.root, scope.indices[task], (rows, blocks))
         scope.indices = {task: digits[0]}
         bounds = {inner: part_bounds(scope, digits[1], part, inner.extent)}
-        self.build_stage(Stage((inner,), stores=list(pulled.stores)), scope, bounds)
+        self.build_stage(Stage((inner,), stores=list(loop_body.stores)), scope, bounds)
         self._close_tasks(scope)
         return work * min(part, inner.extent)
 
     def _build_written_out(self, outer: Sequence[Dim], inner: Dim) -> int:
         """The elements of a short innermost dimension one by one, in a loop over the next; gives the elements of a task."""
-        points, stores = self.points, list(self.pulled.stores)
+        nodes, stores = self.nodes, list(self.loop_body.stores)
         *rest, middle = outer
         task = Dim("row", extent(rest))
         if rest:
-            points.flatten_rows(rest, task)
-        points.finish()
+            nodes.flatten_rows(rest, task)
+        nodes.finish()
         scope = self._open_tasks(task) if rest else self.root
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "i"
         body = Scope(scope, block, {middle: block.args[0]})
         copies = [Fixed(body, {inner: constant(value)}) for value in range(inner.extent)]
         for copy in copies:
-            self.emitter.emit([store.point for store in stores], copy)
+            self.emitter.emit([store.node for store in stores], copy)
         for copy in copies:
             self.store(stores, copy)
         block.add_op(scf.ReduceOp())
@@ -160,58 +160,58 @@ class PassLoops(OverlappedRows):
 
     def _build_rows(self) -> int:
         """A task is one row: loops in order, then what is stored once for the row."""
-        points, pulled = self.points, self.pulled
-        rows = points.loop(pulled.rows)
+        nodes, loop_body = self.nodes, self.loop_body
+        rows = nodes.loop(loop_body.rows)
         self.tasks = extent(rows)
         task = Dim("row", self.tasks)
-        points.flatten_rows(rows, task)
-        columns = points.loop(pulled.columns)
-        points.finish()
-        whole = [store for store in pulled.stores if not store.per_row]
-        once = [store for store in pulled.stores if store.per_row]
-        late = self.memory.in_place(pulled, whole) or self._streams(whole, columns)
-        stages = plan_stages(points, whole, columns, late)
-        for kept in plan_kept_rows(points, stages):
+        nodes.flatten_rows(rows, task)
+        columns = nodes.loop(loop_body.columns)
+        nodes.finish()
+        whole = [store for store in loop_body.stores if not store.per_row]
+        once = [store for store in loop_body.stores if store.per_row]
+        late = self.memory.in_place(loop_body, whole) or self._streams(whole, columns)
+        stages = plan_stages(nodes, whole, columns, late)
+        for kept in plan_kept_rows(nodes, stages):
             row = None if late else self._row_of_result(kept, stages)
             if row is None:
-                row = kept.source.left[kept.point] = self._row_buffer(kept)
+                row = kept.source.left[kept.node] = self._row_buffer(kept)
             for reader in kept.readers:
-                reader.taken[kept.point] = row
-        if not self.memory.streamed and self.may_overlap(stages):
-            self.build_overlapped(task, (self.begin, self.end), stages, once)
+                reader.taken[kept.node] = row
+        if not self.memory.nontemporal and self.may_overlap(stages):
+            self.build_pipelined(task, (self.begin, self.end), stages, once)
         else:
             self._build_stages(task, stages, once)
         loops = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
-        return loops + sum(body_cost(point.op) for point in pulled.points if point.op and not point.op.COMBINE)
+        return loops + sum(body_cost(node.op) for node in loop_body.nodes if node.op and not node.op.COMBINE)
 
     def _build_stages(self, task: Dim, stages: Sequence[Stage], once: Sequence[Store]) -> None:
         scope = self._open_tasks(task)
         for stage in stages:
             if stage is stages[-1]:
-                self.emitter.emit(early_stores(self.points, once, stage), scope)
+                self.emitter.emit(early_stores(self.nodes, once, stage), scope)
             self.build_stage(stage, scope)
-        self.emitter.emit([store.point for store in once], scope)
+        self.emitter.emit([store.node for store in once], scope)
         self.store(once, scope)
         self._close_tasks(scope)
 
     def _streams(self, stores: Sequence[Store], columns: Sequence[Dim]) -> bool:
         """Whether a row of the results goes past the caches, in a loop of its own that finds its operands in them."""
-        if not self.memory.streamed or not columns or columns[-1].extent < FEWEST * WIDTH:
+        if not self.memory.nontemporal or not columns or columns[-1].extent < FEWEST * WIDTH:
             return False
-        return extent(columns) * max((dtype(store.point.value).itemsize for store in stores), default=1) <= LARGEST_ROW
+        return extent(columns) * max((dtype(store.node.value).itemsize for store in stores), default=1) <= LARGEST_ROW
 
     def _row_buffer(self, kept: KeptRow) -> RowBuffer:
-        alloca = memref.AllocaOp.get(value_type(dtype(kept.point.value)), 64, [extent(kept.dims)])
+        alloca = memref.AllocaOp.get(value_type(dtype(kept.node.value)), 64, [extent(kept.dims)])
         memory = self.root.add(alloca)
-        memory.name_hint = f"{kept.point.value.name_hint or 'kept'}_row"
+        memory.name_hint = f"{kept.node.value.name_hint or 'kept'}_row"
         return RowBuffer(memory, kept.position)
 
     def _row_of_result(self, kept: KeptRow, stages: Sequence[Stage]) -> RowBuffer | None:
         """The row of a result that the kept scalar is stored to anyway."""
-        store = move_store(self.points, kept, stages)
+        store = move_store(self.nodes, kept, stages)
         if store is None:
             return None
-        return RowBuffer(self.arguments[self.memory.targets[store.result]], self.points.space.apply(store.address))
+        return RowBuffer(self.arguments[self.memory.targets[store.result]], self.nodes.space.apply(store.address))
 
     def _open_tasks(self, task: Dim) -> Scope:
         block = Block(arg_types=[INDEX])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
@@ -53,6 +53,6 @@ def build_moments_join(kernel: PhasedKernel, phase: Phase, moments: Moments, par
     phase.root.block.add_op(phase.loop(outer.block, constant(1), constant(partials.splits)))
 
 
-def _pair(phase: Phase, scope: Scope, point: Point, places: tuple[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:
-    first, other = (scope.add(memref.LoadOp.get(phase.parts[point], [place])) for place in places)
+def _pair(phase: Phase, scope: Scope, node: ScalarNode, places: tuple[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:
+    first, other = (scope.add(memref.LoadOp.get(phase.parts[node], [place])) for place in places)
     return first, other

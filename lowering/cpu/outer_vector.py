@@ -8,10 +8,10 @@ from itertools import product
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, constant, linearize
-from fuse_opt.lowering.cpu.outer_vector_stage import LaneStages
+from fuse_opt.lowering.cpu.outer_vector_stage import OuterVectorStages
 from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds
@@ -20,27 +20,27 @@ from fuse_opt.lowering.kernel.row_stages import KeepRules, plan_kept_rows
 
 KEPT = 256 << 10
 """Bytes of a block of rows that several stages read, and of what one keeps for another: a second level cache has more."""
-DEAR = 8
+COSTLY = 8
 """Simple operations from which on a scalar is kept for a later stage rather than computed again."""
 
 
-class Lanes(LaneStages):
+class OuterVectors(OuterVectorStages):
     """A launch over blocks of lanes that goes through some stages of them."""
 
-    def build_whole(self, stages: Sequence[Stage], early: Sequence[Point]) -> None:
+    def build_whole(self, stages: Sequence[Stage], early: Sequence[ScalarNode]) -> None:
         """All stages of a block of rows, then what is stored once for a row."""
         self._open(1)
         width = self.geometry.width
         rules = KeepRules(
-            dear=DEAR, largest=KEPT // max(width, 1), room=KEPT // max(width, 1), along=self.geometry.lane
+            costly=COSTLY, largest=KEPT // max(width, 1), room=KEPT // max(width, 1), along=self.geometry.lane
         )
-        for kept in plan_kept_rows(self.points, list(stages), rules):
-            memory = self._buffer(kept.point, extent(kept.dims), "kept")
+        for kept in plan_kept_rows(self.nodes, list(stages), rules):
+            memory = self._buffer(kept.node, extent(kept.dims), "kept")
             place = linearize(tuple(map(as_expr, kept.dims)), [dim.extent for dim in kept.dims]) * width
             row = RowBuffer(memory, place + self.geometry.local)
-            kept.source.left[kept.point] = row
+            kept.source.left[kept.node] = row
             for reader in kept.readers:
-                reader.taken[kept.point] = row
+                reader.taken[kept.node] = row
         for stage in stages:
             if stage is stages[-1]:
                 self._settle(early)
@@ -48,17 +48,17 @@ class Lanes(LaneStages):
             self._round(stage.reductions)
         if once := self.kernel.once():
             scope = self._open_lanes(self.task)
-            self.emitter.emit([store.point for store in once], scope, Stage((), taken=self.known))
+            self.emitter.emit([store.node for store in once], scope, Stage((), taken=self.known))
             self.store(once, scope)
             self._close_lanes(scope)
         work = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
-        self._close(work + sum(body_cost(p.op) for p in self.pulled.points if p.op and not p.op.COMBINE), 1)
+        self._close(work + sum(body_cost(p.op) for p in self.loop_body.nodes if p.op and not p.op.COMBINE), 1)
 
     def build_part(self, stage: Stage, longest: Dim, part: int) -> None:
         """One stage for a part of what it reduces."""
-        for point, memory in self.parts.items():
-            if point not in stage.reductions:
-                self.known[point] = RowBuffer(memory, self.geometry.row)
+        for node, memory in self.parts.items():
+            if node not in stage.reductions:
+                self.known[node] = RowBuffer(memory, self.geometry.row)
         bounds, splits = self._open_part(stage, longest, part)
         self._build_stage(stage, bounds)
         self._leave(stage.reductions)
@@ -77,8 +77,8 @@ class Lanes(LaneStages):
         counts = [float_of(self.task, number, element) for number in (self.root.index_constant(longest.extent), size)]
         ratio = self.task.add(arith.DivfOp(counts[0], counts[1]))
         scope = self._open_lanes(self.task)
-        for point in stages[0].reductions:
-            row = self.known[point]
+        for node in stages[0].reductions:
+            row = self.known[node]
             scaled = scope.add(arith.MulfOp(self._load(row, scope), ratio))
             scope.block.add_op(memref.StoreOp.get(scaled, row.memory, [scope.index(row.position)]))
         self._close_lanes(scope)
@@ -93,19 +93,19 @@ class Lanes(LaneStages):
         number = self._open(split.extent)
         return {longest: part_bounds(self.task, number, part, longest.extent)} if stage.dims else {}, split.extent
 
-    def _leave(self, reductions: Sequence[Point]) -> None:
+    def _leave(self, reductions: Sequence[ScalarNode]) -> None:
         """Stores what a part of the lanes came to for those who join it."""
         if not reductions:
             return
         scope = self._open_lanes(self.task)
-        for point in reductions:
-            partials = self.kernel.partials[point]
+        for node in reductions:
+            partials = self.kernel.partials[node]
             place = partials.position.substitute({Dim("row", self.geometry.rows): self.geometry.row})
-            value = self._load(self.known[point], scope)
-            scope.block.add_op(memref.StoreOp.get(value, self.parts[point], [scope.index(place)]))
+            value = self._load(self.known[node], scope)
+            scope.block.add_op(memref.StoreOp.get(value, self.parts[node], [scope.index(place)]))
         self._close_lanes(scope)
 
-    def build_written_out(self, stages: Sequence[Stage], early: Sequence[Point]) -> None:
+    def build_written_out(self, stages: Sequence[Stage], early: Sequence[ScalarNode]) -> None:
         """All stages of each lane, with every element that is reduced written out."""
         self._open(1)
         scope = self._open_lanes(self.task)
@@ -119,14 +119,14 @@ class Lanes(LaneStages):
                 if place not in made:
                     made[place] = Fixed(scope, {dim: constant(value) for dim, value in place})
                 self.emitter.emit(stage.roots(), made[place])
-            for point in stage.reductions:
-                elements = [self.emitter.reduced_element(point, made[place]) for place in places]
-                value = self.tree(scope, point, elements) if elements else self.initial(point)
-                self.emitter.define(point, value, scope)
+            for node in stage.reductions:
+                elements = [self.emitter.reduced_element(node, made[place]) for place in places]
+                value = self.tree(scope, node, elements) if elements else self.initial(node)
+                self.emitter.define(node, value, scope)
             for place in places:
                 self.store(stage.stores, made[place])
-        self.emitter.emit([store.point for store in once], scope)
+        self.emitter.emit([store.node for store in once], scope)
         self.store(once, scope)
         self._close_lanes(scope)
-        points = sum(body_cost(p.op) if p.op else 1 for p in self.pulled.points)
-        self._close(points * max((extent(stage.dims) for stage in stages), default=1), 1)
+        nodes = sum(body_cost(p.op) if p.op else 1 for p in self.loop_body.nodes)
+        self._close(nodes * max((extent(stage.dims) for stage in stages), default=1), 1)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, dimension
 from fuse_opt.lowering.cpu.prefetch import prefetch_rows, rows_at_a_time
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer, Stage
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, outside_caches, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
@@ -57,18 +57,18 @@ class Geometry:
         return self.outer.extent * self.lane.extent
 
 
-class LaneStages(Phase):
+class OuterVectorStages(Phase):
     """A launch over blocks of lanes: its tasks, the loops over lanes, and those of stages around them."""
 
-    def __init__(self, phased: PhasedKernel, points: KernelPoints, geometry: Geometry) -> None:
-        super().__init__(phased, points)
+    def __init__(self, phased: PhasedKernel, nodes: KernelNodes, geometry: Geometry) -> None:
+        super().__init__(phased, nodes)
         self.geometry = geometry
-        self.known: dict[Point, RowBuffer] = {}
+        self.known: dict[ScalarNode, RowBuffer] = {}
         """What is in memory for each lane of a block."""
         self.task = Scope(self.root, Block(arg_types=[INDEX]))
         self.task.block.args[0].name_hint = "task"
         self.first = self.last = self.root.index_constant(0)
-        self.far = geometry.blocks == 1 and outside_caches(self.pulled)
+        self.far = geometry.blocks == 1 and outside_caches(self.loop_body)
 
     def _open(self, splits: int) -> SSAValue:
         """Takes a task apart; gives the number of the part to reduce."""
@@ -105,11 +105,11 @@ class LaneStages(Phase):
         scope.block.add_op(scf.ReduceOp())
         scope.parent.block.add_op(self.parallel(scope.block, self.first, self.last))
 
-    def _buffer(self, point: Point, count: int, name: str) -> SSAValue:
+    def _buffer(self, node: ScalarNode, count: int, name: str) -> SSAValue:
         """Memory of the function for so many scalars of each lane of a block."""
-        kind = value_type(dtype(point.value))
+        kind = value_type(dtype(node.value))
         memory = self.root.add(memref.AllocaOp.get(kind, 64, [count * self.geometry.width]))
-        memory.name_hint = f"{point.value.name_hint or 'value'}_{name}"
+        memory.name_hint = f"{node.value.name_hint or 'value'}_{name}"
         return memory
 
     def _load(self, row: RowBuffer, scope: Scope) -> SSAValue:
@@ -120,9 +120,9 @@ class LaneStages(Phase):
         self._settle(self._to_settle(stage))
         stage.taken.update(self.known)
         scope = self._open_lanes(self.task)
-        for point in stage.reductions:
-            row = self.known[point] = RowBuffer(self._buffer(point, 1, "lanes"), self.geometry.local)
-            scope.block.add_op(memref.StoreOp.get(self.initial(point), row.memory, [scope.index(row.position)]))
+        for node in stage.reductions:
+            row = self.known[node] = RowBuffer(self._buffer(node, 1, "lanes"), self.geometry.local)
+            scope.block.add_op(memref.StoreOp.get(self.initial(node), row.memory, [scope.index(row.position)]))
         if stage.reductions:
             self._close_lanes(scope)
         if not stage.dims:
@@ -172,10 +172,10 @@ class LaneStages(Phase):
         copies = [Fixed(scope, place) for place in places]
         for copy in copies:
             self.emitter.emit(stage.roots(), copy, stage)
-        for point in stage.reductions:
-            row = self.known[point]
-            value = self.tree(scope, point, [self.emitter.reduced_element(point, copy) for copy in copies])
-            value = self.combine(scope, point, self._load(row, scope), value)
+        for node in stage.reductions:
+            row = self.known[node]
+            value = self.tree(scope, node, [self.emitter.reduced_element(node, copy) for copy in copies])
+            value = self.combine(scope, node, self._load(row, scope), value)
             scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
         for copy in copies:
             self.store(stage.stores, copy)
@@ -189,65 +189,65 @@ class LaneStages(Phase):
         most = min(1 << (most.bit_length() - 1), MOST_AT_A_TIME)
         return rows_at_a_time(loads, self.geometry.width, most) or most if self.far else most
 
-    def _loads(self, stage: Stage) -> list[Point]:
+    def _loads(self, stage: Stage) -> list[ScalarNode]:
         """What an element of a lane takes from memory and others of the lane do not."""
-        needed: dict[Point, None] = {}
+        needed: dict[ScalarNode, None] = {}
         stack = stage.roots()
         while stack:
-            if (point := stack.pop()) not in needed:
-                needed[point] = None
-                stack.extend(() if point in stage.taken else point.operands)
-        return [point for point in needed if point.op is None and self.points.varies(point, stage.dims)]
+            if (node := stack.pop()) not in needed:
+                needed[node] = None
+                stack.extend(() if node in stage.taken else node.operands)
+        return [node for node in needed if node.op is None and self.nodes.varies(node, stage.dims)]
 
-    def _to_settle(self, stage: Stage) -> list[Point]:
+    def _to_settle(self, stage: Stage) -> list[ScalarNode]:
         """What the stage's elements need of a lane that is no plain load: computed once, not for each element."""
         fixed = self._fixed_in_lane(stage) if stage.dims else []
         return [
-            p for p in fixed if p not in self.known and p.op is not None and self.points.varies(p, [self.geometry.lane])
+            p for p in fixed if p not in self.known and p.op is not None and self.nodes.varies(p, [self.geometry.lane])
         ]
 
-    def _taken_by_lane(self, stage: Stage) -> list[Point]:
+    def _taken_by_lane(self, stage: Stage) -> list[ScalarNode]:
         """What all elements of a lane take from one place in memory."""
-        return [point for point in self._fixed_in_lane(stage) if point in self.known]
+        return [node for node in self._fixed_in_lane(stage) if node in self.known]
 
-    def _fixed_in_lane(self, stage: Stage) -> list[Point]:
+    def _fixed_in_lane(self, stage: Stage) -> list[ScalarNode]:
         """The scalars that vary with no loop of the stage, but which what varies needs."""
-        found: list[Point] = []
-        seen: set[Point] = set()
+        found: list[ScalarNode] = []
+        seen: set[ScalarNode] = set()
         stack = stage.roots()
         while stack:
-            point = stack.pop()
-            if point in seen or (point in stage.taken and point not in self.known):
+            node = stack.pop()
+            if node in seen or (node in stage.taken and node not in self.known):
                 continue
-            seen.add(point)
-            if point not in self.known and self.points.varies(point, stage.dims):
-                stack.extend(point.operands)
+            seen.add(node)
+            if node not in self.known and self.nodes.varies(node, stage.dims):
+                stack.extend(node.operands)
             else:
-                found.append(point)
+                found.append(node)
         return found
 
-    def _settle(self, wanted: Sequence[Point]) -> None:
+    def _settle(self, wanted: Sequence[ScalarNode]) -> None:
         """Computes scalars of each lane and keeps them in memory."""
         if not wanted:
             return
         scope = self._open_lanes(self.task)
         self.emitter.emit(wanted, scope, Stage((), taken=self.known))
-        rows = {point: RowBuffer(self._buffer(point, 1, "lanes"), self.geometry.local) for point in wanted}
-        for point, row in rows.items():
-            value = self.emitter.value(point, scope)
+        rows = {node: RowBuffer(self._buffer(node, 1, "lanes"), self.geometry.local) for node in wanted}
+        for node, row in rows.items():
+            value = self.emitter.value(node, scope)
             scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
         self._close_lanes(scope)
         self.known.update(rows)
 
-    def _round(self, reduced: Sequence[Point]) -> None:
+    def _round(self, reduced: Sequence[ScalarNode]) -> None:
         """Rounds what was reduced as the IR says."""
-        narrow = [point for point in reduced if dtype(point.value).compute is not dtype(point.value)]
+        narrow = [node for node in reduced if dtype(node.value).compute is not dtype(node.value)]
         if not narrow:
             return
         scope = self._open_lanes(self.task)
-        for point in narrow:
-            row = self.known[point]
-            self.emitter.define(point, self._load(row, scope), scope)
-            value = self.emitter.value(point, scope)
+        for node in narrow:
+            row = self.known[node]
+            self.emitter.define(node, self._load(row, scope), scope)
+            value = self.emitter.value(node, scope)
             scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
         self._close_lanes(scope)

@@ -29,7 +29,7 @@ FEWEST = 128
 """Elements of a row that are worth it."""
 
 
-class OverlappedRows(StageLoops):
+class PipelinedRows(StageLoops):
     """Adds rows that overlap to the stages of one."""
 
     def may_overlap(self, stages: Sequence[Stage]) -> bool:
@@ -43,21 +43,21 @@ class OverlappedRows(StageLoops):
             return False
         return self.lanes(first) > 0 and self.stage_work(last) <= MOST_WORK
 
-    def build_overlapped(self, task: Dim, bounds: Range, stages: Sequence[Stage], once: Sequence[Store]) -> None:
+    def build_pipelined(self, task: Dim, bounds: Range, stages: Sequence[Stage], once: Sequence[Store]) -> None:
         """The loop over rows within the bounds; what is stored `once` for a row comes last."""
         first, *others, last = stages
         start = self._first_of_rows(task, bounds, first)
         block = Block(arg_types=[INDEX, *(value.type for value in start)])
         block.args[0].name_hint = task.name
         scope = Scope(self.root, block, {task: block.args[0]})
-        for point, value in zip(first.reductions, block.args[1:], strict=True):
-            value.name_hint = point.value.name_hint
-            self.emitter.define(point, value, scope)
+        for node, value in zip(first.reductions, block.args[1:], strict=True):
+            value.name_hint = node.value.name_hint
+            self.emitter.define(node, value, scope)
         for stage in others:
             self.build_stage(stage, scope)
-        self.emitter.emit(early_stores(self.points, once, last), scope)
+        self.emitter.emit(early_stores(self.nodes, once, last), scope)
         results = self._last_of_row(task, bounds, scope, first, last)
-        self.emitter.emit([store.point for store in once], scope)
+        self.emitter.emit([store.node for store in once], scope)
         self.store(once, scope)
         block.add_op(scf.YieldOp(*results))
         self.root.block.add_op(self.loop(block, *bounds, start))
@@ -84,10 +84,10 @@ class OverlappedRows(StageLoops):
     ) -> Sequence[SSAValue]:
         """The results of a block where the bounds are not empty; those of nothing, after the other block, where they are."""
         block.add_op(scf.YieldOp(*results))
-        other.add_op(scf.YieldOp(*(self.initial(point) for point in first.reductions)))
+        other.add_op(scf.YieldOp(*(self.initial(node) for node in first.reductions)))
         condition = scope.add(arith.CmpiOp(*bounds, "slt"))
         choice = scf.IfOp(condition, [value.type for value in results], Region(block), Region(other))
         scope.block.add_op(choice)
-        for point, value in zip(first.reductions, choice.results, strict=True):
-            value.name_hint = point.value.name_hint
+        for node, value in zip(first.reductions, choice.results, strict=True):
+            value.name_hint = node.value.name_hint
         return choice.results

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, constant
 from fuse_opt.lowering.cpu.stage import StageLoops
@@ -25,29 +25,29 @@ SHORTEST_BYTES, LONGEST_BYTES = 1 << 10, 4 << 10
 """Of rows to ask for at once. Along shorter ones an iteration goes on where the one before ended, longer ones are streams."""
 
 
-def rows_at_a_time(loads: Sequence[Point], lanes: int, most: int) -> int:
+def rows_at_a_time(loads: Sequence[ScalarNode], lanes: int, most: int) -> int:
     """How many rows of so many lanes an iteration takes, a power of two up to `most`; 0 where prefetching does not help."""
-    size = lanes * max((dtype(point.value).itemsize for point in loads), default=0)
+    size = lanes * max((dtype(node.value).itemsize for node in loads), default=0)
     if size * most < SHORTEST_BYTES or size > LONGEST_BYTES:
         return 0
     return min(most, 1 << max(STRETCH_BYTES // size, 1).bit_length() - 1)
 
 
 def prefetch_rows(
-    loops: StageLoops, loads: Sequence[Point], scope: Scope, rows: tuple[Dim, Dim, int], lane: Dim
+    loops: StageLoops, loads: Sequence[ScalarNode], scope: Scope, rows: tuple[Dim, Dim, int], lane: Dim
 ) -> None:
     """
     Asks for what comes after some elements of all lanes, where that is one stretch of memory. `rows`: the dimension they
     are along, what counts their first one, and how many there are.
     """
     dim, counter, step = rows
-    for point in loads:
-        address, size = loops.points.addresses[point], dtype(point.value).itemsize
+    for node in loads:
+        address, size = loops.nodes.addresses[node], dtype(node.value).itemsize
         factors = address.coefficients() or {}
         if factors.get(lane) != 1 or factors.get(dim) != lane.extent:
             continue
         ahead = max(AHEAD_BYTES // (lane.extent * size) // step, 1) * step
         place = Fixed(scope, {dim: as_expr(counter) + ahead, lane: constant(0)}).index(address)
-        buffer = flat_memory(scope.root, loops.emitter.buffers[point.value])
+        buffer = flat_memory(scope.root, loops.emitter.buffers[node.value])
         arguments = [buffer, place, scope.root.index_constant(step * lane.extent)]
-        scope.call_for_effect(f"fo_prefetch_{dtype(point.value).name}", arguments)
+        scope.call_for_effect(f"fo_prefetch_{dtype(node.value).name}", arguments)

@@ -1,4 +1,4 @@
-"""Blocks of elements that lie across: read line by line, turned in vector registers square by square."""
+"""Blocks of elements that lie across: read line by line, transposed in vector registers square by square."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Attribute, Block, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.cpu.stage import Range, StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.kernel.transposed_loads import TurnedLoads
+from fuse_opt.lowering.kernel.transposed_loads import TransposedLoads
 
 GROUP = 16
 """Elements along both sides of what vector registers turn at once; half as many of 8 bytes."""
@@ -32,49 +32,49 @@ class Tile:
     height: int
     begin: Mapping[str, SSAValue]
     whole: bool = False
-    """Whether all that is turned for it are whole squares along its rows."""
+    """Whether all that is transposed for it are whole squares along its rows."""
 
 
-class TurnedSquares(StageLoops):
-    """What turns the loads of a pass whose neighbours are along another dimension than the innermost."""
+class RegisterTranspose(StageLoops):
+    """What transposes the loads of a pass whose neighbours are along another dimension than the innermost."""
 
     def __init__(
         self,
-        points: KernelPoints,
+        nodes: KernelNodes,
         memory: KernelBuffers,
         arguments: Sequence[SSAValue],
         root: Scope,
-        turned: TurnedLoads,
+        transposed: TransposedLoads,
     ) -> None:
-        super().__init__(points, memory, arguments, root)
-        self.turned = turned
-        self.along = turned.along
-        self.inner = points.loop(points.pulled.rows)[-1]
+        super().__init__(nodes, memory, arguments, root)
+        self.transposed = transposed
+        self.along = transposed.along
+        self.inner = nodes.loop(nodes.loop_body.rows)[-1]
 
-    def is_turned_by_vectors(self, point: Point) -> bool:
-        element = dtype(point.value)
-        return self.kept_type(point) == element.attribute and self.line_step(point) is not None
+    def is_transposed_by_vectors(self, node: ScalarNode) -> bool:
+        element = dtype(node.value)
+        return self.kept_type(node) == element.attribute and self.line_step(node) is not None
 
-    def kept_type(self, point: Point) -> Attribute:
+    def kept_type(self, node: ScalarNode) -> Attribute:
         """Narrow floats as they are: a NaN keeps its payload where values are only moved."""
-        element = dtype(point.value)
+        element = dtype(node.value)
         return value_type(element) if element.compute is element else element.attribute
 
-    def turn(self, point: Point, task: Scope, rows: Range, columns: Range, tile: Tile) -> RowBuffer:
+    def turn(self, node: ScalarNode, task: Scope, rows: Range, columns: Range, tile: Tile) -> RowBuffer:
         """Reads a block of a load line by line, and puts it down across."""
-        memory = self.root.add(memref.AllocaOp.get(self.kept_type(point), 64, [tile.line * tile.height]))
-        memory.name_hint = f"{point.value.name_hint or 'value'}_tile"
+        memory = self.root.add(memref.AllocaOp.get(self.kept_type(node), 64, [tile.line * tile.height]))
+        memory.name_hint = f"{node.value.name_hint or 'value'}_tile"
 
         def turn(scope: Scope) -> None:
-            self.turn_square(point, scope, memory, tile.position, tile.line)
+            self.transpose_square(node, scope, memory, tile.position, tile.line)
 
         def put(scope: Scope) -> None:
-            self.emitter.emit([point], scope)
-            narrow = scope.find(("narrow", point))
-            value = self.emitter.value(point, scope) if narrow is None else narrow[0]
+            self.emitter.emit([node], scope)
+            narrow = scope.find(("narrow", node))
+            value = self.emitter.value(node, scope) if narrow is None else narrow[0]
             scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(tile.position)]))
 
-        self.go_over(task, rows, columns, tile, turn if self.is_turned_by_vectors(point) else None, put, True)
+        self.go_over(task, rows, columns, tile, turn if self.is_transposed_by_vectors(node) else None, put, True)
         return RowBuffer(memory, tile.position)
 
     def go_over(
@@ -115,20 +115,22 @@ class TurnedSquares(StageLoops):
     @property
     def group(self) -> int:
         """Elements along both sides of what vector registers turn at once."""
-        return min(8 if dtype(point.value).itemsize > 4 else GROUP for point in self.turned.points)
+        return min(8 if dtype(node.value).itemsize > 4 else GROUP for node in self.transposed.nodes)
 
-    def turn_square(self, point: Point, scope: Scope, target: SSAValue, place: IndexExpr, to_step: int) -> None:
+    def transpose_square(
+        self, node: ScalarNode, scope: Scope, target: SSAValue, place: IndexExpr, to_step: int
+    ) -> None:
         constant = self.root.index_constant
-        source, to = flat_memory(self.root, self.emitter.buffers[point.value]), flat_memory(self.root, target)
-        address = scope.index(self.points.addresses[point])
-        step = self.line_step(point)
+        source, to = flat_memory(self.root, self.emitter.buffers[node.value]), flat_memory(self.root, target)
+        address = scope.index(self.nodes.addresses[node])
+        step = self.line_step(node)
         assert step is not None
         arguments = [source, address, constant(step), to, scope.index(place), constant(to_step)]
-        scope.call_for_effect(f"fo_transpose_{dtype(point.value).name}", arguments)
+        scope.call_for_effect(f"fo_transpose_{dtype(node.value).name}", arguments)
 
-    def line_step(self, point: Point) -> int | None:
+    def line_step(self, node: ScalarNode) -> int | None:
         """The distance of the lines of a load that vectors can turn."""
-        factors = self.points.addresses[point].coefficients()
+        factors = self.nodes.addresses[node].coefficients()
         if factors is None or factors.get(self.along) != 1:
             return None
         return factors[self.inner]

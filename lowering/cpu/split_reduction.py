@@ -13,14 +13,14 @@ from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.ir import Attribute, Block, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point, Pulled, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, dimension
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops
 from fuse_opt.lowering.cpu.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer, Stage
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.row_stages import early_stores, plan_stages
@@ -38,7 +38,7 @@ _ALIGNMENT = 64
 class Partials:
     """The partial results of one reduction: `splits` times one of each row; the first of a row becomes the result."""
 
-    point: Point
+    node: ScalarNode
     splits: int
     rows: int
     scratch: Scratch
@@ -52,11 +52,11 @@ class Partials:
 class PhasedKernel:
     """What the launches of one kernel share."""
 
-    def __init__(self, kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> None:
+    def __init__(self, kernel: KernelOp, loop_body: LoopBody, storages: Sequence[Hashable]) -> None:
         self.kernel = kernel
-        self.pulled = pulled
-        self.memory = KernelBuffers(kernel, [pulled], storages)
-        self.partials: dict[Point, Partials] = {}
+        self.loop_body = loop_body
+        self.memory = KernelBuffers(kernel, [loop_body], storages)
+        self.partials: dict[ScalarNode, Partials] = {}
         self.phases: list[KernelLoops] = []
         self._bytes = 0
 
@@ -65,26 +65,28 @@ class PhasedKernel:
         found = None if self.kernel.schedule is None else self.kernel.schedule.data.get(name)
         return min(found.value.data, MOST) if isinstance(found, IntegerAttr) and found.value.data > 0 else None
 
-    def stages(self, points: KernelPoints) -> list[Stage]:
+    def stages(self, nodes: KernelNodes) -> list[Stage]:
         """The stages of a row, and of all rows."""
-        whole = [store for store in self.pulled.stores if not store.per_row]
-        return plan_stages(points, whole, points.loop(self.pulled.columns), self.memory.in_place(self.pulled, whole))
+        whole = [store for store in self.loop_body.stores if not store.per_row]
+        return plan_stages(
+            nodes, whole, nodes.loop(self.loop_body.columns), self.memory.in_place(self.loop_body, whole)
+        )
 
     def once(self) -> list[Store]:
-        return [store for store in self.pulled.stores if store.per_row]
+        return [store for store in self.loop_body.stores if store.per_row]
 
-    def reads_early(self, points: KernelPoints, stages: Sequence[Stage]) -> list[Point]:
+    def reads_early(self, nodes: KernelNodes, stages: Sequence[Stage]) -> list[ScalarNode]:
         """What is stored once for a row and must be read before the last stage, as that may overwrite it."""
-        if not stages or not stages[-1].stores or not self.memory.in_place(self.pulled, stages[-1].stores):
+        if not stages or not stages[-1].stores or not self.memory.in_place(self.loop_body, stages[-1].stores):
             return []
-        return early_stores(points, self.once(), stages[-1])
+        return early_stores(nodes, self.once(), stages[-1])
 
-    def add_partials(self, point: Point, splits: int, rows: int) -> Partials:
-        kind = MemRefType(value_type(dtype(point.value)), [splits * rows])
-        scratch = Scratch(self._bytes, kind, point.value.name_hint)
-        size = splits * rows * dtype(point.value).compute.itemsize
+    def add_partials(self, node: ScalarNode, splits: int, rows: int) -> Partials:
+        kind = MemRefType(value_type(dtype(node.value)), [splits * rows])
+        scratch = Scratch(self._bytes, kind, node.value.name_hint)
+        size = splits * rows * dtype(node.value).compute.itemsize
         self._bytes += -(-size // _ALIGNMENT) * _ALIGNMENT
-        found = self.partials[point] = Partials(point, splits, rows, scratch)
+        found = self.partials[node] = Partials(node, splits, rows, scratch)
         return found
 
     def finish(self, phase: Phase, tasks: int, work: int) -> None:
@@ -107,7 +109,7 @@ class PhasedKernel:
 class Phase(StageLoops):
     """One launch under construction."""
 
-    def __init__(self, kernel: PhasedKernel, points: KernelPoints) -> None:
+    def __init__(self, kernel: PhasedKernel, nodes: KernelNodes) -> None:
         memory = kernel.memory
         scratch = [partials.scratch for partials in kernel.partials.values()]
         self.parameters = [*memory.parameters, *(Parameter(None, None, each) for each in scratch)]
@@ -117,48 +119,48 @@ class Phase(StageLoops):
         for argument, name in zip(block.args, names, strict=True):
             argument.name_hint = name
         *arguments, self.begin, self.end = block.args
-        super().__init__(points, memory, arguments[: len(memory.types)], Scope(None, block))
+        super().__init__(nodes, memory, arguments[: len(memory.types)], Scope(None, block))
         self.kernel = kernel
         self.parts = dict(zip(kernel.partials, arguments[len(memory.types) :], strict=True))
 
-    def finals(self, row: IndexExpr) -> dict[Point, RowBuffer]:
+    def finals(self, row: IndexExpr) -> dict[ScalarNode, RowBuffer]:
         """Where the results of reductions that were joined before are, for a row."""
-        return {point: RowBuffer(memory, row) for point, memory in self.parts.items()}
+        return {node: RowBuffer(memory, row) for node, memory in self.parts.items()}
 
-    def tree(self, scope: Scope, point: Point, values: Sequence[SSAValue]) -> SSAValue:
+    def tree(self, scope: Scope, node: ScalarNode, values: Sequence[SSAValue]) -> SSAValue:
         """All of the values joined, neighbours first."""
         waiting = list(values)
         while len(waiting) > 1:
-            joined = [self.combine(scope, point, *pair) for pair in zip(waiting[::2], waiting[1::2], strict=False)]
+            joined = [self.combine(scope, node, *pair) for pair in zip(waiting[::2], waiting[1::2], strict=False)]
             waiting = joined + waiting[2 * len(joined) :]
         return waiting[0]
 
 
 def build_join(
     kernel: PhasedKernel,
-    joined: Sequence[Point],
+    joined: Sequence[ScalarNode],
     stores: Sequence[Store],
     join: Callable[[Phase], None] | None = None,
 ) -> None:
     """The launch that joins the partial results of each row, by `join` where that is given, and stores what is once for a
     row."""
-    narrow = [point for point in joined if dtype(point.value).compute is not dtype(point.value)]
-    if not stores and not narrow and all(kernel.partials[point].splits < 2 for point in joined):
+    narrow = [node for node in joined if dtype(node.value).compute is not dtype(node.value)]
+    if not stores and not narrow and all(kernel.partials[node].splits < 2 for node in joined):
         return
-    points = KernelPoints(kernel.pulled)
-    dims = points.loop(kernel.pulled.rows)
+    nodes = KernelNodes(kernel.loop_body)
+    dims = nodes.loop(kernel.loop_body.rows)
     row = Dim("row", extent(dims))
-    points.flatten_rows(dims, row)
-    points.finish()
-    phase = Phase(kernel, points)
+    nodes.flatten_rows(dims, row)
+    nodes.finish()
+    phase = Phase(kernel, nodes)
     if join is not None:
         join(phase)
     else:
-        for point in joined:
-            _add_up(phase, kernel.partials[point], row)
+        for node in joined:
+            _add_up(phase, kernel.partials[node], row)
     if stores or narrow:
         _settle(phase, row, joined, stores)
-    kernel.finish(phase, row.extent, sum(kernel.partials[point].splits for point in joined) + 4 * len(stores))
+    kernel.finish(phase, row.extent, sum(kernel.partials[node].splits for node in joined) + 4 * len(stores))
 
 
 def _add_up(phase: Phase, partials: Partials, row: Dim) -> None:
@@ -185,29 +187,29 @@ def _join_parts(
 ) -> None:
     """Joins these parts of each row, neighbours first; `further`: with what others before them came to."""
     inner = _loop_scope(outer, row, "row")
-    memory, home = phase.parts[partials.point], inner.index(as_expr(row))
+    memory, home = phase.parts[partials.node], inner.index(as_expr(row))
     split = Dim("split", partials.splits)
     positions = [Fixed(inner, {split: place}).index(partials.position) for place in places]
     values = [inner.add(memref.LoadOp.get(memory, [position])) for position in positions]
-    joined = phase.tree(inner, partials.point, values)
+    joined = phase.tree(inner, partials.node, values)
     if further:
-        joined = phase.combine(inner, partials.point, inner.add(memref.LoadOp.get(memory, [home])), joined)
+        joined = phase.combine(inner, partials.node, inner.add(memref.LoadOp.get(memory, [home])), joined)
     inner.block.add_op(memref.StoreOp.get(joined, memory, [home]))
     inner.block.add_op(scf.ReduceOp())
     outer.block.add_op(phase.parallel(inner.block, phase.begin, phase.end))
 
 
-def _settle(phase: Phase, row: Dim, joined: Sequence[Point], stores: Sequence[Store]) -> None:
+def _settle(phase: Phase, row: Dim, joined: Sequence[ScalarNode], stores: Sequence[Store]) -> None:
     """Rounds what was joined as the IR says, and stores what is once for a row."""
     scope = _loop_scope(phase.root, row, "row")
     finals = phase.finals(as_expr(row))
-    for point in joined:
-        home = finals.pop(point)
+    for node in joined:
+        home = finals.pop(node)
         value = scope.add(memref.LoadOp.get(home.memory, [scope.index(home.position)]))
-        phase.emitter.define(point, value, scope)
-        if scope.values[point] is not value:
-            scope.block.add_op(memref.StoreOp.get(scope.values[point], home.memory, [scope.index(home.position)]))
-    phase.emitter.emit([store.point for store in stores], scope, Stage((), taken=finals))
+        phase.emitter.define(node, value, scope)
+        if scope.values[node] is not value:
+            scope.block.add_op(memref.StoreOp.get(scope.values[node], home.memory, [scope.index(home.position)]))
+    phase.emitter.emit([store.node for store in stores], scope, Stage((), taken=finals))
     phase.store(stores, scope)
     scope.block.add_op(scf.ReduceOp())
     phase.root.block.add_op(phase.parallel(scope.block, phase.begin, phase.end))

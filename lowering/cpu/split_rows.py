@@ -7,12 +7,12 @@ from collections.abc import Hashable, Sequence
 from xdsl.dialects import memref, scf
 from xdsl.ir import Block
 
-from fuse_opt.dialects.analysis.loop_body import Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.cpu.kernel import CHUNK_MULTIPLE, KernelLoops, build_kernel_loops
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel, build_join
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, Stage
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, part_length, task_parts
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
@@ -21,23 +21,23 @@ SPLITS = 32
 """Parts of a row where the schedule does not say how many."""
 
 
-def build_split_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> list[KernelLoops]:
+def build_split_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[Hashable]) -> list[KernelLoops]:
     """
     For each stage of the rows a launch over their parts, and one that joins what it reduced; stores that a row has once
     come last. A kernel that may overwrite what these read runs row by row.
     """
-    phased = PhasedKernel(kernel, pulled, storages)
-    points = KernelPoints(pulled)
-    rows = points.loop(pulled.rows)
+    phased = PhasedKernel(kernel, loop_body, storages)
+    nodes = KernelNodes(loop_body)
+    rows = nodes.loop(loop_body.rows)
     row = Dim("row", extent(rows))
-    points.flatten_rows(rows, row)
-    points.finish()
-    stages = phased.stages(points)
-    if phased.reads_early(points, stages):
-        return [build_kernel_loops(kernel, pulled, storages)]
+    nodes.flatten_rows(rows, row)
+    nodes.finish()
+    stages = phased.stages(nodes)
+    if phased.reads_early(nodes, stages):
+        return [build_kernel_loops(kernel, loop_body, storages)]
     splits = phased.entry("splits") or SPLITS
     for stage in stages:
-        _build_parts(phased, points, stage, row, splits)
+        _build_parts(phased, nodes, stage, row, splits)
         if stage.reductions and stage is not stages[-1]:
             build_join(phased, stage.reductions, ())
     joined, once = stages[-1].reductions if stages else [], phased.once()
@@ -46,29 +46,29 @@ def build_split_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hasha
     return phased.phases
 
 
-def _build_parts(phased: PhasedKernel, points: KernelPoints, stage: Stage, row: Dim, splits: int) -> None:
+def _build_parts(phased: PhasedKernel, nodes: KernelNodes, stage: Stage, row: Dim, splits: int) -> None:
     """The launch that runs a stage part by part."""
     longest = max(stage.dims, key=lambda dim: dim.extent, default=Dim("i", 1))
     multiple = CHUNK_MULTIPLE if stage.dims and longest == stage.dims[-1] else 1
     part = part_length(longest.extent, splits, multiple)
     split = Dim("split", max(-(-longest.extent // part), 1))
     known = list(phased.partials)
-    for point in stage.reductions:
-        phased.add_partials(point, split.extent, row.extent)
-    phase = Phase(phased, points)
+    for node in stage.reductions:
+        phased.add_partials(node, split.extent, row.extent)
+    phase = Phase(phased, nodes)
     block = Block(arg_types=[INDEX])
     block.args[0].name_hint = "task"
     scope = Scope(phase.root, block)
     digits = task_parts(scope, phase.root, block.args[0], (row.extent, split.extent))
     scope.indices.update(zip((row, split), digits, strict=True))
-    for point in known:
-        scope.values[point] = scope.add(memref.LoadOp.get(phase.parts[point], [scope.index(as_expr(row))]))
-        scope.values[point].name_hint = point.value.name_hint
+    for node in known:
+        scope.values[node] = scope.add(memref.LoadOp.get(phase.parts[node], [scope.index(as_expr(row))]))
+        scope.values[node].name_hint = node.value.name_hint
     bounds = {longest: part_bounds(scope, digits[1], part, longest.extent)} if stage.dims else {}
     results = phase.reduce_stage(stage, scope, bounds)
-    for point, result in zip(stage.reductions, results, strict=True):
-        place = scope.index(phased.partials[point].position)
-        block.add_op(memref.StoreOp.get(result, phase.parts[point], [place]))
+    for node, result in zip(stage.reductions, results, strict=True):
+        place = scope.index(phased.partials[node].position)
+        block.add_op(memref.StoreOp.get(result, phase.parts[node], [place]))
     block.add_op(scf.YieldOp())
     phase.root.block.add_op(phase.loop(block, phase.begin, phase.end))
     others = extent(stage.dims) // max(longest.extent, 1)

@@ -9,12 +9,12 @@ from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, Region, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point, Store
+from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.hints import ROLLED
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, PointEmitter, Stage, body_cost
+from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.nan_analysis import extrema_without_nan
@@ -50,19 +50,19 @@ class Beside:
 class StageLoops:
     """Builds the stages of one pass in the function whose outermost scope is `root`."""
 
-    def __init__(self, points: KernelPoints, memory: KernelBuffers, arguments: Sequence[SSAValue], root: Scope) -> None:
-        self.points = points
-        self.pulled = points.pulled
+    def __init__(self, nodes: KernelNodes, memory: KernelBuffers, arguments: Sequence[SSAValue], root: Scope) -> None:
+        self.nodes = nodes
+        self.loop_body = nodes.loop_body
         self.memory = memory
         self.arguments = arguments
         self.root = root
-        self.emitter = PointEmitter(points, {v: arguments[number] for v, number in memory.sources.items()})
-        self.without_nan = extrema_without_nan(points.pulled)
+        self.emitter = ElementEmitter(nodes, {v: arguments[number] for v, number in memory.sources.items()})
+        self.without_nan = extrema_without_nan(nodes.loop_body)
 
     def build_stage(self, stage: Stage, outer: Scope, bounds: Bounds | None = None) -> None:
         """The loops of a stage, put into the outer scope, in which its reductions are known from then on."""
-        for point, result in zip(stage.reductions, self.reduce_stage(stage, outer, bounds), strict=True):
-            self.emitter.define(point, result, outer)
+        for node, result in zip(stage.reductions, self.reduce_stage(stage, outer, bounds), strict=True):
+            self.emitter.define(node, result, outer)
 
     def reduce_stage(
         self, stage: Stage, outer: Scope, bounds: Bounds | None = None, beside: Beside | None = None
@@ -70,12 +70,12 @@ class StageLoops:
         """The loops of a stage; gives what its reductions come to within the bounds, in their compute types.
 
         Another stage may share the innermost loop of one that has accumulators in memory."""
-        accumulators: Sequence[SSAValue] = [self.initial(point) for point in stage.reductions]
+        accumulators: Sequence[SSAValue] = [self.initial(node) for node in stage.reductions]
         if not stage.dims:
             return self._reduce_once(stage, outer, accumulators)
         bounds = bounds or {}
         lanes = self.lanes(stage)
-        memories = [self._accumulators(outer, point, lanes) for point in stage.reductions] if lanes else []
+        memories = [self._accumulators(outer, node, lanes) for node in stage.reductions] if lanes else []
         apart = not lanes or self._has_short_rest(stage, bounds, lanes)
         carried = accumulators if apart else []
         scopes: list[Scope] = [outer]
@@ -99,11 +99,11 @@ class StageLoops:
             results = loop.results
         if lanes:
             pairs = zip(stage.reductions, memories, strict=True)
-            folded = [self._folded(outer, point, memory, lanes) for point, memory in pairs]
+            folded = [self._folded(outer, node, memory, lanes) for node, memory in pairs]
             if not apart:
                 return folded
             joined = zip(stage.reductions, folded, results, strict=True)
-            return [self.combine(outer, point, *pair) for point, *pair in joined]
+            return [self.combine(outer, node, *pair) for node, *pair in joined]
         return results
 
     def _reduce_innermost(
@@ -115,10 +115,10 @@ class StageLoops:
         self.name(block.args, last, stage)
         scope = Scope(outer, block, {last: block.args[0]})
         self.emitter.emit(stage.roots(), scope, stage)
-        elements = [self.emitter.reduced_element(point, scope) for point in stage.reductions]
+        elements = [self.emitter.reduced_element(node, scope) for node in stage.reductions]
         self.store(stage.stores, scope)
         pairs = zip(stage.reductions, elements, strict=True)
-        block.add_op(scf.ReduceOp(elements, [_combiner(point, element) for point, element in pairs]))
+        block.add_op(scf.ReduceOp(elements, [_combiner(node, element) for node, element in pairs]))
         loop = self.parallel(block, *self.bounds_of(last, bounds), start)
         outer.block.add_op(loop)
         return loop.results
@@ -131,7 +131,7 @@ class StageLoops:
         its own, with which not every compiler makes vectors of a loop."""
         if not stage.reductions:
             return 0
-        narrowest = min(dtype(point.value).compute.itemsize for point in stage.reductions)
+        narrowest = min(dtype(node.value).compute.itemsize for node in stage.reductions)
         many, few = (LANES, SHORT_LANES) if narrowest > 1 else (4 * LANES, LANES)
         if not _takes_extremum(stage) and (work := self.stage_work(stage)) > LIGHT_WORK:
             if work * extent(stage.dims) > LONG_WORK:
@@ -146,11 +146,11 @@ class StageLoops:
         last = stage.dims[-1]
         return last not in bounds and 0 < last.extent % lanes < SHORT_LANES and not _takes_extremum(stage)
 
-    def _accumulators(self, outer: Scope, point: Point, lanes: int) -> SSAValue:
+    def _accumulators(self, outer: Scope, node: ScalarNode, lanes: int) -> SSAValue:
         """Memory for the accumulators of a reduction, which start from what is neutral to it."""
-        initial = self.initial(point)
+        initial = self.initial(node)
         memory = self.root.add(memref.AllocaOp.get(initial.type, 64, [lanes]))
-        memory.name_hint = f"{point.value.name_hint or 'value'}_lanes"
+        memory.name_hint = f"{node.value.name_hint or 'value'}_lanes"
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "lane"
         block.add_op(memref.StoreOp.get(initial, memory, [block.args[0]]))
@@ -207,15 +207,15 @@ class StageLoops:
         block.args[0].name_hint = "lane"
         scope = Fixed(Scope(outer, block, {lane: block.args[0]}), {last: as_expr(first) + as_expr(lane)})
         self.emitter.emit(stage.roots(), scope, stage)
-        for point, memory in zip(stage.reductions, memories, strict=True):
-            element = self.emitter.reduced_element(point, scope)
+        for node, memory in zip(stage.reductions, memories, strict=True):
+            element = self.emitter.reduced_element(node, scope)
             known = scope.add(memref.LoadOp.get(memory, [block.args[0]]))
-            joined = self.combine(scope, point, known, element)
+            joined = self.combine(scope, node, known, element)
             block.add_op(memref.StoreOp.get(joined, memory, [block.args[0]]))
         self.store(stage.stores, scope)
         self._end_lanes(block, outer, count)
 
-    def _folded(self, outer: Scope, point: Point, memory: SSAValue, lanes: int) -> SSAValue:
+    def _folded(self, outer: Scope, node: ScalarNode, memory: SSAValue, lanes: int) -> SSAValue:
         """All accumulators joined: by halves while these are vectors, then in a tree."""
         constant = self.root.index_constant
         while lanes > FEWEST_LANES:
@@ -226,12 +226,12 @@ class StageLoops:
             scope = Scope(outer, block)
             other = scope.add(arith.AddiOp(lane, constant(lanes)))
             halves = [scope.add(memref.LoadOp.get(memory, [place])) for place in (lane, other)]
-            block.add_op(memref.StoreOp.get(self.combine(scope, point, *halves), memory, [lane]))
+            block.add_op(memref.StoreOp.get(self.combine(scope, node, *halves), memory, [lane]))
             self._end_lanes(block, outer, lanes)
         values = [outer.add(memref.LoadOp.get(memory, [constant(number)])) for number in range(lanes)]
         while len(values) > 1:
             half = len(values) // 2
-            values = [self.combine(outer, point, *pair) for pair in zip(values[:half], values[half:], strict=True)]
+            values = [self.combine(outer, node, *pair) for pair in zip(values[:half], values[half:], strict=True)]
         return values[0]
 
     def _end_lanes(self, block: Block, outer: Scope, count: SSAValue | int) -> None:
@@ -242,48 +242,48 @@ class StageLoops:
     def _reduce_once(self, stage: Stage, scope: Scope, accumulators: Sequence[SSAValue]) -> Sequence[SSAValue]:
         """A loop of one iteration, without the loop."""
         self.emitter.emit(stage.roots(), scope, stage)
-        elements = [self.emitter.reduced_element(point, scope) for point in stage.reductions]
+        elements = [self.emitter.reduced_element(node, scope) for node in stage.reductions]
         self.store(stage.stores, scope)
         pairs = zip(stage.reductions, accumulators, elements, strict=True)
-        return [self.combine(scope, point, start, element) for point, start, element in pairs]
+        return [self.combine(scope, node, start, element) for node, start, element in pairs]
 
     def stage_work(self, stage: Stage) -> int:
         """Simple operations for an element of the stage."""
         work = len(stage.stores) + len(stage.reductions) + len(stage.left)
-        seen: set[Point] = set()
+        seen: set[ScalarNode] = set()
         stack = stage.roots()
         while stack:
-            point = stack.pop()
-            if point in seen or not self.points.varies(point, stage.dims):
+            node = stack.pop()
+            if node in seen or not self.nodes.varies(node, stage.dims):
                 continue
-            seen.add(point)
-            if point in stage.taken or point.op is None:
+            seen.add(node)
+            if node in stage.taken or node.op is None:
                 work += 1
             else:
-                work += body_cost(point.op)
-                stack.extend(point.operands)
+                work += body_cost(node.op)
+                stack.extend(node.operands)
         return work
 
-    def initial(self, point: Point) -> SSAValue:
+    def initial(self, node: ScalarNode) -> SSAValue:
         """What a reduction starts from, which is neutral to it."""
-        assert point.op is not None
-        return self.root.constant(point.op.initial(), point.op.body().dtype)
+        assert node.op is not None
+        return self.root.constant(node.op.initial(), node.op.body().dtype)
 
-    def combine(self, scope: Scope, point: Point, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+    def combine(self, scope: Scope, node: ScalarNode, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         """Two values of a reduction joined."""
-        assert point.op is not None
-        if point in self.without_nan:
-            further = arith.CmpfOp(rhs, lhs, "ogt" if point.op.COMBINE == "max" else "olt")
+        assert node.op is not None
+        if node in self.without_nan:
+            further = arith.CmpfOp(rhs, lhs, "ogt" if node.op.COMBINE == "max" else "olt")
             return scope.add(arith.SelectOp(scope.add(further), rhs, lhs))
-        return emit_combine(scope, point.op.COMBINE, point.op.body().dtype, lhs, rhs)
+        return emit_combine(scope, node.op.COMBINE, node.op.body().dtype, lhs, rhs)
 
     def store(self, stores: Sequence[Store], scope: Scope) -> None:
         for store in stores:
-            address = self.points.space.apply(store.address)
-            self.emitter.store(store.point, self.arguments[self.memory.targets[store.result]], address, scope)
+            address = self.nodes.space.apply(store.address)
+            self.emitter.store(store.node, self.arguments[self.memory.targets[store.result]], address, scope)
 
     def name(self, values: Sequence[SSAValue], dim: Dim | None, stage: Stage) -> None:
-        hints = [point.value.name_hint for point in stage.reductions]
+        hints = [node.value.name_hint for node in stage.reductions]
         for value, hint in zip(values, hints if dim is None else [loop_name(dim), *hints], strict=False):
             value.name_hint = hint
 
@@ -307,13 +307,13 @@ def loop_name(dim: Dim) -> str:
 
 
 def _takes_extremum(stage: Stage) -> bool:
-    return any(point.op is not None and point.op.COMBINE in ("max", "min") for point in stage.reductions)
+    return any(node.op is not None and node.op.COMBINE in ("max", "min") for node in stage.reductions)
 
 
-def _combiner(point: Point, element: SSAValue) -> Region:
-    assert point.op is not None
+def _combiner(node: ScalarNode, element: SSAValue) -> Region:
+    assert node.op is not None
     block = Block(arg_types=[element.type, element.type])
     scope = Scope(None, block)
-    joined = emit_combine(scope, point.op.COMBINE, point.op.body().dtype, *block.args)
+    joined = emit_combine(scope, node.op.COMBINE, node.op.body().dtype, *block.args)
     block.add_op(scf.ReduceReturnOp(joined))
     return Region(block)

@@ -1,4 +1,4 @@
-"""Elements by blocks: what is read along another dimension than it is stored along is turned in vector registers.
+"""Elements by blocks: what is read along another dimension than it is stored along is transposed in vector registers.
 
 A block has whole cache lines on its shorter side, and is long where more arrays go along their memory (Lam, Rothberg and
 Wolf 1991: the cache performance and optimizations of blocked algorithms). What is only moved goes from its source to its
@@ -14,21 +14,21 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.hints import isa
 
-from fuse_opt.dialects.analysis.loop_body import Pulled, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
 from fuse_opt.dialects.analysis.loop_order import fastest_dim
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.c.headers.functions import helper_names
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, build_kernel_loops, kernel_block
-from fuse_opt.lowering.cpu.register_transpose import GROUP, Tile, TurnedSquares
+from fuse_opt.lowering.cpu.register_transpose import GROUP, RegisterTranspose, Tile
 from fuse_opt.lowering.cpu.stage import Range
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, Stage, body_cost
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory, outside_caches, part_bounds, part_length, task_parts
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.kernel.transposed_loads import TurnedLoads, turned_loads
+from fuse_opt.lowering.kernel.transposed_loads import TransposedLoads, transposed_loads
 
 SHORT_BYTES = 64
 """Of the shorter side of a block, where the schedule does not say how many elements both have: a cache line."""
@@ -48,17 +48,17 @@ PADDING_BYTES = 64
 """Between the lines of a block, so that neighbours along the other dimension lie in different sets of the cache."""
 
 
-def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashable]) -> list[KernelLoops]:
+def build_tile_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[Hashable]) -> list[KernelLoops]:
     """The loops over blocks of elements; without a load to turn, over elements."""
-    points = KernelPoints(pulled)
-    dims = points.loop(pulled.rows)
-    turned = turned_loads(points, dims)
-    if not turned:
-        return [build_kernel_loops(kernel, pulled, storages)]
-    memory = KernelBuffers(kernel, [pulled], storages)
+    nodes = KernelNodes(loop_body)
+    dims = nodes.loop(loop_body.rows)
+    transposed = transposed_loads(nodes, dims)
+    if not transposed:
+        return [build_kernel_loops(kernel, loop_body, storages)]
+    memory = KernelBuffers(kernel, [loop_body], storages)
     root = Scope(None, kernel_block(memory))
     *buffers, begin, end = root.block.args
-    tiles = _Tiles(points, memory, buffers, root, (begin, end), turned)
+    tiles = _Tiles(nodes, memory, buffers, root, (begin, end), transposed)
     entry = None if kernel.schedule is None else kernel.schedule.data.get("block")
     given = entry.value.data if isinstance(entry, IntegerAttr) and entry.value.data > 0 else None
     tiles.build(given)
@@ -67,17 +67,17 @@ def build_tile_loops(kernel: KernelOp, pulled: Pulled, storages: Sequence[Hashab
     return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers)]
 
 
-class _Tiles(TurnedSquares):
+class _Tiles(RegisterTranspose):
     def __init__(
         self,
-        points: KernelPoints,
+        nodes: KernelNodes,
         memory: KernelBuffers,
         arguments: Sequence[SSAValue],
         root: Scope,
         bounds: Range,
-        turned: TurnedLoads,
+        transposed: TransposedLoads,
     ) -> None:
-        super().__init__(points, memory, arguments, root, turned)
+        super().__init__(nodes, memory, arguments, root, transposed)
         self.begin, self.end = bounds
         self.tasks = self.work = 1
 
@@ -89,33 +89,33 @@ class _Tiles(TurnedSquares):
         """Elements of a block along the dimension to turn and along the innermost one."""
         if given is not None:
             return min(given, LARGEST_BLOCK), min(given, LARGEST_BLOCK)
-        size = max(dtype(point.value).itemsize for point in self.turned.points)
-        if any(self._is_streamed(store) for store in self.pulled.stores):
+        size = max(dtype(node.value).itemsize for node in self.transposed.nodes)
+        if any(self._is_nontemporal(store) for store in self.loop_body.stores):
             return SQUARE_BYTES // size, min(STREAMED_BYTES // size, LARGEST_BLOCK)
-        if outside_caches(self.pulled):
+        if outside_caches(self.loop_body):
             return SQUARE_BYTES // size, SQUARE_BYTES // size
         short, long = SHORT_BYTES // size, min(LONG_BYTES // size, LARGEST_BLOCK)
-        turned = set(self.turned.points)
-        others = [(point.address, point.value) for point in self.pulled.loads() if point not in turned]
-        others += [(store.address, store.point.value) for store in self.pulled.stores]
+        transposed = set(self.transposed.nodes)
+        others = [(node.address, node.value) for node in self.loop_body.loads() if node not in transposed]
+        others += [(store.address, store.node.value) for store in self.loop_body.stores]
         beside = crowded = 0
         for address, value in others:
-            address = self.points.space.apply(address)
+            address = self.nodes.space.apply(address)
             if fastest_dim(address) == self.inner:
                 step = (address.coefficients() or {}).get(self.along, 0) * dtype(value).itemsize
                 beside, crowded = beside + 1, crowded + (step % CROWDED_BYTES == 0)
-        wide = beside > len(turned) or (beside == len(turned) and crowded > 0)
+        wide = beside > len(transposed) or (beside == len(transposed) and crowded > 0)
         return (short, long) if wide else (long, short)
 
     def build(self, given: int | None) -> None:
         """A task is a block of `along` and the innermost dimension, with as many elements on a side as `given`."""
-        points, along, inner = self.points, self.along, self.inner
+        nodes, along, inner = self.nodes, self.along, self.inner
         sides = self._sides(given)
-        dims = points.loop(points.pulled.rows)
+        dims = nodes.loop(nodes.loop_body.rows)
         rest = [dim for dim in dims if dim not in (along, inner)]
         outer = Dim("outer", extent(rest))
-        points.flatten_rows(rest, outer)
-        points.finish()
+        nodes.flatten_rows(rest, outer)
+        nodes.finish()
         lengths = [
             part_length(dim.extent, -(-dim.extent // side), GROUP)
             for dim, side in zip((along, inner), sides, strict=True)
@@ -131,52 +131,52 @@ class _Tiles(TurnedSquares):
         task.indices = {outer: digits[0]}
         rows = part_bounds(task, digits[1], lengths[0], along.extent)
         columns = part_bounds(task, digits[2], lengths[1], inner.extent)
-        turned = rows
+        transposed = rows
         if shifted:
             assert behind is not None
-            rows, turned = self._shifted(task, digits[1], lengths[0], behind)
-        size = max(dtype(point.value).compute.itemsize for point in self.turned.points)
+            rows, transposed = self._shifted(task, digits[1], lengths[0], behind)
+        size = max(dtype(node.value).compute.itemsize for node in self.transposed.nodes)
         line = lengths[1] + (PADDING_BYTES // size if lengths[1] * size > PADDING_BYTES else 0)
         position = as_expr(Dim("tile_row", lengths[0])) * line + as_expr(Dim("tile_column", lengths[1]))
-        tile = Tile(position, line, lengths[0], {"tile_row": turned[0], "tile_column": columns[0]}, shifted)
-        stage = Stage((along, inner), stores=list(points.pulled.stores))
+        tile = Tile(position, line, lengths[0], {"tile_row": transposed[0], "tile_column": columns[0]}, shifted)
+        stage = Stage((along, inner), stores=list(nodes.loop_body.stores))
         if moved is not None:
             self._move(moved, task, rows, columns, tile)
         else:
-            for point in self.turned.points:
-                stage.taken[point] = self.turn(point, task, turned, columns, tile)
+            for node in self.transposed.nodes:
+                stage.taken[node] = self.turn(node, task, transposed, columns, tile)
             self._build_block(stage, task, rows, columns, tile)
         task.block.add_op(scf.YieldOp())
         self.root.block.add_op(self.loop(task.block, self.begin, self.end))
         self.tasks = outer.extent * blocks[0] * blocks[1]
-        cost = sum(body_cost(p.op) if p.op else 1 for p in points.pulled.points) + len(stage.stores)
-        self.work = lengths[0] * lengths[1] * (cost + 2 * len(self.turned.points))
+        cost = sum(body_cost(p.op) if p.op else 1 for p in nodes.loop_body.nodes) + len(stage.stores)
+        self.work = lengths[0] * lengths[1] * (cost + 2 * len(self.transposed.nodes))
 
     @property
     def _line_elements(self) -> int:
-        """How many elements of the first turned load a cache line has."""
-        return SHORT_BYTES // dtype(self.turned.points[0].value).itemsize
+        """How many elements of the first transposed load a cache line has."""
+        return SHORT_BYTES // dtype(self.transposed.nodes[0].value).itemsize
 
     def _behind_line(self, height: int) -> SSAValue | None:
-        """How many elements behind the start of a cache line the first turned load begins, at run time.
+        """How many elements behind the start of a cache line the first transposed load begins, at run time.
 
         None where its lines do not all begin alike, or blocks of this height do not keep to cache lines."""
-        point, element = self.turned.points[0], dtype(self.turned.points[0].value)
-        address = self.points.addresses[point]
+        node, element = self.transposed.nodes[0], dtype(self.transposed.nodes[0].value)
+        address = self.nodes.addresses[node]
         factors = address.coefficients() or {}
         others = [factor for dim, factor in factors.items() if dim != self.along]
         if any(factor % self._line_elements for factor in others) or height % self._line_elements:
             return None
-        if self.along.extent < 2 * height or not all(self.is_turned_by_vectors(p) for p in self.turned.points):
+        if self.along.extent < 2 * height or not all(self.is_transposed_by_vectors(p) for p in self.transposed.nodes):
             return None
         arguments = [
-            flat_memory(self.root, self.emitter.buffers[point.value]),
+            flat_memory(self.root, self.emitter.buffers[node.value]),
             self.root.index_constant(address.constant),
         ]
         return self.root.call(f"fo_transpose_offset_{element.name}", arguments, INDEX)
 
     def _shifted(self, task: Scope, number: SSAValue, height: int, behind: SSAValue) -> tuple[Range, Range]:
-        """The rows of a block that begins at a cache line, within those there are; and the rows turned for it, as many as
+        """The rows of a block that begins at a cache line, within those there are; and the rows transposed for it, as many as
         for any other block, or none."""
         constant, extent_of = self.root.index_constant, self.along.extent
         first = task.add(arith.SubiOp(task.add(arith.MuliOp(number, constant(height))), behind))
@@ -184,38 +184,38 @@ class _Tiles(TurnedSquares):
         begin = task.add(arith.MaxSIOp(first, constant(0)))
         origin = task.add(arith.MinSIOp(begin, constant(extent_of - height)))
         count = task.add(arith.SubiOp(last, begin))
-        turned = task.add(arith.MinSIOp(task.add(arith.MuliOp(count, constant(height))), constant(height)))
-        return (begin, last), (origin, task.add(arith.AddiOp(origin, turned)))
+        transposed = task.add(arith.MinSIOp(task.add(arith.MuliOp(count, constant(height))), constant(height)))
+        return (begin, last), (origin, task.add(arith.AddiOp(origin, transposed)))
 
     def _moved(self) -> Store | None:
-        """The only store, where all that it does is to put down a turned load along lines of memory."""
-        stores = list(self.pulled.stores)
-        if len(stores) != 1 or self.memory.in_place(self.pulled) or self._is_streamed(stores[0]):
+        """The only store, where all that it does is to put down a transposed load along lines of memory."""
+        stores = list(self.loop_body.stores)
+        if len(stores) != 1 or self.memory.in_place(self.loop_body) or self._is_nontemporal(stores[0]):
             return None
-        point = stores[0].point
-        while point.op is not None:
-            body = point.op.body()
-            if body.function != "operand" or dtype(point.operands[int(body.value)].value) is not dtype(point.value):
+        node = stores[0].node
+        while node.op is not None:
+            body = node.op.body()
+            if body.function != "operand" or dtype(node.operands[int(body.value)].value) is not dtype(node.value):
                 return None
-            point = point.operands[int(body.value)]
-        factors = self.points.space.apply(stores[0].address).coefficients()
-        if point not in self.turned.points or factors is None or factors.get(self.inner) != 1:
+            node = node.operands[int(body.value)]
+        factors = self.nodes.space.apply(stores[0].address).coefficients()
+        if node not in self.transposed.nodes or factors is None or factors.get(self.inner) != 1:
             return None
-        return None if self.line_step(point) is None or self.along not in factors else stores[0]
+        return None if self.line_step(node) is None or self.along not in factors else stores[0]
 
     def _move(self, store: Store, task: Scope, rows: Range, columns: Range, tile: Tile) -> None:
-        """From the source of a turned load to the target of a store, whose lines lie as far apart as the store says."""
-        point = self.turned.points[0]
-        address = self.points.space.apply(store.address)
+        """From the source of a transposed load to the target of a store, whose lines lie as far apart as the store says."""
+        node = self.transposed.nodes[0]
+        address = self.nodes.space.apply(store.address)
         factors = address.coefficients()
         assert factors is not None
         target = self.arguments[self.memory.targets[store.result]]
 
         def turn(scope: Scope) -> None:
-            self.turn_square(point, scope, target, address, factors[self.along])
+            self.transpose_square(node, scope, target, address, factors[self.along])
 
         def put(scope: Scope) -> None:
-            self.emitter.emit([store.point], scope)
+            self.emitter.emit([store.node], scope)
             self.store([store], scope)
 
         self.go_over(task, rows, columns, tile, turn, put, False)
@@ -225,37 +225,42 @@ class _Tiles(TurnedSquares):
         outer = self.open(task, self.along, "tile_row", tile)
         scope = self.open(outer, self.inner, "tile_column", tile)
         self.emitter.emit(stage.roots(), scope, stage)
-        streamed = {store: self._line_buffer(store, tile) for store in stage.stores if self._is_streamed(store)}
-        self.store([store for store in stage.stores if store not in streamed], scope)
+        nontemporal = {store: self._line_buffer(store, tile) for store in stage.stores if self._is_nontemporal(store)}
+        self.store([store for store in stage.stores if store not in nontemporal], scope)
         place = next(as_expr(dim) for dim in tile.position.dims() if dim.name == "tile_column")
-        for store, buffer in streamed.items():
-            self.emitter.store(store.point, buffer, place, scope)
+        for store, buffer in nontemporal.items():
+            self.emitter.store(store.node, buffer, place, scope)
         scope.block.add_op(scf.ReduceOp())
         outer.block.add_op(self.parallel(scope.block, *columns))
-        if streamed:
+        if nontemporal:
             line = Scope(outer, outer.block, {self.inner: columns[0]})
             count = task.add(arith.SubiOp(columns[1], columns[0]))
-            for store, buffer in streamed.items():
+            for store, buffer in nontemporal.items():
                 self._stream(store, buffer, count, line)
         outer.block.add_op(scf.YieldOp())
         task.block.add_op(self.loop(outer.block, *rows))
 
-    def _is_streamed(self, store: Store) -> bool:
+    def _is_nontemporal(self, store: Store) -> bool:
         """Whether a line of a block goes past the caches: the schedule asks for it, nothing reads that memory, and turning
         its elements does not take as long as memory does."""
-        factors, element = self.points.space.apply(store.address).coefficients() or {}, dtype(store.point.value)
+        factors, element = self.nodes.space.apply(store.address).coefficients() or {}, dtype(store.node.value)
         wide = element.itemsize >= FEWEST_BYTES and f"fo_stream_{element.name}" in helper_names()
-        return self.memory.streamed and wide and factors.get(self.inner) == 1 and not self.memory.in_place(self.pulled)
+        return (
+            self.memory.nontemporal
+            and wide
+            and factors.get(self.inner) == 1
+            and not self.memory.in_place(self.loop_body)
+        )
 
     def _line_buffer(self, store: Store, tile: Tile) -> SSAValue:
         kind = self.arguments[self.memory.targets[store.result]].type
         assert isa(kind, MemRefType)
         memory = self.root.add(memref.AllocaOp.get(kind.element_type, 64, [tile.line]))
-        memory.name_hint = f"{store.point.value.name_hint or 'value'}_line"
+        memory.name_hint = f"{store.node.value.name_hint or 'value'}_line"
         return memory
 
     def _stream(self, store: Store, buffer: SSAValue, count: SSAValue, scope: Scope) -> None:
         target = flat_memory(self.root, self.arguments[self.memory.targets[store.result]])
-        address = scope.index(self.points.space.apply(store.address))
+        address = scope.index(self.nodes.space.apply(store.address))
         arguments = [flat_memory(self.root, buffer), self.root.index_constant(0), target, address, count]
-        scope.call_for_effect(f"fo_stream_{dtype(store.point.value).name}", arguments)
+        scope.call_for_effect(f"fo_stream_{dtype(store.node.value).name}", arguments)

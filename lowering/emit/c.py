@@ -10,7 +10,7 @@ from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoops
 from fuse_opt.lowering.emit.c_program import segments_text
 from fuse_opt.lowering.emit.c_units import translation_units
 from fuse_opt.lowering.emit.lower import lowered_record, program_of
-from fuse_opt.lowering.emit.program_builder import ProgramRecord
+from fuse_opt.lowering.emit.program_builder import ProgramBuilder
 from fuse_opt.lowering.program import Program, Segment
 
 
@@ -29,7 +29,7 @@ def emit_c(module: ModuleOp, function: str | None = None) -> str:
     return _whole(*_parts(lowered_record(module, function, ConvertFusedToLoopsPass())))
 
 
-def _parts(record: ProgramRecord) -> tuple[list[FunctionText], str]:
+def _parts(record: ProgramBuilder) -> tuple[list[FunctionText], str]:
     """The kernels, and the text that launches them."""
     kernels = [print_function(kernel, C) for kernel in record.kernels.values()]
     segments = [step for step in record.steps if isinstance(step, Segment)]

@@ -13,7 +13,7 @@ from fuse_opt.lowering.c.names import comment_lines, global_identifier
 from fuse_opt.lowering.c.printer import print_function, print_translation_unit
 from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass
 from fuse_opt.lowering.emit.lower import lowered_record, program_of
-from fuse_opt.lowering.emit.program_builder import ProgramRecord
+from fuse_opt.lowering.emit.program_builder import ProgramBuilder
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.program import (
     VECTOR_BYTES,
@@ -58,7 +58,7 @@ def emit_cuda(module: ModuleOp, function: str | None = None) -> str:
     return _cuda_text(lowered_record(module, function, ConvertFusedToGpuPass()))
 
 
-def _cuda_text(record: ProgramRecord) -> str:
+def _cuda_text(record: ProgramBuilder) -> str:
     for kernel in record.kernels.values():
         if not isinstance(kernel, FuncOp):
             raise LoweringError(
@@ -76,7 +76,7 @@ def _comment(lines: Iterable[str]) -> Iterable[str]:
         yield from comment_lines(line)
 
 
-def _program_lines(record: ProgramRecord) -> Iterable[str]:
+def _program_lines(record: ProgramBuilder) -> Iterable[str]:
     """The program as sentences: its buffers, its steps in order, where its results are."""
     yield f"Program {record.function.sym_name.data}"
     for buffer in record.buffers:

@@ -8,11 +8,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.lowering.convert.functions import is_program
-from fuse_opt.lowering.emit.program_builder import ProgramRecord, program_function
+from fuse_opt.lowering.emit.program_builder import ProgramBuilder, program_function
 from fuse_opt.lowering.program import Program, Unit
 
 
-def lowered_record(module: ModuleOp, function: str | None, conversion: ModulePass) -> ProgramRecord:
+def lowered_record(module: ModuleOp, function: str | None, conversion: ModulePass) -> ProgramBuilder:
     """
     The record of a function (the only one, or `main`). A tensor-level module is lowered by `conversion`, on a copy: the
     caller's is not changed. Raises LoweringError and EvaluationError.
@@ -20,10 +20,10 @@ def lowered_record(module: ModuleOp, function: str | None, conversion: ModulePas
     if any(isinstance(op, FuncOp) and not op.is_declaration and is_program(op) for op in module.body.block.ops):
         module = module.clone()
         conversion.apply(Context(), module)
-    return ProgramRecord(module, program_function(module, function))
+    return ProgramBuilder(module, program_function(module, function))
 
 
-def program_of(record: ProgramRecord, text: str, units: tuple[Unit, ...] = ()) -> Program:
+def program_of(record: ProgramBuilder, text: str, units: tuple[Unit, ...] = ()) -> Program:
     """All that a runtime reads."""
     return Program(
         record.function.sym_name.data,

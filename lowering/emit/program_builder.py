@@ -60,7 +60,7 @@ Kernel = func.FuncOp | gpu.FuncOp
 
 
 @dataclass
-class ProgramRecord:
+class ProgramBuilder:
     """What a Program holds but for its text; `kernels` are the functions that it launches, in order of first use."""
 
     module: ModuleOp

@@ -1,4 +1,4 @@
-"""What the schemes of GPU kernels share: the points, the scope and the buffers of the pass under construction."""
+"""What the schemes of GPU kernels share: the nodes, the scope and the buffers of the pass under construction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fuse_opt.dialects.analysis.loop_body import Store
 from fuse_opt.lowering.gpu.limits import GpuSchedule
 from fuse_opt.lowering.gpu.scope import KernelScope
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, PointEmitter
+from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes
 from fuse_opt.lowering.kernel.scope import Scope
 
 
@@ -29,7 +29,7 @@ class Grid:
 class GpuParts:
     """A pass of a kernel under construction."""
 
-    points: KernelPoints
+    nodes: KernelNodes
     buffers: KernelBuffers
     kernel: KernelScope
     schedule: GpuSchedule = field(default_factory=GpuSchedule)
@@ -46,7 +46,7 @@ class GpuParts:
     @property
     def in_place(self) -> bool:
         """Whether the pass may write to memory that it reads."""
-        return self.buffers.in_place(self.points.pulled)
+        return self.buffers.in_place(self.nodes.loop_body)
 
     def takes_vectors(self, memories: Iterable[SSAValue]) -> bool:
         """Whether these buffers may be moved by vectors; it is made use of."""
@@ -55,12 +55,12 @@ class GpuParts:
             self.aligned[:] = sorted({*self.aligned, *numbers})
         return self.vectors
 
-    def emitter(self, points: KernelPoints) -> PointEmitter:
+    def emitter(self, nodes: KernelNodes) -> ElementEmitter:
         memory = {value: self.kernel.parameters[number] for value, number in self.buffers.sources.items()}
-        return PointEmitter(points, memory)
+        return ElementEmitter(nodes, memory)
 
-    def store(self, stores: Iterable[Store], emitter: PointEmitter, scope: Scope) -> None:
+    def store(self, stores: Iterable[Store], emitter: ElementEmitter, scope: Scope) -> None:
         """Stores scalars that are known in the scope."""
         for store in stores:
             memory = self.kernel.parameters[self.buffers.targets[store.result]]
-            emitter.store(store.point, memory, emitter.points.space.apply(store.address), scope)
+            emitter.store(store.node, memory, emitter.nodes.space.apply(store.address), scope)

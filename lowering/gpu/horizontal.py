@@ -24,10 +24,10 @@ FEWEST_THREADS = 128
 """Threads of a block where a pointwise part is among rows that would take fewer."""
 
 
-def build_pack_blocks(parts: Sequence[GpuParts]) -> Grid:
+def build_horizontal_blocks(parts: Sequence[GpuParts]) -> Grid:
     """Emits the parts into the kernel's scope; gives the grid for all of them."""
     kernel = parts[0].kernel
-    planned = [(part, plan_rows(part) if part.points.pulled.is_row else None) for part in parts if _has_work(part)]
+    planned = [(part, plan_rows(part) if part.nodes.loop_body.is_row else None) for part in parts if _has_work(part)]
     threads = _block_size([plan for _, plan in planned])
     pool = _Pool(kernel)
     leaves: list[tuple[int, Block]] = []
@@ -44,7 +44,7 @@ def build_pack_blocks(parts: Sequence[GpuParts]) -> Grid:
 
 
 def _has_work(part: GpuParts) -> bool:
-    return extent(part.points.loop(part.points.pulled.rows)) > 0
+    return extent(part.nodes.loop(part.nodes.loop_body.rows)) > 0
 
 
 def _block_size(plans: Sequence[RowPlan | None]) -> int:

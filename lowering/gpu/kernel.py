@@ -12,13 +12,13 @@ from xdsl.ir import Attribute, Block, Region
 
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, TILE
-from fuse_opt.dialects.analysis.loop_body import Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import DYNAMIC_SHARED, shared_bytes
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.gpu.columns import THREADS, build_columns, column_shape, is_short
 from fuse_opt.lowering.gpu.context import GpuParts, Grid
-from fuse_opt.lowering.gpu.horizontal import build_pack_blocks
+from fuse_opt.lowering.gpu.horizontal import build_horizontal_blocks
 from fuse_opt.lowering.gpu.limits import GpuLimits, GpuSchedule, gpu_limits, gpu_schedule
 from fuse_opt.lowering.gpu.math import shape_math
 from fuse_opt.lowering.gpu.pointwise import build_pointwise
@@ -28,7 +28,7 @@ from fuse_opt.lowering.gpu.split import Phase, SplitKernel, can_split, row_team_
 from fuse_opt.lowering.gpu.tiles import build_tiles
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.fast_math import is_fast
 
@@ -56,7 +56,7 @@ class _TooMuchShared(LoweringError):
 
 def build_gpu_kernels(
     kernel: KernelOp,
-    passes: Sequence[Pulled],
+    passes: Sequence[LoopBody],
     memory: Sequence[Hashable],
     name: Callable[[], str],
     comment: str,
@@ -67,7 +67,7 @@ def build_gpu_kernels(
     function has no place and no name of its own yet. What does not fit the device runs without shared memory, with a
     warning. Raises LoweringError for what the schedule says and cannot be.
     """
-    passes = [merge_equal_reductions(pulled) for pulled in passes]
+    passes = [merge_equal_reductions(loop_body) for loop_body in passes]
     buffers = KernelBuffers(kernel, passes, memory)
     schedule = gpu_schedule(kernel, gpu_limits(kernel))
     try:
@@ -80,7 +80,7 @@ def build_gpu_kernels(
 
 def _build_both(
     kernel: KernelOp,
-    passes: Sequence[Pulled],
+    passes: Sequence[LoopBody],
     buffers: KernelBuffers,
     schedule: GpuSchedule,
     name: Callable[[], str],
@@ -100,7 +100,7 @@ def _build_both(
 
 def _build(
     kernel: KernelOp,
-    passes: Sequence[Pulled],
+    passes: Sequence[LoopBody],
     buffers: KernelBuffers,
     schedule: GpuSchedule,
     vectors: bool,
@@ -126,17 +126,19 @@ def _build(
 
 
 def _build_phases(
-    kernel: KernelOp, passes: Sequence[Pulled], buffers: KernelBuffers, schedule: GpuSchedule, vectors: bool
+    kernel: KernelOp, passes: Sequence[LoopBody], buffers: KernelBuffers, schedule: GpuSchedule, vectors: bool
 ) -> tuple[list[Phase], list[Parameter]]:
     """The launches of a kernel, and the scratch memory between them."""
     scope, notes = KernelScope(buffers.types), list[str]()
     aligned = list[int]()
-    parts = [GpuParts(KernelPoints(pulled), buffers, scope, schedule, notes, vectors, aligned) for pulled in passes]
+    parts = [
+        GpuParts(KernelNodes(loop_body), buffers, scope, schedule, notes, vectors, aligned) for loop_body in passes
+    ]
     first, kind = parts[0], kernel.schedule_kind()
     grid: Grid | None = None
     if len(parts) > 1:
-        grid = build_pack_blocks(parts)
-    elif first.points.pulled.is_row:
+        grid = build_horizontal_blocks(parts)
+    elif first.nodes.loop_body.is_row:
         plan = plan_rows(first)
         split = _split(plan, kind == COLUMN)
         if split is not None:

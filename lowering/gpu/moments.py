@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import Dim
@@ -42,8 +42,8 @@ def plan_moments(stages: Sequence[Stage]) -> Moments:
 
 def batch_units(columns: Columns, limits: GpuLimits) -> int:
     """Elements or vectors of a batch: as many as loads must be under way, and enough to be worth joining."""
-    points = columns.points
-    loaded = sum(dtype(p.value).itemsize for p in points.pulled.loads() if points.varies(p, columns.dims))
+    nodes = columns.nodes
+    loaded = sum(dtype(p.value).itemsize for p in nodes.loop_body.loads() if nodes.varies(p, columns.dims))
     units = max(SMALLEST // columns.width, 1)
     while units * columns.width < LARGEST and loaded * columns.width * units * RESIDENT < limits.bytes_in_flight:
         units *= 2
@@ -54,8 +54,8 @@ def build_moments(rows: RowStages, stages: Sequence[Stage], scope: Scope) -> Non
     """Makes the reductions of the first two stages known where they are sums and squares about their means."""
     if moments := plan_moments(stages):
         row = MomentsOfRow(rows, stages[0], moments)
-        for point, value in row.total(scope, row.reduce(scope)).items():
-            rows.emitter.define(point, value, scope)
+        for node, value in row.total(scope, row.reduce(scope)).items():
+            rows.emitter.define(node, value, scope)
 
 
 @dataclass
@@ -65,7 +65,7 @@ class MomentsOfRow:
     rows: RowStages
     stage: Stage
     moments: Moments
-    totals: list[Point] = field(init=False)
+    totals: list[ScalarNode] = field(init=False)
     kind: DType = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,19 +95,19 @@ class MomentsOfRow:
         """What `reduce` gives where there are no elements."""
         return [scope.constant(0.0, self.kind)] * (2 + 2 * len(self.totals))
 
-    def total(self, scope: Scope, partials: Values) -> dict[Point, SSAValue]:
+    def total(self, scope: Scope, partials: Values) -> dict[ScalarNode, SSAValue]:
         """What sums and squares are over all threads of the row, known to each of them."""
         count, inverse, *pairs = partials
         reducer = self.rows.team.reducer
         sums = dict(zip(self.totals, reducer.total(scope, self.totals, pairs[::2]), strict=True))
         scale = self._inverse_of_all(scope)
-        squares: dict[Point, SSAValue] = {}
+        squares: dict[ScalarNode, SSAValue] = {}
         for total, part, about in zip(self.totals, pairs[::2], pairs[1::2], strict=True):
             mean = scope.add(arith.MulfOp(sums[total], scale))
             squares[total] = about_mean(scope, (part, about), (count, inverse), mean)
-        points = list(self.moments)
-        found = reducer.total(scope, points, [named(squares[self.moments[p]], "squares") for p in points])
-        return {**sums, **dict(zip(points, found, strict=True))}
+        nodes = list(self.moments)
+        found = reducer.total(scope, nodes, [named(squares[self.moments[p]], "squares") for p in nodes])
+        return {**sums, **dict(zip(nodes, found, strict=True))}
 
     def _inverse_of_all(self, scope: Scope) -> SSAValue:
         """One over how many elements all threads have."""

@@ -16,7 +16,7 @@ from fuse_opt.lowering.gpu.context import GpuParts, Grid
 from fuse_opt.lowering.gpu.limits import GpuLimits
 from fuse_opt.lowering.gpu.scope import Values, combined_index, less, loop, unrolled, when
 from fuse_opt.lowering.gpu.vectors import VectorMover, VectorPlan, plan_vectors, vector_memories, widest_vector
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, Stage, body_cost
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.scope import Scope
 
@@ -40,34 +40,34 @@ REUSED = 8
 def build_pointwise(parts: GpuParts, threads: int | None = None) -> Grid:
     """Emits the pass with so many threads in a block; gives its grid."""
     threads = threads or parts.schedule.threads or THREADS
-    points = parts.points
-    dims = points.loop(points.pulled.rows)
+    nodes = parts.nodes
+    dims = nodes.loop(nodes.loop_body.rows)
     count = extent(dims)
     element = dims[0] if len(dims) == 1 else Dim("i", count)
-    vectors = KernelPoints(points.pulled)
-    for each in (points, vectors):
+    vectors = KernelNodes(nodes.loop_body)
+    for each in (nodes, vectors):
         if len(dims) > 1:
             each.flatten_rows(dims, element)
-    points.finish()
+    nodes.finish()
     scalars = _Elements(parts, element, threads)
     width = _width(parts, count) if parts.vectors else 1
     if width > 1:
         outer, inner = Dim("vector", -(-count // width)), Dim("lane", width)
         vectors.split_dim(element, outer, inner)
         vectors.finish()
-        plan = plan_vectors(vectors, inner, vectors.pulled.loads(), vectors.pulled.stores)
+        plan = plan_vectors(vectors, inner, vectors.loop_body.loads(), vectors.loop_body.stores)
         unroll = _unroll(parts, plan, count)
         if plan.stores and count >= threads * width * unroll:
-            return _build_vectors(replace(parts, points=vectors), scalars, plan, outer, unroll)
+            return _build_vectors(replace(parts, nodes=vectors), scalars, plan, outer, unroll)
     return scalars.build()
 
 
 def _width(parts: GpuParts, count: int) -> int:
-    pulled, limits = parts.points.pulled, parts.schedule.limits
-    width = widest_vector(pulled.loads(), pulled.stores)
+    loop_body, limits = parts.nodes.loop_body, parts.schedule.limits
+    width = widest_vector(loop_body.loads(), loop_body.stores)
     if parts.schedule.vector is not None:
         return min(parts.schedule.vector, width)
-    work = sum(1 if point.op is None else body_cost(point.op) for point in pulled.points)
+    work = sum(1 if node.op is None else body_cost(node.op) for node in loop_body.nodes)
     while width > 1 and (count < limits.processors * FEWEST_THREADS * width or work * width > MOST_WORK):
         width //= 2
     return width
@@ -78,8 +78,8 @@ def _unroll(parts: GpuParts, plan: VectorPlan, count: int) -> int:
     if parts.schedule.unroll is not None:
         return parts.schedule.unroll
     limits: GpuLimits = parts.schedule.limits
-    own = [point for point in plan.loads if prod(shape(point.value)) * REUSED > count]
-    loaded = sum(dtype(point.value).itemsize for point in own) * plan.width
+    own = [node for node in plan.loads if prod(shape(node.value)) * REUSED > count]
+    loaded = sum(dtype(node.value).itemsize for node in own) * plan.width
     unroll, wave = 1, limits.processors * limits.processor_threads * plan.width
     while loaded and unroll < 4 and loaded * unroll * RESIDENT < limits.bytes_in_flight:
         if count < FULL_WAVES * wave * unroll * 2:
@@ -92,8 +92,8 @@ def _build_vectors(parts: GpuParts, scalars: _Elements, plan: VectorPlan, outer:
     kernel, threads = parts.kernel, scalars.threads
     count, turn = scalars.element.extent, Dim("turn", unroll)
     mover = VectorMover(parts, plan, turn if unroll > 1 else None)
-    emitter = parts.emitter(plan.points)
-    stage = Stage((plan.inner,), stores=list(plan.points.pulled.stores), taken=dict(mover.taken))
+    emitter = parts.emitter(plan.nodes)
+    stage = Stage((plan.inner,), stores=list(plan.nodes.loop_body.stores), taken=dict(mover.taken))
     first = combined_index(kernel, kernel.block_number(), threads * unroll, kernel.thread(), "first")
 
     def at(scope: Scope) -> None:
@@ -139,8 +139,8 @@ class _Elements:
 
     def __init__(self, parts: GpuParts, element: Dim, threads: int) -> None:
         self.parts, self.element, self.threads = parts, element, threads
-        self.stage = Stage((element,), stores=list(parts.points.pulled.stores))
-        self.emitter = parts.emitter(parts.points)
+        self.stage = Stage((element,), stores=list(parts.nodes.loop_body.stores))
+        self.emitter = parts.emitter(parts.nodes)
 
     def build(self) -> Grid:
         kernel, threads, count = self.parts.kernel, self.threads, self.element.extent

@@ -16,7 +16,7 @@ from xdsl.dialects import arith, memref
 from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects import gpu
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.types.dtypes import I32
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.gpu.scope import WARP, KernelScope, Values, combined_index, store_at, unrolled, when
@@ -36,7 +36,7 @@ class Reducer(ABC):
     )
 
     @abstractmethod
-    def total(self, scope: Scope, points: Sequence[Point], partials: Values) -> Values:
+    def total(self, scope: Scope, nodes: Sequence[ScalarNode], partials: Values) -> Values:
         """What the reductions are over all threads of the row, known to each of them."""
 
     def next_slots(self, values: Values, count: int) -> list[SSAValue]:
@@ -55,10 +55,10 @@ class Reducer(ABC):
 class RowReducer(Reducer):
     """Threads side by side: a power of two; more than a warp must be the whole block."""
 
-    def total(self, scope: Scope, points: Sequence[Point], partials: Values) -> Values:
+    def total(self, scope: Scope, nodes: Sequence[ScalarNode], partials: Values) -> Values:
         lanes = min(self.threads, WARP)
-        values = [_across_lanes(scope, p, v, lanes) for p, v in zip(points, partials, strict=True)]
-        if self.threads <= WARP or not points:
+        values = [_across_lanes(scope, p, v, lanes) for p, v in zip(nodes, partials, strict=True)]
+        if self.threads <= WARP or not nodes:
             return values
         warps = self.threads // WARP
         slots = self.next_slots(values, warps)
@@ -74,10 +74,10 @@ class RowReducer(Reducer):
         scope.block.add_op(gpu.BarrierOp())
         slot = scope.add(arith.RemSIOp(lane, scope.index_constant(warps)))
         totals: list[SSAValue] = []
-        for point, value, memory in zip(points, values, slots, strict=True):
+        for node, value, memory in zip(nodes, values, slots, strict=True):
             part = scope.add(memref.LoadOp.get(memory, [slot]))
             part.name_hint = value.name_hint
-            totals.append(_across_lanes(scope, point, part, warps))
+            totals.append(_across_lanes(scope, node, part, warps))
         return totals
 
     def _position(self, scope: Scope) -> tuple[SSAValue, SSAValue]:
@@ -94,8 +94,8 @@ class ColumnReducer(Reducer):
 
     lanes: int = WARP
 
-    def total(self, scope: Scope, points: Sequence[Point], partials: Values) -> Values:
-        if self.threads == 1 or not points:
+    def total(self, scope: Scope, nodes: Sequence[ScalarNode], partials: Values) -> Values:
+        if self.threads == 1 or not nodes:
             return partials
         slots = self.next_slots(partials, self.threads * self.lanes)
         lane, number = self.kernel.thread(), self.kernel.thread(gpu.DimensionEnum.Y)
@@ -110,32 +110,32 @@ class ColumnReducer(Reducer):
             after = inner.add(arith.AddiOp(inner.dim_value(others), inner.index_constant(1)))
             slot = combined_index(inner, after, self.lanes, lane, "slot")
             joined: list[SSAValue] = []
-            for point, value, memory in zip(points, values, slots, strict=True):
-                joined.append(combine(inner, point, value, inner.add(memref.LoadOp.get(memory, [slot]))))
+            for node, value, memory in zip(nodes, values, slots, strict=True):
+                joined.append(combine(inner, node, value, inner.add(memref.LoadOp.get(memory, [slot]))))
             return joined
 
         return unrolled(scope, others, starts, join, "other", [value.name_hint for value in partials])
 
 
-def combine(scope: Scope, point: Point, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+def combine(scope: Scope, node: ScalarNode, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
     """Two values of a reduction joined."""
-    assert point.op is not None
-    joined = emit_combine(scope, point.op.COMBINE, point.op.body().dtype, lhs, rhs)
-    joined.name_hint = point.value.name_hint
+    assert node.op is not None
+    joined = emit_combine(scope, node.op.COMBINE, node.op.body().dtype, lhs, rhs)
+    joined.name_hint = node.value.name_hint
     return joined
 
 
-def _across_lanes(scope: Scope, point: Point, value: SSAValue, lanes: int) -> SSAValue:
+def _across_lanes(scope: Scope, node: ScalarNode, value: SSAValue, lanes: int) -> SSAValue:
     """The value joined over groups of so many neighbouring lanes, in each of them."""
-    assert point.op is not None
-    element = point.op.body().dtype
+    assert node.op is not None
+    element = node.op.body().dtype
     width = scope.constant(WARP, I32)
     offset = lanes // 2
     while offset:
         shuffle = gpu.ShuffleOp(value, scope.constant(offset, I32), width, gpu.ShuffleModeEnum.Xor)
         hint = value.name_hint
         other = scope.add(shuffle)
-        value = emit_combine(scope, point.op.COMBINE, element, value, other)
+        value = emit_combine(scope, node.op.COMBINE, element, value, other)
         value.name_hint = hint
         offset //= 2
     return value

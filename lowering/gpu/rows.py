@@ -36,7 +36,7 @@ FEWEST_LANES = 4
 """Threads of a row where a warp takes several."""
 FEWEST_VECTORS = 4
 """Vectors of a row; shorter rows have smaller ones."""
-DEAR = 4
+COSTLY = 4
 """Simple operations from which on a thread keeps a scalar; a load counts as many."""
 MOST_KEPT = 32
 """Elements of a row that a thread keeps between loops, of one value; of all values twice as many."""
@@ -61,14 +61,14 @@ class RowPlan:
 
     def stages(self) -> list[Stage]:
         """The stages of a row, new ones each time: what they keep is said in them."""
-        points = self.parts.points
-        return plan_stages(points, self.whole, points.loop(points.pulled.columns), self.parts.in_place)
+        nodes = self.parts.nodes
+        return plan_stages(nodes, self.whole, nodes.loop(nodes.loop_body.columns), self.parts.in_place)
 
     def width(self) -> int:
         """Elements of a vector of a row."""
-        pulled, given = self.parts.points.pulled, self.parts.schedule.vector
+        loop_body, given = self.parts.nodes.loop_body, self.parts.schedule.vector
         dims = [stage.dims for stage in self.stages() if stage.dims]
-        loads = [p for p in pulled.loads() if any(self.parts.points.varies(p, each) for each in dims)]
+        loads = [p for p in loop_body.loads() if any(self.parts.nodes.varies(p, each) for each in dims)]
         width = widest_vector(loads, self.whole)
         width = width if given is None else min(given, width)
         while width > 1 and (self.columns % width or (given is None and self.columns < FEWEST_VECTORS * width)):
@@ -101,8 +101,8 @@ class RowPlan:
         unit, stages = 4 * threads, self.stages()
         if self.parts.schedule.variant in ("shared", "stream"):
             return [], stages
-        rules = KeepRules(DEAR, DEAR, MOST_KEPT * unit, 2 * MOST_KEPT * unit)
-        return plan_kept_rows(self.parts.points, stages, rules), stages
+        rules = KeepRules(COSTLY, COSTLY, MOST_KEPT * unit, 2 * MOST_KEPT * unit)
+        return plan_kept_rows(self.parts.nodes, stages, rules), stages
 
     def kept(self, threads: int) -> tuple[Sequence[KeptRow], bool, list[Stage]]:
         """What is kept for later stages, whether in shared memory, and the stages that do."""
@@ -111,7 +111,7 @@ class RowPlan:
         if threads <= WARP or schedule.variant in ("warp", "block", "stream"):
             return kept, False, stages
         room, others = schedule.limits.shared_memory - SLOT_BYTES, self.stages()
-        shared = plan_kept_rows(self.parts.points, others, KeepRules(DEAR, DEAR, room, room))
+        shared = plan_kept_rows(self.parts.nodes, others, KeepRules(COSTLY, COSTLY, room, room))
         return (shared, True, others) if len(shared) > len(kept) else (kept, False, stages)
 
 
@@ -138,13 +138,13 @@ def _rows_together(rows: int, exclusive: bool) -> int:
 
 def plan_rows(parts: GpuParts) -> RowPlan:
     """What is to be done for a row; nothing is emitted yet."""
-    points, pulled = parts.points, parts.points.pulled
-    row_dims = points.loop(pulled.rows)
+    nodes, loop_body = parts.nodes, parts.nodes.loop_body
+    row_dims = nodes.loop(loop_body.rows)
     row = Dim("row", extent(row_dims))
-    points.flatten_rows(row_dims, row)
-    points.finish()
-    whole = [store for store in pulled.stores if not store.per_row]
-    once = [store for store in pulled.stores if store.per_row]
+    nodes.flatten_rows(row_dims, row)
+    nodes.finish()
+    whole = [store for store in loop_body.stores if not store.per_row]
+    once = [store for store in loop_body.stores if store.per_row]
     plan = RowPlan(parts, row, whole, once, 1)
     columns = max((extent(stage.dims) for stage in plan.stages()), default=1)
     return RowPlan(parts, row, whole, once, columns)

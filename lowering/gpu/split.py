@@ -14,7 +14,7 @@ from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import IndexExpr, dimension
@@ -56,7 +56,7 @@ class Phase:
 class _Partials:
     """Partial results of a reduction: `splits` times one of each row."""
 
-    point: Point
+    node: ScalarNode
     splits: int
     scratch: Scratch
 
@@ -80,26 +80,26 @@ def can_split(plan: RowPlan) -> bool:
     buffers = plan.parts.buffers
     overwritten = {buffers.targets[store.result] for store in stages[-1].stores}
     read: set[int] = set()
-    for point in _points_below(early_stores(plan.parts.points, plan.once, stages[-1])):
-        if point.op is None and point.value in buffers.sources:
-            read.add(buffers.sources[point.value])
+    for node in _nodes_below(early_stores(plan.parts.nodes, plan.once, stages[-1])):
+        if node.op is None and node.value in buffers.sources:
+            read.add(buffers.sources[node.value])
     return read.isdisjoint(overwritten) and (read.isdisjoint(buffers.shared) or overwritten.isdisjoint(buffers.shared))
 
 
-def reductions_below(roots: Iterable[Point]) -> set[Point]:
+def reductions_below(roots: Iterable[ScalarNode]) -> set[ScalarNode]:
     """The reductions whose results the roots are made of."""
-    return {point for point in _points_below(roots) if point.op is not None and point.op.COMBINE}
+    return {node for node in _nodes_below(roots) if node.op is not None and node.op.COMBINE}
 
 
-def _points_below(roots: Iterable[Point]) -> set[Point]:
-    """All points that the roots are made of, reductions among them but not what they reduce."""
-    found: set[Point] = set()
+def _nodes_below(roots: Iterable[ScalarNode]) -> set[ScalarNode]:
+    """All nodes that the roots are made of, reductions among them but not what they reduce."""
+    found: set[ScalarNode] = set()
     stack = list(roots)
     while stack:
-        if (point := stack.pop()) not in found:
-            found.add(point)
-            if point.op is None or not point.op.COMBINE:
-                stack.extend(point.operands)
+        if (node := stack.pop()) not in found:
+            found.add(node)
+            if node.op is None or not node.op.COMBINE:
+                stack.extend(node.operands)
     return found
 
 
@@ -114,7 +114,7 @@ class SplitKernel:
     columns: bool
     """Whether neighbours in memory belong to other rows."""
     partials: list[_Partials] = field(default_factory=list[_Partials])
-    moments: Moments = field(default_factory=dict[Point, Point])
+    moments: Moments = field(default_factory=dict[ScalarNode, ScalarNode])
     """Of the first two stages, which are one launch then."""
     part: int = 0
     """Elements of a part of these; the last one may have fewer."""
@@ -131,8 +131,8 @@ class SplitKernel:
         lengths = [self._length(stage, width) for stage in stages]
         self.part = lengths[0]
         for stage, length in zip(stages, lengths, strict=True):
-            for point in stage.reductions:
-                self._add_partials(point, -(-extent(stage.dims) // length))
+            for node in stage.reductions:
+                self._add_partials(node, -(-extent(stage.dims) // length))
         launches = [number for number in range(len(stages)) if not (self.moments and number == 1)]
         count = len(launches) + bool(self.plan.once)
         phases: list[Phase] = []
@@ -148,12 +148,12 @@ class SplitKernel:
             multiple = self.shape[1] * LARGEST  # whole batches
         return part_length(extent(stage.dims), self.splits, multiple)
 
-    def _add_partials(self, point: Point, splits: int) -> None:
-        kind = MemRefType(value_type(dtype(point.value)), [splits * self.plan.row.extent])
-        scratch = Scratch(self._bytes, kind, point.value.name_hint)
-        size = kind.element_count() * dtype(point.value).compute.itemsize
+    def _add_partials(self, node: ScalarNode, splits: int) -> None:
+        kind = MemRefType(value_type(dtype(node.value)), [splits * self.plan.row.extent])
+        scratch = Scratch(self._bytes, kind, node.value.name_hint)
+        size = kind.element_count() * dtype(node.value).compute.itemsize
         self._bytes += -(-size // _ALIGNMENT) * _ALIGNMENT
-        self.partials.append(_Partials(point, splits, scratch))
+        self.partials.append(_Partials(node, splits, scratch))
 
     def _stage_phase(
         self, stages: Sequence[Stage], number: int, length: int, width: int, launch: tuple[int, int]
@@ -172,7 +172,9 @@ class SplitKernel:
         note = f"split, launch {launch[0]} of {launch[1]}: {splits} blocks share a row, {self._said()}"
         return Phase(kernel, Grid(self._blocks() * splits, self._block()), note, tuple(parts.aligned))
 
-    def _totals(self, parts: GpuParts, team: Team, stage: Stage, width: int, part: RowPart) -> Mapping[Point, SSAValue]:
+    def _totals(
+        self, parts: GpuParts, team: Team, stage: Stage, width: int, part: RowPart
+    ) -> Mapping[ScalarNode, SSAValue]:
         """What the reductions of a launch come to over a part of a row."""
         kernel, rows = parts.kernel, RowStages(parts, team, False, width, part)
         if width > 1 and not ((memories := rows.memories([stage])) and parts.takes_vectors(memories)):
@@ -189,50 +191,50 @@ class SplitKernel:
     def _last_phase(self, stages: Sequence[Stage], launches: int) -> Phase:
         parts, kernel = self._open()
         rows = RowStages(parts, self._team(parts, kernel.block_number()), self.plan.settle)
-        self._join(rows, stages, [store.point for store in self.plan.once])
+        self._join(rows, stages, [store.node for store in self.plan.once])
         rows.store_once(kernel, self.plan.once)
         return Phase(
             kernel, Grid(self._blocks(), self._block()), f"split, launch {launches} of {launches}: {self._said()}"
         )
 
-    def _join(self, rows: RowStages, stages: Sequence[Stage], roots: Sequence[Point]) -> None:
+    def _join(self, rows: RowStages, stages: Sequence[Stage], roots: Sequence[ScalarNode]) -> None:
         """Makes the results of stages known that the roots need, whose parts earlier launches reduced."""
         needed = reductions_below(roots)
-        needed |= {self.moments[point] for point in needed if point in self.moments}
+        needed |= {self.moments[node] for node in needed if node in self.moments}
         for stage in stages:
-            points = [point for point in stage.reductions if point in needed]
-            if points:
-                for point, value in zip(points, self._joined(rows, points, stage), strict=True):
-                    rows.emitter.define(point, value, rows.parts.kernel)
+            nodes = [node for node in stage.reductions if node in needed]
+            if nodes:
+                for node, value in zip(nodes, self._joined(rows, nodes, stage), strict=True):
+                    rows.emitter.define(node, value, rows.parts.kernel)
 
-    def _joined(self, rows: RowStages, points: Sequence[Point], stage: Stage) -> Values:
+    def _joined(self, rows: RowStages, nodes: Sequence[ScalarNode], stage: Stage) -> Values:
         kernel, team = rows.parts.kernel, rows.team
-        splits = self.partials[self._number(points[0])].splits
+        splits = self.partials[self._number(nodes[0])].splits
         count = Dim("part", splits)
         if splits == 1:
             kernel.indices[count] = kernel.index_constant(0)
-            return [self._part(rows, point, kernel) for point in points]
+            return [self._part(rows, node, kernel) for node in nodes]
 
         def body(scope: Scope, values: Values) -> Values:
-            pairs = zip(points, values, strict=True)
-            return [combine(scope, point, value, self._joinable(rows, point, stage, scope)) for point, value in pairs]
+            pairs = zip(nodes, values, strict=True)
+            return [combine(scope, node, value, self._joinable(rows, node, stage, scope)) for node, value in pairs]
 
-        starts = [rows.initial(point) for point in points]
+        starts = [rows.initial(node) for node in nodes]
         bounds = (team.number, kernel.index_constant(splits), kernel.index_constant(team.threads))
-        totals = loop(kernel, bounds, starts, body, (count, "part"), [point.value.name_hint for point in points])
-        return team.reducer.total(kernel, points, totals)
+        totals = loop(kernel, bounds, starts, body, (count, "part"), [node.value.name_hint for node in nodes])
+        return team.reducer.total(kernel, nodes, totals)
 
-    def _joinable(self, rows: RowStages, point: Point, stage: Stage, scope: Scope) -> SSAValue:
+    def _joinable(self, rows: RowStages, node: ScalarNode, stage: Stage, scope: Scope) -> SSAValue:
         """A part's result, to be joined with others: squares are those about the mean of the row."""
-        part = self._part(rows, point, scope)
-        if (total := self.moments.get(point)) is None:
+        part = self._part(rows, node, scope)
+        if (total := self.moments.get(node)) is None:
             return part
-        kind, partials = dtype(point.value), self.partials[self._number(point)]
+        kind, partials = dtype(node.value), self.partials[self._number(node)]
         mean = self._mean(rows, total, stage)
         counts = self._counts(scope, partials.splits, extent(stage.dims), kind)
         return about_mean(scope, (self._part(rows, total, scope), part), counts, mean)
 
-    def _mean(self, rows: RowStages, total: Point, stage: Stage) -> SSAValue:
+    def _mean(self, rows: RowStages, total: ScalarNode, stage: Stage) -> SSAValue:
         kernel, kind = rows.parts.kernel, dtype(total.value)
         sum_ = rows.emitter.value(total, kernel)
         scale = kernel.constant(1.0 / extent(stage.dims), kind)
@@ -249,18 +251,18 @@ class SplitKernel:
         count = float_of(scope, scope.add(arith.MinSIOp(rest, constant(length))), kind)
         return count, scope.add(arith.DivfOp(one, count))
 
-    def _number(self, point: Point) -> int:
-        return next(k for k, partials in enumerate(self.partials) if partials.point is point)
+    def _number(self, node: ScalarNode) -> int:
+        return next(k for k, partials in enumerate(self.partials) if partials.node is node)
 
-    def _part(self, rows: RowStages, point: Point, scope: Scope) -> SSAValue:
-        number = self._number(point)
+    def _part(self, rows: RowStages, node: ScalarNode, scope: Scope) -> SSAValue:
+        number = self._number(node)
         place = self._place(dimension("part", self.partials[number].splits))
         memory = rows.parts.kernel.parameters[len(self.parts.buffers.types) + number]
         value = scope.add(memref.LoadOp.get(memory, [scope.index(place)]))
-        value.name_hint = point.value.name_hint
+        value.name_hint = node.value.name_hint
         return value
 
-    def _publish(self, rows: RowStages, totals: Mapping[Point, SSAValue], split: SSAValue) -> None:
+    def _publish(self, rows: RowStages, totals: Mapping[ScalarNode, SSAValue], split: SSAValue) -> None:
         """One thread writes the partial results of its row."""
         if not totals:
             return
@@ -270,8 +272,8 @@ class SplitKernel:
             first = kernel.add(arith.AndIOp(first, team.inside))
 
         def store(scope: Scope, _: Values) -> Values:
-            for point, value in totals.items():
-                number = self._number(point)
+            for node, value in totals.items():
+                number = self._number(node)
                 splits = self.partials[number].splits
                 scope.indices[Dim("split", splits)] = split
                 place = scope.index(self._place(dimension("split", splits)))

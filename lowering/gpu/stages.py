@@ -15,14 +15,14 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects import gpu
-from fuse_opt.dialects.analysis.loop_body import Point, Store
+from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.gpu.context import GpuParts
 from fuse_opt.lowering.gpu.reduce import Reducer, combine
 from fuse_opt.lowering.gpu.scope import Body, Values, combined_index, less, loop, unrolled, when
 from fuse_opt.lowering.gpu.vectors import VectorMover, VectorPlan, plan_vectors, vector_memories
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, PointEmitter, RowBuffer, Stage
+from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.row_stages import KeptRow, early_stores
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
@@ -56,8 +56,8 @@ class RowPart:
 class Columns:
     """The columns of a stage as one dimension, or one of vectors and one within a vector."""
 
-    points: KernelPoints
-    emitter: PointEmitter
+    nodes: KernelNodes
+    emitter: ElementEmitter
     counted: Dim
     plan: VectorPlan | None
 
@@ -89,25 +89,25 @@ class RowStages:
     _columns: dict[tuple[Dim, ...], Columns] = field(default_factory=dict[tuple[Dim, ...], Columns])
 
     def __post_init__(self) -> None:
-        self.points = self.parts.points
-        self.emitter = self.parts.emitter(self.points)
+        self.nodes = self.parts.nodes
+        self.emitter = self.parts.emitter(self.nodes)
 
     def build(self, scope: Scope, stages: Sequence[Stage], once: Sequence[Store]) -> None:
         for stage in stages:
             if stage is stages[-1]:
-                self.emitter.emit(early_stores(self.points, once, stage), scope)
-            if all(scope.find(point) is not None for point in stage.reductions) and not stage.stores:
+                self.emitter.emit(early_stores(self.nodes, once, stage), scope)
+            if all(scope.find(node) is not None for node in stage.reductions) and not stage.stores:
                 continue  # known together with those of the stage before
             totals = self.total(stage, self.reduce(stage, scope), scope)
-            for point, value in zip(stage.reductions, totals, strict=True):
-                self.emitter.define(point, value, scope)
+            for node, value in zip(stage.reductions, totals, strict=True):
+                self.emitter.define(node, value, scope)
         self.store_once(scope, once)
 
     def store_once(self, scope: Scope, once: Sequence[Store]) -> None:
         """One thread stores what a row has once."""
         if not once:
             return
-        self.emitter.emit([store.point for store in once], scope)
+        self.emitter.emit([store.node for store in once], scope)
         if self.settle:
             scope.block.add_op(gpu.BarrierOp())
         self._when_first(scope, once)
@@ -123,10 +123,10 @@ class RowStages:
         self._in_registers = bool(kept) and not shared
         for row in kept:
             columns = self.flattened(row.dims)
-            element = value_type(dtype(row.point.value))
-            name = f"{row.point.value.name_hint or 'kept'}_row"
+            element = value_type(dtype(row.node.value))
+            name = f"{row.node.value.name_hint or 'kept'}_row"
             if shared:
-                memory = self.parts.kernel.shared_once((row.point, "kept"), element, extent(row.dims), name)
+                memory = self.parts.kernel.shared_once((row.node, "kept"), element, extent(row.dims), name)
                 place = RowBuffer(memory, columns.position(columns.counted))
             else:
                 turns = self._turns(columns)
@@ -134,9 +134,9 @@ class RowStages:
                     continue  # one element of each thread: its value is known without memory
                 memory = self.parts.kernel.registers(element, turns.extent * columns.width, name)
                 place = RowBuffer(memory, columns.position(turns))
-            row.source.left[row.point] = place
+            row.source.left[row.node] = place
             for reader in row.readers:
-                reader.taken[row.point] = place
+                reader.taken[row.node] = place
 
     def memories(self, stages: Sequence[Stage]) -> list[SSAValue]:
         """What must be aligned for vectors."""
@@ -148,7 +148,7 @@ class RowStages:
 
     def reduce(self, stage: Stage, scope: Scope) -> Values:
         """The loop of a stage; gives what this thread's elements come to."""
-        starts = [self.initial(point) for point in stage.reductions]
+        starts = [self.initial(node) for node in stage.reductions]
         if not stage.dims:
             return self._build_once(stage, scope, starts)
         columns = self.flattened(stage.dims)
@@ -156,13 +156,13 @@ class RowStages:
         mover = None if plan is None else VectorMover(self.parts, plan)
         taken = stage.taken if mover is None else {**mover.taken, **stage.taken}
         local = Stage(stage.dims, stage.reductions, stage.stores, taken, stage.left)
-        hints = [point.value.name_hint for point in stage.reductions]
+        hints = [node.value.name_hint for node in stage.reductions]
 
         def element(inner: Scope, values: Values) -> Values:
             columns.emitter.emit(local.roots(), inner, local)
             joined = [
-                combine(inner, point, value, columns.emitter.reduced_element(point, inner))
-                for point, value in zip(stage.reductions, values, strict=True)
+                combine(inner, node, value, columns.emitter.reduced_element(node, inner))
+                for node, value in zip(stage.reductions, values, strict=True)
             ]
             stores = stage.stores if mover is None else mover.keep(inner, stage.stores)
             self._store_inside(stores, columns.emitter, inner)
@@ -228,8 +228,8 @@ class RowStages:
         """A row of one element: every thread computes it, one stores it and alone counts it."""
         self.emitter.emit(stage.roots(), scope, stage)
         partials = [
-            combine(scope, point, start, self.emitter.reduced_element(point, scope))
-            for point, start in zip(stage.reductions, starts, strict=True)
+            combine(scope, node, start, self.emitter.reduced_element(node, scope))
+            for node, start in zip(stage.reductions, starts, strict=True)
         ]
         self._when_first(scope, stage.stores)
         return partials
@@ -247,7 +247,7 @@ class RowStages:
 
         when(scope, first, (), store)
 
-    def _store_inside(self, stores: Sequence[Store], emitter: PointEmitter, scope: Scope) -> None:
+    def _store_inside(self, stores: Sequence[Store], emitter: ElementEmitter, scope: Scope) -> None:
         self._inside(scope, bool(stores), lambda inner: self.parts.store(stores, emitter, inner))
 
     def _inside(self, scope: Scope, stores: bool, store: Callable[[Scope], None]) -> None:
@@ -263,7 +263,7 @@ class RowStages:
         when(scope, self.team.inside, (), guarded)
 
     def flattened(self, dims: tuple[Dim, ...]) -> Columns:
-        """The points in terms of one dimension that counts through all of a stage's, or of vectors of it."""
+        """The nodes in terms of one dimension that counts through all of a stage's, or of vectors of it."""
         if (found := self._columns.get(dims)) is None:
             found = self._columns[dims] = self._flatten(dims)
         return found
@@ -272,38 +272,38 @@ class RowStages:
         flat = dims[0] if len(dims) == 1 else Dim("column", extent(dims))
         vectors = self.width > 1 and flat.extent % self.width == 0
         if len(dims) == 1 and not vectors:
-            return Columns(self.points, self.emitter, flat, None)
-        points: KernelPoints = copy(self.points)
+            return Columns(self.nodes, self.emitter, flat, None)
+        nodes: KernelNodes = copy(self.nodes)
         if len(dims) > 1:
-            points.flatten_rows(dims, flat)
+            nodes.flatten_rows(dims, flat)
         if not vectors:
-            points.finish()
-            return Columns(points, self.parts.emitter(points), flat, None)
+            nodes.finish()
+            return Columns(nodes, self.parts.emitter(nodes), flat, None)
         outer, inner = Dim("vector", flat.extent // self.width), Dim("lane", self.width)
-        points.split_dim(flat, outer, inner)
-        points.finish()
-        pulled = points.pulled
-        plan = plan_vectors(points, inner, pulled.loads(), [store for store in pulled.stores if not store.per_row])
-        return Columns(points, self.parts.emitter(points), outer, plan)
+        nodes.split_dim(flat, outer, inner)
+        nodes.finish()
+        loop_body = nodes.loop_body
+        plan = plan_vectors(nodes, inner, loop_body.loads(), [store for store in loop_body.stores if not store.per_row])
+        return Columns(nodes, self.parts.emitter(nodes), outer, plan)
 
     def vectors_of(self, stage: Stage, columns: Columns) -> VectorPlan | None:
         """The vectors that a stage moves."""
         if columns.plan is None:
             return None
-        needed: set[Point] = set()
+        needed: set[ScalarNode] = set()
         stack = stage.roots()
         while stack:
-            point = stack.pop()
-            if point in needed or point in stage.taken:
+            node = stack.pop()
+            if node in needed or node in stage.taken:
                 continue
-            needed.add(point)
-            stack.extend(point.operands)
-        loads = [point for point in columns.plan.loads if point in needed]
+            needed.add(node)
+            stack.extend(node.operands)
+        loads = [node for node in columns.plan.loads if node in needed]
         numbers = {store.result for store in stage.stores}
         stores = [store for store in columns.plan.stores if store.result in numbers]
         return replace(columns.plan, loads=loads, stores=stores) if loads or stores else None
 
-    def initial(self, point: Point) -> SSAValue:
+    def initial(self, node: ScalarNode) -> SSAValue:
         """What a reduction starts from, which is neutral to it."""
-        assert point.op is not None
-        return self.parts.kernel.constant(point.op.initial(), point.op.body().dtype)
+        assert node.op is not None
+        return self.parts.kernel.constant(node.op.initial(), node.op.body().dtype)

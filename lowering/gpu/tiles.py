@@ -1,4 +1,4 @@
-"""Elements by square blocks in shared memory: what is read along another dimension than it is stored along is turned there.
+"""Elements by square blocks in shared memory: what is read along another dimension than it is stored along is transposed there.
 
 A block reads its part of each such operand along the operand's lines and writes it down across; after a barrier it
 computes along the lines of the results. So both sides are coalesced. Lines of the shared block are padded, so that its
@@ -13,7 +13,7 @@ from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects import gpu
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.gpu.context import GpuParts, Grid
@@ -22,66 +22,66 @@ from fuse_opt.lowering.kernel.element_emitter import RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import task_parts
 from fuse_opt.lowering.kernel.scope import Scope
-from fuse_opt.lowering.kernel.transposed_loads import TurnedLoads, turned_loads
+from fuse_opt.lowering.kernel.transposed_loads import TransposedLoads, transposed_loads
 
 THREADS = 32, 8
 BANK = 4
 """Bytes of a bank of shared memory."""
 MOST_FETCHED = 2
-"""Operands that a thread loads before the barrier besides those that are turned."""
+"""Operands that a thread loads before the barrier besides those that are transposed."""
 SMALL_TILE, LARGE_TILE = 32, 64
 """Elements along both sides; the larger one for elements of two bytes and less."""
 
 
 def build_tiles(parts: GpuParts) -> Grid | None:
     """Emits the pass over blocks of elements and gives its grid; None, and nothing emitted, without a load to turn."""
-    points = parts.points
-    dims = points.loop(points.pulled.rows)
-    turned = turned_loads(points, dims)
-    if turned is None or extent(dims) == 0:
+    nodes = parts.nodes
+    dims = nodes.loop(nodes.loop_body.rows)
+    transposed = transposed_loads(nodes, dims)
+    if transposed is None or extent(dims) == 0:
         return None
-    widest = max(dtype(point.value).itemsize for point in turned.points)
+    widest = max(dtype(node.value).itemsize for node in transposed.nodes)
     size = parts.schedule.tile or (LARGE_TILE if widest <= BANK // 2 else SMALL_TILE)
     size = min(max(size, THREADS[0]), LARGE_TILE)
-    fitting = _fitting(turned, size, parts.schedule.limits.static_shared)
-    if not fitting.points and size > SMALL_TILE:
+    fitting = _fitting(transposed, size, parts.schedule.limits.static_shared)
+    if not fitting.nodes and size > SMALL_TILE:
         size = SMALL_TILE
-        fitting = _fitting(turned, size, parts.schedule.limits.static_shared)
-    if not fitting.points:
+        fitting = _fitting(transposed, size, parts.schedule.limits.static_shared)
+    if not fitting.nodes:
         return None
-    rest = [dim for dim in dims if dim not in (turned.along, dims[-1])]
+    rest = [dim for dim in dims if dim not in (transposed.along, dims[-1])]
     outer = Dim("outer", extent(rest))
-    points.flatten_rows(rest, outer)
-    points.finish()
+    nodes.flatten_rows(rest, outer)
+    nodes.finish()
     return _Tiles(parts, fitting, outer, dims[-1], size).build()
 
 
-def _line(point: Point, size: int) -> int:
+def _line(node: ScalarNode, size: int) -> int:
     """Elements from one line of a shared block to the next."""
-    return size + max(BANK // dtype(point.value).itemsize, 1)
+    return size + max(BANK // dtype(node.value).itemsize, 1)
 
 
-def _fitting(turned: TurnedLoads, size: int, room: int) -> TurnedLoads:
+def _fitting(transposed: TransposedLoads, size: int, room: int) -> TransposedLoads:
     """The loads whose blocks fit shared memory together."""
-    fitting: list[Point] = []
-    for point in turned.points:
-        room -= _line(point, size) * size * dtype(point.value).itemsize
+    fitting: list[ScalarNode] = []
+    for node in transposed.nodes:
+        room -= _line(node, size) * size * dtype(node.value).itemsize
         if room < 0:
             break
-        fitting.append(point)
-    return TurnedLoads(turned.along, fitting)
+        fitting.append(node)
+    return TransposedLoads(transposed.along, fitting)
 
 
 @dataclass
 class _Tiles:
     parts: GpuParts
-    turned: TurnedLoads
+    transposed: TransposedLoads
     outer: Dim
     inner: Dim
     size: int
 
     def build(self) -> Grid:
-        parts, kernel, size, along, inner = self.parts, self.parts.kernel, self.size, self.turned.along, self.inner
+        parts, kernel, size, along, inner = self.parts, self.parts.kernel, self.size, self.transposed.along, self.inner
         blocks = [-(-dim.extent // size) for dim in (along, inner)]
         digits = task_parts(kernel, kernel, kernel.block_number(), (self.outer.extent, *blocks))
         kernel.indices[self.outer] = digits[0]
@@ -90,19 +90,19 @@ class _Tiles:
             for dim, digit, name in zip((along, inner), digits[1:], ("row", "column"), strict=True)
         }
         self.local = Dim("tile_row", size), Dim("tile_column", size)
-        self.emitter = parts.emitter(parts.points)
-        stage = Stage((along, inner), stores=list(parts.points.pulled.stores))
-        for point in self.turned.points:
-            element = dtype(point.value)
+        self.emitter = parts.emitter(parts.nodes)
+        stage = Stage((along, inner), stores=list(parts.nodes.loop_body.stores))
+        for node in self.transposed.nodes:
+            element = dtype(node.value)
             memory = kernel.shared(
-                element.attribute, _line(point, size) * size, f"{point.value.name_hint or 'value'}_tile"
+                element.attribute, _line(node, size) * size, f"{node.value.name_hint or 'value'}_tile"
             )
-            position = as_expr(self.local[0]) * _line(point, size) + as_expr(self.local[1])
-            stage.taken[point] = RowBuffer(memory, position)
+            position = as_expr(self.local[0]) * _line(node, size) + as_expr(self.local[1])
+            stage.taken[node] = RowBuffer(memory, position)
 
         def read(scope: Scope, _: Values) -> Values:
-            for point in self.turned.points:
-                self._read(point, stage.taken[point], scope)
+            for node in self.transposed.nodes:
+                self._read(node, stage.taken[node], scope)
             return ()
 
         def write(scope: Scope, _: Values) -> Values:
@@ -114,7 +114,7 @@ class _Tiles:
         self._fetch(stage)
         kernel.block.add_op(gpu.BarrierOp())
         self._go_through((along, inner), write)
-        parts.notes.append(f"tile, {size} x {size} elements a block, {len(self.turned.points)} turned")
+        parts.notes.append(f"tile, {size} x {size} elements a block, {len(self.transposed.nodes)} turned")
         return Grid(self.outer.extent * blocks[0] * blocks[1], THREADS)
 
     def _fetch(self, stage: Stage) -> None:
@@ -123,38 +123,38 @@ class _Tiles:
         tall, wide = self._turns()
         place = as_expr(tall) * wide.extent + as_expr(wide) if wide.extent > 1 else as_expr(tall)
         others = [
-            point
-            for point in parts.points.pulled.loads()
-            if point not in self.turned.points and parts.points.varies(point, (self.turned.along,))
-            and parts.points.varies(point, (self.inner,))
+            node
+            for node in parts.nodes.loop_body.loads()
+            if node not in self.transposed.nodes and parts.nodes.varies(node, (self.transposed.along,))
+            and parts.nodes.varies(node, (self.inner,))
         ][:MOST_FETCHED]  # fmt: skip
-        for point in others:
-            name = f"{point.value.name_hint or 'value'}_ahead"
-            memory = kernel.registers(dtype(point.value).attribute, tall.extent * wide.extent, name)
-            stage.taken[point] = RowBuffer(memory, place)
+        for node in others:
+            name = f"{node.value.name_hint or 'value'}_ahead"
+            memory = kernel.registers(dtype(node.value).attribute, tall.extent * wide.extent, name)
+            stage.taken[node] = RowBuffer(memory, place)
 
         def fetch(scope: Scope, _: Values) -> Values:
-            for point in others:
-                self._read(point, stage.taken[point], scope)
+            for node in others:
+                self._read(node, stage.taken[node], scope)
             return ()
 
         if others:
-            self._go_through((self.turned.along, self.inner), fetch)
+            self._go_through((self.transposed.along, self.inner), fetch)
 
     def _turns(self) -> tuple[Dim, Dim]:
         """Lines and parts of a line that each thread takes."""
         return Dim("line", self.size // THREADS[1]), Dim("half", self.size // THREADS[0])
 
-    def _read(self, point: Point, place: RowBuffer, scope: Scope) -> None:
-        source = self.parts.kernel.parameters[self.parts.buffers.sources[point.value]]
-        value = scope.add(memref.LoadOp.get(source, [scope.index(self.parts.points.addresses[point])]))
-        value.name_hint = point.value.name_hint
+    def _read(self, node: ScalarNode, place: RowBuffer, scope: Scope) -> None:
+        source = self.parts.kernel.parameters[self.parts.buffers.sources[node.value]]
+        value = scope.add(memref.LoadOp.get(source, [scope.index(self.parts.nodes.addresses[node])]))
+        value.name_hint = node.value.name_hint
         scope.block.add_op(memref.StoreOp.get(value, place.memory, [scope.index(place.position)]))
 
     def _go_through(self, dims: tuple[Dim, Dim], body: Body) -> None:
         """All elements of the block: threads along x take neighbours of the second dimension, those along y lines."""
         kernel, (lines, neighbours) = self.parts.kernel, dims
-        local = dict(zip((self.turned.along, self.inner), self.local, strict=True))
+        local = dict(zip((self.transposed.along, self.inner), self.local, strict=True))
         turns = self._turns()
         x, y = kernel.thread(), kernel.thread(gpu.DimensionEnum.Y)
 
@@ -172,7 +172,7 @@ class _Tiles:
 
     def _within(self, scope: Scope, dim: Dim, local: Dim, at: SSAValue, body: Body) -> Values:
         """Runs the body for a place of the block that lies within the whole."""
-        place = named(scope.add(arith.AddiOp(self.first[dim], at)), "row" if dim == self.turned.along else "column")
+        place = named(scope.add(arith.AddiOp(self.first[dim], at)), "row" if dim == self.transposed.along else "column")
         indices = {dim: place, local: at}
         if dim.extent % self.size:
             return when(scope, less(scope, place, dim.extent), (), body, indices)

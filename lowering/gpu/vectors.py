@@ -15,11 +15,11 @@ from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
-from fuse_opt.dialects.analysis.loop_body import Point, Store
+from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
 from fuse_opt.lowering.gpu.context import GpuParts
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, RowBuffer
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.scope import Scope
 from fuse_opt.lowering.program import VECTOR_BYTES
@@ -38,9 +38,9 @@ def is_vector(address: IndexExpr, inner: Dim) -> bool:
 class VectorPlan:
     """The vectors of a pass: what is loaded and stored by them when `inner` counts through one."""
 
-    points: KernelPoints
+    nodes: KernelNodes
     inner: Dim
-    loads: list[Point] = field(default_factory=list[Point])
+    loads: list[ScalarNode] = field(default_factory=list[ScalarNode])
     stores: list[Store] = field(default_factory=list[Store])
 
     @property
@@ -48,17 +48,17 @@ class VectorPlan:
         return self.inner.extent
 
 
-def plan_vectors(points: KernelPoints, inner: Dim, loads: Iterable[Point], stores: Iterable[Store]) -> VectorPlan:
-    """`points` are finished, and know the inner dimension."""
-    plan = VectorPlan(points, inner)
-    plan.loads = [point for point in loads if is_vector(points.addresses[point], inner)]
-    plan.stores = [store for store in stores if is_vector(points.space.apply(store.address), inner)]
+def plan_vectors(nodes: KernelNodes, inner: Dim, loads: Iterable[ScalarNode], stores: Iterable[Store]) -> VectorPlan:
+    """`nodes` are finished, and know the inner dimension."""
+    plan = VectorPlan(nodes, inner)
+    plan.loads = [node for node in loads if is_vector(nodes.addresses[node], inner)]
+    plan.stores = [store for store in stores if is_vector(nodes.space.apply(store.address), inner)]
     return plan
 
 
-def widest_vector(loads: Iterable[Point], stores: Iterable[Store]) -> int:
+def widest_vector(loads: Iterable[ScalarNode], stores: Iterable[Store]) -> int:
     """Elements of a vector whose widest type fills an access; half as many where there are many arrays to hold."""
-    sizes = [dtype(point.value).itemsize for point in loads] + [dtype(store.point.value).itemsize for store in stores]
+    sizes = [dtype(node.value).itemsize for node in loads] + [dtype(store.node.value).itemsize for store in stores]
     width = VECTOR_BYTES // max(sizes, default=VECTOR_BYTES)
     return max(width // 2, 1) if len(sizes) >= 8 else width
 
@@ -70,41 +70,41 @@ class VectorMover:
         self.parts, self.plan = parts, plan
         self.position = as_expr(plan.inner) if count is None else as_expr(count) * plan.width + as_expr(plan.inner)
         size = plan.width * (1 if count is None else count.extent)
-        self.taken: dict[Point, RowBuffer] = {}
-        for point in plan.loads:
-            element = dtype(point.value)
-            name = f"{point.value.name_hint or 'x'}_vector"
-            self.taken[point] = RowBuffer(parts.kernel.registers(element.attribute, size, name), self.position)
+        self.taken: dict[ScalarNode, RowBuffer] = {}
+        for node in plan.loads:
+            element = dtype(node.value)
+            name = f"{node.value.name_hint or 'x'}_vector"
+            self.taken[node] = RowBuffer(parts.kernel.registers(element.attribute, size, name), self.position)
         self.made: list[tuple[Store, SSAValue]] = []
         for store in plan.stores:
-            element = dtype(store.point.value)
-            name = f"{store.point.value.name_hint or 'r'}_vector"
+            element = dtype(store.node.value)
+            name = f"{store.node.value.name_hint or 'r'}_vector"
             self.made.append((store, parts.kernel.registers(element.attribute, size, name)))
 
-    def load(self, scope: Scope, points: Iterable[Point] | None = None) -> None:
-        """Loads a vector of each of the points, or of all."""
-        for point in self.plan.loads if points is None else points:
-            memory = self.parts.kernel.parameters[self.parts.buffers.sources[point.value]]
-            place = self.taken[point]
-            self._move(scope, (memory, self.plan.points.addresses[point]), (place.memory, place.position))
+    def load(self, scope: Scope, nodes: Iterable[ScalarNode] | None = None) -> None:
+        """Loads a vector of each of the nodes, or of all."""
+        for node in self.plan.loads if nodes is None else nodes:
+            memory = self.parts.kernel.parameters[self.parts.buffers.sources[node.value]]
+            place = self.taken[node]
+            self._move(scope, (memory, self.plan.nodes.addresses[node]), (place.memory, place.position))
 
     def keep(self, scope: Scope, stores: Iterable[Store]) -> list[Store]:
         """Puts what is to be stored into the thread's buffers; gives the stores that are not by vectors."""
-        emitter = self.parts.emitter(self.plan.points)
+        emitter = self.parts.emitter(self.plan.nodes)
         buffers = {id(store): memory for store, memory in self.made}
         others: list[Store] = []
         for store in stores:
             if (memory := buffers.get(id(store))) is None:
                 others.append(store)
             else:
-                emitter.store(store.point, memory, self.position, scope)
+                emitter.store(store.node, memory, self.position, scope)
         return others
 
     def store(self, scope: Scope) -> None:
         """Stores the vectors of all results."""
         for store, memory in self.made:
             target = self.parts.kernel.parameters[self.parts.buffers.targets[store.result]]
-            self._move(scope, (memory, self.position), (target, self.plan.points.space.apply(store.address)))
+            self._move(scope, (memory, self.position), (target, self.plan.nodes.space.apply(store.address)))
 
     def _move(self, scope: Scope, source: tuple[SSAValue, IndexExpr], target: tuple[SSAValue, IndexExpr]) -> None:
         first = {self.plan.inner: constant(0)}
@@ -119,5 +119,5 @@ class VectorMover:
 def vector_memories(parts: GpuParts, plan: VectorPlan) -> list[SSAValue]:
     """What must be aligned."""
     parameters, buffers = parts.kernel.parameters, parts.buffers
-    found = [parameters[buffers.sources[point.value]] for point in plan.loads]
+    found = [parameters[buffers.sources[node.value]] for node in plan.loads]
     return list(dict.fromkeys([*found, *(parameters[buffers.targets[store.result]] for store in plan.stores)]))

@@ -9,10 +9,10 @@ from math import prod
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Pulled, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.lowering.hints import is_streamed
+from fuse_opt.lowering.hints import is_nontemporal
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 
 
@@ -43,7 +43,7 @@ class Parameter:
 class KernelBuffers:
     """Which parameter holds what; `memory` names the storage of each operand and result: equal ones are one buffer."""
 
-    def __init__(self, kernel: KernelOp, passes: Sequence[Pulled], memory: Sequence[Hashable]) -> None:
+    def __init__(self, kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[Hashable]) -> None:
         self.parameters: list[Parameter] = []
         self.types: list[MemRefType] = []
         self.hints: list[str | None] = []
@@ -51,13 +51,13 @@ class KernelBuffers:
         """By value that the kernel loads: its parameter."""
         self.targets: list[int] = []
         """By result: its parameter."""
-        self.streamed = is_streamed(kernel)
+        self.nontemporal = is_nontemporal(kernel)
         """Whether stores go past the caches where they can."""
         self._memory = memory
         self._known: dict[tuple[Hashable, Attribute], int] = {}
         self._owners: dict[Hashable, int] = {}
         self._shared: set[int] = set()
-        loaded = {point.value for pulled in passes for point in pulled.loads() if prod(shape(point.value))}
+        loaded = {node.value for loop_body in passes for node in loop_body.loads() if prod(shape(node.value))}
         for number, argument in enumerate(kernel.block.args):
             if argument in loaded:
                 self.sources[argument] = self._place(argument, number, Parameter(number, None))
@@ -69,10 +69,10 @@ class KernelBuffers:
         """Parameters whose memory another one has, too."""
         return frozenset(self._shared)
 
-    def in_place(self, pulled: Pulled, stores: Sequence[Store] | None = None) -> bool:
+    def in_place(self, loop_body: LoopBody, stores: Sequence[Store] | None = None) -> bool:
         """Whether a pass of the kernel, or these stores of it, may write to memory that it reads."""
-        read = {self.sources[point.value] for point in pulled.loads() if point.value in self.sources}
-        written = {self.targets[store.result] for store in (pulled.stores if stores is None else stores)}
+        read = {self.sources[node.value] for node in loop_body.loads() if node.value in self.sources}
+        written = {self.targets[store.result] for store in (loop_body.stores if stores is None else stores)}
         return not read.isdisjoint(written) or not self._shared.isdisjoint(written)
 
     def _place(self, value: SSAValue, number: int, parameter: Parameter) -> int:

@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
-from fuse_opt.dialects.analysis.loop_body import Point, Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.scalar import Scalar, topological
 
 
-def merge_equal_reductions(pulled: Pulled) -> Pulled:
+def merge_equal_reductions(loop_body: LoopBody) -> LoopBody:
     """The pass with one of those reductions that join the same scalars over the same loop in the same way."""
-    merged: dict[Point, Point] = {}
-    first: dict[Hashable, Point] = {}
-    points: list[Point] = []
-    for point in pulled.points:
-        operands = tuple(merged.get(operand, operand) for operand in point.operands)
-        changed = operands != point.operands
-        new = replace(point, operands=operands) if changed else point
-        if point.op is not None and point.op.COMBINE:
-            key = (point.op.COMBINE, _structure(point.op.body()), dtype(point.value), operands, point.loop)
+    merged: dict[ScalarNode, ScalarNode] = {}
+    first: dict[Hashable, ScalarNode] = {}
+    nodes: list[ScalarNode] = []
+    for node in loop_body.nodes:
+        operands = tuple(merged.get(operand, operand) for operand in node.operands)
+        changed = operands != node.operands
+        new = replace(node, operands=operands) if changed else node
+        if node.op is not None and node.op.COMBINE:
+            key = (node.op.COMBINE, _structure(node.op.body()), dtype(node.value), operands, node.loop)
             if (found := first.setdefault(key, new)) is not new:
-                merged[point] = found
+                merged[node] = found
                 continue
         if changed:
-            merged[point] = new
-        points.append(new)
+            merged[node] = new
+        nodes.append(new)
     if not merged:
-        return pulled
-    stores = tuple(replace(store, point=merged.get(store.point, store.point)) for store in pulled.stores)
-    return replace(pulled, points=tuple(points), stores=stores)
+        return loop_body
+    stores = tuple(replace(store, node=merged.get(store.node, store.node)) for store in loop_body.stores)
+    return replace(loop_body, nodes=tuple(nodes), stores=stores)
 
 
 def _structure(body: Scalar) -> Hashable:

@@ -1,4 +1,4 @@
-"""The points of a kernel in its loops: addresses, what varies with which loop, and the emission of their values."""
+"""The nodes of a kernel in its loops: addresses, what varies with which loop, and the emission of their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import MemRefType, UnrealizedConversionCastOp
 from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.analysis.loop_body import Point, Pulled, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType, Kind
@@ -35,28 +35,28 @@ class Stage:
     """One loop over `dims`: reductions, stores, and the scalars that it takes from and leaves in row buffers."""
 
     dims: tuple[Dim, ...]
-    reductions: list[Point] = field(default_factory=list[Point])
+    reductions: list[ScalarNode] = field(default_factory=list[ScalarNode])
     stores: list[Store] = field(default_factory=list[Store])
-    taken: dict[Point, RowBuffer] = field(default_factory=dict[Point, RowBuffer])
-    left: dict[Point, RowBuffer] = field(default_factory=dict[Point, RowBuffer])
+    taken: dict[ScalarNode, RowBuffer] = field(default_factory=dict[ScalarNode, RowBuffer])
+    left: dict[ScalarNode, RowBuffer] = field(default_factory=dict[ScalarNode, RowBuffer])
 
-    def roots(self) -> list[Point]:
+    def roots(self) -> list[ScalarNode]:
         """The scalars that one iteration must know."""
-        elements = [operand for point in self.reductions for operand in point.operands]
-        return [*elements, *(store.point for store in self.stores)]
+        elements = [operand for node in self.reductions for operand in node.operands]
+        return [*elements, *(store.node for store in self.stores)]
 
 
-class KernelPoints:
-    """What the emission of a kernel asks about its points, over simplified loop dimensions."""
+class KernelNodes:
+    """What the emission of a kernel asks about its nodes, over simplified loop dimensions."""
 
-    def __init__(self, pulled: Pulled) -> None:
-        self.pulled = pulled
-        self._positions = {point: _positions(point) for point in pulled.points if point.op is not None}
-        loads = {point: point.address for point in pulled.points if point.op is None}
-        spaces = [index_dims(pulled.rows), index_dims(pulled.columns)]
-        spaces += [index_dims(point.loop) for point in pulled.points if point.op is not None and point.op.COMBINE]
+    def __init__(self, loop_body: LoopBody) -> None:
+        self.loop_body = loop_body
+        self._positions = {node: _positions(node) for node in loop_body.nodes if node.op is not None}
+        loads = {node: node.address for node in loop_body.nodes if node.op is None}
+        spaces = [index_dims(loop_body.rows), index_dims(loop_body.columns)]
+        spaces += [index_dims(node.loop) for node in loop_body.nodes if node.op is not None and node.op.COMBINE]
         self._groups = {dims: number for number, dims in enumerate(dict.fromkeys(spaces))}
-        expressions = [*loads.values(), *(store.address for store in pulled.stores)]
+        expressions = [*loads.values(), *(store.address for store in loop_body.stores)]
         expressions += [e for positions in self._positions.values() for e in positions.values()]
         self._loads = loads
         self.space: LoopSpace = simplify_space(list(self._groups), expressions)
@@ -74,162 +74,159 @@ class KernelPoints:
         self.space = self.space.split(dim, outer, inner)
 
     def finish(self) -> None:
-        """Fixes the loops: from now on points have addresses and dimensions in them."""
+        """Fixes the loops: from now on nodes have addresses and dimensions in them."""
         space = self.space
-        self.addresses = {point: space.apply(address) for point, address in self._loads.items()}
+        self.addresses = {node: space.apply(address) for node, address in self._loads.items()}
         self.positions = {
-            point: {axis: space.apply(e) for axis, e in positions.items()}
-            for point, positions in self._positions.items()
+            node: {axis: space.apply(e) for axis, e in positions.items()} for node, positions in self._positions.items()
         }
-        self.dims: dict[Point, frozenset[Dim]] = {}
-        for point in self.pulled.points:
+        self.dims: dict[ScalarNode, frozenset[Dim]] = {}
+        for node in self.loop_body.nodes:
             found: set[Dim] = set()
-            if point.op is None:
-                found |= self.addresses[point].dims()
-            elif point.op.COMBINE:
-                for expression in point.index:
+            if node.op is None:
+                found |= self.addresses[node].dims()
+            elif node.op.COMBINE:
+                for expression in node.index:
                     found |= space.apply(expression).dims()
             else:
-                for expression in self.positions[point].values():
+                for expression in self.positions[node].values():
                     found |= expression.dims()
-                for operand in point.operands:
+                for operand in node.operands:
                     found |= self.dims[operand]
-            self.dims[point] = frozenset(found)
+            self.dims[node] = frozenset(found)
 
-    def varies(self, point: Point, dims: Iterable[Dim]) -> bool:
-        return not self.dims[point].isdisjoint(dims)
+    def varies(self, node: ScalarNode, dims: Iterable[Dim]) -> bool:
+        return not self.dims[node].isdisjoint(dims)
 
 
-def _positions(point: Point) -> dict[int, IndexExpr]:
+def _positions(node: ScalarNode) -> dict[int, IndexExpr]:
     """The index expressions that the op's scalar meaning asks for, by axis."""
-    assert point.op is not None
-    nodes = sc.topological(point.op.body())
-    return {int(node.value): point.index[int(node.value)] for node in nodes if node.function == "index"}
+    assert node.op is not None
+    terms = sc.topological(node.op.body())
+    return {int(term.value): node.index[int(term.value)] for term in terms if term.function == "index"}
 
 
 @dataclass(eq=False)
-class PointEmitter:
+class ElementEmitter:
     """Puts the values of points into scopes; `buffers` are the memrefs of the values from outside."""
 
-    points: KernelPoints
+    nodes: KernelNodes
     buffers: Mapping[SSAValue, SSAValue]
 
-    def emit(self, roots: Sequence[Point], scope: Scope, stage: Stage | None = None) -> None:
-        """Makes the values of the roots known in the scope, in the order in which the kernel was pulled."""
-        needed: set[Point] = set()
-        stack = [point for point in roots if scope.find(point) is None]
+    def emit(self, roots: Sequence[ScalarNode], scope: Scope, stage: Stage | None = None) -> None:
+        """Makes the values of the roots known in the scope, in the order in which the kernel was traced."""
+        needed: set[ScalarNode] = set()
+        stack = [node for node in roots if scope.find(node) is None]
         while stack:
-            point = stack.pop()
-            if point in needed:
+            node = stack.pop()
+            if node in needed:
                 continue
-            needed.add(point)
-            if stage is None or point not in stage.taken:
-                stack.extend(operand for operand in point.operands if scope.find(operand) is None)
-        for point in self.points.pulled.points:
-            if point not in needed:
+            needed.add(node)
+            if stage is None or node not in stage.taken:
+                stack.extend(operand for operand in node.operands if scope.find(operand) is None)
+        for node in self.nodes.loop_body.nodes:
+            if node not in needed:
                 continue
-            if stage is not None and point in stage.taken:
-                self._take(point, stage.taken[point], scope)
+            if stage is not None and node in stage.taken:
+                self._take(node, stage.taken[node], scope)
             else:
-                self._emit_point(point, scope)
-            if stage is not None and point in stage.left:
-                row = stage.left[point]
-                scope.block.add_op(
-                    memref.StoreOp.get(self.value(point, scope), row.memory, [scope.index(row.position)])
-                )
+                self._emit_node(node, scope)
+            if stage is not None and node in stage.left:
+                row = stage.left[node]
+                scope.block.add_op(memref.StoreOp.get(self.value(node, scope), row.memory, [scope.index(row.position)]))
 
-    def value(self, point: Point, scope: Scope) -> SSAValue:
+    def value(self, node: ScalarNode, scope: Scope) -> SSAValue:
         """The scalar in its compute type."""
-        found = scope.find(point)
+        found = scope.find(node)
         assert found is not None, "a point is used before it is made"
         return found[0]
 
-    def operand_values(self, point: Point, scope: Scope) -> list[SSAValue]:
-        return [self.value(operand, scope) for operand in point.operands]
+    def operand_values(self, node: ScalarNode, scope: Scope) -> list[SSAValue]:
+        return [self.value(operand, scope) for operand in node.operands]
 
-    def reduced_element(self, point: Point, scope: Scope) -> SSAValue:
+    def reduced_element(self, node: ScalarNode, scope: Scope) -> SSAValue:
         """What one iteration contributes to a reduction."""
-        assert point.op is not None
-        operands = self.operand_values(point, scope)
-        return emit_body(scope, point.op.body(), operands, self._position_in(point, scope), _nonpositive_in(point))
+        assert node.op is not None
+        operands = self.operand_values(node, scope)
+        return emit_body(scope, node.op.body(), operands, self._position_in(node, scope), _nonpositive_in(node))
 
-    def define(self, point: Point, value: SSAValue, scope: Scope) -> None:
+    def define(self, node: ScalarNode, value: SSAValue, scope: Scope) -> None:
         """Makes the result of an op known, rounded to the element type as the IR says."""
-        element = dtype(point.value)
-        value.name_hint = value.name_hint or point.value.name_hint
+        element = dtype(node.value)
+        value.name_hint = value.name_hint or node.value.name_hint
         if element.compute is not element:
             narrow = scope.add(arith.TruncFOp(value, element.attribute))
             narrow.name_hint = value.name_hint
-            scope.values["narrow", point] = narrow
+            scope.values["narrow", node] = narrow
             value = scope.add(arith.ExtFOp(narrow, element.compute.attribute))
             value.name_hint = narrow.name_hint
-        scope.values[point] = value
+        scope.values[node] = value
 
-    def store(self, point: Point, memory: SSAValue, address: IndexExpr, scope: Scope) -> None:
+    def store(self, node: ScalarNode, memory: SSAValue, address: IndexExpr, scope: Scope) -> None:
         """Stores the scalar as an element of its tensor."""
-        element = dtype(point.value)
-        value = self.value(point, scope)
+        element = dtype(node.value)
+        value = self.value(node, scope)
         if element.compute is not element:
-            found = scope.find(("narrow", point))
+            found = scope.find(("narrow", node))
             value = found[0] if found else scope.add(arith.TruncFOp(value, element.attribute))
         elif element.kind is Kind.UINT:
             value = scope.add(_reinterpreted(value, element.attribute))
         scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(address)]))
 
-    def _take(self, point: Point, row: RowBuffer, scope: Scope) -> None:
+    def _take(self, node: ScalarNode, row: RowBuffer, scope: Scope) -> None:
         value = scope.add(memref.LoadOp.get(row.memory, [scope.index(row.position)]))
-        value.name_hint = point.value.name_hint
-        element = dtype(point.value)
+        value.name_hint = node.value.name_hint
+        element = dtype(node.value)
         if element.compute is not element and value.type == element.attribute:
-            scope.values["narrow", point] = value
+            scope.values["narrow", node] = value
             value = scope.add(arith.ExtFOp(value, element.compute.attribute))
-            value.name_hint = point.value.name_hint
+            value.name_hint = node.value.name_hint
         elif element.kind is Kind.UINT and value.type == element.attribute:
             value = scope.add(_reinterpreted(value, value_type(element)))
-            value.name_hint = point.value.name_hint
-        scope.values[point] = value
+            value.name_hint = node.value.name_hint
+        scope.values[node] = value
 
-    def _emit_point(self, point: Point, scope: Scope) -> None:
-        if point.op is None:
-            self._load(point, scope)
+    def _emit_node(self, node: ScalarNode, scope: Scope) -> None:
+        if node.op is None:
+            self._load(node, scope)
             return
-        assert not point.op.COMBINE, "a reduction is used before its loop"
-        found = [scope.find(operand) for operand in point.operands]
+        assert not node.op.COMBINE, "a reduction is used before its loop"
+        found = [scope.find(operand) for operand in node.operands]
         homes = [entry[1] for entry in found if entry is not None]
-        homes += [scope.home(e.dims()) for e in self.points.positions[point].values()]
+        homes += [scope.home(e.dims()) for e in self.nodes.positions[node].values()]
         home = max(homes, key=lambda other: other.depth, default=scope.root)
-        operands = self.operand_values(point, home)
-        body = point.op.body()
-        value = emit_body(home, body, operands, self._position_in(point, home), _nonpositive_in(point))
+        operands = self.operand_values(node, home)
+        body = node.op.body()
+        value = emit_body(home, body, operands, self._position_in(node, home), _nonpositive_in(node))
         if body.function == "constant":
-            home.values[point] = value
-        elif body.function == "operand" and _same_type(point, source := point.operands[int(body.value)]):
-            home.values[point] = value
+            home.values[node] = value
+        elif body.function == "operand" and _same_type(node, source := node.operands[int(body.value)]):
+            home.values[node] = value
             if narrow := home.find(("narrow", source)):
-                home.values["narrow", point] = narrow[0]
+                home.values["narrow", node] = narrow[0]
         else:
-            self.define(point, value, home)
+            self.define(node, value, home)
 
-    def _position_in(self, point: Point, scope: Scope) -> _Positions:
-        return _Positions(self.points.positions[point], scope)
+    def _position_in(self, node: ScalarNode, scope: Scope) -> _Positions:
+        return _Positions(self.nodes.positions[node], scope)
 
-    def _load(self, point: Point, scope: Scope) -> None:
-        element = dtype(point.value)
-        if prod(shape(point.value)) == 0:
-            scope.root.values[point] = scope.constant(0, element.compute)
+    def _load(self, node: ScalarNode, scope: Scope) -> None:
+        element = dtype(node.value)
+        if prod(shape(node.value)) == 0:
+            scope.root.values[node] = scope.constant(0, element.compute)
             return
-        address = self.points.addresses[point]
+        address = self.nodes.addresses[node]
         home = scope.home(address.dims())
-        value = home.add(memref.LoadOp.get(self.buffers[point.value], [home.index(address)]))
-        value.name_hint = point.value.name_hint
+        value = home.add(memref.LoadOp.get(self.buffers[node.value], [home.index(address)]))
+        value.name_hint = node.value.name_hint
         if element.kind is Kind.UINT:
             value = home.add(_reinterpreted(value, value_type(element)))
-            value.name_hint = point.value.name_hint
+            value.name_hint = node.value.name_hint
         elif element.compute is not element:
-            home.values["narrow", point] = value
+            home.values["narrow", node] = value
             value = home.add(arith.ExtFOp(value, element.compute.attribute))
-            value.name_hint = point.value.name_hint
-        home.values[point] = value
+            value.name_hint = node.value.name_hint
+        home.values[node] = value
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +240,13 @@ class _Positions:
         return self.scope.index(self.expressions[axis])
 
 
-def _nonpositive_in(point: Point) -> Callable[[sc.Scalar], bool]:
-    """Which nodes of the body of the point's op are never greater than zero."""
-    return lambda node: is_nonpositive(node, point.operands)
+def _nonpositive_in(node: ScalarNode) -> Callable[[sc.Scalar], bool]:
+    """Which nodes of the body of the node's op are never greater than zero."""
+    return lambda term: is_nonpositive(term, node.operands)
 
 
-def _same_type(point: Point, other: Point) -> bool:
-    return dtype(point.value) is dtype(other.value)
+def _same_type(node: ScalarNode, other: ScalarNode) -> bool:
+    return dtype(node.value) is dtype(other.value)
 
 
 def _reinterpreted(value: SSAValue, target: Attribute) -> UnrealizedConversionCastOp:

@@ -144,5 +144,5 @@ def _division_count(expression: IndexExpr) -> int:
 
 
 def extent(dims: Iterable[Dim]) -> int:
-    """How many points a group of dimensions has."""
+    """How many nodes a group of dimensions has."""
     return prod(dim.extent for dim in dims)

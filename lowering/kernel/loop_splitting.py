@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
 from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
-from fuse_opt.dialects.analysis.loop_body import Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.kernel.scope import Scope
@@ -32,9 +32,9 @@ class Fixed(Scope):
         return super().index(expression.substitute(self.fixed))
 
 
-def outside_caches(pulled: Pulled) -> bool:
+def outside_caches(loop_body: LoopBody) -> bool:
     """Whether a pass reads and stores more than caches hold."""
-    values = [*(point.value for point in pulled.loads()), *(store.point.value for store in pulled.stores)]
+    values = [*(node.value for node in loop_body.loads()), *(store.node.value for store in loop_body.stores)]
     return sum(prod(shape(value)) * dtype(value).itemsize for value in dict.fromkeys(values)) >= OUTSIDE_CACHES
 
 

@@ -13,14 +13,14 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32, f64, i64
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, F64, DType
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.scope import Scope
 
-Moments = Mapping[Point, Point]
+Moments = Mapping[ScalarNode, ScalarNode]
 """By sum of squares: the sum whose mean it is about."""
 
 
@@ -29,15 +29,15 @@ def find_moments(stages: Sequence[Stage]) -> Moments:
     if len(stages) != 2 or stages[1].stores or stages[0].stores or stages[0].dims != stages[1].dims:
         return {}
     sums, squares = stages[0].reductions, stages[1].reductions
-    found = {point: mean for point in squares if (mean := _sum_below(point, sums, extent(stages[0].dims))) is not None}
+    found = {node: mean for node in squares if (mean := _sum_below(node, sums, extent(stages[0].dims))) is not None}
     return found if len(found) == len(squares) and set(found.values()) == set(sums) else {}
 
 
-def _sum_below(point: Point, sums: Sequence[Point], count: int) -> Point | None:
-    """The sum s where the point sums (x - s * (1 / count)) ** 2 over what s sums."""
-    if not _is_sum(point) or dtype(point.value) not in (F32, F64):
+def _sum_below(node: ScalarNode, sums: Sequence[ScalarNode], count: int) -> ScalarNode | None:
+    """The sum s where the node sums (x - s * (1 / count)) ** 2 over what s sums."""
+    if not _is_sum(node) or dtype(node.value) not in (F32, F64):
         return None
-    factors = _operands(point.operands[0], "mul")
+    factors = _operands(node.operands[0], "mul")
     if factors is None or factors[0] is not factors[1]:
         return None
     if (difference := _operands(factors[0], "sub")) is None:
@@ -51,22 +51,22 @@ def _sum_below(point: Point, sums: Sequence[Point], count: int) -> Point | None:
     return None
 
 
-def _is_sum(point: Point) -> bool:
-    return point.op is not None and point.op.COMBINE == "add" and point.op.body().function == "operand"
+def _is_sum(node: ScalarNode) -> bool:
+    return node.op is not None and node.op.COMBINE == "add" and node.op.body().function == "operand"
 
 
-def _operands(point: Point, function: str) -> tuple[Point, Point] | None:
-    """The two points that an op with this body takes."""
-    if point.op is None or point.op.COMBINE or (body := point.op.body()).function != function:
+def _operands(node: ScalarNode, function: str) -> tuple[ScalarNode, ScalarNode] | None:
+    """The two nodes that an op with this body takes."""
+    if node.op is None or node.op.COMBINE or (body := node.op.body()).function != function:
         return None
     if len(body.args) != 2 or any(arg.function != "operand" for arg in body.args):
         return None
-    first, second = (point.operands[int(arg.value)] for arg in body.args)
+    first, second = (node.operands[int(arg.value)] for arg in body.args)
     return first, second
 
 
-def _is_constant(point: Point, value: float) -> bool:
-    if point.op is None or (body := point.op.body()).function != "constant":
+def _is_constant(node: ScalarNode, value: float) -> bool:
+    if node.op is None or (body := node.op.body()).function != "constant":
         return False
     return abs(body.value - value) <= 1e-6 * value
 

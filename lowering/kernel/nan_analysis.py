@@ -13,20 +13,12 @@ from collections.abc import Collection, Mapping
 from enum import Enum, auto
 from functools import cache
 
-from fuse_opt.dialects.analysis.loop_body import Point, Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.interfaces.op import StructuredOp
-from fuse_opt.dialects.scalar import Scalar, topological
+from fuse_opt.dialects.scalar import PRIMITIVES, Scalar, topological
 
 MOST = 8
 """Extrema of a kernel that are looked at: each takes time that grows with the kernel."""
-_WORDS = """
-add sub mul div max min fma neg abs exp exp2 expm1 log log1p log2 log10 sqrt rsqrt cbrt floor ceil trunc round
-sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc
-"""
-_PASSED_ON = frozenset(_WORDS.split())
-"""Functions that are NaN where any operand is."""
-_JOINED = frozenset(("add", "mul", "max", "min"))
-"""Words of reductions that are NaN where any element is."""
 
 
 class Fate(Enum):
@@ -40,48 +32,48 @@ class Fate(Enum):
     OTHER = auto()
 
 
-def extrema_without_nan(pulled: Pulled) -> frozenset[Point]:
+def extrema_without_nan(loop_body: LoopBody) -> frozenset[ScalarNode]:
     """The maxima and minima of the pass that may ignore elements that are NaN."""
-    found: set[Point] = set()
-    candidates = [point for point in pulled.points if _is_extremum(point)]
-    for point in candidates[:MOST]:
-        fates = _fates(pulled, point, found)
-        if all(fates[store.point] in (Fate.SAME, Fate.NAN) for store in pulled.stores):
-            found.add(point)
+    found: set[ScalarNode] = set()
+    candidates = [node for node in loop_body.nodes if _is_extremum(node)]
+    for node in candidates[:MOST]:
+        fates = _fates(loop_body, node, found)
+        if all(fates[store.node] in (Fate.SAME, Fate.NAN) for store in loop_body.stores):
+            found.add(node)
     return frozenset(found)
 
 
-def _is_extremum(point: Point) -> bool:
-    op = point.op
+def _is_extremum(node: ScalarNode) -> bool:
+    op = node.op
     return (
         op is not None and op.COMBINE in ("max", "min") and op.body().dtype.is_float and op.body().function == "operand"
     )
 
 
-def _fates(pulled: Pulled, extremum: Point, ignoring: Collection[Point]) -> Mapping[Point, Fate]:
-    """The fates of all points; those in `ignoring` are extrema that take no note of NaN already."""
+def _fates(loop_body: LoopBody, extremum: ScalarNode, ignoring: Collection[ScalarNode]) -> Mapping[ScalarNode, Fate]:
+    """The fates of all nodes; those in `ignoring` are extrema that take no note of NaN already."""
     assert extremum.op is not None
     element = extremum.operands[int(extremum.op.body().value)]
-    fates: dict[Point, Fate] = {}
-    for point in pulled.points:
-        if point is element:
-            fates[point] = Fate.NAN_THERE
-        elif point is extremum:
-            fates[point] = Fate.OTHER
+    fates: dict[ScalarNode, Fate] = {}
+    for node in loop_body.nodes:
+        if node is element:
+            fates[node] = Fate.NAN_THERE
+        elif node is extremum:
+            fates[node] = Fate.OTHER
         else:
-            fates[point] = _fate(point, extremum, point in ignoring, fates)
+            fates[node] = _fate(node, extremum, node in ignoring, fates)
     return fates
 
 
-def _fate(point: Point, extremum: Point, ignores: bool, fates: Mapping[Point, Fate]) -> Fate:
-    op, given = point.op, [fates[operand] for operand in point.operands]
+def _fate(node: ScalarNode, extremum: ScalarNode, ignores: bool, fates: Mapping[ScalarNode, Fate]) -> Fate:
+    op, given = node.op, [fates[operand] for operand in node.operands]
     if op is None:
         return Fate.SAME
     passed = [given[number] for number in _passed_on(op) if not ignores]
     reduces = bool(op.COMBINE)
     if Fate.NAN in passed:
         return Fate.NAN
-    if reduces and Fate.NAN_THERE in passed and point.loop == extremum.loop:
+    if reduces and Fate.NAN_THERE in passed and node.loop == extremum.loop:
         return Fate.NAN
     if all(fate in (Fate.SAME, Fate.NAN) for fate in given):
         return Fate.SAME
@@ -90,7 +82,7 @@ def _fate(point: Point, extremum: Point, ignores: bool, fates: Mapping[Point, Fa
 
 def _passed_on(op: StructuredOp) -> frozenset[int]:
     """The operands whose NaN makes the result NaN."""
-    return _of_body(op.body()) if op.COMBINE in ("", *_JOINED) else frozenset()
+    return _of_body(op.body()) if not op.COMBINE or PRIMITIVES[op.COMBINE].spreads_nan else frozenset()
 
 
 @cache
@@ -108,6 +100,7 @@ def _of_node(node: Scalar, args: list[frozenset[int]]) -> frozenset[int]:
         return frozenset((int(node.value),))
     if node.function == "select":
         return args[1] & args[2]
-    if node.function in _PASSED_ON or (node.function == "cast" and node.args[0].dtype.is_float):
+    converted = node.function == "cast" and node.args[0].dtype.is_float
+    if converted or (node.args and PRIMITIVES[node.function].spreads_nan):
         return frozenset[int]().union(*args)
     return frozenset()

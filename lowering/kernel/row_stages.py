@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from fuse_opt.dialects.analysis.loop_body import Point, Store
+from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, linearize
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints, Stage, body_cost
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 
-DEAR = 3
+COSTLY = 3
 """Simple operations from which on a scalar is kept rather than computed again."""
 STRIDED = 8
 """What a load counts whose neighbours are not neighbours in memory."""
@@ -27,7 +27,7 @@ LARGEST_ROWS = 256 << 10
 class KeptRow:
     """A scalar that stage `source` computes for every element and later ones read back."""
 
-    point: Point
+    node: ScalarNode
     source: Stage
     readers: list[Stage]
     dims: tuple[Dim, ...]
@@ -37,24 +37,24 @@ class KeptRow:
         return linearize(tuple(as_expr(dim) for dim in self.dims), [dim.extent for dim in self.dims])
 
 
-def plan_stages(points: KernelPoints, stores: list[Store], columns: tuple[Dim, ...], in_place: bool) -> list[Stage]:
+def plan_stages(nodes: KernelNodes, stores: list[Store], columns: tuple[Dim, ...], in_place: bool) -> list[Stage]:
     """The loops of a row in order. `stores` are those of every element; in place they come after all other reads."""
-    levels: dict[Point, int] = {}
-    below: dict[Point, int] = {}
-    for point in points.pulled.points:
-        level = max((below[operand] for operand in point.operands), default=0)
-        if point.op is not None and point.op.COMBINE:
-            levels[point] = level
+    levels: dict[ScalarNode, int] = {}
+    below: dict[ScalarNode, int] = {}
+    for node in nodes.loop_body.nodes:
+        level = max((below[operand] for operand in node.operands), default=0)
+        if node.op is not None and node.op.COMBINE:
+            levels[node] = level
             level += 1
-        below[point] = level
+        below[node] = level
     stages: dict[tuple[int, tuple[Dim, ...]], Stage] = {}
     last = max(levels.values(), default=-1)
-    for point, level in sorted(levels.items(), key=lambda item: item[1]):
-        assert point.op is not None
-        dims = points.loop(point.loop)
-        stages.setdefault((level, dims), Stage(dims)).reductions.append(point)
+    for node, level in sorted(levels.items(), key=lambda item: item[1]):
+        assert node.op is not None
+        dims = nodes.loop(node.loop)
+        stages.setdefault((level, dims), Stage(dims)).reductions.append(node)
     if stores:
-        level = last + 1 if in_place else max(below[store.point] for store in stores)
+        level = last + 1 if in_place else max(below[store.node] for store in stores)
         stages.setdefault((level, columns), Stage(columns)).stores.extend(stores)
     return [stages[key] for key in sorted(stages, key=lambda key: (key[0], bool(stages[key].stores)))]
 
@@ -63,7 +63,7 @@ def plan_stages(points: KernelPoints, stores: list[Store], columns: tuple[Dim, .
 class KeepRules:
     """When a scalar of a row is worth keeping: its cost, what of that a load of neighbours is, and the memory there is."""
 
-    dear: int = DEAR
+    costly: int = COSTLY
     load: int = 1
     largest: int = LARGEST_ROW
     room: int = LARGEST_ROWS
@@ -71,47 +71,49 @@ class KeepRules:
     """The dimension whose elements are made side by side; the innermost one of a loop where None."""
 
 
-def plan_kept_rows(points: KernelPoints, stages: list[Stage], rules: KeepRules = KeepRules()) -> list[KeptRow]:
-    """The scalars that several loops of a row need and that are too dear to be computed again, as memory allows."""
-    kept: dict[tuple[Point, tuple[Dim, ...]], KeptRow] = {}
-    computed: dict[tuple[Point, tuple[Dim, ...]], Stage] = {}
-    costs = _Costs(points, rules)
+def plan_kept_rows(nodes: KernelNodes, stages: list[Stage], rules: KeepRules = KeepRules()) -> list[KeptRow]:
+    """The scalars that several loops of a row need and that are too costly to be computed again, as memory allows."""
+    kept: dict[tuple[ScalarNode, tuple[Dim, ...]], KeptRow] = {}
+    computed: dict[tuple[ScalarNode, tuple[Dim, ...]], Stage] = {}
+    costs = _Costs(nodes, rules)
     room = rules.room
     for stage in stages:
-        own: set[Point] = set()
+        own: set[ScalarNode] = set()
         stack = stage.roots()
         while stack:
-            point = stack.pop()
-            if point in own or not points.varies(point, stage.dims):
+            node = stack.pop()
+            if node in own or not nodes.varies(node, stage.dims):
                 continue
-            own.add(point)
-            key = (point, stage.dims)
-            size = extent(stage.dims) * dtype(point.value).compute.itemsize
+            own.add(node)
+            key = (node, stage.dims)
+            size = extent(stage.dims) * dtype(node.value).compute.itemsize
             if key in kept:
                 kept[key].readers.append(stage)
             elif (
-                key in computed and size <= min(room, rules.largest) and costs.of(point, stage.dims, kept) >= rules.dear
+                key in computed
+                and size <= min(room, rules.largest)
+                and costs.of(node, stage.dims, kept) >= rules.costly
             ):
                 room -= size
-                kept[key] = KeptRow(point, computed[key], [stage], stage.dims)
+                kept[key] = KeptRow(node, computed[key], [stage], stage.dims)
             else:
-                stack.extend(point.operands)
-        for point in own:
-            computed.setdefault((point, stage.dims), stage)
+                stack.extend(node.operands)
+        for node in own:
+            computed.setdefault((node, stage.dims), stage)
     return list(kept.values())
 
 
-def move_store(points: KernelPoints, kept: KeptRow, stages: Sequence[Stage]) -> Store | None:
+def move_store(nodes: KernelNodes, kept: KeptRow, stages: Sequence[Stage]) -> Store | None:
     """Where a kept scalar is a result, too: its store, which the loop that computes it does from now on, so that others
     read it back from the result. None where there is no such store over neighbours in memory."""
-    element = dtype(kept.point.value)
+    element = dtype(kept.node.value)
     if element.compute is not element:
         return None
     for stage in stages:
-        store = next((store for store in stage.stores if store.point is kept.point), None)
+        store = next((store for store in stage.stores if store.node is kept.node), None)
         if store is None or stage.dims != kept.dims or (stage is not kept.source and len(stage.roots()) == 1):
             continue
-        factors = points.space.apply(store.address).coefficients()
+        factors = nodes.space.apply(store.address).coefficients()
         if factors is None or factors.get(kept.dims[-1], 0) != 1:
             continue
         stage.stores.remove(store)
@@ -120,44 +122,44 @@ def move_store(points: KernelPoints, kept: KeptRow, stages: Sequence[Stage]) -> 
     return None
 
 
-def early_stores(points: KernelPoints, stores: Sequence[Store], stage: Stage) -> list[Point]:
+def early_stores(nodes: KernelNodes, stores: Sequence[Store], stage: Stage) -> list[ScalarNode]:
     """The scalars to store that need no reduction of the stage: read before it may overwrite what they read."""
     late = set(stage.reductions)
-    for point in points.pulled.points:
-        if not late.isdisjoint(point.operands):
-            late.add(point)
-    return [store.point for store in stores if store.point not in late]
+    for node in nodes.loop_body.nodes:
+        if not late.isdisjoint(node.operands):
+            late.add(node)
+    return [store.node for store in stores if store.node not in late]
 
 
 @dataclass
 class _Costs:
     """What computing a scalar for one element takes, with all that varies with the loop below it."""
 
-    points: KernelPoints
+    nodes: KernelNodes
     rules: KeepRules
 
-    def of(self, root: Point, dims: tuple[Dim, ...], kept: Collection[tuple[Point, tuple[Dim, ...]]]) -> int:
+    def of(self, root: ScalarNode, dims: tuple[Dim, ...], kept: Collection[tuple[ScalarNode, tuple[Dim, ...]]]) -> int:
         total = 0
-        seen: set[Point] = set()
+        seen: set[ScalarNode] = set()
         stack = [root]
         while stack:
-            point = stack.pop()
-            if point in seen or not self.points.varies(point, dims):
+            node = stack.pop()
+            if node in seen or not self.nodes.varies(node, dims):
                 continue
-            seen.add(point)
-            if (point, dims) in kept:
+            seen.add(node)
+            if (node, dims) in kept:
                 total += 1
                 continue
-            total += self._of_one(point, dims)
-            stack.extend(point.operands)
+            total += self._of_one(node, dims)
+            stack.extend(node.operands)
         return total
 
-    def _of_one(self, point: Point, dims: tuple[Dim, ...]) -> int:
-        if point.op is not None:
-            return 0 if point.op.COMBINE else body_cost(point.op)
-        factors = self.points.addresses[point].coefficients()
+    def _of_one(self, node: ScalarNode, dims: tuple[Dim, ...]) -> int:
+        if node.op is not None:
+            return 0 if node.op.COMBINE else body_cost(node.op)
+        factors = self.nodes.addresses[node].coefficients()
         along = self.rules.along or dims[-1]
         if factors is None or abs(factors.get(along, 0)) > 1:
             return STRIDED
-        element = dtype(point.value)
+        element = dtype(node.value)
         return self.rules.load if element.compute is element and element.itemsize > 1 else WIDENED

@@ -1,6 +1,6 @@
-"""Scalar bodies as `arith` and `math` ops: one table from a word of the vocabulary and a kind of type to ops.
+"""Scalar bodies as `arith` and `math` ops: one table from a scalar primitive and a kind of type to ops.
 
-What has no op of its own with the vocabulary's meaning is a call of a helper: `@fo_floordiv_*`, `@fo_rem_*` (by zero),
+What has no op of its own with the primitive's meaning is a call of a helper: `@fo_floordiv_*`, `@fo_rem_*` (by zero),
 `@fo_cast_*` (saturating), `@fo_shl_*` and `@fo_shr_*` (counts out of range), `@fo_fmod_*` and what `math` has no op for.
 """
 
@@ -35,7 +35,7 @@ class OpSink(Protocol):
 
 
 Emitter = Callable[[OpSink, DType, Sequence[SSAValue]], SSAValue]
-"""Ops for one word; the type is that of the operands."""
+"""Ops for one primitive; the type is that of the operands."""
 
 
 def value_type(dtype: DType) -> Attribute:
@@ -75,18 +75,20 @@ def emit_body(
                 value = emit_cast(sink, values[id(node.args[0])], node.args[0].dtype, node.dtype)
             case "bitcast":
                 value = emit_bitcast(sink, values[id(node.args[0])], node.args[0].dtype, node.dtype)
-            case word:
+            case primitive:
                 operand_type = node.args[-1].dtype
-                value = EMITTERS[word, operand_type.kind](sink, operand_type, [values[id(arg)] for arg in node.args])
-                if word == "exp" and nonpositive(node.args[0]) and isinstance(value.owner, math.ExpOp):
+                value = EMITTERS[primitive, operand_type.kind](
+                    sink, operand_type, [values[id(arg)] for arg in node.args]
+                )
+                if primitive == "exp" and nonpositive(node.args[0]) and isinstance(value.owner, math.ExpOp):
                     value.owner.attributes[NONPOSITIVE] = UnitAttr()
         values[id(node)] = value
     return values[id(body)]
 
 
-def emit_combine(sink: OpSink, word: str, dtype: DType, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
-    """The two joined by the word of a reduction."""
-    return EMITTERS[word, dtype.kind](sink, dtype, (lhs, rhs))
+def emit_combine(sink: OpSink, primitive: str, dtype: DType, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+    """The two joined by the primitive of a reduction."""
+    return EMITTERS[primitive, dtype.kind](sink, dtype, (lhs, rhs))
 
 
 def emit_cast(sink: OpSink, value: SSAValue, source: DType, target: DType) -> SSAValue:
@@ -135,8 +137,8 @@ def _compare(build: Callable[..., Operation], predicate: str) -> Emitter:
     return lambda sink, dtype, args: sink.add(build(*args, predicate))
 
 
-def _helper(word: str) -> Emitter:
-    return lambda sink, dtype, args: sink.call(f"fo_{word}_{_suffix(dtype)}", args, value_type(dtype))
+def _helper(primitive: str) -> Emitter:
+    return lambda sink, dtype, args: sink.call(f"fo_{primitive}_{_suffix(dtype)}", args, value_type(dtype))
 
 
 def _negative(sink: OpSink, dtype: DType, args: Sequence[SSAValue]) -> SSAValue:
@@ -218,7 +220,7 @@ _LOGIC: dict[str, Emitter] = {
 
 
 def _ordered(sign: str) -> dict[str, Emitter]:
-    return {word: _compare(arith.CmpiOp, f"{sign}{word}") for word in ("lt", "le", "gt", "ge")}
+    return {primitive: _compare(arith.CmpiOp, f"{sign}{primitive}") for primitive in ("lt", "le", "gt", "ge")}
 
 
 _UNSIGNED_ORDER = {**_ordered("u"), "max": _op(arith.MaxUIOp), "min": _op(arith.MinUIOp)}
@@ -236,8 +238,8 @@ _INTEGER: dict[str, Emitter] = {
 }
 
 EMITTERS: dict[tuple[str, Kind], Emitter] = {
-    (word, kind): emitter
-    for kind, words in {
+    (primitive, kind): emitter
+    for kind, primitives in {
         Kind.FLOAT: _FLOAT,
         Kind.INT: {
             **_INTEGER,
@@ -249,6 +251,6 @@ EMITTERS: dict[tuple[str, Kind], Emitter] = {
         Kind.UINT: {**_INTEGER, **_UNSIGNED_ORDER, "abs": _unchanged},
         Kind.BOOL: {**_LOGIC, **_UNSIGNED_ORDER},
     }.items()
-    for word, emitter in words.items()
+    for primitive, emitter in primitives.items()
 }
-"""By word and kind of the operands (of the branches, for `select`)."""
+"""By primitive and kind of the operands (of the branches, for `select`)."""

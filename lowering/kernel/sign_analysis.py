@@ -9,30 +9,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.scalar import Scalar
+from fuse_opt.dialects.scalar import PRIMITIVES, Scalar
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 
 DEPTH = 6
 """Operations that are looked through."""
 
-_NEVER_NEGATIVE = ("abs", "exp", "exp2", "sqrt")
 _EITHER = {1: "max", -1: "min"}
-"""By sign: the word that takes it from one of its operands."""
+"""By sign: the primitive that takes it from one of its operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A node of a scalar body, over the points that are the body's operands."""
+    """A node of a scalar body, over the nodes that are the body's operands."""
 
     node: Scalar
-    operands: Sequence[Point]
+    operands: Sequence[ScalarNode]
 
 
-def is_nonpositive(node: Scalar, operands: Sequence[Point]) -> bool:
-    """Whether the node of a scalar body over these points is never greater than zero; it may be NaN."""
+def is_nonpositive(node: Scalar, operands: Sequence[ScalarNode]) -> bool:
+    """Whether the node of a scalar body over these nodes is never greater than zero; it may be NaN."""
     return node.dtype.is_float and _has_sign(_Term(node, operands), -1, DEPTH)
 
 
@@ -45,7 +44,7 @@ def _has_sign(term: _Term, sign: int, depth: int) -> bool:
     match term.node.function:
         case "constant":
             return float(term.node.value) * sign >= 0
-        case word if word in _NEVER_NEGATIVE:
+        case primitive if primitive in PRIMITIVES and PRIMITIVES[primitive].nonnegative:
             return sign > 0
         case "neg":
             return _has_sign(args[0], -sign, depth - 1)
@@ -64,8 +63,8 @@ def _has_sign(term: _Term, sign: int, depth: int) -> bool:
                 _has_sign(args[0], first, depth - 1) and _has_sign(args[1], first * sign, depth - 1)
                 for first in (1, -1)
             )
-        case "max" | "min" as word:
-            enough = any if word == _EITHER[sign] else all
+        case "max" | "min" as primitive:
+            enough = any if primitive == _EITHER[sign] else all
             return enough(_has_sign(arg, sign, depth - 1) for arg in args)
         case "select":
             return all(_has_sign(arg, sign, depth - 1) for arg in args[1:])
@@ -74,52 +73,52 @@ def _has_sign(term: _Term, sign: int, depth: int) -> bool:
 
 
 def _definition(term: _Term) -> _Term:
-    """The term, or the body of the op that made it where it is a point computed from others."""
+    """The term, or the body of the op that made it where it is a node computed from others."""
     while term.node.function == "operand":
-        point = term.operands[int(term.node.value)]
-        if point.op is None or point.op.COMBINE:
+        node = term.operands[int(term.node.value)]
+        if node.op is None or node.op.COMBINE:
             break
-        term = _Term(point.op.body(), point.operands)
+        term = _Term(node.op.body(), node.operands)
     return term
 
 
-def _point(term: _Term) -> Point | None:
-    """The point that a term is an unchanged copy of, seen through ops that only move elements."""
+def _node(term: _Term) -> ScalarNode | None:
+    """The node that a term is an unchanged copy of, seen through ops that only move elements."""
     if term.node.function != "operand":
         return None
-    point = term.operands[int(term.node.value)]
-    while (source := _moved(point)) is not None:
-        point = source
-    return point
+    node = term.operands[int(term.node.value)]
+    while (source := _moved(node)) is not None:
+        node = source
+    return node
 
 
-def _moved(point: Point) -> Point | None:
-    """Where an op that changes no element takes the point's scalar from."""
-    if point.op is None or point.op.COMBINE or (body := point.op.body()).function != "operand":
+def _moved(node: ScalarNode) -> ScalarNode | None:
+    """Where an op that changes no element takes the node's scalar from."""
+    if node.op is None or node.op.COMBINE or (body := node.op.body()).function != "operand":
         return None
-    source = point.operands[int(body.value)]
-    return source if dtype(source.value) is dtype(point.value) else None
+    source = node.operands[int(body.value)]
+    return source if dtype(source.value) is dtype(node.value) else None
 
 
 def _same(a: _Term, b: _Term) -> bool:
     """Whether two terms are one scalar."""
     if a.node is b.node and a.operands is b.operands:
         return True
-    point = _point(a)
-    return point is not None and point is _point(b)
+    node = _node(a)
+    return node is not None and node is _node(b)
 
 
 def _is_at_most_its_maximum(term: _Term, maximum: _Term) -> bool:
     """Whether the second is the greatest of elements among which the first is."""
-    element, most = _point(term), _point(maximum)
+    element, most = _node(term), _node(maximum)
     if element is None or most is None or most.op is None or most.op.COMBINE != "max":
         return False
-    reduced = _point(_Term(most.op.body(), most.operands))
+    reduced = _node(_Term(most.op.body(), most.operands))
     return reduced is not None and reduced.value is element.value and _is_among(element, reduced, most.loop)
 
 
-def _is_among(element: Point, reduced: Point, loop: Sequence[IndexExpr]) -> bool:
-    """Whether a loop over `reduced`, a point of the same tensor, comes by the element."""
+def _is_among(element: ScalarNode, reduced: ScalarNode, loop: Sequence[IndexExpr]) -> bool:
+    """Whether a loop over `reduced`, a node of the same tensor, comes by the element."""
     counted = {dim for expression in loop for dim in expression.dims()}
     bound: dict[Dim, IndexExpr] = {}
     for wanted, expression, extent in zip(element.index, reduced.index, shape(element.value), strict=True):

@@ -6,31 +6,31 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fuse_opt.dialects.analysis.loop_body import Point
+from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.analysis.loop_order import fastest_dim, steps_elsewhere
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.lowering.kernel.element_emitter import KernelPoints
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes
 
 
 @dataclass(frozen=True)
-class TurnedLoads:
+class TransposedLoads:
     """Loads whose neighbours lie along one dimension, which is not the innermost."""
 
     along: Dim
-    points: list[Point]
+    nodes: list[ScalarNode]
 
 
-def turned_loads(points: KernelPoints, dims: Sequence[Dim]) -> TurnedLoads | None:
+def transposed_loads(nodes: KernelNodes, dims: Sequence[Dim]) -> TransposedLoads | None:
     """The loads to turn; those along the dimension that most of them have."""
     if len(dims) < 2:
         return None
-    found: list[tuple[Dim, Point]] = []
-    for point in points.pulled.loads():
-        address = points.space.apply(point.address)
+    found: list[tuple[Dim, ScalarNode]] = []
+    for node in nodes.loop_body.loads():
+        address = nodes.space.apply(node.address)
         along = fastest_dim(address)
         if along is not None and along in dims and steps_elsewhere(address, dims[-1]):
-            found.append((along, point))
+            found.append((along, node))
     if not found:
         return None
     along = Counter(dim for dim, _ in found).most_common(1)[0][0]
-    return TurnedLoads(along, [point for dim, point in found if dim == along])
+    return TransposedLoads(along, [node for dim, node in found if dim == along])

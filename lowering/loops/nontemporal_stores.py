@@ -39,7 +39,7 @@ FEWEST = 4
 """Blocks that are worth it: the first and the last one are computed for a part of them."""
 
 
-def stream_stores(body: Block, shared: Collection[int], tasks: int, helpers: Helpers) -> None:
+def make_nontemporal(body: Block, shared: Collection[int], tasks: int, helpers: Helpers) -> None:
     """
     Rewrites the function of a kernel of so many tasks in place, and adds to `helpers` what it calls from then on; `shared`
     are the numbers of the buffers that another one has memory of.

@@ -1,4 +1,4 @@
-"""Scalar bodies on NumPy arrays: the reference meaning of every word of the vocabulary."""
+"""Scalar bodies on NumPy arrays: the reference meaning of every scalar primitive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the vocabulary that NumPy lacks, on arrays of float32 or float64."""
+"""Primitives that NumPy lacks, on arrays of float32 or float64."""
 
 from __future__ import annotations
 

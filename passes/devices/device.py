@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+import warnings
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -37,7 +38,7 @@ class Device:
     """Cost of an element read alone, in elements read with their neighbours."""
     hoists: bool
     """Whether values that do not change in the innermost loop are computed once for it."""
-    dear: int
+    recompute_limit: int
     """Simple operations above which a value is never recomputed past a broadcast."""
     live_values: int
     """Scalars of an element alive at once."""
@@ -56,6 +57,10 @@ class Device:
         """Seconds of so many simple operations in so many independent tasks, or in as many as there are processors."""
         share = 1.0 if tasks is None else min(max(tasks, 1) / self.processors, 1.0)
         return operations / self.rate / share
+
+
+_RENAMED = {"dear": "recompute_limit"}
+"""Old names of entries, which files of a person's own may have for one release more."""
 
 
 @cache
@@ -93,6 +98,10 @@ def _read_device(name: str) -> Device:
 
 
 def _described(entries: dict[str, object], path: Path) -> Device:
+    for old, new in _RENAMED.items():
+        if old in entries and new not in entries:
+            warnings.warn(f"{path}: entry '{old}' is called '{new}' now; rename it", FutureWarning, stacklevel=2)
+            entries[new] = entries.pop(old)
     names = [field.name for field in fields(Device) if field.name != "gpu"]
     required = [field.name for field in fields(Device) if field.default is MISSING]
     table = entries.pop("gpu", {})

@@ -107,7 +107,7 @@ def _gain(device: Device, op: Operation, readers: Sequence[Group]) -> float:
     again = sum(byte_size(value) or 0 for value in dict.fromkeys(op.operands))
     saved = device.move_seconds(stored) * (1 + len(readers)) + device.launch
     lost = device.work_seconds(cost * prod(shape(op.results[0])) * copies) + device.move_seconds(again) * len(readers)
-    return saved - lost if cost <= device.dear else -1.0
+    return saved - lost if cost <= device.recompute_limit else -1.0
 
 
 def _duplicate(before: GroupGraph, chosen: Sequence[Group], steering: Steering | None) -> bool:

@@ -11,7 +11,7 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.kernel_access import kernel_access
-from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops, pull
+from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops, trace
 from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size, directed_results
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
@@ -242,7 +242,7 @@ def _refuse_scheme(group: Group) -> Refusal | None:
             return None
     else:
         try:
-            pull(group.outputs, dict.fromkeys(group.ops))
+            trace(group.outputs, dict.fromkeys(group.ops))
             return None
         except Unschedulable as reason:
             code, message = reason.code, str(reason)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from fuse_opt.dialects.analysis.loop_body import Point, Pulled, Unschedulable, pull
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Unschedulable, trace
 from fuse_opt.dialects.analysis.loop_order import choose_order
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.dialects.interfaces.shapes import shape
@@ -43,24 +43,24 @@ class RowRule:
 def refuse_row(graph: GroupGraph, members: list[Group]) -> Refusal | None:
     """Why the members together are no row kernel, or no good one."""
     try:
-        pulled = pull(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
+        loop_body = trace(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
     except Unschedulable as reason:
         return Refusal(reason.code, str(reason))
     return (
-        _refuse_idle(graph, members, pulled)
-        or _refuse_strided(graph, members, pulled)
-        or _refuse_repeated(graph, members, pulled)
+        _refuse_idle(graph, members, loop_body)
+        or _refuse_strided(graph, members, loop_body)
+        or _refuse_repeated(graph, members, loop_body)
     )
 
 
-def _refuse_idle(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
+def _refuse_idle(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -> Refusal | None:
     """Refuses to run parallel work in so few rows that processors without one cost more time than is saved.
 
     Rows that are cut, with nothing stored that waits for what they come to, keep all of them at work."""
-    device, rows = graph.device, prod(pulled.row_extents)
-    if rows >= device.processors or _is_one_pass(pulled, "split"):
+    device, rows = graph.device, prod(loop_body.row_extents)
+    if rows >= device.processors or _is_one_pass(loop_body, "split"):
         return None
-    columns = prod(pulled.column_extents)
+    columns = prod(loop_body.column_extents)
     lost = 0.0
     for group in members:
         before = (
@@ -77,15 +77,15 @@ def _refuse_idle(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Ref
     return Refusal("parallelism", message, {"rows": rows, "columns": columns}, f"{device.processors} rows")
 
 
-def _refuse_strided(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
+def _refuse_strided(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -> Refusal | None:
     """Refuses to store whole rows whose elements do not lie side by side.
 
     Where many rows are reduced side by side and nothing stored waits for what they come to, that is on the way; but other
     reductions of what is stored may do with copies of what makes it."""
-    if not _is_reduced_elsewhere(graph, members) and _is_one_pass(pulled, "column"):
+    if not _is_reduced_elsewhere(graph, members) and _is_one_pass(loop_body, "column"):
         return None
-    inner = [dim for index in pulled.columns for dim in index.dims()][-1:]
-    for store in pulled.stores:
+    inner = [dim for index in loop_body.columns for dim in index.dims()][-1:]
+    for store in loop_body.stores:
         factors = store.address.coefficients()
         if not store.per_row and inner and (factors is None or factors.get(inner[0], 0) != 1):
             return Refusal(
@@ -103,42 +103,44 @@ def _is_reduced_elsewhere(graph: GroupGraph, members: list[Group]) -> bool:
     return any(g is not None and g not in members and g.kind == FusionKind.REDUCTION for g in groups)
 
 
-def _is_one_pass(pulled: Pulled, kind: str) -> bool:
+def _is_one_pass(loop_body: LoopBody, kind: str) -> bool:
     """Whether a schedule of the kind will be taken, and no element that is stored depends on what its row comes to."""
-    late: set[Point] = set()
-    for point in pulled.points:
-        if (point.op is not None and point.op.COMBINE) or not late.isdisjoint(point.operands):
-            late.add(point)
-    waits = any(not store.per_row and store.point in late for store in pulled.stores)
-    return not waits and choose_order(pulled).kind == kind
+    late: set[ScalarNode] = set()
+    for node in loop_body.nodes:
+        if (node.op is not None and node.op.COMBINE) or not late.isdisjoint(node.operands):
+            late.add(node)
+    waits = any(not store.per_row and store.node in late for store in loop_body.stores)
+    return not waits and choose_order(loop_body).kind == kind
 
 
-def _refuse_repeated(graph: GroupGraph, members: list[Group], pulled: Pulled) -> Refusal | None:
-    """Refuses when a dear value would be computed anew in many rows, or in many windows, though it is the same in all."""
-    rows = prod(pulled.row_extents)
-    of_row = frozenset(dim for index in pulled.rows for dim in index.dims())
+def _refuse_repeated(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -> Refusal | None:
+    """Refuses when a costly value would be computed anew in many rows, or in many windows, though it is the same in all."""
+    rows = prod(loop_body.row_extents)
+    of_row = frozenset(dim for index in loop_body.rows for dim in index.dims())
     of_elements = added = 0
     known: dict[frozenset[Dim], int] = {}
-    for point in pulled.points:
-        if point.op is None:
+    for node in loop_body.nodes:
+        if node.op is None:
             continue
-        if (columns := known.get(point.dims)) is None:
-            columns = known[point.dims] = prod(dim.extent for dim in point.dims - of_row)
-        times, once = rows * columns, prod(shape(point.value))
+        if (columns := known.get(node.dims)) is None:
+            columns = known[node.dims] = prod(dim.extent for dim in node.dims - of_row)
+        times, once = rows * columns, prod(shape(node.value))
         if times <= once:
             continue
-        cost = work(point.op)
-        if point.op.COMBINE:
-            cost = (cost + 1) * prod(point.op.reduced_extents())
+        cost = work(node.op)
+        if node.op.COMBINE:
+            cost = (cost + 1) * prod(node.op.reduced_extents())
         added += cost * (times - once)
         if times <= 2 * once:
             continue
-        if not point.op.COMBINE and columns > 1:
+        if not node.op.COMBINE and columns > 1:
             of_elements += cost
-        if (together := max(cost, of_elements)) > graph.device.dear:
-            message = f"'{point.op.name}' would run {times} times instead of {once}"
+        if (together := max(cost, of_elements)) > graph.device.recompute_limit:
+            message = f"'{node.op.name}' would run {times} times instead of {once}"
             numbers: dict[str, float] = {"work": together, "times": times}
-            return Refusal("recompute", message, numbers, f"at most {graph.device.dear} operations to repeat")
+            return Refusal(
+                "recompute", message, numbers, f"at most {graph.device.recompute_limit} operations to repeat"
+            )
     return refuse_loss(graph, estimate(graph, members, added)) if added else None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Unschedulable, pull
+from fuse_opt.dialects.analysis.loop_body import Unschedulable, trace
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.passes.fusion.engine.cost_model import elements, estimate, moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
@@ -78,11 +78,11 @@ def _refuse_little(graph: GroupGraph, members: list[Group]) -> Refusal | None:
 def _refuse_other_order(graph: GroupGraph, members: list[Group]) -> Refusal | None:
     """Refuses readers that do not read what they share at the same index: it would be loaded twice all the same."""
     try:
-        pulled = pull(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
+        loop_body = trace(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
     except Unschedulable as reason:
         return Refusal(reason.code, str(reason))
     shared = [value for value in members[0].inputs if value in members[1].inputs]
-    places = {value: {point.address for point in pulled.loads() if point.value is value} for value in shared}
+    places = {value: {node.address for node in loop_body.loads() if node.value is value} for value in shared}
     if any(len(found) == 1 and graph.nbytes(value) > 1 for value, found in places.items()):
         return None
     return Refusal("other-index", "they read different elements of what they share", flip="the same index in both")

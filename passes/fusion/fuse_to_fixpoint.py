@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
+from fuse_opt.passes.fusion.rules import FUSION_RULES
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -27,7 +28,7 @@ class FuseToFixpointPass(RewritePass):
 
     name = "fuse-to-fixpoint"
 
-    rules: tuple[str, ...] = ("fuse-injective", "fuse-elementwise", "fuse-row", "fuse-siblings")
+    rules: tuple[str, ...] = FUSION_RULES
     max_rounds: int = 16
     """Rounds at most."""
 

@@ -13,7 +13,7 @@ from math import prod
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import OpResult, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Pulled, pull_kernel
+from fuse_opt.dialects.analysis.loop_body import LoopBody, trace_kernel
 from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size, value_name
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
@@ -59,11 +59,11 @@ class StoreRules:
         share = WAITS_FOR_MEMORY.get(kernel.schedule_kind() or "")
         if not self.least or share is None or sum(sizes) < self.least:
             return Verdict()
-        pulled = pull_kernel(kernel)
-        moved = _loaded_bytes(pulled) + sum(sizes[len(kernel.operands) :])
+        loop_body = trace_kernel(kernel)
+        moved = _loaded_bytes(loop_body) + sum(sizes[len(kernel.operands) :])
         if moved < self.least:
             return Verdict()
-        arithmetic, memory = self.device.work_seconds(_work(pulled)), self.device.move_seconds(moved)
+        arithmetic, memory = self.device.work_seconds(_work(loop_body)), self.device.move_seconds(moved)
         if arithmetic > share * memory:
             message = (
                 f"stores through the caches: {arithmetic * 1e6:.0f} us of arithmetic for {memory * 1e6:.0f} of memory"
@@ -98,20 +98,20 @@ class StoreRules:
         return self._inplace.at(self._steps[kernel], kernel)
 
 
-def _loaded_bytes(pulled: Pulled) -> int:
+def _loaded_bytes(loop_body: LoopBody) -> int:
     """Of each operand the elements that are read, no more than it has."""
     read: dict[SSAValue, int] = {}
-    for point in pulled.loads():
-        elements = read.get(point.value, 0) + prod(dim.extent for dim in point.address.dims())
-        read[point.value] = min(elements, prod(shape(point.value)))
+    for node in loop_body.loads():
+        elements = read.get(node.value, 0) + prod(dim.extent for dim in node.address.dims())
+        read[node.value] = min(elements, prod(shape(node.value)))
     return sum(elements * dtype(value).itemsize for value, elements in read.items())
 
 
-def _work(pulled: Pulled) -> int:
+def _work(loop_body: LoopBody) -> int:
     """Simple operations, each as often as what it depends on varies."""
     total = 0
-    for point in pulled.points:
-        if point.op is not None:
-            dims = point.dims.union(*(operand.dims for operand in point.operands))
-            total += (cost(point.op.body()) + bool(point.op.COMBINE)) * prod(dim.extent for dim in dims)
+    for node in loop_body.nodes:
+        if node.op is not None:
+            dims = node.dims.union(*(operand.dims for operand in node.operands))
+            total += (cost(node.op.body()) + bool(node.op.COMBINE)) * prod(dim.extent for dim in dims)
     return total

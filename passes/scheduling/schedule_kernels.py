@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
-from fuse_opt.dialects.analysis.loop_body import pull_kernel
+from fuse_opt.dialects.analysis.loop_body import trace_kernel
 from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
@@ -155,7 +155,7 @@ def _choose(kernel: KernelOp) -> LoopOrder:
     if access.scheme is None:
         remark(ScheduleKernelsPass.name, kernel, access.code, f'runs op by op ("reference"): {access.message}')
         return LoopOrder("reference")
-    order = LoopOrder("pack") if access.scheme == "pack" else choose_order(pull_kernel(kernel))
+    order = LoopOrder("pack") if access.scheme == "pack" else choose_order(trace_kernel(kernel))
     why = f": {order.reason}" if order.reason else ""
     remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{order.kind}"{why}')
     return order

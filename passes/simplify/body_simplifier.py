@@ -13,9 +13,9 @@ from fuse_opt.dialects.fused import directives
 from fuse_opt.dialects.graph.materialize import computed, discard, filled
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
-from fuse_opt.dialects.scalar import VOCABULARY, Scalar, constant, cost, operand, topological
+from fuse_opt.dialects.scalar import PRIMITIVES, Scalar, constant, cost, operand, topological
 from fuse_opt.dialects.scalar.evaluate import converted, known
-from fuse_opt.dialects.scalar.simplify import may_join, simplified
+from fuse_opt.dialects.scalar.simplify import may_reassociate, simplified
 
 _Shape: TypeAlias = tuple[object, ...]
 """What decides how a body simplifies: the body itself, and which operands are equal, constant or bodies themselves."""
@@ -53,7 +53,7 @@ class BodyAlgebra:
             if not isinstance(producer, StructuredOp) or not producer.operands or producer.COMBINE:
                 continue
             inner = producer.body()
-            if not may_join(body, inner, self._fast) or not _may_be_joined(producer, inner, op):
+            if not may_reassociate(body, inner, self._fast) or not _may_be_joined(producer, inner, op):
                 continue
             if (value := self._joined(op, producer)) is not None:
                 return value
@@ -125,7 +125,7 @@ def _splat(value: SSAValue) -> Scalar | None:
 
 
 def _is_word(body: Scalar) -> bool:
-    """Whether a body is one word on operands and constants."""
+    """Whether a body is one primitive on operands and constants."""
     return bool(body.args) and all(arg.function in ("operand", "constant") for arg in body.args)
 
 
@@ -134,7 +134,7 @@ def _may_be_joined(producer: StructuredOp, body: Scalar, op: StructuredOp) -> bo
     element = dtype(producer.results[0])
     if producer.parent is not op.parent or directives(producer) or not _is_word(body) or not _broadcasts(producer):
         return False
-    return element.compute is element or (body.function != "cast" and VOCABULARY[body.function].ulps == 0)
+    return element.compute is element or (body.function != "cast" and PRIMITIVES[body.function].ulps == 0)
 
 
 def _broadcasts(op: StructuredOp) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fuse_opt.runtime.buffers import RecyclingPool
 from fuse_opt.runtime.cpu.frames import BoundFrame
-from fuse_opt.runtime.host.program_call import Call, Caller, ProgramRecord, Result, callable_of
+from fuse_opt.runtime.host.program_call import Call, Caller, ProgramStruct, Result, callable_of
 
 Array = NDArray[Any]
 
@@ -73,7 +73,7 @@ class Calls:
         """`make` gives one more frame; `exclusive` says whether arguments are written to."""
         self._make = make
         self._caller = caller
-        self._record = ProgramRecord(exclusive=exclusive)
+        self._record = ProgramStruct(exclusive=exclusive)
         self._address = ctypes.addressof(self._record)
         self._kept: dict[int, BoundFrame] = {}
         """By address of their records those that compiled code knows."""

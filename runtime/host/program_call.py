@@ -60,7 +60,7 @@ class Result(ctypes.Structure):
     _fields_ = fields_of("host/program_call.c", "result")
 
 
-class ProgramRecord(ctypes.Structure):
+class ProgramStruct(ctypes.Structure):
     """The record `fuse_program`."""
 
     keeps: tuple[Any, ...]
@@ -137,7 +137,7 @@ def load_caller() -> Caller:
     return Caller(run, take, keep, drop, call, interpreter)
 
 
-def callable_of(record: ProgramRecord, address: int) -> Call:
+def callable_of(record: ProgramStruct, address: int) -> Call:
     """What calls the program of a record, by the function at the address; it keeps the record alive."""
     record.python = ctypes.addressof(_interface())
     make: Any = ctypes.pythonapi.PyCFunction_NewEx

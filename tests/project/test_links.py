@@ -55,6 +55,7 @@ PUBLIC = {
     "fuse_opt.dialects.scalar",
     "fuse_opt.frontends",  # as in `from fuse_opt.frontends import onnx`
     "fuse_opt.frontends.onnx.backend",  # needs onnx to be imported at all
+    "fuse_opt.passes.fusion.patterns",  # what rules in files import: names of the engine
     "fuse_opt.tools.develop",
     "fuse_opt.tools.reduce",
 }

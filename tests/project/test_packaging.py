@@ -17,7 +17,7 @@ import fuse_opt
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
-HOUSES = sorted(
+FOLDERS = sorted(
     folder.name
     for folder in (ROOT / name for name in ("dialects", "frontends", "lowering", "passes", "runtime", "tools"))
     if any(folder.rglob("*.py"))
@@ -28,8 +28,8 @@ HOUSES = sorted(
 def packages_in_tree() -> dict[str, str]:
     """Every package that the tree holds, with its folder."""
     packages = {"fuse_opt": "fuse_opt"}
-    for house in HOUSES:
-        folders = {path.parent for path in (ROOT / house).rglob("*.py")}
+    for folder in FOLDERS:
+        folders = {path.parent for path in (ROOT / folder).rglob("*.py")}
         relative = [folder.relative_to(ROOT) for folder in folders]
         packages |= {".".join(("fuse_opt", *folder.parts)): folder.as_posix() for folder in relative}
     return packages
@@ -39,7 +39,7 @@ def test_every_folder_with_python_files_is_packaged():
     packages = packages_in_tree()
     assert SETUPTOOLS["packages"] == sorted(packages)
     assert SETUPTOOLS["package-dir"] == {
-        name: packages[name] for name in ("fuse_opt", *(f"fuse_opt.{f}" for f in HOUSES))
+        name: packages[name] for name in ("fuse_opt", *(f"fuse_opt.{f}" for f in FOLDERS))
     }
 
 
@@ -48,23 +48,25 @@ def test_every_package_has_an_init_file(folder: str):
     assert (ROOT / folder / "__init__.py").is_file()
 
 
-@pytest.mark.parametrize("house", HOUSES)
-def test_every_data_file_is_packaged(house: str):
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_data_file_is_packaged(folder: str):
     patterns = cast(list[str], SETUPTOOLS["package-data"]["*"])
     folders = {ROOT / folder for folder in packages_in_tree().values()}
-    files = [p for p in (ROOT / house).rglob("*") if p.is_file() and "__pycache__" not in p.parts and p.suffix != ".py"]
+    files = [
+        p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts and p.suffix != ".py"
+    ]
     left_out = [p for p in files if p.parent not in folders or not any(p.match(pattern) for pattern in patterns)]
     assert left_out == []
 
 
-def test_links_show_the_houses_to_editors():
+def test_links_show_the_folders_to_editors():
     links = {path.name: os.readlink(path) for path in (ROOT / "fuse_opt").iterdir() if path.is_symlink()}
-    assert links == {house: f"../{house}" for house in HOUSES}
+    assert links == {folder: f"../{folder}" for folder in FOLDERS}
 
 
 def test_type_checker_sees_the_real_folders():
     included = cast(list[str], PYPROJECT["tool"]["pyright"]["include"])
-    assert {*HOUSES, "fuse_opt", "tests"} <= set(included)
+    assert {*FOLDERS, "fuse_opt", "tests"} <= set(included)
     assert [folder for folder in included if not (ROOT / folder).is_dir() or (ROOT / folder).is_symlink()] == []
 
 

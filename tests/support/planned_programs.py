@@ -22,7 +22,7 @@ from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.kernel_access import generated_kind, is_library, kernel_access
 from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
-from fuse_opt.dialects.analysis.loop_body import Point, Pulled
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
 from fuse_opt.dialects.interfaces.op import StructuredOp
@@ -202,7 +202,7 @@ def _run_kernel(kernel: KernelOp, memory: Mapping[SSAValue, Array], rng: random.
 def _run_generated(kernel: KernelOp, memory: Mapping[SSAValue, Array], rng: random.Random) -> None:
     """Runs the passes of a kernel, the instances of one among those of the others."""
     passes = kernel_passes(kernel, generated_kind(kernel))
-    running = [_Adversary(kernel, pulled, memory, rng).run() for pulled in passes]
+    running = [_Adversary(kernel, loop_body, memory, rng).run() for loop_body in passes]
     while running:
         chosen = rng.choice(running)
         if next(chosen, None) is None:
@@ -210,35 +210,37 @@ def _run_generated(kernel: KernelOp, memory: Mapping[SSAValue, Array], rng: rand
 
 
 class _Adversary:
-    def __init__(self, kernel: KernelOp, pulled: Pulled, memory: Mapping[SSAValue, Array], rng: random.Random) -> None:
-        self.pulled = pulled
+    def __init__(
+        self, kernel: KernelOp, loop_body: LoopBody, memory: Mapping[SSAValue, Array], rng: random.Random
+    ) -> None:
+        self.loop_body = loop_body
         self.sources = dict[SSAValue, Array]()
         for inside, outside in zip(kernel.block.args, kernel.operands, strict=True):
             self.sources[inside] = memory[outside]
         self.targets = [memory[value] for value in kernel.results]
         self.rng = rng
-        self.reduced: dict[Point, Array] = {}
-        self.stage: dict[Point, int] = {}
-        for point in self.pulled.points:
-            below = max((self.stage[p] for p in point.operands), default=0)
-            self.stage[point] = below + 1 if _combine(point) else below
+        self.reduced: dict[ScalarNode, Array] = {}
+        self.stage: dict[ScalarNode, int] = {}
+        for node in self.loop_body.nodes:
+            below = max((self.stage[p] for p in node.operands), default=0)
+            self.stage[node] = below + 1 if _combine(node) else below
 
     def run(self) -> Iterator[bool]:
         """Stops between instances, where others may run."""
-        reductions = [point for point in self.pulled.points if _combine(point)]
-        loops = dict.fromkeys([self.pulled.columns, *(point.loop for point in reductions)])
-        for row in self._instances(self.pulled.rows, {}):
+        reductions = [node for node in self.loop_body.nodes if _combine(node)]
+        loops = dict.fromkeys([self.loop_body.columns, *(node.loop for node in reductions)])
+        for row in self._instances(self.loop_body.rows, {}):
             self.reduced = {}
             for stage in range(max(self.stage.values(), default=0) + 1):
                 self._store(stage, True, row)
-                due = [point for point in reductions if self.stage[point] == stage + 1]
+                due = [node for node in reductions if self.stage[node] == stage + 1]
                 for loop in loops:
                     for env in self._instances(loop, row):
                         parts = [(p, self._value(p.operands[0], env)) for p in due if p.loop == loop]
-                        if loop == self.pulled.columns:
+                        if loop == self.loop_body.columns:
                             self._store(stage, False, env)
-                        for point, part in parts:
-                            self._accumulate(point, part)
+                        for node, part in parts:
+                            self._accumulate(node, part)
                         yield True
 
     def _instances(self, index: Index, outer: Env) -> Iterable[Env]:
@@ -248,33 +250,33 @@ class _Adversary:
         return ({**outer, **dict(zip(dims, values, strict=True))} for values in all_)
 
     def _store(self, stage: int, per_row: bool, env: Env) -> None:
-        due = [s for s in self.pulled.stores if s.per_row == per_row and self.stage[s.point] == stage]
-        values = [self._value(store.point, env) for store in due]
+        due = [s for s in self.loop_body.stores if s.per_row == per_row and self.stage[s.node] == stage]
+        values = [self._value(store.node, env) for store in due]
         for store, value in zip(due, values, strict=True):
             self.targets[store.result][store.address.evaluate(env)] = value
 
-    def _value(self, point: Point, env: Env) -> Array:
-        if point.op is None:
-            return self.sources[point.value][point.address.evaluate(env)]
-        if point in self.reduced:
-            return self.reduced[point]
-        operands = [np.asarray(self._value(p, env)) for p in point.operands]
-        axes = [np.asarray(i.evaluate(env)) for i in point.index]
-        return np.asarray(evaluate_body(point.op.body(), operands, axes)).astype(NUMPY_DTYPES[dtype(point.value)])
+    def _value(self, node: ScalarNode, env: Env) -> Array:
+        if node.op is None:
+            return self.sources[node.value][node.address.evaluate(env)]
+        if node in self.reduced:
+            return self.reduced[node]
+        operands = [np.asarray(self._value(p, env)) for p in node.operands]
+        axes = [np.asarray(i.evaluate(env)) for i in node.index]
+        return np.asarray(evaluate_body(node.op.body(), operands, axes)).astype(NUMPY_DTYPES[dtype(node.value)])
 
-    def _accumulate(self, point: Point, part: Array) -> None:
-        assert point.op is not None
-        if point not in self.reduced:
-            self.reduced[point] = part
-        elif point.op.COMBINE == "add":
-            self.reduced[point] = np.asarray(self.reduced[point] + part)
+    def _accumulate(self, node: ScalarNode, part: Array) -> None:
+        assert node.op is not None
+        if node not in self.reduced:
+            self.reduced[node] = part
+        elif node.op.COMBINE == "add":
+            self.reduced[node] = np.asarray(self.reduced[node] + part)
         else:
-            assert point.op.COMBINE == "max"
-            self.reduced[point] = np.maximum(self.reduced[point], part)
+            assert node.op.COMBINE == "max"
+            self.reduced[node] = np.maximum(self.reduced[node], part)
 
 
-def _combine(point: Point) -> bool:
-    return point.op is not None and bool(point.op.COMBINE)
+def _combine(node: ScalarNode) -> bool:
+    return node.op is not None and bool(node.op.COMBINE)
 
 
 def as_one_kernel(module: ModuleOp) -> KernelOp:

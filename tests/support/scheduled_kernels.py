@@ -195,13 +195,13 @@ def elements(schedule: str) -> Kernels:
             full = typed(extents, "f32")
             line = f"%r = graph.add %a, %b : (tensor<{full}>, tensor<{small}>) -> tensor<{full}>"
             kernels.add(schedule, [full, small], [line], [full])
-    source, turned = "40x6xf32", "6x40xf32"
+    source, transposed = "40x6xf32", "6x40xf32"
     flipped = f"%r = graph.flip %a {{axes = array<i64: 1>}} : (tensor<{source}>) -> tensor<{source}>"
     kernels.add(schedule, [source], [flipped], [source])
     kernels.add(
         schedule,
-        [turned],
-        [f"%r = graph.permute_dims %a {{axes = array<i64: 1, 0>}} : (tensor<{turned}>) -> tensor<{source}>"],
+        [transposed],
+        [f"%r = graph.permute_dims %a {{axes = array<i64: 1, 0>}} : (tensor<{transposed}>) -> tensor<{source}>"],
         [source],
     )
     return kernels

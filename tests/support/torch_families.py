@@ -69,8 +69,8 @@ class Rope(nn.Module):
     def forward(self, x: Any) -> Any:
         z = torch.view_as_complex(self.into(x).reshape(2, 5, 8, 2))
         angles = torch.outer(torch.arange(5.0, device=x.device), torch.arange(8.0, device=x.device)).to(x.dtype)
-        turned = torch.view_as_real(z * torch.polar(torch.ones_like(angles), angles))
-        return turned.reshape(2, 5, 16)
+        transposed = torch.view_as_real(z * torch.polar(torch.ones_like(angles), angles))
+        return transposed.reshape(2, 5, 16)
 
 
 class Dlrm(nn.Module):

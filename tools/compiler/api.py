@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import DiagnosticException
 
-from fuse_opt.lowering.errors import EvaluationError
 from fuse_opt.lowering.reference.interpreter import entry_function
-from fuse_opt.tools.compiler.backends import (
-    LAUNCH_BY_LAUNCH,
-    Backend,
-    Reference,
-    has_c_compiler,
-    make_backend,
-    refused,
-    require_c_compiler,
-)
-from fuse_opt.tools.compiler.pipeline import UNFUSED_PIPELINE, make_passes, run_pipeline
+from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
+from fuse_opt.tools.compiler.fallback import build_unfusing
+from fuse_opt.tools.compiler.located import Source, located
+from fuse_opt.tools.compiler.pipeline import LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
+from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature
-from fuse_opt.tools.compiler.specialization import Shapes, SpecializedPrograms, is_dynamic, specialize
+from fuse_opt.tools.compiler.specialization import SpecializedPrograms, is_dynamic, specialize
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 
@@ -83,7 +76,7 @@ class CompiledProgram:
         return self._backend.source
 
 
-def load(source: str | Path | ModuleOp, ctx: Context | None = None) -> ModuleOp:
+def load(source: Source, ctx: Context | None = None) -> ModuleOp:
     """
     A module from MLIR text, from a file, or as it is. A string without a line break that ends in `.mlir` names a file.
     Raises InputError for text that is no module, OSError for files, TypeError for anything else.
@@ -98,7 +91,7 @@ def load(source: str | Path | ModuleOp, ctx: Context | None = None) -> ModuleOp:
     return parse_module(source, "<string>", ctx)
 
 
-def optimize(source: str | Path | ModuleOp, pipeline: str | Sequence[str] | None = None) -> ModuleOp:
+def optimize(source: Source, pipeline: str | Sequence[str] | None = None) -> ModuleOp:
     """
     The module after a pipeline (the default one when there is none), verified after every pass; a ModuleOp is changed in
     place. Raises InputError when the module or a pass is refused, UsageError for passes that do not exist.
@@ -106,14 +99,12 @@ def optimize(source: str | Path | ModuleOp, pipeline: str | Sequence[str] | None
     passes = make_passes(pipeline)
     ctx = make_context()
     module = load(source, ctx)
-    try:
+    with located(source, module):
         run_pipeline(module, passes, ctx)
-    except DiagnosticException as error:
-        raise refused(error, source, module) from error
     return module
 
 
-def evaluate(source: str | Path | ModuleOp, *inputs: Any, function: str | None = None) -> Any:
+def evaluate(source: Source, *inputs: Any, function: str | None = None) -> Any:
     """
     The reference value of a function (the only one, or `main`): an array, or a tuple of arrays where it returns several.
 
@@ -122,11 +113,13 @@ def evaluate(source: str | Path | ModuleOp, *inputs: Any, function: str | None =
     arguments that do not fit.
     """
     module = optimize(source, ())
-    return _program(source, module, function, "reference")(*inputs)
+    with located(source, module):
+        program = Reference(source, entry_function(module, function))
+    return program(*inputs)
 
 
 def compile(
-    source: str | Path | ModuleOp,
+    source: Source,
     target: str = "cpu",
     pipeline: str | Sequence[str] | None = None,
     function: str | None = None,
@@ -147,29 +140,76 @@ def compile(
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
+    passes = _passes(target, pipeline, poison)
+    target = _usable(target, whole)
+    module = load(source)
+    module = module.clone() if module is source else module
+    build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
+    with located(source, module):
+        entry = entry_function(module, function)
+        if target == "cpu" and is_dynamic(entry):
+            known = [*make_passes("infer-shapes"), *passes]
+            backend: Backend = SpecializedPrograms(
+                entry, lambda shapes: build(specialize(module, function, shapes), function, known)
+            )
+        else:
+            backend = build(module, function, passes)
+        return CompiledProgram(Signature.of(entry_function(module, function)), module, target, backend)
+
+
+def _passes(target: str, pipeline: str | Sequence[str] | None, poison: bool) -> list[ModulePass]:
+    """What runs for a target: the pipeline, what completes one of the caller's, and what poisoned memory needs."""
     if target not in TARGETS:
         raise ValueError(f"unknown target '{target}'; expected one of {', '.join(TARGETS)}")
     if poison and target != "cpu":
         raise ValueError(f"poison=True fills the arena of target 'cpu' between steps; got target '{target}'")
+    if target == "reference" and pipeline is None:
+        return []
     passes = make_passes(pipeline)
     if pipeline is not None:
         passes += _completion(passes)
-    if poison:
-        passes += make_passes(LAUNCH_BY_LAUNCH)
-    lowered = target != "reference" or pipeline is not None
-    if target == "cpu" and whole:
+    return passes + (make_passes(LAUNCH_BY_LAUNCH) if poison else [])
+
+
+def _completion(passes: Sequence[ModulePass]) -> list[ModulePass]:
+    """
+    The passes that bring what others left over into kernels with schedules and memory, with the options that the caller
+    gave to them last; none where they ran just now.
+    """
+    given = {each.name: each for each in passes}
+    completion = [given.get(each.name, each) for each in make_passes(UNFUSED_PIPELINE)]
+    return [] if passes[-len(completion) :] == completion else completion
+
+
+def _usable(target: str, whole: bool) -> str:
+    """The target, or the reference where nothing compiles for the CPU, with one warning; with `whole` that is an error."""
+    if target != "cpu":
+        return target
+    if whole:
         require_c_compiler()
-    elif target == "cpu" and not has_c_compiler():
-        target = "reference"
-    module = load(source)
-    module = module.clone() if module is source else module
-    if target == "cpu" and (specialized := _specialized(source, module, passes, function, poison)) is not None:
-        return specialized
-    try:
-        run_pipeline(module, passes if lowered else [], make_context())
-    except DiagnosticException as error:
-        raise refused(error, source, module) from error
-    return _program(source, module, function, target, poison, whole)
+    return target if whole or has_c_compiler() else "reference"
+
+
+def _backend(
+    module: ModuleOp,
+    function: str | None,
+    passes: Sequence[ModulePass],
+    *,
+    target: str,
+    source: Source,
+    poison: bool,
+    whole: bool,
+) -> Backend:
+    """Runs the passes on the module, and gives what runs its function."""
+    with located(source, module):
+        run_pipeline(module, passes, make_context())
+        if target == "reference":
+            return Reference(source, entry_function(module, function))
+        made = builder(target, poison)
+        if whole:
+            return made.build(module, function)
+        again = make_passes((*UNFUSED_PIPELINE, *([LAUNCH_BY_LAUNCH] if poison else [])))
+        return build_unfusing(made, lambda changed: run_pipeline(changed, again, make_context()), module, function)
 
 
 @contextmanager
@@ -178,8 +218,9 @@ def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
     Programs compiled in its body are fused by the decisions in the file `replay`, and no other, where one is given. Gives a
     function for the text of the decisions made. Raises InputError for a file that cannot be read or applied.
     """
-    texts = import_module("fuse_opt.passes.fusion.engine.replay_text")
-    decisions = import_module("fuse_opt.passes.fusion.engine.replay")
+    from fuse_opt.passes.fusion.engine import replay as decisions
+    from fuse_opt.passes.fusion.engine import replay_text as texts
+
     try:
         with ExitStack() as stack:
             made = stack.enter_context(decisions.record_decisions())
@@ -196,55 +237,6 @@ def use_openmp_threads(wanted: bool = True) -> bool:
     Lets CPU programs of this process run on the threads of an OpenMP runtime that it has loaded, or on their own again; for
     programs between kernels of a library that has such threads. Returns whether they do: False where there is none.
     """
-    return import_module("fuse_opt.runtime.host.thread_pool").use_openmp_threads(wanted)
+    from fuse_opt.runtime.host import thread_pool
 
-
-def _completion(passes: Sequence[ModulePass]) -> list[ModulePass]:
-    """
-    The passes that bring what others left over into kernels with schedules and memory, with the options that the caller
-    gave to them last; none where they ran just now.
-    """
-    given = {each.name: each for each in passes}
-    completion = [given.get(each.name, each) for each in make_passes(UNFUSED_PIPELINE)]
-    return [] if passes[-len(completion) :] == completion else completion
-
-
-def _program(
-    source: str | Path | ModuleOp,
-    module: ModuleOp,
-    function: str | None,
-    target: str,
-    poison: bool = False,
-    whole: bool = False,
-) -> CompiledProgram:
-    try:
-        entry = entry_function(module, function)
-        if target == "reference":
-            backend: Backend = Reference(source, entry)
-        else:
-            backend = make_backend(module, function, target, poison, whole)
-        return CompiledProgram(Signature.of(entry), module, target, backend)
-    except (DiagnosticException, EvaluationError) as error:
-        raise refused(error, source, module) from error
-
-
-def _specialized(
-    source: str | Path | ModuleOp, module: ModuleOp, passes: Sequence[ModulePass], function: str | None, poison: bool
-) -> CompiledProgram | None:
-    """A program that is compiled for the shapes of each call; None when all shapes are known."""
-    try:
-        entry = entry_function(module, function)
-        if not is_dynamic(entry):
-            return None
-    except (DiagnosticException, EvaluationError) as error:
-        raise refused(error, source, module) from error
-
-    def make(shapes: Shapes) -> Backend:
-        copy = specialize(module, function, shapes)
-        try:
-            run_pipeline(copy, [*make_passes(("infer-shapes",)), *passes], make_context())
-            return make_backend(copy, function, "cpu", poison)
-        except DiagnosticException as error:
-            raise refused(error, source, copy) from error
-
-    return CompiledProgram(Signature.of(entry), module, "cpu", SpecializedPrograms(entry, make))
+    return thread_pool.use_openmp_threads(wanted)

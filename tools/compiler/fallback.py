@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TypeVar
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -13,36 +12,40 @@ from xdsl.ir import Block, Region
 from fuse_opt.dialects.analysis.storage import forget_plan, functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.passes.fusion.unfuse import inline_kernel
+from fuse_opt.tools.compiler.builders import Backend, Builder
 
-Built = TypeVar("Built")
-Build = Callable[[ModuleOp, str | None], Built]
 _REFERENCE = "reference"
 _NOT_COMPILED = (_REFERENCE, "library")
 _MOST_SHOWN = 3
+_STACK_LEVEL = 5
+"""From the warning to who called `compile`."""
 
 
 def build_unfusing(
-    module: ModuleOp,
-    function: str | None,
-    build: Build[Built],
-    refusal: type[Exception],
-    complete: Callable[[ModuleOp], None],
-    final: type[Exception] | tuple[()] = (),
-) -> Built:
+    builder: Builder, complete: Callable[[ModuleOp], None], module: ModuleOp, name: str | None
+) -> Backend:
     """
-    What `build` gives for a function of the module. Where it raises `refusal`, each kernel is built alone, and those that
-    are refused come apart in the module (an op that is refused alone is left to the reference); `complete` brings their
-    ops into kernels again, with schedules and memory, and `build` is asked again, with one warning. Raises the refusal
-    where no kernel is at fault, and one that is `final` at once.
+    What the builder gives for a function of the module. Where it refuses a kernel, each kernel is built alone, and those
+    that are refused come apart in the module (an op that is refused alone is left to the reference); `complete` brings
+    their ops into kernels again, with schedules and memory, and the program is built again, with one warning. Raises the
+    refusal where no kernel is at fault, and one that is final at once. Without a device there is the text to read.
     """
     try:
-        return build(module, function)
-    except final:
+        return _built(builder, complete, module, name)
+    except builder.unavailable as error:
+        assert builder.text is not None
+        return builder.text(module, name, str(error))
+
+
+def _built(builder: Builder, complete: Callable[[ModuleOp], None], module: ModuleOp, name: str | None) -> Backend:
+    try:
+        return builder.build(module, name)
+    except builder.final:
         raise
-    except refusal as first:
+    except builder.refusal as first:
         error = first
     done: list[str] = []
-    while failing := _refused(module, build, refusal):
+    while failing := _refused(module, builder):
         for kernel, reason in failing:
             done.append(f"{_names(kernel)} {_take_apart(kernel)} ({_first_line(reason)})")
         complete(module)
@@ -50,11 +53,11 @@ def build_unfusing(
         raise error
     more = f"; and {len(done) - _MOST_SHOWN} more" if len(done) > _MOST_SHOWN else ""
     message = f"kernels do not compile: {'; '.join(done[:_MOST_SHOWN])}{more}"
-    warnings.warn(message, RuntimeWarning, stacklevel=5)
-    return build(module, function)
+    warnings.warn(message, RuntimeWarning, stacklevel=_STACK_LEVEL)
+    return builder.build(module, name)
 
 
-def _refused(module: ModuleOp, build: Build[Built], refusal: type[Exception]) -> list[tuple[KernelOp, Exception]]:
+def _refused(module: ModuleOp, builder: Builder) -> list[tuple[KernelOp, Exception]]:
     """The kernels that are refused when each is the only one, and why; not those that no compiler sees."""
     found: list[tuple[KernelOp, Exception]] = []
     for function in functions_of(module):
@@ -62,8 +65,8 @@ def _refused(module: ModuleOp, build: Build[Built], refusal: type[Exception]) ->
             if not isinstance(kernel, KernelOp) or kernel.schedule_kind() in _NOT_COMPILED:
                 continue
             try:
-                build(_alone(kernel), None)
-            except refusal as error:
+                builder.build(_alone(kernel), None)
+            except builder.refusal as error:
                 found.append((kernel, error))
     return found
 

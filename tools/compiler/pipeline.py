@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
     from xdsl.utils.arg_spec import ArgSpec, ParameterListType
 
+from fuse_opt.passes.fusion.rules import FUSION_RULES, SECOND_ROUND
 from fuse_opt.tools.compiler.registry import available_passes
 
 DEFAULT_PIPELINE: tuple[str, ...] = (
@@ -30,12 +31,8 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "decompose",
     "canonicalize",
     "cse",
-    "fuse-injective",
-    "fuse-elementwise",
-    "fuse-row",
-    "fuse-siblings",
-    "fuse-elementwise",
-    "fuse-injective",
+    *FUSION_RULES,
+    *SECOND_ROUND,
     "duplicate-producers",
     "fuse-horizontal",
     "explain-fusion",
@@ -50,6 +47,9 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
 
 UNFUSED_PIPELINE: tuple[str, ...] = ("decompose", "wrap-kernels", "schedule-kernels", "plan-memory", "bulk-launches")
 """One kernel for each op: what fusion is compared with."""
+
+LAUNCH_BY_LAUNCH = "bulk-launches{max-launches=1}"
+"""The pass that gives each launch a segment of its own."""
 
 PIPELINES: dict[str, tuple[str, ...]] = {"default": DEFAULT_PIPELINE, "unfused": UNFUSED_PIPELINE}
 """Names that stand for several passes wherever the name of a pass may stand."""

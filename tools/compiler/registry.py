@@ -136,7 +136,7 @@ def _offer_implementations() -> None:
 
 
 def _import_implementations() -> None:
-    importlib.import_module("fuse_opt.lowering.reference.kernels")
+    from fuse_opt.lowering.reference import kernels  # noqa: F401 - importing it registers them
 
 
 def _load_pass(path: Path) -> type[ModulePass]:

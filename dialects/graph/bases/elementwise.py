@@ -36,7 +36,7 @@ class Elementwise(StructuredOp):
     """Operands of any shapes that broadcast to one; a record states its operands and `scalar`."""
 
     ACCEPTS: ClassVar[tuple[Kind, ...]] = tuple(Kind)
-    """The kinds of elements of the operands, where the words of the scalar body would accept more."""
+    """The kinds of elements of the operands, where the primitives of the scalar body would accept more."""
     REMEDY: ClassVar[str] = "insert graph.astype"
     """What to do about operands of other kinds."""
 
@@ -58,7 +58,7 @@ class Elementwise(StructuredOp):
                 )
 
     def _refuse_mixed_floats(self) -> None:
-        """Types that are computed alike (f16 and f32) would mix without a word from the scalar body."""
+        """Types that are computed alike (f16 and f32) would mix without a primitive from the scalar body."""
         seen: dict[DType, DType] = {}
         for value in self._operands:
             given = dtype(value)

@@ -59,8 +59,8 @@ class MatmulOp(OpaqueOp):
         lhs, rhs = _untransposed(self.lhs), _untransposed(self.rhs)
         if lhs is None and rhs is None:
             return None
-        turned = {"transpose_lhs": (lhs, self.transpose_lhs), "transpose_rhs": (rhs, self.transpose_rhs)}
-        flags = {name: bool_value(flag(given) != (source is not None)) for name, (source, given) in turned.items()}
+        transposed = {"transpose_lhs": (lhs, self.transpose_lhs), "transpose_rhs": (rhs, self.transpose_rhs)}
+        flags = {name: bool_value(flag(given) != (source is not None)) for name, (source, given) in transposed.items()}
         kept = {name: value for name, value in flags.items() if flag(value)}
         return MatmulOp.build_op(self.lhs if lhs is None else lhs, self.rhs if rhs is None else rhs, **kept)
 

@@ -381,5 +381,5 @@ class SincOp(FloatUnary):
     SLACK: ClassVar[float] = 4.0
 
     def scalar(self, x: Scalar) -> Scalar:
-        turned = x - 2.0 * sc.round_half_even(x * 0.5)
-        return sc.where(sc.equal(x, 0), 1.0, sc.sin(turned * pi) / (x * pi))
+        transposed = x - 2.0 * sc.round_half_even(x * 0.5)
+        return sc.where(sc.equal(x, 0), 1.0, sc.sin(transposed * pi) / (x * pi))

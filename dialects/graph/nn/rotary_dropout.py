@@ -25,7 +25,7 @@ from fuse_opt.dialects.types.dtypes import BOOL
 
 @irdl_op_definition
 class RotaryEmbeddingOp(FloatComposite):
-    """Pairs (a, b) of the last axis turned by angles: (a * cos - b * sin, b * cos + a * sin) (Su et al. 2021).
+    """Pairs (a, b) of the last axis rotated by angles: (a * cos - b * sin, b * cos + a * sin) (Su et al. 2021).
 
     Operands are x [..., S, D] and `cos`, `sin` of a shape that broadcasts to [..., S, R / 2], R being `rotary_dim` (D when
     absent, even): the elements from R on stay. Element i is paired with i + R / 2, or with `interleaved` (default false)
@@ -40,8 +40,8 @@ class RotaryEmbeddingOp(FloatComposite):
     interleaved = opt_prop_def(BoolAttr)
     rotary_dim = opt_prop_def(IntegerAttr)
 
-    def _turned(self) -> int:
-        """The elements of a row that are turned."""
+    def _transposed(self) -> int:
+        """The elements of a row that are rotated."""
         extents = shape(self.x)
         if not extents or extents[-1] == DYNAMIC_INDEX:
             raise VerifyException(f"expected x [..., D] with a static last extent, got {shape_text(extents)}")
@@ -51,7 +51,7 @@ class RotaryEmbeddingOp(FloatComposite):
         return count
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        half = (*shape(self.x)[:-1], self._turned() // 2)
+        half = (*shape(self.x)[:-1], self._transposed() // 2)
         for name, value in (("cos", self.cos), ("sin", self.sin)):
             try:
                 joined = broadcast_shapes([shape(value), half])
@@ -66,19 +66,19 @@ class RotaryEmbeddingOp(FloatComposite):
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         x, cos, sin = (widened(builder, value) for value in self._operands)
-        extents, count = shape(x), self._turned()
+        extents, count = shape(x), self._transposed()
         apart = flag(self.interleaved)
         places = (range(0, count, 2), range(1, count, 2)) if apart else (range(count // 2), range(count // 2, count))
         a, b = (_part(builder, x, place) for place in places)
-        turned = (
+        transposed = (
             builder(SubtractOp, builder(MultiplyOp, a, cos), builder(MultiplyOp, b, sin)),
             builder(AddOp, builder(MultiplyOp, b, cos), builder(MultiplyOp, a, sin)),
         )
         last = int_value(len(extents) - 1)
         if apart:
-            pairs = builder(StackOp, *turned, axis=int_value(len(extents)))
-            turned = (builder(ReshapeOp, pairs, shape=int_array([*extents[:-1], count])),)
-        result = builder(ConcatOp, *turned, _part(builder, x, range(count, extents[-1])), axis=last)
+            pairs = builder(StackOp, *transposed, axis=int_value(len(extents)))
+            transposed = (builder(ReshapeOp, pairs, shape=int_array([*extents[:-1], count])),)
+        result = builder(ConcatOp, *transposed, _part(builder, x, range(count, extents[-1])), axis=last)
         return (narrowed(builder, result, self.x),)
 
 

@@ -1,4 +1,4 @@
-"""Reduction records: a scalar function of each element, joined over axes by one word of the vocabulary.
+"""Reduction records: a scalar function of each element, combined over axes by one scalar primitive.
 
 Sums and products are joined in any order, in the type in which the elements are computed: integers wrap, f16 and bf16 are
 joined in f32 and rounded once. What passes the largest float on the way (or, in products, the smallest) stays infinite
@@ -22,8 +22,7 @@ from fuse_opt.dialects.graph.movement.views import BroadcastToOp, ReshapeOp
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import flag, int_array, ints, normalize_axes
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text
-from fuse_opt.dialects.scalar import Scalar
-from fuse_opt.dialects.scalar.simplify_rules import IDEMPOTENT
+from fuse_opt.dialects.scalar import PRIMITIVES, Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, I64, DType, Kind
 from fuse_opt.dialects.types.index_expr import Index
 
@@ -116,7 +115,8 @@ class Reduction(Joined):
         Exact of integers; of floats only the one element that is repeated is, as of several zeros either is the largest.
         """
         view = self.x.owner
-        if not isinstance(view, BroadcastToOp) or self.COMBINE not in (*IDEMPOTENT, *(() if exact else ("add",))):
+        same = PRIMITIVES[self.COMBINE].idempotent or (not exact and self.COMBINE == "add")
+        if not isinstance(view, BroadcastToOp) or not same:
             return None
         full = shape(self.x)
         source = (1,) * (len(full) - len(shape(view.x))) + shape(view.x)

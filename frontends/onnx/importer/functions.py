@@ -1,4 +1,4 @@
-"""Operators that ONNX defines by other operators: the function body of a node without a record of its own."""
+"""Operators that ONNX defines by other operators: the function body of a node without a handler of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fuse_opt.frontends.builder import Value, numpy_name
 from fuse_opt.frontends.onnx.operators.node import Slot
 
 EXPANDED = frozenset(("LinearAttention",))
-"""Operators without a record whose function bodies hold supported operators only."""
+"""Operators without a handler whose function bodies hold supported operators only."""
 
 
 def function_of(onnx: Any, proto: Any, domain: str, opset: int, slots: Sequence[Slot | None]) -> Any | None:

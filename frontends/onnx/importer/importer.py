@@ -1,4 +1,4 @@
-"""Reads the graph of an ONNX model into a module: folds what is known, builds the rest by the table of records."""
+"""Reads the graph of an ONNX model into a module: folds what is known, builds the rest by the table of handlers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from fuse_opt.frontends.onnx.operators import resize as onnx_resize
 from fuse_opt.frontends.onnx.operators import windows as onnx_windows
 from fuse_opt.frontends.onnx.operators.control_flow import CONTROL
 from fuse_opt.frontends.onnx.operators.node import (
-    RECORDS,
+    HANDLERS,
     Node,
     OnnxError,
     Slot,
@@ -58,7 +58,7 @@ FAMILIES = (
     onnx_resize,
     onnx_random,
 )
-"""The modules that enter records into the table."""
+"""The modules that enter handlers into the table."""
 
 _LARGEST_INLINE = 1 << 16
 """Elements of a regular array that is computed in the program instead of stored beside it."""
@@ -201,8 +201,8 @@ class Importer:
                 for position in range(len(slots)):
                     if node.has(position):
                         node.known(position)
-            if is_ours and proto.op_type in RECORDS:
-                return self._outputs(node, RECORDS[proto.op_type](node, self._emit))
+            if is_ours and proto.op_type in HANDLERS:
+                return self._outputs(node, HANDLERS[proto.op_type](node, self._emit))
         except (VerifyException, ScalarTypeError, UnsupportedTypeError) as error:
             raise UnsupportedError(f"{label}: {error}") from error
         except UnknownExtentError as error:

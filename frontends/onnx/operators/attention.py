@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, I64
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
-from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 
 
 def split_heads(g: Emitter, x: Value, heads: int) -> Value:
@@ -21,7 +21,7 @@ def join_heads(g: Emitter, x: Value) -> Value:
     return g.reshape(g.permute_dims(x, axes=[0, 2, 1, 3]), shape=[batch, length, heads * width])
 
 
-@record("RotaryEmbedding")
+@handler("RotaryEmbedding")
 def rotary_embedding(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     joined = rank(x) == 3
@@ -50,7 +50,7 @@ class _Masks:
         return g.where(self.kept, self.added, g.like(-math.inf, self.added))
 
 
-@record("Attention")
+@handler("Attention")
 def attention(n: Node, g: Emitter) -> Results:
     q, k, v = n.operand(0), n.operand(1), n.operand(2)
     joined = rank(q) == 3
@@ -78,7 +78,7 @@ def attention(n: Node, g: Emitter) -> Results:
 
 
 def _masks(n: Node, g: Emitter, q: Value, k: Value, past: int, causal: bool) -> _Masks:
-    """The restrictions that are not left to the record itself."""
+    """The restrictions that are not left to the handler itself."""
     (batch, _, length, _), keys = extents(q), extents(k)[2]
     masks = _Masks()
     rows, columns = (g.iota(shape=s, axis=a, dtype=I64) for s, a in (([length, 1], 0), ([1, keys], 1)))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fuse_opt.dialects.types.dtypes import I64
 from fuse_opt.frontends.builder import Emitter, extents, rank
-from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 
 
-@record("Gather")
+@handler("Gather")
 def gather(n: Node, g: Emitter) -> Results:
     return g.take(n.operand(0), n.operand(1), axis=n.integer("axis"))
 
 
-@record("GatherElements")
+@handler("GatherElements")
 def gather_elements(n: Node, g: Emitter) -> Results:
     x, indices = n.operand(0), n.operand(1)
     axis = n.integer("axis") % rank(x)
@@ -23,12 +23,12 @@ def gather_elements(n: Node, g: Emitter) -> Results:
     return g.take_along_axis(x, indices, axis=axis)
 
 
-@record("GatherND")
+@handler("GatherND")
 def gather_nd(n: Node, g: Emitter) -> Results:
     return g.gather_nd(n.operand(0), n.operand(1), batch_dims=n.integer("batch_dims"))
 
 
-@record("Scatter", "ScatterElements")
+@handler("Scatter", "ScatterElements")
 def scatter(n: Node, g: Emitter) -> Results:
     reduction, axis = n.text("reduction", "none"), n.integer("axis")
     if reduction == "none":
@@ -36,12 +36,12 @@ def scatter(n: Node, g: Emitter) -> Results:
     return g.scatter_reduce(*n.operands(), axis=axis, reduce=reduction)
 
 
-@record("ScatterND")
+@handler("ScatterND")
 def scatter_nd(n: Node, g: Emitter) -> Results:
     return g.scatter_nd(*n.operands(), reduce=n.text("reduction", "none"))
 
 
-@record("TensorScatter")
+@handler("TensorScatter")
 def tensor_scatter(n: Node, g: Emitter) -> Results:
     x, updates = n.operand(0), n.operand(1)
     shape, written = extents(x), extents(updates)
@@ -54,7 +54,7 @@ def tensor_scatter(n: Node, g: Emitter) -> Results:
     return g.scatter(x, g.broadcast_to(at, shape=written), updates, axis=axis)
 
 
-@record("ArgMax", "ArgMin")
+@handler("ArgMax", "ArgMin")
 def argmax(n: Node, g: Emitter) -> Results:
     name = n.op_type.lower()
     x, axis, keepdims = n.operand(0), n.integer("axis"), n.flag("keepdims", True)
@@ -64,14 +64,14 @@ def argmax(n: Node, g: Emitter) -> Results:
     return g.subtract(g.like(extents(x)[axis] - 1, from_end), from_end)
 
 
-@record("CumSum", "CumProd")
+@handler("CumSum", "CumProd")
 def cumulative(n: Node, g: Emitter) -> Results:
     build = g.cumulative_sum if n.op_type == "CumSum" else g.cumulative_prod
     exclusive, reverse = n.flag("exclusive"), n.flag("reverse")
     return build(n.operand(0), axis=n.known_integer(1), exclusive=exclusive, reverse=reverse)
 
 
-@record("TopK")
+@handler("TopK")
 def top_k(n: Node, g: Emitter) -> Results:
     k = n.known_integer(1) if n.has(1) else n.integer("k")
     largest, ordered = n.flag("largest", True), n.flag("sorted", True)

@@ -10,10 +10,10 @@ import numpy as np
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import I64
 from fuse_opt.frontends.builder import Emitter, Value, element_type, extents, rank
-from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 
 
-@record("Reshape")
+@handler("Reshape")
 def reshape(n: Node, g: Emitter) -> Results:
     wanted = n.axes(1, "shape") or []
     x = n.operand(0)
@@ -22,23 +22,23 @@ def reshape(n: Node, g: Emitter) -> Results:
     return g.reshape(x, shape=wanted)
 
 
-@record("Transpose")
+@handler("Transpose")
 def transpose(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     return g.permute_dims(x, axes=n.integers("perm", range(rank(x))[::-1]))
 
 
-@record("Squeeze")
+@handler("Squeeze")
 def squeeze(n: Node, g: Emitter) -> Results:
     return g.squeeze(n.operand(0), axes=n.axes())
 
 
-@record("Unsqueeze")
+@handler("Unsqueeze")
 def unsqueeze(n: Node, g: Emitter) -> Results:
     return g.expand_dims(n.operand(0), axes=n.axes())
 
 
-@record("Flatten")
+@handler("Flatten")
 def flatten(n: Node, g: Emitter) -> Results:
     x, axis = n.operand(0), n.integer("axis", 1)
     shape = extents(x)
@@ -46,12 +46,12 @@ def flatten(n: Node, g: Emitter) -> Results:
     return g.reshaped(x, [math.prod(shape[:axis]), math.prod(shape[axis:])])
 
 
-@record("Concat")
+@handler("Concat")
 def concat(n: Node, g: Emitter) -> Results:
     return g.concat(*n.operands(), axis=n.integer("axis"))
 
 
-@record("Split")
+@handler("Split")
 def split(n: Node, g: Emitter) -> Results:
     x, axis = n.operand(0), n.integer("axis")
     sizes = n.axes(1, "split")
@@ -62,7 +62,7 @@ def split(n: Node, g: Emitter) -> Results:
     return g.all("split", x, sizes=sizes, axis=axis)
 
 
-@record("Slice")
+@handler("Slice")
 def slice_(n: Node, g: Emitter) -> Results:
     starts, stops = n.axes(1, "starts") or [], n.axes(2, "ends") or []
     axes = n.axes(3, "axes") or list(range(len(starts)))
@@ -84,7 +84,7 @@ def sliced(
     return g.slice(x, starts=all_starts, stops=all_stops, steps=all_steps)
 
 
-@record("Pad")
+@handler("Pad")
 def pad(n: Node, g: Emitter) -> Results:
     x, given = n.operand(0), n.axes(1, "pads") or []
     axes = n.known_integers(3) if n.has(3) else list(range(rank(x)))
@@ -98,7 +98,7 @@ def pad(n: Node, g: Emitter) -> Results:
     return g.pad(x, pads=pads, mode=n.text("mode", "constant"), value=value)
 
 
-@record("CenterCropPad")
+@handler("CenterCropPad")
 def center_crop_pad(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     shape, pads = extents(x), [0] * 2 * rank(x)
@@ -109,18 +109,18 @@ def center_crop_pad(n: Node, g: Emitter) -> Results:
     return g.pad(x, pads=pads)
 
 
-@record("Tile")
+@handler("Tile")
 def tile(n: Node, g: Emitter) -> Results:
     return g.tile(n.operand(0), repeats=n.known_integers(1))
 
 
-@record("Expand")
+@handler("Expand")
 def expand(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     return g.broadcast_to(x, shape=np.broadcast_shapes(extents(x), tuple(n.known_integers(1) or [])))
 
 
-@record("DepthToSpace")
+@handler("DepthToSpace")
 def depth_to_space(n: Node, g: Emitter) -> Results:
     x, b = n.operand(0), n.integer("blocksize")
     batch, c, h, w = extents(x)
@@ -131,7 +131,7 @@ def depth_to_space(n: Node, g: Emitter) -> Results:
     return g.reshape(y, shape=[batch, c // b**2, h * b, w * b])
 
 
-@record("SpaceToDepth")
+@handler("SpaceToDepth")
 def space_to_depth(n: Node, g: Emitter) -> Results:
     x, b = n.operand(0), n.integer("blocksize")
     batch, c, h, w = extents(x)
@@ -140,13 +140,13 @@ def space_to_depth(n: Node, g: Emitter) -> Results:
     return g.reshape(y, shape=[batch, c * b * b, h // b, w // b])
 
 
-@record("Trilu")
+@handler("Trilu")
 def trilu(n: Node, g: Emitter) -> Results:
     x, k = n.operand(0), n.known_integer(1)
     return g.triu(x, k=k) if n.flag("upper", True) else g.tril(x, k=k)
 
 
-@record("ReverseSequence")
+@handler("ReverseSequence")
 def reverse_sequence(n: Node, g: Emitter) -> Results:
     x, lengths, time, batch = n.operand(0), n.operand(1), n.integer("time_axis"), n.integer("batch_axis", 1)
     shape = extents(x)
@@ -156,14 +156,14 @@ def reverse_sequence(n: Node, g: Emitter) -> Results:
     return g.take_along_axis(x, g.where(g.less(position, lengths), mirrored, position), axis=time)
 
 
-@record("EyeLike")
+@handler("EyeLike")
 def eye_like(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     rows, columns = extents(x)
     return g.eye(n=rows, m=columns, k=n.integer("k"), dtype=n.element("dtype", dtype(x)))
 
 
-@record("OneHot")
+@handler("OneHot")
 def one_hot(n: Node, g: Emitter) -> Results:
     ids, depth, values = g.cast(n.operand(0), I64), n.known_integer(1), n.known(2)
     ids = g.where(g.less(ids, g.like(0, ids)), g.add(ids, g.like(depth, ids)), ids)
@@ -173,12 +173,12 @@ def one_hot(n: Node, g: Emitter) -> Results:
     )
 
 
-@record("Shape")
+@handler("Shape")
 def shape_of(n: Node, g: Emitter) -> Results:
     end = n.attributes.get("end")
     return np.array(extents(n.operand(0))[n.integer("start") : end], np.int64)
 
 
-@record("Size")
+@handler("Size")
 def size_of(n: Node, g: Emitter) -> Results:
     return np.array(math.prod(extents(n.operand(0))), np.int64)

@@ -1,4 +1,4 @@
-"""One ONNX node as its record sees it, the table of records, and the errors of an import."""
+"""One ONNX node as its handler sees it, the table of handlers, and the errors of an import."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.frontends.builder import Array, Emitter, Value, element_type
 
 Results: TypeAlias = "Value | Array | Sequence[Value | Array]"
-"""What a record gives for the node's outputs, in order: values, or arrays where the result is known."""
-Record: TypeAlias = Callable[["Node", Emitter], Results]
-_Record = TypeVar("_Record", bound=Record)
+"""What a handler gives for the node's outputs, in order: values, or arrays where the result is known."""
+Handler: TypeAlias = Callable[["Node", Emitter], Results]
+_Handler = TypeVar("_Handler", bound=Handler)
 
-RECORDS: dict[str, Record] = {}
+HANDLERS: dict[str, Handler] = {}
 """By operator of the domain `ai.onnx`: how a node of it becomes graph ops."""
 
 
@@ -40,12 +40,12 @@ class UnknownValuesError(Exception):
         """The node that has the operand."""
 
 
-def record(*operators: str) -> Callable[[_Record], _Record]:
+def handler(*operators: str) -> Callable[[_Handler], _Handler]:
     """Enters a function into the table."""
 
-    def enter(function: _Record) -> _Record:
+    def enter(function: _Handler) -> _Handler:
         for operator in operators:
-            RECORDS[operator] = function
+            HANDLERS[operator] = function
         return function
 
     return enter
@@ -157,7 +157,7 @@ class Node:
         return element_of(found) if found else default
 
     def constant(self, array: Array) -> Value:
-        """An array that the record computed, as an operand of ops."""
+        """An array that the handler computed, as an operand of ops."""
         return self.materialize(Slot(self.name or self.op_type, array))
 
     def refuse(self, reason: str) -> UnsupportedError:

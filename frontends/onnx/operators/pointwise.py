@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F8E4M3, F8E5M2, F32, F64, DType
 from fuse_opt.frontends.builder import Emitter, Value, element_type, extents, rank
-from fuse_opt.frontends.onnx.operators.node import RECORDS, Node, Record, Results, element_of, record
+from fuse_opt.frontends.onnx.operators.node import HANDLERS, Handler, Node, Results, element_of, handler
 
 SAME = {
     "Abs": "abs",
@@ -74,7 +74,7 @@ PARAMETERS: Mapping[str, tuple[str, Mapping[str, float]]] = {
 LARGEST = {F8E4M3: 448.0, F8E5M2: 57344.0}
 
 
-def _same(name: str) -> Record:
+def _same(name: str) -> Handler:
     def build(n: Node, g: Emitter) -> Results:
         if n.opset < 7 and "axis" in n.attributes:
             return getattr(g, name)(*_along_axis(n, g))
@@ -90,15 +90,15 @@ def _along_axis(n: Node, g: Emitter) -> list[Value]:
     return [x, g.reshaped(y, [*extents(y), *[1] * (rank(x) - axis - rank(y))])]
 
 
-def _parametrized(name: str, defaults: Mapping[str, float]) -> Record:
+def _parametrized(name: str, defaults: Mapping[str, float]) -> Handler:
     return lambda n, g: getattr(g, name)(n.operand(0), **{key: n.number(key, value) for key, value in defaults.items()})
 
 
-RECORDS.update({operator: _same(name) for operator, name in SAME.items()})
-RECORDS.update({operator: _parametrized(*parameters) for operator, parameters in PARAMETERS.items()})
+HANDLERS.update({operator: _same(name) for operator, name in SAME.items()})
+HANDLERS.update({operator: _parametrized(*parameters) for operator, parameters in PARAMETERS.items()})
 
 
-@record("PRelu")
+@handler("PRelu")
 def prelu(n: Node, g: Emitter) -> Results:
     """Before opset 7 a slope of several elements is one for each channel."""
     x, slope = n.operand(0), n.operand(1)
@@ -107,17 +107,17 @@ def prelu(n: Node, g: Emitter) -> Results:
     return g.prelu(x, slope)
 
 
-@record("Identity")
+@handler("Identity")
 def identity(n: Node, g: Emitter) -> Results:
     return n.operand(0)
 
 
-@record("Gelu")
+@handler("Gelu")
 def gelu(n: Node, g: Emitter) -> Results:
     return g.gelu(n.operand(0), approximate=n.text("approximate", "none"))
 
 
-@record("Swish")
+@handler("Swish")
 def swish(n: Node, g: Emitter) -> Value:
     x, alpha = n.operand(0), n.number("alpha", 1.0)
     if alpha == 1.0:
@@ -125,12 +125,12 @@ def swish(n: Node, g: Emitter) -> Value:
     return g.multiply(x, g.sigmoid(g.multiply(x, g.like(alpha, x))))
 
 
-@record("SwiGLU")
+@handler("SwiGLU")
 def swiglu(n: Node, g: Emitter) -> Results:
     return g.multiply(swish(n, g), n.operand(1))
 
 
-@record("Div")
+@handler("Div")
 def div(n: Node, g: Emitter) -> Results:
     x, y = _along_axis(n, g) if n.opset < 7 and "axis" in n.attributes else n.operands()
     return quotient(g, x, y)
@@ -141,12 +141,12 @@ def quotient(g: Emitter, x: Value, y: Value) -> Value:
     return g.divide(x, y) if dtype(x).is_float else g.floor_divide(g.subtract(x, g.fmod(x, y)), y)
 
 
-@record("Mod")
+@handler("Mod")
 def mod(n: Node, g: Emitter) -> Results:
     return g.fmod(*n.operands()) if n.flag("fmod") else g.remainder(*n.operands())
 
 
-@record("Pow")
+@handler("Pow")
 def power(n: Node, g: Emitter) -> Results:
     x, y = n.operand(0), n.operand(1)
     if dtype(x) is dtype(y):
@@ -157,41 +157,41 @@ def power(n: Node, g: Emitter) -> Results:
 
 
 def chain(n: Node, g: Emitter, name: str) -> Value:
-    """All operands joined by a record of two."""
+    """All operands joined by an op of two."""
     first, *others = n.operands()
     for other in others:
         (first,) = g.all(name, first, other)
     return first
 
 
-@record("Max")
+@handler("Max")
 def maximum(n: Node, g: Emitter) -> Results:
     return chain(n, g, "maximum")
 
 
-@record("Min")
+@handler("Min")
 def minimum(n: Node, g: Emitter) -> Results:
     return chain(n, g, "minimum")
 
 
-@record("Sum")
+@handler("Sum")
 def total(n: Node, g: Emitter) -> Results:
     return chain(n, g, "add")
 
 
-@record("Mean")
+@handler("Mean")
 def mean(n: Node, g: Emitter) -> Results:
     joined = chain(n, g, "add")
     return g.divide(joined, g.like(len(n.operands()), joined))
 
 
-@record("BitShift")
+@handler("BitShift")
 def bit_shift(n: Node, g: Emitter) -> Results:
     left = n.text("direction") == "LEFT"
     return g.bitwise_left_shift(*n.operands()) if left else g.bitwise_right_shift(*n.operands())
 
 
-@record("IsInf")
+@handler("IsInf")
 def is_inf(n: Node, g: Emitter) -> Results:
     x, positive, negative = n.operand(0), n.flag("detect_positive", True), n.flag("detect_negative", True)
     if not dtype(x).is_float or not (positive or negative):
@@ -201,7 +201,7 @@ def is_inf(n: Node, g: Emitter) -> Results:
     return g.logical_and(g.isinf(x), (g.greater if positive else g.less)(x, g.like(0, x)))
 
 
-@record("Clip")
+@handler("Clip")
 def clip(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     low, high = (
@@ -215,12 +215,12 @@ def clip(n: Node, g: Emitter) -> Results:
     return x if high is None else g.minimum(x, high)
 
 
-@record("Cast")
+@handler("Cast")
 def cast(n: Node, g: Emitter) -> Results:
     return _converted(g, n.operand(0), element_of(n.integer("to")), n.flag("saturate", True))
 
 
-@record("CastLike")
+@handler("CastLike")
 def cast_like(n: Node, g: Emitter) -> Results:
     like = n.slots[1]
     known = like.array if like is not None else None

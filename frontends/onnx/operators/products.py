@@ -7,16 +7,16 @@ import math
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, F64, I32, U8, DType, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
-from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 from fuse_opt.frontends.onnx.operators.windows import convolution
 
 
-@record("MatMul")
+@handler("MatMul")
 def matmul(n: Node, g: Emitter) -> Results:
     return g.matmul(n.operand(0), n.operand(1))
 
 
-@record("Gemm")
+@handler("Gemm")
 def gemm(n: Node, g: Emitter) -> Results:
     alpha, beta = n.number("alpha", 1.0), n.number("beta", 1.0)
     flags = {"transpose_a": n.flag("transA"), "transpose_b": n.flag("transB")}
@@ -31,12 +31,12 @@ def gemm(n: Node, g: Emitter) -> Results:
     return y
 
 
-@record("Einsum")
+@handler("Einsum")
 def einsum(n: Node, g: Emitter) -> Results:
     return g.einsum(*n.operands(), equation=n.text("equation").replace(" ", ""))
 
 
-@record("MatMulInteger")
+@handler("MatMulInteger")
 def matmul_integer(n: Node, g: Emitter) -> Results:
     a, b = (g.cast(n.operand(position), I32) for position in (0, 1))
     if n.has(2):
@@ -59,7 +59,7 @@ def _scalar_like(g: Emitter, zero: Value, scale: Value) -> Value:
     return g.reshaped(zero, extents(scale))
 
 
-@record("QuantizeLinear")
+@handler("QuantizeLinear")
 def quantize_linear(n: Node, g: Emitter) -> Results:
     x, scale, axis, size = n.operand(0), n.operand(1), n.integer("axis", 1), n.integer("block_size")
     element = dtype(n.operand(2)) if n.has(2) else n.element("output_dtype", U8)
@@ -84,7 +84,7 @@ def _quantize_blocks(n: Node, g: Emitter, element: DType) -> Value:
     return g.astype(g.clip(y, g.like(low, y), g.like(low + 2**element.bits - 1, y)), dtype=element)
 
 
-@record("DequantizeLinear")
+@handler("DequantizeLinear")
 def dequantize_linear(n: Node, g: Emitter) -> Results:
     x, scale, axis, size = n.operand(0), n.operand(1), n.integer("axis", 1), n.integer("block_size")
     if not size:
@@ -98,7 +98,7 @@ def dequantize_linear(n: Node, g: Emitter) -> Results:
     return g.cast(y, n.element("output_dtype", dtype(scale)))
 
 
-@record("DynamicQuantizeLinear")
+@handler("DynamicQuantizeLinear")
 def dynamic_quantize_linear(n: Node, g: Emitter) -> Results:
     return g.all("dynamic_quantize_linear", n.operand(0))
 
@@ -108,7 +108,7 @@ def _scalar(n: Node, g: Emitter, position: int) -> Value:
     return g.reshaped(value, []) if math.prod(extents(value)) == 1 else value
 
 
-@record("QLinearMatMul")
+@handler("QLinearMatMul")
 def qlinear_matmul(n: Node, g: Emitter) -> Results:
     a, b = (
         g.dequantize_linear(
@@ -119,7 +119,7 @@ def qlinear_matmul(n: Node, g: Emitter) -> Results:
     return g.quantize_linear(g.matmul(a, b), g.cast(_scalar(n, g, 6), F32), _scalar(n, g, 7))
 
 
-@record("QLinearConv")
+@handler("QLinearConv")
 def qlinear_conv(n: Node, g: Emitter) -> Results:
     """Accumulated in f64, where sums of products of 8-bit integers times their scales are exact enough to round right."""
     x = _centered(n, g, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, F32, I32, DType
 from fuse_opt.frontends.builder import Emitter, extents
-from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 
 RANDOM = frozenset(
     (
@@ -26,14 +26,14 @@ def _seed(n: Node, g: Emitter) -> int:
     return int(n.number("seed", len(g.block.ops) + 1))
 
 
-@record("Bernoulli")
+@handler("Bernoulli")
 def bernoulli(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     drawn = g.random_uniform(shape=extents(x), dtype=dtype(x), seed=_seed(n, g))
     return g.cast(g.less(drawn, x), n.element("dtype", dtype(x)))
 
 
-@record("Multinomial")
+@handler("Multinomial")
 def multinomial(n: Node, g: Emitter) -> Results:
     """The largest log-probability plus Gumbel noise (Gumbel 1954)."""
     x = n.operand(0)
@@ -44,14 +44,14 @@ def multinomial(n: Node, g: Emitter) -> Results:
     return g.astype(g.argmax(g.add(g.expand_dims(x, axis=1), noise), axis=2), dtype=n.element("dtype", I32))
 
 
-@record("RandomNormal", "RandomNormalLike")
+@handler("RandomNormal", "RandomNormalLike")
 def random_normal(n: Node, g: Emitter) -> Results:
     shape, element = _of(n)
     mean, scale = n.number("mean", 0.0), n.number("scale", 1.0)
     return g.random_normal(shape=shape, dtype=element, seed=_seed(n, g), mean=mean, std=scale)
 
 
-@record("RandomUniform", "RandomUniformLike")
+@handler("RandomUniform", "RandomUniformLike")
 def random_uniform(n: Node, g: Emitter) -> Results:
     shape, element = _of(n)
     low, high = n.number("low", 0.0), n.number("high", 1.0)
@@ -64,7 +64,7 @@ def _of(n: Node) -> tuple[list[int], DType]:
     return n.integers("shape"), n.element("dtype", F32)
 
 
-@record("Dropout")
+@handler("Dropout")
 def dropout(n: Node, g: Emitter) -> Results:
     """The mask is that of `seed`, the same in every run."""
     x = n.operand(0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.frontends.builder import Emitter, Value, extents
-from fuse_opt.frontends.onnx.operators.node import Node, OnnxError, Results, record
+from fuse_opt.frontends.onnx.operators.node import Node, OnnxError, Results, handler
 
 _LONGEST = 1024
 """Steps that are unrolled; each is ten ops or more."""
@@ -94,7 +94,7 @@ _STEPS = {"RNN": (_plain_step, ["Tanh"]), "GRU": (_gru_step, ["Sigmoid", "Tanh"]
 _STEPS["LSTM"] = (_lstm_step, ["Sigmoid", "Tanh", "Tanh"])
 
 
-@record("RNN", "GRU", "LSTM")
+@handler("RNN", "GRU", "LSTM")
 def recurrence(n: Node, g: Emitter) -> Results:
     batch_first = n.flag("layout")
     x = g.permute_dims(n.operand(0), axes=[1, 0, 2]) if batch_first else n.operand(0)
@@ -180,8 +180,8 @@ def _activations(n: Node, g: Emitter, count: int, number: int) -> list[Activatio
     names = names[number * count : (number + 1) * count] or default
     if n.attributes.get("activation_alpha") or n.attributes.get("activation_beta"):
         raise n.refuse("attributes activation_alpha and activation_beta are not supported")
-    records = {"Relu": g.relu, "Tanh": g.tanh, "Sigmoid": g.sigmoid, "Softsign": g.softsign, "Softplus": g.softplus}
-    unknown = [name for name in names if name not in records]
+    handlers = {"Relu": g.relu, "Tanh": g.tanh, "Sigmoid": g.sigmoid, "Softsign": g.softsign, "Softplus": g.softplus}
+    unknown = [name for name in names if name not in handlers]
     if unknown:
-        raise n.refuse(f"activation '{unknown[0]}' is not supported; expected one of {', '.join(records)}")
-    return [records[name] for name in names]
+        raise n.refuse(f"activation '{unknown[0]}' is not supported; expected one of {', '.join(handlers)}")
+    return [handlers[name] for name in names]

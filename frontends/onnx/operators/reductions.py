@@ -8,11 +8,11 @@ from typing import Any
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, F64, I64, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
-from fuse_opt.frontends.onnx.operators.node import RECORDS, Node, Record, Results, record
+from fuse_opt.frontends.onnx.operators.node import HANDLERS, Handler, Node, Results, handler
 from fuse_opt.frontends.onnx.operators.pointwise import quotient
 
 OF_FLOATS = {"mean", "norm2", "logsumexp", "log_sum"}
-"""Reductions whose records refuse integers."""
+"""Reductions whose handlers refuse integers."""
 
 
 def _axes(n: Node) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def _axes(n: Node) -> dict[str, Any]:
     return {"axes": axes, "keepdims": n.flag("keepdims", True)}
 
 
-def _reduction(name: str) -> Record:
+def _reduction(name: str) -> Handler:
     def build(n: Node, g: Emitter) -> Results:
         x, axes = n.operand(0), _axes(n)
         element = dtype(x)
@@ -57,7 +57,7 @@ def _empty(g: Emitter, x: Value, name: str, axes: dict[str, Any]) -> Value:
     return g.number(value, element, shape)
 
 
-RECORDS.update(
+HANDLERS.update(
     {
         f"Reduce{operator}": _reduction(name)
         for operator, name in {
@@ -76,7 +76,7 @@ RECORDS.update(
 )
 
 
-@record("BatchNormalization")
+@handler("BatchNormalization")
 def batch_normalization(n: Node, g: Emitter) -> Results:
     x, *parameters = n.operands()
     element, epsilon = dtype(x), n.number("epsilon", 1e-5)
@@ -93,12 +93,12 @@ def batch_normalization(n: Node, g: Emitter) -> Results:
     return [y, g.cast(running(mean, batch_mean), kept), g.cast(running(variance, batch_variance), kept)]
 
 
-@record("InstanceNormalization")
+@handler("InstanceNormalization")
 def instance_normalization(n: Node, g: Emitter) -> Results:
     return g.instance_norm(*n.operands(), epsilon=n.number("epsilon", 1e-5))
 
 
-@record("GroupNormalization")
+@handler("GroupNormalization")
 def group_normalization(n: Node, g: Emitter) -> Results:
     x, *parameters = n.operands()
     groups, channels = n.integer("num_groups"), extents(x)[1]
@@ -107,7 +107,7 @@ def group_normalization(n: Node, g: Emitter) -> Results:
     return g.group_norm(x, *parameters, num_groups=groups, epsilon=n.number("epsilon", 1e-5))
 
 
-@record("LayerNormalization")
+@handler("LayerNormalization")
 def layer_normalization(n: Node, g: Emitter) -> Results:
     x, axis, epsilon = n.operand(0), n.integer("axis", -1), n.number("epsilon", 1e-5)
     results = [g.layer_norm(*n.operands(), axis=axis, epsilon=epsilon)]
@@ -118,30 +118,30 @@ def layer_normalization(n: Node, g: Emitter) -> Results:
     return results
 
 
-@record("RMSNormalization")
+@handler("RMSNormalization")
 def rms_normalization(n: Node, g: Emitter) -> Results:
     return g.rms_norm(*n.operands(), axis=n.integer("axis", -1), epsilon=n.number("epsilon", 1e-5))
 
 
-@record("LpNormalization")
+@handler("LpNormalization")
 def lp_normalization(n: Node, g: Emitter) -> Results:
     return g.lp_normalize(n.operand(0), axis=n.integer("axis", -1), p=n.integer("p", 2))
 
 
-@record("LRN")
+@handler("LRN")
 def local_response_normalization(n: Node, g: Emitter) -> Results:
     numbers = {"alpha": n.number("alpha", 1e-4), "beta": n.number("beta", 0.75), "bias": n.number("bias", 1.0)}
     return g.local_response_norm(n.operand(0), size=n.integer("size"), **numbers)
 
 
-@record("MeanVarianceNormalization")
+@handler("MeanVarianceNormalization")
 def mean_variance_normalization(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     variance, mean = g.all("var_mean", x, axes=n.integers("axes", (0, 2, 3)), keepdims=True)
     return g.divide(g.subtract(x, mean), g.add(g.sqrt(variance), g.like(1e-9, variance)))
 
 
-@record("Softmax", "LogSoftmax", "Hardmax")
+@handler("Softmax", "LogSoftmax", "Hardmax")
 def softmax(n: Node, g: Emitter) -> Results:
     """Before opset 13 over all axes from `axis` on."""
     x = n.operand(0)
@@ -162,12 +162,12 @@ def _softmax(operator: str, g: Emitter, x: Value, axis: int) -> Value:
             return g.one_hot(g.argmax(x, axis=axis), depth=extents(x)[axis], axis=axis, dtype=dtype(x))
 
 
-@record("NegativeLogLikelihoodLoss")
+@handler("NegativeLogLikelihoodLoss")
 def negative_log_likelihood(n: Node, g: Emitter) -> Results:
     return g.nll_loss(*_classes(n, g), ignore_index=_ignored(n), reduction=n.text("reduction", "mean"))
 
 
-@record("SoftmaxCrossEntropyLoss")
+@handler("SoftmaxCrossEntropyLoss")
 def softmax_cross_entropy(n: Node, g: Emitter) -> Results:
     x, *others = _classes(n, g)
     loss = g.cross_entropy(x, *others, ignore_index=_ignored(n), reduction=n.text("reduction", "mean"))

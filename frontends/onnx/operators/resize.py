@@ -11,7 +11,7 @@ import numpy as np
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32
 from fuse_opt.frontends.builder import Array, Emitter, Value, extents, rank
-from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def sampling_matrix(sampling: Sampling, coefficients: Coefficients, exclude_outs
     return matrix
 
 
-@record("Resize")
+@handler("Resize")
 def resize(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     axes = [axis % rank(x) for axis in n.integers("axes", range(rank(x)))]
@@ -164,7 +164,7 @@ def _multiplied(n: Node, g: Emitter, x: Value, axis: int, matrix: Array) -> Valu
     return g.cast(y, element)
 
 
-@record("Upsample")
+@handler("Upsample")
 def upsample(n: Node, g: Emitter) -> Results:
     x, mode = n.operand(0), n.text("mode", "nearest")
     given: Any = n.known(1).reshape(-1) if n.has(1) else n.attributes.get("scales", ())
@@ -181,7 +181,7 @@ def upsample(n: Node, g: Emitter) -> Results:
     return x
 
 
-@record("AffineGrid")
+@handler("AffineGrid")
 def affine_grid(n: Node, g: Emitter) -> Results:
     theta, (batch, _, *spatial) = n.operand(0), n.known_integers(1) or [0, 0]
     corners = n.flag("align_corners")

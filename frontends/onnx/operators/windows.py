@@ -10,7 +10,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F64, I32
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.movement import sliced
-from fuse_opt.frontends.onnx.operators.node import Node, Results, record
+from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 
 
 def geometry(n: Node, sizes: Sequence[int], kernel: Sequence[int]) -> dict[str, list[int]]:
@@ -31,12 +31,12 @@ def geometry(n: Node, sizes: Sequence[int], kernel: Sequence[int]) -> dict[str, 
     return {"strides": strides, "dilations": dilations, "pads": pads}
 
 
-@record("AveragePool")
+@handler("AveragePool")
 def average_pool(n: Node, g: Emitter) -> Results:
     return g.avg_pool(n.operand(0), count_include_pad=n.flag("count_include_pad"), **_pool(n))
 
 
-@record("MaxPool")
+@handler("MaxPool")
 def max_pool(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     if not n.wants(1):
@@ -69,7 +69,7 @@ def _column_major(g: Emitter, indices: Value, shape: Sequence[int]) -> Value:
     return result
 
 
-@record("LpPool")
+@handler("LpPool")
 def lp_pool(n: Node, g: Emitter) -> Results:
     x, kernel, p = n.operand(0), n.integers("kernel_shape"), n.integer("p", 2)
     shape = extents(x)[2:]
@@ -87,17 +87,17 @@ def lp_pool(n: Node, g: Emitter) -> Results:
     return g.pow(y, g.like(1 / p, x))
 
 
-@record("GlobalAveragePool")
+@handler("GlobalAveragePool")
 def global_average_pool(n: Node, g: Emitter) -> Results:
     return g.global_avg_pool(n.operand(0))
 
 
-@record("GlobalMaxPool")
+@handler("GlobalMaxPool")
 def global_max_pool(n: Node, g: Emitter) -> Results:
     return g.global_max_pool(n.operand(0))
 
 
-@record("GlobalLpPool")
+@handler("GlobalLpPool")
 def global_lp_pool(n: Node, g: Emitter) -> Results:
     x, p = n.operand(0), n.integer("p", 2)
     axes = list(range(2, rank(x)))
@@ -106,7 +106,7 @@ def global_lp_pool(n: Node, g: Emitter) -> Results:
     return g.pow(g.sum(g.pow(g.abs(x), g.like(p, x)), axes=axes, keepdims=True), g.like(1 / p, x))
 
 
-@record("MaxUnpool")
+@handler("MaxUnpool")
 def max_unpool(n: Node, g: Emitter) -> Results:
     x, indices, kernel = n.operand(0), n.operand(1), n.integers("kernel_shape")
     shape, count = extents(x), len(kernel)
@@ -137,12 +137,12 @@ def _with_bias(g: Emitter, y: Value, bias: Sequence[Value]) -> Value:
     return y
 
 
-@record("Conv")
+@handler("Conv")
 def conv(n: Node, g: Emitter) -> Results:
     return convolution(n, g, n.operand(0), n.operand(1), n.optional(2))
 
 
-@record("ConvInteger")
+@handler("ConvInteger")
 def conv_integer(n: Node, g: Emitter) -> Results:
     """In f64, which is exact: sums of products of 8-bit integers."""
     x, weight = (g.cast(n.operand(position), F64) for position in (0, 1))
@@ -155,7 +155,7 @@ def conv_integer(n: Node, g: Emitter) -> Results:
     return g.cast(convolution(n, g, x, weight), I32)
 
 
-@record("ConvTranspose")
+@handler("ConvTranspose")
 def conv_transpose(n: Node, g: Emitter) -> Results:
     x, weight = n.operand(0), n.operand(1)
     kernel, sizes, count = extents(weight)[2:], extents(x)[2:], rank(x) - 2
@@ -177,7 +177,7 @@ def conv_transpose(n: Node, g: Emitter) -> Results:
     return _with_bias(g, y, n.optional(2))
 
 
-@record("Col2Im")
+@handler("Col2Im")
 def col2im(n: Node, g: Emitter) -> Results:
     """The transposed convolution whose weights put each row of a column at its place in the window."""
     x, image, block = n.operand(0), n.known_integers(1) or [], n.known_integers(2) or []
@@ -196,7 +196,7 @@ def col2im(n: Node, g: Emitter) -> Results:
     return g.conv_transpose(g.reshape(x, shape=[batch, rows, *places]), weight, groups=channels, **window)
 
 
-@record("CausalConvWithState")
+@handler("CausalConvWithState")
 def causal_conv_with_state(n: Node, g: Emitter) -> Results:
     x, weight = n.operand(0), n.operand(1)
     channels, width = extents(x)[1], extents(weight)[2]

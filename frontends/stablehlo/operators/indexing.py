@@ -9,7 +9,7 @@ import numpy as np
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, I64
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
-from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, record
+from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, handler
 from fuse_opt.frontends.stablehlo.operators.regions import combiner
 from fuse_opt.frontends.stablehlo.operators.scatter import gives_update, scattered_by_region
 
@@ -21,7 +21,7 @@ SCATTERS = {
 }
 
 
-@record("stablehlo.gather")
+@handler("stablehlo.gather")
 def gather(h: HloOp, g: Emitter) -> Results:
     """Slices at positions on some axes; a position at which a slice would leave the operand is moved inside."""
     x, indices, numbers = h.operand(0), h.operand(1), h.fields("dimension_numbers")
@@ -157,7 +157,7 @@ def _placed(
     return g.permute_dims(y, axes=[places[axis] for axis in range(len(shape))])
 
 
-@record("stablehlo.scatter")
+@handler("stablehlo.scatter")
 def scatter(h: HloOp, g: Emitter) -> Results:
     """Updates out of range go to a row that is cut off again."""
     numbers, name = h.fields("scatter_dimension_numbers"), combiner(h.body)
@@ -237,7 +237,7 @@ def _starts(h: HloOp, g: Emitter, first: int, sizes: Sequence[int]) -> list[Valu
     return found
 
 
-@record("stablehlo.dynamic_slice")
+@handler("stablehlo.dynamic_slice")
 def dynamic_slice(h: HloOp, g: Emitter) -> Results:
     x, sizes = h.operand(), h.integers("slice_sizes")
     for axis, (start, size) in enumerate(zip(_starts(h, g, 1, sizes), sizes, strict=True)):
@@ -251,7 +251,7 @@ def dynamic_slice(h: HloOp, g: Emitter) -> Results:
     return x
 
 
-@record("stablehlo.dynamic_update_slice")
+@handler("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(h: HloOp, g: Emitter) -> Results:
     x, update = h.operand(0), h.operand(1)
     sizes = extents(update)

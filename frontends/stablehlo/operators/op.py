@@ -1,4 +1,4 @@
-"""One StableHLO op as its record sees it, the table of records, and the attributes that other dialects print."""
+"""One StableHLO op as its handler sees it, the table of handlers, and the attributes that other dialects print."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fuse_opt.frontends.builder import Emitter, Value, dtype_by_attribute
 
 Results: TypeAlias = "Value | Sequence[Value]"
 Apply: TypeAlias = Callable[[Block, Sequence[Value], "Emitter | None"], list[Value]]
-Record: TypeAlias = Callable[["HloOp", Emitter], Results]
-_Record = TypeVar("_Record", bound=Record)
+Handler: TypeAlias = Callable[["HloOp", Emitter], Results]
+_Handler = TypeVar("_Handler", bound=Handler)
 
-RECORDS: dict[str, Record] = {}
+HANDLERS: dict[str, Handler] = {}
 """By op name, `stablehlo.add`: how one becomes graph ops."""
 
 
@@ -34,12 +34,12 @@ class StableHLOError(ValueError):
     """The program is refused; the text names the op where it is about one."""
 
 
-def record(*names: str) -> Callable[[_Record], _Record]:
+def handler(*names: str) -> Callable[[_Handler], _Handler]:
     """Enters a function into the table."""
 
-    def enter(function: _Record) -> _Record:
+    def enter(function: _Handler) -> _Handler:
         for name in names:
-            RECORDS[name] = function
+            HANDLERS[name] = function
         return function
 
     return enter

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BF16, BOOL, F16, F32, F64, I8, signed_of
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
-from fuse_opt.frontends.stablehlo.operators.op import RECORDS, HloOp, Record, Results, record
+from fuse_opt.frontends.stablehlo.operators.op import HANDLERS, Handler, HloOp, Results, handler
 
 SAME = {
     "stablehlo.abs": "abs",
@@ -103,26 +103,26 @@ def ordered(g: Emitter, x: Value) -> Value:
     return g.bitwise_xor(bits, g.bitwise_and(sign, g.number(2 ** (element.bits - 1) - 1, whole)))
 
 
-def _same(name: str) -> Record:
+def _same(name: str) -> Handler:
     return lambda h, g: getattr(g, name)(*h.operands)
 
 
-def _joined(name: str) -> Record:
+def _joined(name: str) -> Handler:
     return lambda h, g: joined(g, name, *h.operands)
 
 
-RECORDS.update({name: _same(graph_name) for name, graph_name in SAME.items()})
-RECORDS.update({name: _joined(name) for name in OF_TRUTH})
+HANDLERS.update({name: _same(graph_name) for name, graph_name in SAME.items()})
+HANDLERS.update({name: _joined(name) for name in OF_TRUTH})
 
 
-@record("stablehlo.divide")
+@handler("stablehlo.divide")
 def divide(h: HloOp, g: Emitter) -> Results:
     """Of integers truncated towards zero."""
     x, y = h.operands
     return g.divide(x, y) if dtype(x).is_float else g.floor_divide(g.subtract(x, g.fmod(x, y)), y)
 
 
-@record("stablehlo.compare")
+@handler("stablehlo.compare")
 def compare(h: HloOp, g: Emitter) -> Results:
     x, y = ((g.cast(value, I8) if dtype(value) is BOOL else value) for value in h.operands)
     if "TOTALORDER" in h.words("compare_type"):
@@ -130,23 +130,23 @@ def compare(h: HloOp, g: Emitter) -> Results:
     return g.all(COMPARISONS[h.words("comparison_direction")], x, y)
 
 
-@record("stablehlo.select")
+@handler("stablehlo.select")
 def select(h: HloOp, g: Emitter) -> Results:
     return g.where(*h.operands)
 
 
-@record("stablehlo.clamp")
+@handler("stablehlo.clamp")
 def clamp(h: HloOp, g: Emitter) -> Results:
     low, x, high = h.operands
     return g.clip(x, low, high)
 
 
-@record("stablehlo.convert")
+@handler("stablehlo.convert")
 def convert(h: HloOp, g: Emitter) -> Results:
     return g.cast(h.operand(), h.dtype())
 
 
-@record("stablehlo.bitcast_convert")
+@handler("stablehlo.bitcast_convert")
 def bitcast_convert(h: HloOp, g: Emitter) -> Results:
     """Of types of different widths by way of integers: the last axis counts the parts of the wider one, lowest first."""
     x, target = h.operand(), h.dtype()
@@ -169,7 +169,7 @@ def bitcast_convert(h: HloOp, g: Emitter) -> Results:
     return g.bitcast(x, dtype=target) if target is not target.unsigned else x
 
 
-@record("stablehlo.reduce_precision")
+@handler("stablehlo.reduce_precision")
 def reduce_precision(h: HloOp, g: Emitter) -> Results:
     """On the bits: the mantissa to nearest, halves to even; what is too large is infinite, what is too small zero."""
     x, exponent, mantissa = h.operand(), h.integer("exponent_bits"), h.integer("mantissa_bits")
@@ -205,18 +205,18 @@ def _within_exponents(g: Emitter, bits: Value, exponent: int, own_exponent: int,
     return g.where(too_small, zero, g.where(too_large, g.bitwise_or(zero, g.number(field, whole)), bits))
 
 
-@record("stablehlo.map")
+@handler("stablehlo.map")
 def map_(h: HloOp, g: Emitter) -> Results:
     """The region at each element."""
     return h.apply(h.body, h.operands)
 
 
-@record("stablehlo.is_finite")
+@handler("stablehlo.is_finite")
 def is_finite(h: HloOp, g: Emitter) -> Results:
     return g.logical_not(g.logical_or(g.isinf(h.operand()), g.isnan(h.operand())))
 
 
-@record("stablehlo.constant")
+@handler("stablehlo.constant")
 def constant(h: HloOp, g: Emitter) -> Results:
     value = h.attributes.get("value")
     if not isinstance(value, DenseIntOrFPElementsAttr):
@@ -225,17 +225,17 @@ def constant(h: HloOp, g: Emitter) -> Results:
     return g.constant(value=value)
 
 
-@record("stablehlo.iota")
+@handler("stablehlo.iota")
 def iota(h: HloOp, g: Emitter) -> Results:
     return g.iota(shape=h.shape(), axis=h.integer("iota_dimension"), dtype=h.dtype())
 
 
-@record("stablehlo.optimization_barrier")
+@handler("stablehlo.optimization_barrier")
 def optimization_barrier(h: HloOp, g: Emitter) -> Results:
     return list(h.operands)
 
 
-@record("stablehlo.custom_call")
+@handler("stablehlo.custom_call")
 def custom_call(h: HloOp, g: Emitter) -> Results:
     """Marks of sharding do nothing on one device; any other call is refused."""
     target = h.text("call_target_name")
@@ -244,7 +244,7 @@ def custom_call(h: HloOp, g: Emitter) -> Results:
     raise h.refuse(f"calls '{target}', which is not part of the program; expected none")
 
 
-@record("stablehlo.broadcast_in_dim")
+@handler("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(h: HloOp, g: Emitter) -> Results:
     x, shape = h.operand(), h.shape()
     axes = h.integers("broadcast_dimensions")
@@ -259,34 +259,34 @@ def broadcast_in_dim(h: HloOp, g: Emitter) -> Results:
     return x if extents(x) == shape else g.broadcast_to(x, shape=shape)
 
 
-@record("stablehlo.reshape")
+@handler("stablehlo.reshape")
 def reshape(h: HloOp, g: Emitter) -> Results:
     return g.reshaped(h.operand(), h.shape())
 
 
-@record("stablehlo.transpose")
+@handler("stablehlo.transpose")
 def transpose(h: HloOp, g: Emitter) -> Results:
     return g.permute_dims(h.operand(), axes=h.integers("permutation"))
 
 
-@record("stablehlo.slice")
+@handler("stablehlo.slice")
 def slice_(h: HloOp, g: Emitter) -> Results:
     starts, stops, steps = (h.integers(name) for name in ("start_indices", "limit_indices", "strides"))
     return g.slice(h.operand(), starts=starts, stops=stops, steps=steps)
 
 
-@record("stablehlo.concatenate")
+@handler("stablehlo.concatenate")
 def concatenate(h: HloOp, g: Emitter) -> Results:
     return g.concat(*h.operands, axis=h.integer("dimension"))
 
 
-@record("stablehlo.reverse")
+@handler("stablehlo.reverse")
 def reverse(h: HloOp, g: Emitter) -> Results:
     axes = h.integers("dimensions")
     return g.flip(h.operand(), axes=axes) if axes else h.operand()
 
 
-@record("stablehlo.pad")
+@handler("stablehlo.pad")
 def pad(h: HloOp, g: Emitter) -> Results:
     low, high, interior = (
         h.integers(f"{name}") for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
@@ -341,4 +341,4 @@ POINTWISE = frozenset(
         *(f"stablehlo.{name}" for name in ("reduce_precision", "bitcast_convert")),
     }
 )
-"""Ops whose records work on each element, so that what a region says of scalars can be done with tensors."""
+"""Ops whose handlers work on each element, so that what a region says of scalars can be done with tensors."""

@@ -13,7 +13,7 @@ from fuse_opt.dialects.graph.reductions.reductions import extreme
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BOOL, I8, I64, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
-from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, attributes_of, name_of, record
+from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, attributes_of, handler, name_of
 from fuse_opt.frontends.stablehlo.operators.pointwise import flattened, joined, ordered, padded, padded_by
 from fuse_opt.frontends.stablehlo.operators.regions import (
     arg_direction,
@@ -51,7 +51,7 @@ _FEW = 16
 WINDOWS = {"stablehlo.add": "window_sum", "stablehlo.maximum": "window_max", "stablehlo.minimum": "window_min"}
 
 
-@record("stablehlo.reduce")
+@handler("stablehlo.reduce")
 def reduce(h: HloOp, g: Emitter) -> Results:
     """One record where the region is one word, or that of argmax and argmin; else by the region itself, in pairs."""
     axes, count = h.integers("dimensions"), len(h.operands) // 2
@@ -105,7 +105,7 @@ def _counts_along(owner: Operation | Block, axis: int) -> bool:
     return HloOp(owner, (), attributes_of(owner)).integer("iota_dimension") == axis
 
 
-@record("stablehlo.reduce_window")
+@handler("stablehlo.reduce_window")
 def reduce_window(h: HloOp, g: Emitter) -> Results:
     """Padding holds the start value, which each window begins with besides."""
     count = len(h.operands) // 2
@@ -153,7 +153,7 @@ def _window(
     return g.all(WINDOWS[combine], x, window=window, strides=strides, dilations=dilations, axes=range(rank(x)))[0]
 
 
-@record("stablehlo.select_and_scatter")
+@handler("stablehlo.select_and_scatter")
 def select_and_scatter(h: HloOp, g: Emitter) -> Results:
     """Each source goes to the element that its window selects, and is joined with the start value and others there."""
     x, source, initial = h.operands
@@ -206,7 +206,7 @@ def _running(
     return axis if runs and others else None
 
 
-@record("stablehlo.sort")
+@handler("stablehlo.sort")
 def sort(h: HloOp, g: Emitter) -> Results:
     """All operands in the order that the region says; another one than that of a key counts what comes before each."""
     axis, found = h.integer("dimension", -1), order_of(h, h.body)
@@ -224,7 +224,7 @@ def sort(h: HloOp, g: Emitter) -> Results:
     return [g.take_along_axis(value, order, axis=axis) for value in h.operands]
 
 
-@record("chlo.top_k")
+@handler("chlo.top_k")
 def top_k(h: HloOp, g: Emitter) -> Results:
     """The largest in the total order of floats, which begins with NaN and ends with -NaN; of equal ones the first."""
     x = h.operand()
@@ -235,7 +235,7 @@ def top_k(h: HloOp, g: Emitter) -> Results:
     return [values, g.cast(positions, h.dtype(1))]
 
 
-@record("stablehlo.dot_general")
+@handler("stablehlo.dot_general")
 def dot_general(h: HloOp, g: Emitter) -> Results:
     found = h.fields("dot_dimension_numbers")
     batches = found.get("lhs_batching_dimensions", []), found.get("rhs_batching_dimensions", [])
@@ -265,7 +265,7 @@ def _matrix(
     return flattened(g, g.permute_dims(x, axes=straight), groups), False
 
 
-@record("stablehlo.convolution")
+@handler("stablehlo.convolution")
 def convolution(h: HloOp, g: Emitter) -> Results:
     orders = re.search(r"\[(.*?)\]x\[(.*?)\]->\[(.*?)\]", str(h.attributes.get("dimension_numbers")))
     if orders is None or h.integer("batch_group_count", 1) != 1:

@@ -1,4 +1,4 @@
-"""What is asked of FX graphs and their values, and the record of an overload.
+"""What is asked of FX graphs and their values, and the handler of an overload.
 
 May import dialects, dialects/types, dialects/scalar, dialects/interfaces, dialects/analysis, dialects/graph,
 dialects/graph/*, frontends.

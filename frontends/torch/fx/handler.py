@@ -1,4 +1,4 @@
-"""What a record of the table is: an aten overload with a function that builds graph ops for a call of it."""
+"""What a handler of the table is: an aten overload with a function that builds graph ops for a call of it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Built = SSAValue | Sequence[SSAValue]
 
 
 class NotCoveredError(ValueError):
-    """A call that a record does not cover; the message says why."""
+    """A call that a handler does not cover; the message says why."""
 
 
 @dataclass(frozen=True)
-class Record:
+class Handler:
     """How calls of an overload become graph ops."""
 
     name: str
@@ -33,23 +33,23 @@ class Record:
     """Whether PyTorch's own kernel runs it in a compiled program: graph ops stand for it in exported text only."""
 
 
-Table = dict[str, Record]
+Table = dict[str, Handler]
 
 
-def records() -> tuple[Table, Callable[..., Callable[[Callable[[Call], Built]], Callable[[Call], Built]]]]:
+def handlers() -> tuple[Table, Callable[..., Callable[[Callable[[Call], Built]], Callable[[Call], Built]]]]:
     """An empty table and a decorator that enters the function under the names given."""
     table: Table = {}
 
-    def record(*names: str, library: bool = False) -> Callable[[Callable[[Call], Built]], Callable[[Call], Built]]:
+    def handler(*names: str, library: bool = False) -> Callable[[Callable[[Call], Built]], Callable[[Call], Built]]:
         def enter(build: Callable[[Call], Built]) -> Callable[[Call], Built]:
             for name in names:
                 assert name not in table, name
-                table[name] = Record(name, build, library)
+                table[name] = Handler(name, build, library)
             return build
 
         return enter
 
-    return table, record
+    return table, handler
 
 
 class Call:

@@ -31,7 +31,7 @@ _REFUSALS = (NotCoveredError, VerifyException, ScalarTypeError, UnknownExtentErr
 
 
 class Importer(Calls):
-    """Imports one graph. With `library`, calls that records stand for only in exported text become graph ops, too."""
+    """Imports one graph. With `library`, calls that handlers stand for only in exported text become graph ops, too."""
 
     def run(self) -> Imported:
         nodes = list(self.gm.graph.nodes)
@@ -159,22 +159,22 @@ class Importer(Calls):
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             return "is no operator of PyTorch"
         viewed = self._viewed(node, meta)
-        record = TABLE.get(str(node.target))
-        if record is None or (record.library and not self.library):
+        handler = TABLE.get(str(node.target))
+        if handler is None or (handler.library and not self.library):
             if viewed is not None and is_tensor(meta):
                 self.places[node] = viewed
                 self.counts.views += 1
                 return None
-            return "is run by PyTorch's own kernel" if record else "is in no record"
+            return "is run by PyTorch's own kernel" if handler else "is in no record"
         try:
             if not all(value.device.type == "cpu" for value in tensors_of(meta)):
                 raise NotCoveredError("is on another device than the processor")
             call = Call(self.emit, node, self.metas, self.value, self.library)
-            built = record.build(call)
+            built = handler.build(call)
             self._enter(node, meta, built, viewed)
         except _REFUSALS as error:
             return str(error).partition("\n")[0]
-        except Exception as error:  # of a record at fault: PyTorch's kernel is right in any case
+        except Exception as error:  # of a handler at fault: PyTorch's kernel is right in any case
             return f"its record fails with {type(error).__name__}: {error}".partition("\n")[0]
         return None
 

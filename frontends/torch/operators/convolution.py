@@ -12,14 +12,14 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F32
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-CONVOLUTION, record = records()
+CONVOLUTION, handler = handlers()
 _SMALL = 4096
 """Multiplications, those with padding included: measured with one thread, up to here a kernel takes no longer than a call."""
 
 
-@record("aten.convolution.default")
+@handler("aten.convolution.default")
 def _convolution(call: Call) -> SSAValue:
     if call.exported:
         return _exported(call)

@@ -36,7 +36,7 @@ _BY_REFERENCE = (
     "unbind_copy",
     "view_copy",
 )
-"""Operators that it keeps whole, too, and that its other decompositions make of what has records."""
+"""Operators that it keeps whole, too, and that its other decompositions make of what has handlers."""
 _KEPT = ("scaled_dot_product", "aten.take.", "aten.bernoulli.")
 """
 Parts of names of those that stay whole: run by one kernel, with a decomposition that fails on unknown extents, or one that
@@ -47,7 +47,7 @@ draws other random numbers than eager.
 @cache
 def decompositions(products: bool = True) -> dict[Any, Callable[..., Any]]:
     """
-    By overload, its decomposition; what has a record of its own is not taken apart. With `products`, convolutions that
+    By overload, its decomposition; what has a handler of its own is not taken apart. With `products`, convolutions that
     are products are these: PyTorch's kernels of them write to memory that they are given.
     """
     core: dict[Any, Callable[..., Any]] = import_module("torch._decomp").core_aten_decompositions()

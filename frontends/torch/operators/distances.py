@@ -9,9 +9,9 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import I64
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-DISTANCES, record = records()
+DISTANCES, handler = handlers()
 _ROWS = 25
 """More rows than these PyTorch compares by products of matrices, unless told otherwise."""
 _PAIRED = 64
@@ -34,7 +34,7 @@ def _norm(call: Call, difference: SSAValue, p: float) -> SSAValue:
     return emit.pow(powers, call.number(1 / p, element))
 
 
-@record("aten._cdist_forward.default")
+@handler("aten._cdist_forward.default")
 def _cdist(call: Call) -> SSAValue:
     x, y, p, mode = call.tensor("x1"), call.tensor("x2"), call["p"], call["compute_mode"] or 0
     rows, others, width = shape(x)[-2], shape(y)[-2], shape(x)[-1]
@@ -50,7 +50,7 @@ def _cdist(call: Call) -> SSAValue:
     return _norm(call, difference, p)
 
 
-@record("aten._pdist_forward.default")
+@handler("aten._pdist_forward.default")
 def _pdist(call: Call) -> SSAValue:
     x = call.tensor("self")
     rows, width = shape(x)
@@ -63,7 +63,7 @@ def _pdist(call: Call) -> SSAValue:
     return _norm(call, call.emit.subtract(left, right), call["p"])
 
 
-@record("aten.histc.default")
+@handler("aten.histc.default")
 def _histc(call: Call) -> SSAValue:
     """How many elements each bin holds; those outside, and what is no number, are counted in a bin that is taken off."""
     x, bins, low, high = call.tensor("self"), call["bins"], float(call["min"]), float(call["max"])

@@ -13,9 +13,9 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, I64, U8
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-INDEXING, record = records()
+INDEXING, handler = handlers()
 
 
 def _at_least_1d(call: Call, value: SSAValue) -> SSAValue:
@@ -31,12 +31,12 @@ def _first_part(call: Call, x: SSAValue, extents: Sequence[int]) -> SSAValue:
     return x if shape(x) == tuple(extents) else call.emit.slice(x, starts=[0] * len(extents), stops=list(extents))
 
 
-@record("aten.embedding.default")
+@handler("aten.embedding.default")
 def _embedding(call: Call) -> SSAValue:
     return call.emit.take(call.tensor("weight"), call.tensor("indices"), axis=0, wrap_negative=False)
 
 
-@record("aten.index_select.default")
+@handler("aten.index_select.default")
 def _index_select(call: Call) -> SSAValue:
     x = _at_least_1d(call, call.tensor("self"))
     axis = _axis(call, x)
@@ -44,7 +44,7 @@ def _index_select(call: Call) -> SSAValue:
     return call.reshaped(call.emit.take(x, index, axis=axis, wrap_negative=False), call.shape)
 
 
-@record("aten.gather.default")
+@handler("aten.gather.default")
 def _gather(call: Call) -> SSAValue:
     x = _at_least_1d(call, call.tensor("self"))
     axis = _axis(call, x)
@@ -54,13 +54,13 @@ def _gather(call: Call) -> SSAValue:
     return call.reshaped(found, call.shape)
 
 
-@record("aten.take.default")
+@handler("aten.take.default")
 def _take(call: Call) -> SSAValue:
     x = call.tensor("self")
     return call.emit.take(call.reshaped(x, [prod(shape(x))]), call.tensor("index"), axis=0)
 
 
-@record("aten.put.default")
+@handler("aten.put.default")
 def _put(call: Call) -> SSAValue:
     x, index = call.tensor("self"), call.tensor("index")
     source = call.reshaped(call.tensor("source"), shape(index))
@@ -78,13 +78,13 @@ def _indices(call: Call) -> tuple[list[int], list[SSAValue]]:
     return list(given), list(given.values())
 
 
-@record("aten.index.Tensor", "aten._unsafe_index.Tensor")
+@handler("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def _index(call: Call) -> SSAValue:
     axes, indices = _indices(call)
     return call.emit.index(call.tensor("self"), *indices, axes=axes)
 
 
-@record("aten.index_put.default", "aten._unsafe_index_put.default")
+@handler("aten.index_put.default", "aten._unsafe_index_put.default")
 def _index_put(call: Call) -> SSAValue:
     axes, indices = _indices(call)
     x, values = call.tensor("self"), call.tensor("values")
@@ -94,7 +94,7 @@ def _index_put(call: Call) -> SSAValue:
     return call.emit.index_put(x, values, *indices, axes=axes, accumulate=accumulate)
 
 
-@record("aten.embedding_dense_backward.default")
+@handler("aten.embedding_dense_backward.default")
 def _embedding_backward(call: Call) -> SSAValue:
     if call["scale_grad_by_freq"]:
         raise NotCoveredError("scales by frequencies")
@@ -104,12 +104,12 @@ def _embedding_backward(call: Call) -> SSAValue:
     return call.emit.embedding_backward(grad, call.tensor("indices"), **options)
 
 
-@record("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default")
+@handler("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default")
 def _scatter(call: Call) -> SSAValue:
     return _scattered(call, "add" if "add" in str(call.node.target) else None)
 
 
-@record("aten.scatter.reduce", "aten.scatter.value_reduce")
+@handler("aten.scatter.reduce", "aten.scatter.value_reduce")
 def _scatter_joined(call: Call) -> SSAValue:
     return _scattered(call, {"add": "add", "multiply": "mul"}[call["reduce"]])
 
@@ -143,7 +143,7 @@ _JOINS = {"sum": "add", "prod": "mul", "mean": "add", "amax": "max", "amin": "mi
 _NEUTRAL = {"add": 0.0, "mul": 1.0, "max": -inf, "min": inf}
 
 
-@record("aten.scatter_reduce.two")
+@handler("aten.scatter_reduce.two")
 def _scatter_reduce(call: Call) -> SSAValue:
     x, index, updates, axis = _updates(call)
     if dtype(x) is BOOL:
@@ -151,7 +151,7 @@ def _scatter_reduce(call: Call) -> SSAValue:
     return call.reshaped(_reduced(call, x, index, updates, axis, str(call["reduce"])), call.shape)
 
 
-@record("aten.index_reduce.default")
+@handler("aten.index_reduce.default")
 def _index_reduce(call: Call) -> SSAValue:
     x = _at_least_1d(call, call.tensor("self"))
     axis = _axis(call, x)
@@ -195,7 +195,7 @@ def _neutral(call: Call, join: str) -> float:
     return low if found < 0 else low + 2**element.bits - 1
 
 
-@record("aten.masked_scatter.default")
+@handler("aten.masked_scatter.default")
 def _masked_scatter(call: Call) -> SSAValue:
     emit, x = call.emit, call.tensor("self")
     mask, source = call.tensor("mask", BOOL), call.tensor("source")
@@ -210,7 +210,7 @@ def _masked_scatter(call: Call) -> SSAValue:
     return call.reshaped(emit.where(flags, taken, kept), call.shape)
 
 
-@record("aten.diagonal_scatter.default")
+@handler("aten.diagonal_scatter.default")
 def _diagonal_scatter(call: Call) -> SSAValue:
     x, source = call.tensor("self"), call.tensor("src", call.dtype)
     extents = shape(x)

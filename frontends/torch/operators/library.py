@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-LIBRARY, record = records()
+LIBRARY, handler = handlers()
 
 
-@record(
+@handler(
     "aten._scaled_dot_product_flash_attention_for_cpu.default",
     library=True,
 )

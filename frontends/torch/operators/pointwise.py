@@ -11,9 +11,9 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import BOOL, F32, DType
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-POINTWISE, record = records()
+POINTWISE, handler = handlers()
 
 
 def _named(call: Call, name: str) -> Any:
@@ -35,7 +35,7 @@ def _unary(name: str) -> None:
     def build(call: Call) -> SSAValue:
         return call.result(_named(call, name)(call.tensor("self", call.dtype)))
 
-    record(*(f"aten.{torch_name}.default" for torch_name in _UNARY[name]))(build)
+    handler(*(f"aten.{torch_name}.default" for torch_name in _UNARY[name]))(build)
 
 
 for _name in _UNARY:
@@ -74,7 +74,7 @@ def _binary(name: str) -> None:
             _refuse_whole_division(call, element)
         return call.result(_named(call, name)(call.operand("self", element), call.operand("other", element)))
 
-    record(*(f"aten.{torch_name}" for torch_name in _BINARY[name]))(build)
+    handler(*(f"aten.{torch_name}" for torch_name in _BINARY[name]))(build)
 
 
 for _name in _BINARY:
@@ -104,7 +104,7 @@ def _comparison(name: str, torch_name: str) -> None:
             raise NotCoveredError(f"compares {element} with {given}, which it cannot hold")
         return _named(call, name)(call.operand("self", element), call.operand("other", element))
 
-    record(f"aten.{torch_name}.Tensor", f"aten.{torch_name}.Scalar")(build)
+    handler(f"aten.{torch_name}.Tensor", f"aten.{torch_name}.Scalar")(build)
 
 
 def _fits(value: int, element: DType) -> bool:
@@ -121,27 +121,27 @@ def _logical(name: str) -> None:
         names = ("self", "other") if "other" in call.arguments else ("self",)
         return _named(call, name)(*(call.tensor(n, BOOL) for n in names))
 
-    record(f"aten.{name}.default")(build)
+    handler(f"aten.{name}.default")(build)
 
 
 for _name in ("logical_and", "logical_or", "logical_xor", "logical_not"):
     _logical(_name)
 
 
-@record("aten.add.Tensor", "aten.add.Scalar")
+@handler("aten.add.Tensor", "aten.add.Scalar")
 def _add(call: Call) -> SSAValue:
     element = call.compute()
     a, b = call.operand("self", element), _scaled(call, element)
     return call.result(call.emit.logical_or(a, b) if element is BOOL else call.emit.add(a, b))
 
 
-@record("aten.sub.Tensor", "aten.sub.Scalar")
+@handler("aten.sub.Tensor", "aten.sub.Scalar")
 def _sub(call: Call) -> SSAValue:
     element = call.compute()
     return call.result(call.emit.subtract(call.operand("self", element), _scaled(call, element)))
 
 
-@record("aten.rsub.Tensor", "aten.rsub.Scalar")
+@handler("aten.rsub.Tensor", "aten.rsub.Scalar")
 def _rsub(call: Call) -> SSAValue:
     element = call.compute()
     scaled = call.operand("self", element)
@@ -158,7 +158,7 @@ def _scaled(call: Call, element: DType) -> SSAValue:
     return other if alpha == 1 else call.emit.multiply(other, call.number(alpha, element))
 
 
-@record("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+@handler("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 def _divide_to_whole(call: Call) -> SSAValue:
     element, mode = call.compute(), call["rounding_mode"]
     a, b = call.operand("self", element), call.operand("other", element)
@@ -172,7 +172,7 @@ def _divide_to_whole(call: Call) -> SSAValue:
     return call.result(call.emit.floor_divide(call.emit.subtract(a, call.emit.fmod(a, b)), b))
 
 
-@record("aten.pow.Tensor_Scalar")
+@handler("aten.pow.Tensor_Scalar")
 def _pow_number(call: Call) -> SSAValue:
     element, exponent, emit = call.compute(), call["exponent"], call.emit
     x = call.operand("self", element)
@@ -188,7 +188,7 @@ def _pow_number(call: Call) -> SSAValue:
     return call.result(emit.pow(x, call.number(exponent, element)))
 
 
-@record("aten.pow.Tensor_Tensor", "aten.pow.Scalar")
+@handler("aten.pow.Tensor_Tensor", "aten.pow.Scalar")
 def _pow(call: Call) -> SSAValue:
     element = call.compute()
     if not element.is_float:
@@ -196,7 +196,7 @@ def _pow(call: Call) -> SSAValue:
     return call.result(call.emit.pow(call.operand("self", element), call.operand("exponent", element)))
 
 
-@record(
+@handler(
     "aten.bitwise_left_shift.Tensor", "aten.bitwise_left_shift.Tensor_Scalar", "aten.__lshift__.Scalar",
     "aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Scalar",
 )  # fmt: skip
@@ -206,13 +206,13 @@ def _shift(call: Call) -> SSAValue:
     return shift(call.operand("self", call.dtype), call.operand("other", call.dtype))
 
 
-@record("aten.isnan.default", "aten.isinf.default")
+@handler("aten.isnan.default", "aten.isinf.default")
 def _test(call: Call) -> SSAValue:
     x = call.tensor("self")
     return call.emit.isnan(x) if "isnan" in str(call.node.target) else call.emit.isinf(x)
 
 
-@record("aten.round.decimals")
+@handler("aten.round.decimals")
 def _round_decimals(call: Call) -> SSAValue:
     element, decimals, emit = call.compute(), call["decimals"], call.emit
     x, scale = call.operand("self", element), call.number(10.0 ** abs(decimals), element)
@@ -222,19 +222,19 @@ def _round_decimals(call: Call) -> SSAValue:
     return call.result(back(emit.round(there(x, scale)), scale))
 
 
-@record("aten.where.self")
+@handler("aten.where.self")
 def _where(call: Call) -> SSAValue:
     x, y = call.operand("self", call.dtype), call.operand("other", call.dtype)
     return call.emit.where(call.tensor("condition", BOOL), x, y)
 
 
-@record("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+@handler("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
 def _masked_fill(call: Call) -> SSAValue:
     x, value = call.tensor("self", call.dtype), call.operand("value", call.dtype)
     return call.emit.where(call.tensor("mask", BOOL), value, x)
 
 
-@record("aten.clamp.default", "aten.clamp.Tensor", "aten.clamp_min.default", "aten.clamp_max.default")
+@handler("aten.clamp.default", "aten.clamp.Tensor", "aten.clamp_min.default", "aten.clamp_max.default")
 def _clamp(call: Call) -> SSAValue:
     element = call.compute()
     x = call.operand("self", element)
@@ -245,14 +245,14 @@ def _clamp(call: Call) -> SSAValue:
     return call.result(x)
 
 
-@record("aten.hardtanh.default")
+@handler("aten.hardtanh.default")
 def _hardtanh(call: Call) -> SSAValue:
     element = call.compute()
     low = call.emit.maximum(call.operand("self", element), call.operand("min_val", element))
     return call.result(call.emit.minimum(low, call.operand("max_val", element)))
 
 
-@record("aten.addcmul.default", "aten.addcdiv.default")
+@handler("aten.addcmul.default", "aten.addcdiv.default")
 def _addc(call: Call) -> SSAValue:
     element, emit = call.compute(), call.emit
     x, a, b = (call.operand(name, element) for name in ("self", "tensor1", "tensor2"))
@@ -261,29 +261,29 @@ def _addc(call: Call) -> SSAValue:
     return call.result(emit.add(x, joined))
 
 
-@record("aten.lerp.Scalar", "aten.lerp.Tensor")
+@handler("aten.lerp.Scalar", "aten.lerp.Tensor")
 def _lerp(call: Call) -> SSAValue:
     element = call.compute()
     return call.result(call.emit.lerp(*(call.operand(name, element) for name in ("self", "end", "weight"))))
 
 
-@record("aten.gelu.default")
+@handler("aten.gelu.default")
 def _gelu(call: Call) -> SSAValue:
     return call.emit.gelu(call.tensor("self"), approximate=call["approximate"])
 
 
-@record("aten.gelu_backward.default")
+@handler("aten.gelu_backward.default")
 def _gelu_backward(call: Call) -> SSAValue:
     grad, x = call.tensor("grad_output", F32), call.tensor("self", F32)
     return call.result(call.emit.gelu_backward(grad, x, approximate=call["approximate"]))
 
 
-@record("aten.leaky_relu.default")
+@handler("aten.leaky_relu.default")
 def _leaky_relu(call: Call) -> SSAValue:
     return call.emit.leaky_relu(call.tensor("self"), alpha=float(call["negative_slope"]))
 
 
-@record("aten.elu.default")
+@handler("aten.elu.default")
 def _elu(call: Call) -> SSAValue:
     element, emit = call.compute(), call.emit
     x, scale = call.operand("self", element), call.number(call["scale"], element)
@@ -292,14 +292,14 @@ def _elu(call: Call) -> SSAValue:
     return call.result(emit.where(emit.greater(x, call.number(0, element)), emit.multiply(x, scale), low))
 
 
-@record("aten._to_copy.default", "prims.convert_element_type.default")
+@handler("aten._to_copy.default", "prims.convert_element_type.default")
 def _convert(call: Call) -> SSAValue:
     if "device" in call.arguments and str(call["device"] or "cpu") != "cpu":
         raise NotCoveredError("moves to another device")
     return call.tensor("self" if "self" in call.arguments else "a", call.dtype)
 
 
-@record("aten.copy.default")
+@handler("aten.copy.default")
 def _copy(call: Call) -> SSAValue:
     source = call.tensor("src", call.dtype)
     return call.emit.broadcast_to(source, shape=list(call.shape))

@@ -15,9 +15,9 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, F32, I64
 from fuse_opt.frontends.builder import Array, numpy_name
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-POOLING, record = records()
+POOLING, handler = handlers()
 _WIDEST = 16
 """Windows that are wider have too many slices."""
 
@@ -36,7 +36,7 @@ class _Window:
     """Of windows."""
 
 
-@record("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
+@handler("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
 def _max_pool(call: Call) -> Sequence[SSAValue]:
     windows = _windows(call)
     if call.exported:
@@ -145,7 +145,7 @@ def _each(call: Call, name: str) -> list[int]:
     return given * (spatial // len(given)) if given else []
 
 
-@record("aten.avg_pool2d.default", "aten.avg_pool3d.default")
+@handler("aten.avg_pool2d.default", "aten.avg_pool3d.default")
 def _avg_pool(call: Call) -> SSAValue:
     x = _with_batch(call, "self")
     options, divisor = _pool_options(call), call["divisor_override"]
@@ -157,7 +157,7 @@ def _avg_pool(call: Call) -> SSAValue:
     return call.reshaped(call.emit.avg_pool(x, **options, count_include_pad=whole), call.shape)
 
 
-@record("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
+@handler("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
 def _avg_pool_backward(call: Call) -> SSAValue:
     if call.has("divisor_override") or not call.dtype.is_float or not prod(call.shape):
         raise NotCoveredError("is of integers, empty, or has a divisor of its own")
@@ -167,7 +167,7 @@ def _avg_pool_backward(call: Call) -> SSAValue:
     return call.reshaped(found, call.shape)
 
 
-@record("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default")
+@handler("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default")
 def _adaptive_avg_pool(call: Call) -> SSAValue:
     """Axis by axis, the means of parts, which overlap where they are not equal."""
     x = call.tensor("self")
@@ -199,7 +199,7 @@ def _parts(extent: int, count: int) -> tuple[Array, Array]:
     return places, places < ends[:, None]
 
 
-@record("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
+@handler("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
 def _adaptive_max_pool(call: Call) -> Sequence[SSAValue]:
     """The largest element of each part, and where in its plane it is: the parts of all axes side by side, then a maximum."""
     x, emit, out = call.tensor("self"), call.emit, call.extents(call.out[0])

@@ -8,9 +8,9 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, I64
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-REDUCTIONS, record = records()
+REDUCTIONS, handler = handlers()
 
 
 def _keepdims(call: Call) -> bool:
@@ -40,14 +40,14 @@ def _reduction(name: str) -> None:
             return call.result(x)
         return call.result(call.emit.all(name, x, axes=_axes(call, x), keepdims=_keepdims(call))[0])
 
-    record(*(f"aten.{torch_name}" for torch_name in _REDUCED[name]))(build)
+    handler(*(f"aten.{torch_name}" for torch_name in _REDUCED[name]))(build)
 
 
 for _name in _REDUCED:
     _reduction(_name)
 
 
-@record("aten.max.dim", "aten.min.dim")
+@handler("aten.max.dim", "aten.min.dim")
 def _extreme(call: Call) -> Sequence[SSAValue]:
     x, emit = call.tensor("self"), call.emit
     if 0 in shape(x):
@@ -59,7 +59,7 @@ def _extreme(call: Call) -> Sequence[SSAValue]:
     return value(x, axes=[axis], keepdims=keepdims), position(x, axis=axis, keepdims=keepdims)
 
 
-@record("aten.argmax.default", "aten.argmin.default")
+@handler("aten.argmax.default", "aten.argmin.default")
 def _argument(call: Call) -> SSAValue:
     x = call.tensor("self")
     if dtype(x) is BOOL:
@@ -71,14 +71,14 @@ def _argument(call: Call) -> SSAValue:
     return find(x, axis=None if axis is None else axis % len(shape(x)), keepdims=_keepdims(call))
 
 
-@record("aten.var.correction", "aten.std.correction")
+@handler("aten.var.correction", "aten.std.correction")
 def _var(call: Call) -> SSAValue:
     x = call.tensor("self")
     find = call.emit.var if "var" in str(call.node.target) else call.emit.std
     return find(x, axes=_axes(call, x), keepdims=_keepdims(call), correction=_correction(call))
 
 
-@record("aten.var_mean.correction", "aten.std_mean.correction")
+@handler("aten.var_mean.correction", "aten.std_mean.correction")
 def _var_mean(call: Call) -> Sequence[SSAValue]:
     x = call.tensor("self")
     options = {"axes": _axes(call, x), "keepdims": _keepdims(call)}

@@ -12,19 +12,19 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F32
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-SMALL_PRODUCTS, record = records()
+SMALL_PRODUCTS, handler = handlers()
 _SMALL = 512
 """Multiplications: measured with one thread, up to here a kernel takes no longer than what a call costs beside the product."""
 
 
-@record("aten.mm.default", "aten.bmm.default")
+@handler("aten.mm.default", "aten.bmm.default")
 def _mm(call: Call) -> SSAValue:
     return call.result(_product(call, call.tensor("self"), call.tensor("mat2")))
 
 
-@record("aten.addmm.default", "aten.baddbmm.default")
+@handler("aten.addmm.default", "aten.baddbmm.default")
 def _addmm(call: Call) -> SSAValue:
     names = ("mat1", "mat2") if "mat1" in call.arguments else ("batch1", "batch2")
     product = _product(call, *(call.tensor(name) for name in names))
@@ -48,8 +48,8 @@ def _product(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
     if prod((*stack, rows, inner, columns)) > _SMALL:
         raise NotCoveredError("is run by PyTorch's own kernel")
     left = call.reshaped(a, [*stack, rows, 1, inner])
-    turned = call.emit.permute_dims(b, axes=[*range(len(stack)), len(stack) + 1, len(stack)])
-    right = call.reshaped(turned, [*stack, 1, columns, inner])
+    transposed = call.emit.permute_dims(b, axes=[*range(len(stack)), len(stack) + 1, len(stack)])
+    right = call.reshaped(transposed, [*stack, 1, columns, inner])
     return _summed(call, left, right)
 
 
@@ -61,7 +61,7 @@ def _summed(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
     return call.emit.sum(terms, axes=[len(shape(terms)) - 1])
 
 
-@record("aten.mv.default", "aten.dot.default", "aten.vdot.default")
+@handler("aten.mv.default", "aten.dot.default", "aten.vdot.default")
 def _with_vector(call: Call) -> SSAValue:
     x, other = (
         call.tensor("self"),

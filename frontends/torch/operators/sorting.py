@@ -8,12 +8,12 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, I64
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-SORTING, record = records()
+SORTING, handler = handlers()
 
 
-@record("aten.cumsum.default", "aten.cumprod.default")
+@handler("aten.cumsum.default", "aten.cumprod.default")
 def _cumulative(call: Call) -> SSAValue:
     x = call.tensor("self", call.dtype)
     if not shape(x):
@@ -22,7 +22,7 @@ def _cumulative(call: Call) -> SSAValue:
     return total(x, axis=call["dim"] % len(shape(x)))
 
 
-@record("aten.sort.default", "aten.sort.stable")
+@handler("aten.sort.default", "aten.sort.stable")
 def _sort(call: Call) -> Sequence[SSAValue]:
     x = call.tensor("self")
     if not shape(x) or dtype(x) is BOOL:
@@ -36,7 +36,7 @@ def _sort(call: Call) -> Sequence[SSAValue]:
     return call.emit.take_along_axis(x, order, axis=options["axis"]), order
 
 
-@record("aten.bucketize.Tensor", "aten.searchsorted.Tensor")
+@handler("aten.bucketize.Tensor", "aten.searchsorted.Tensor")
 def _searchsorted(call: Call) -> SSAValue:
     bounds = call.tensor("boundaries" if "boundaries" in call.arguments else "sorted_sequence")
     values = call.tensor("self")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuse_opt.frontends.torch.fx.handler import Record
+from fuse_opt.frontends.torch.fx.handler import Handler
 from fuse_opt.frontends.torch.operators.convolution import CONVOLUTION
 from fuse_opt.frontends.torch.operators.distances import DISTANCES
 from fuse_opt.frontends.torch.operators.indexing import INDEXING
@@ -18,7 +18,7 @@ from fuse_opt.frontends.torch.operators.special.functions import SPECIAL
 from fuse_opt.frontends.torch.operators.special.zeta import ZETA
 from fuse_opt.frontends.torch.operators.views import VIEWS
 
-TABLE: dict[str, Record] = {
+TABLE: dict[str, Handler] = {
     **POINTWISE,
     **VIEWS,
     **REDUCTIONS,
@@ -39,4 +39,4 @@ TABLE: dict[str, Record] = {
 
 def claims() -> list[str]:
     """The overloads that compiled programs run by code of their own, sorted."""
-    return sorted(name for name, record in TABLE.items() if not record.library)
+    return sorted(name for name, handler in TABLE.items() if not handler.library)

@@ -11,12 +11,12 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, DType
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-VIEWS, record = records()
+VIEWS, handler = handlers()
 
 
-@record(
+@handler(
     "aten.view.default", "aten._unsafe_view.default", "aten._reshape_alias.default",
     "aten.unsqueeze.default", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.alias.default",
     "aten.detach.default", "aten.clone.default", "aten.lift_fresh_copy.default",
@@ -26,17 +26,17 @@ def _same_order(call: Call) -> SSAValue:
     return call.reshaped(call.tensor("self"), call.shape)
 
 
-@record("aten.expand.default")
+@handler("aten.expand.default")
 def _expand(call: Call) -> SSAValue:
     return call.emit.broadcast_to(call.tensor("self"), shape=list(call.shape))
 
 
-@record("aten.permute.default")
+@handler("aten.permute.default")
 def _permute(call: Call) -> SSAValue:
     return call.emit.permute_dims(call.tensor("self"), axes=call.axes("dims", len(call.shape)))
 
 
-@record("aten.transpose.int")
+@handler("aten.transpose.int")
 def _transpose(call: Call) -> SSAValue:
     rank = len(call.shape)
     order = list(range(rank))
@@ -46,7 +46,7 @@ def _transpose(call: Call) -> SSAValue:
     return call.emit.permute_dims(call.tensor("self"), axes=order)
 
 
-@record("aten.t.default")
+@handler("aten.t.default")
 def _t(call: Call) -> SSAValue:
     return call.emit.permute_dims(call.tensor("self"), axes=list(range(len(call.shape)))[::-1])
 
@@ -70,19 +70,19 @@ def _positions(call: Call, extent: int) -> range:
     return range(extent)[slice(start, end, step)]
 
 
-@record("aten.slice.Tensor")
+@handler("aten.slice.Tensor")
 def _slice(call: Call) -> SSAValue:
     x = call.tensor("self")
     axis: int = call["dim"] % len(shape(x))
     return call.emit.slice(x, **_bounds(shape(x), axis, _positions(call, shape(x)[axis])))
 
 
-@record("aten.select.int")
+@handler("aten.select.int")
 def _select(call: Call) -> SSAValue:
     return call.emit.select(call.tensor("self"), axis=call["dim"], index=call["index"])
 
 
-@record("aten.split_with_sizes.default", "aten.split.Tensor")
+@handler("aten.split_with_sizes.default", "aten.split.Tensor")
 def _split(call: Call) -> Sequence[SSAValue]:
     x = call.tensor("self")
     axis: int = call["dim"] % len(shape(x))
@@ -95,19 +95,19 @@ def _split(call: Call) -> Sequence[SSAValue]:
     return parts
 
 
-@record("aten.unbind.int")
+@handler("aten.unbind.int")
 def _unbind(call: Call) -> Sequence[SSAValue]:
     x = call.tensor("self")
     return [call.emit.select(x, axis=call["dim"], index=number) for number in range(len(call.out))]
 
 
-@record("aten.diagonal.default")
+@handler("aten.diagonal.default")
 def _diagonal(call: Call) -> SSAValue:
     axes = {"axis1": call["dim1"], "axis2": call["dim2"]}
     return call.emit.diagonal(call.tensor("self"), offset=call["offset"], **axes)
 
 
-@record("aten.slice_scatter.default")
+@handler("aten.slice_scatter.default")
 def _slice_scatter(call: Call) -> SSAValue:
     x = call.tensor("self")
     axis: int = call["dim"] % len(shape(x))
@@ -117,7 +117,7 @@ def _slice_scatter(call: Call) -> SSAValue:
     return call.emit.slice_scatter(x, call.tensor("src", dtype(x)), **_bounds(shape(x), axis, positions))
 
 
-@record("aten.select_scatter.default")
+@handler("aten.select_scatter.default")
 def _select_scatter(call: Call) -> SSAValue:
     source = call.tensor("src", call.dtype)
     return call.emit.select_scatter(call.tensor("self"), source, axis=call["dim"], index=call["index"])
@@ -132,20 +132,20 @@ def _check_joined(call: Call) -> None:
         raise NotCoveredError(f"joins more than {_MOST_JOINED} tensors")
 
 
-@record("aten.cat.default")
+@handler("aten.cat.default")
 def _cat(call: Call) -> SSAValue:
     _check_joined(call)
     kept = [x for x in call.tensors("tensors", call.dtype) if shape(x) != (0,) or len(call.shape) == 1]
     return kept[0] if len(kept) == 1 else call.emit.concat(*kept, axis=call["dim"])
 
 
-@record("aten.stack.default")
+@handler("aten.stack.default")
 def _stack(call: Call) -> SSAValue:
     _check_joined(call)
     return call.emit.stack(*call.tensors("tensors", call.dtype), axis=call["dim"])
 
 
-@record("aten.constant_pad_nd.default")
+@handler("aten.constant_pad_nd.default")
 def _pad(call: Call) -> SSAValue:
     given, rank = list(call["pad"]), len(call.shape)
     before, after = [0] * rank, [0] * rank
@@ -161,41 +161,41 @@ def _value(number: float, element: DType) -> object:
     return int(bool(number)) if element is BOOL else int(number)
 
 
-@record("aten.flip.default")
+@handler("aten.flip.default")
 def _flip(call: Call) -> SSAValue:
     dims = [axis % max(len(call.shape), 1) for axis in call["dims"]]
     return call.emit.flip(call.tensor("self"), axes=dims) if dims and call.shape else call.tensor("self")
 
 
-@record("aten.repeat.default")
+@handler("aten.repeat.default")
 def _repeat(call: Call) -> SSAValue:
     if not prod(call.shape):
         return call.number(0, call.dtype, call.shape)
     return call.emit.tile(call.tensor("self"), repeats=call["repeats"])
 
 
-@record("aten.roll.default")
+@handler("aten.roll.default")
 def _roll(call: Call) -> SSAValue:
     return call.emit.roll(call.tensor("self"), shifts=call["shifts"], axes=call["dims"] or None)
 
 
-@record("aten.tril.default", "aten.triu.default")
+@handler("aten.tril.default", "aten.triu.default")
 def _triangle(call: Call) -> SSAValue:
     keep = call.emit.tril if "tril" in str(call.node.target) else call.emit.triu
     return keep(call.tensor("self"), k=call["diagonal"])
 
 
-@record("aten.full.default", "aten.full_like.default", "aten.new_full.default")
+@handler("aten.full.default", "aten.full_like.default", "aten.new_full.default")
 def _full(call: Call) -> SSAValue:
     return call.number(call["fill_value"], call.dtype, call.shape)
 
 
-@record("aten.scalar_tensor.default")
+@handler("aten.scalar_tensor.default")
 def _scalar_tensor(call: Call) -> SSAValue:
     return call.number(call["s"], call.dtype)
 
 
-@record(
+@handler(
     "aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.empty.memory_format",
     "aten.empty_permuted.default", "aten.empty_strided.default", "aten.new_empty_strided.default",
     "aten.empty_like.default", "aten.new_empty.default", "aten.ones.default",
@@ -205,7 +205,7 @@ def _zeros_or_ones(call: Call) -> SSAValue:
     return call.number(int("ones" in str(call.node.target)), call.dtype, call.shape)
 
 
-@record("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
+@handler("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
 def _arange(call: Call) -> SSAValue:
     start, step = call.arguments.get("start") or 0, call.arguments.get("step", 1)
     start, step = (call["start"] if "start" in call.arguments else start), (call["step"] if step != 1 else 1)
@@ -214,7 +214,7 @@ def _arange(call: Call) -> SSAValue:
     return _counted(call, start, step)
 
 
-@record("prims.iota.default")
+@handler("prims.iota.default")
 def _iota(call: Call) -> SSAValue:
     return _counted(call, call["start"], call["step"])
 

@@ -1,4 +1,4 @@
-"""At how many places a group of pointwise ops reads each value: what fusing views repeats, without pulling the group.
+"""At how many places a group of pointwise ops reads each value: what fusing views repeats, without tracing the group.
 
 A path is the chain of views between a result of the group and a value; elementwise ops add nothing to it. Values are
 computed once for each path. Different paths may lead to the same index, so the counts are upper bounds of what `pull`

@@ -17,15 +17,17 @@ def is_internal(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
 
 
 def refuse_recompute(graph: GroupGraph, producer: Group, consumer: Group) -> Refusal | None:
-    """Refuses to compute values once for every place that they are broadcast to, when they are expensive or it costs time."""
+    """Refuses to compute values once for every place that they are broadcast to, when they are costly or it costs time."""
     before, after = elements(graph, producer), elements(graph, consumer)
     if after <= before:
         return None
     cost = total_work(producer)
-    if cost > graph.device.dear:
+    if cost > graph.device.recompute_limit:
         message = f"{cost} operations would run {after} times instead of {before}; cheaper stored and read again"
         numbers: dict[str, float] = {"work": cost, "times": after, "instead_of": before}
-        return Refusal("recompute", message, numbers, f"at most {graph.device.dear} operations before the broadcast")
+        return Refusal(
+            "recompute", message, numbers, f"at most {graph.device.recompute_limit} operations before the broadcast"
+        )
     members = [producer, consumer]
     times = evaluations(graph, producer, members)
     return refuse_loss(graph, estimate(graph, members, cost * max(times - before, 0)))

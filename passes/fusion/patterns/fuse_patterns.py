@@ -13,7 +13,7 @@ from xdsl.dialects import get_all_dialects
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import PassFailedException, VerifyException
 
-from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops, pull
+from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops, trace
 from fuse_opt.dialects.fused import FUSED
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.interfaces.op import CompositeOp, FusionKind, OpaqueOp
@@ -219,7 +219,7 @@ def _refuse_schedule(graph: GroupGraph, members: list[Group]) -> Refusal | None:
     if max(group.kind for group in members) <= FusionKind.BROADCAST and len({prod(shape(v)) for v in results}) == 1:
         return None
     try:
-        pull(results, dict.fromkeys(op for group in members for op in group.ops))
+        trace(results, dict.fromkeys(op for group in members for op in group.ops))
     except Unschedulable as reason:
         return Refusal(reason.code, str(reason), flip='fuse_group = "name" on the ops')
     except VerifyException as error:

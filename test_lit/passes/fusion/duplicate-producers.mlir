@@ -20,7 +20,7 @@ func.func @two_sums(%x: tensor<64x32x128xf32>) -> (tensor<32x128xf32>, tensor<64
 
 // -----
 
-// Not: readers that can be one kernel; a dear value; a reader that a library runs; a directive; operands larger than the value.
+// Not: readers that can be one kernel; a costly value; a reader that a library runs; a directive; operands larger than the value.
 func.func @apart(%x: tensor<64x64xf32>, %y: tensor<512x1024xf32>, %b: tensor<512x1024xf32>)
     -> (tensor<64x64xf32>, tensor<64xf32>, tensor<1024xf32>, tensor<512xf32>, tensor<64x64xf32>, tensor<64xf32>, tensor<64xf32>) {
   %a = graph.negative %x : (tensor<64x64xf32>) -> tensor<64x64xf32>

@@ -41,13 +41,13 @@ func.func @diamond(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
 
 // -----
 
-// Not: a dear value would be computed once for every place that it is broadcast to.
-// CHECK-LABEL: func.func @dear(
+// Not: a costly value would be computed once for every place that it is broadcast to.
+// CHECK-LABEL: func.func @costly(
 // CHECK-NEXT:      %exp = graph.exp %x : (tensor<64x1xf32>) -> tensor<64x1xf32>
 // CHECK-NEXT:      %z = graph.add %exp, %y : (tensor<64x1xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
 // CHECK-NEXT:      func.return %z : tensor<64x64xf32>
 // CHECK-NEXT:    }
-func.func @dear(%x: tensor<64x1xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf32> {
+func.func @costly(%x: tensor<64x1xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %exp = graph.exp %x : (tensor<64x1xf32>) -> tensor<64x1xf32>
   %z = graph.add %exp, %y : (tensor<64x1xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   func.return %z : tensor<64x64xf32>

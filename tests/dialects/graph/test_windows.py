@@ -20,7 +20,7 @@ from xdsl.irdl import irdl_op_definition
 from xdsl.utils.exceptions import VerifyException
 
 import fuse_opt
-from fuse_opt.dialects.analysis.loop_body import Unschedulable, pull
+from fuse_opt.dialects.analysis.loop_body import Unschedulable, trace
 from fuse_opt.dialects.graph.elementwise.arithmetic import AbsOp, AddOp
 from fuse_opt.dialects.graph.elementwise.math import ExpOp
 from fuse_opt.dialects.graph.reductions.reductions import Joined
@@ -141,9 +141,9 @@ def pulled_pairs(op_type: type[Pairs]) -> tuple[int, ...]:
     doubled = AddOp.build_op(block.args[0], block.args[0])
     pairs = op_type.build_op(doubled.results[0])
     block.add_ops([doubled, pairs])
-    pulled = pull([doubled.results[0], pairs.results[0]], [doubled, pairs])
-    (store,) = (store for store in pulled.stores if not store.per_row)
-    dims = [dim for index in (*pulled.rows, *pulled.columns) for dim in index.dims()]
+    loop_body = trace([doubled.results[0], pairs.results[0]], [doubled, pairs])
+    (store,) = (store for store in loop_body.stores if not store.per_row)
+    dims = [dim for index in (*loop_body.rows, *loop_body.columns) for dim in index.dims()]
     return tuple(store.address.evaluate(dict(zip(dims, (i, k), strict=True))) for i in range(3) for k in range(2))
 
 

@@ -1,4 +1,4 @@
-"""Every word of the scalar vocabulary on every backend: that it is known there, and its values at the edges of the types."""
+"""Every scalar primitive on every backend: that it is known there, and its values at the edges of the types."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from c_printing import needs_nvcc, nvcc
-from word_backends import BODIES, COMPUTED, WHOLE, Backend, built, different, kernels, operands_of, printed
+from primitive_backends import BODIES, COMPUTED, WHOLE, Backend, built, different, kernels, operands_of, printed
 
-from fuse_opt.dialects.scalar import VOCABULARY
+from fuse_opt.dialects.scalar import PRIMITIVES
 from fuse_opt.dialects.types.dtypes import BOOL, DTYPES, F32, F64, DType, Kind
 from fuse_opt.lowering.c.language import CUDA, C
 from fuse_opt.lowering.kernel.scalar_to_arith import EMITTERS
@@ -24,22 +24,22 @@ from fuse_opt.lowering.reference.scalar import FUNCTIONS, NUMPY_DTYPES
 
 
 def test_the_table_is_complete() -> None:
-    """Every word at every kind, and every computed type of the dialect."""
+    """Every primitive at every kind, and every computed type of the dialect."""
     assert set(COMPUTED) == {dtype.compute for dtype in DTYPES}
     kinds = {(name.split("_")[0], body.args[-1].dtype.kind) for name, body in BODIES.items()}
-    assert kinds == {(word.name, kind) for word in VOCABULARY.values() for kind in word.kinds}
+    assert kinds == {(primitive.name, kind) for primitive in PRIMITIVES.values() for kind in primitive.kinds}
 
 
-@pytest.mark.parametrize("word", VOCABULARY)
-def test_every_word_is_known_to_every_backend(word: str) -> None:
-    """Fails where a word of the vocabulary is new and a backend was forgotten."""
-    assert word in FUNCTIONS or word in ("cast", "bitcast"), (
-        f"no NumPy function for '{word}' in FUNCTIONS (lowering/reference/scalar.py)"
+@pytest.mark.parametrize("word", PRIMITIVES)
+def test_every_word_is_known_to_every_backend(primitive: str) -> None:
+    """Fails where a scalar primitive is new and a backend was forgotten."""
+    assert primitive in FUNCTIONS or primitive in ("cast", "bitcast"), (
+        f"no NumPy function for '{primitive}' in FUNCTIONS (lowering/reference/scalar.py)"
     )
-    for kind in VOCABULARY[word].kinds:
-        known = (word, kind) in EMITTERS or word in ("cast", "bitcast")
-        assert known, f"no ops for '{word}' of {kind.value} in EMITTERS (lowering/kernel/scalar_to_arith.py)"
-    for name in (name for name in BODIES if name.split("_")[0] == word):
+    for kind in PRIMITIVES[primitive].kinds:
+        known = (primitive, kind) in EMITTERS or primitive in ("cast", "bitcast")
+        assert known, f"no ops for '{primitive}' of {kind.value} in EMITTERS (lowering/kernel/scalar_to_arith.py)"
+    for name in (name for name in BODIES if name.split("_")[0] == primitive):
         for language in (C, CUDA):
             assert f"w_{name}(" in printed(name, language).text  # raises where there is no row or helper
 
@@ -60,10 +60,10 @@ def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("name", BODIES)
 def test_backends_agree_at_the_edges(name: str, backend: Backend) -> None:
-    """With the reference, within twice the word's bound: exactly, with the sign of zero, where it is exact or rounded once."""
+    """With the reference, within twice the primitive's bound: exactly where it is exact or rounded once."""
     body = BODIES[name]
     operands = operands_of(body)
-    bound = VOCABULARY[body.function].ulps
+    bound = PRIMITIVES[body.function].ulps
     got, expected = backend(name, *operands), Backend()(name, *operands)
     if body.function in ("max", "min"):  # of two zeros either
         got, expected = got + 0, expected + 0
@@ -128,22 +128,24 @@ SPECIAL: dict[str, list[Row]] = {
         ((1.0,), math.erfc(1)),
     ],
 }
-"""By word: values fixed by C's annex F, or by Python's own functions."""
+"""By primitive: values fixed by C's annex F, or by Python's own functions."""
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("word", SPECIAL)
-def test_special_values(word: str, dtype: DType, backend: Backend) -> None:
+def test_special_values(primitive: str, dtype: DType, backend: Backend) -> None:
     """NaN gives NaN besides; zeros have the right sign."""
-    numpy_type, arity = NUMPY_DTYPES[dtype], VOCABULARY[word].arity
-    rows = [*SPECIAL[word], *([((NAN,) * arity, NAN)] if word != "hypot" else [])]
+    numpy_type, arity = NUMPY_DTYPES[dtype], PRIMITIVES[primitive].arity
+    rows = [*SPECIAL[primitive], *([((NAN,) * arity, NAN)] if primitive != "hypot" else [])]
     operands = [np.array([row[0][k] for row in rows]).astype(numpy_type) for k in range(arity)]
     expected = np.array([row[1] for row in rows]).astype(numpy_type)
-    if word == "fmod" and dtype is F32:  # of the rounded operands
+    if primitive == "fmod" and dtype is F32:  # of the rounded operands
         with np.errstate(invalid="ignore"):
             expected = np.fmod(*(a.astype(np.float64) for a in operands))
-    got = backend(f"{word}_{dtype}", *operands)
-    wrong = different(got, expected.astype(numpy_type), VOCABULARY[word].ulps if VOCABULARY[word].ulps > 0.5 else 0)
+    got = backend(f"{primitive}_{dtype}", *operands)
+    wrong = different(
+        got, expected.astype(numpy_type), PRIMITIVES[primitive].ulps if PRIMITIVES[primitive].ulps > 0.5 else 0
+    )
     assert not wrong.any(), [(row[0], float(g)) for row, g, bad in zip(rows, got, wrong, strict=True) if bad]
 
 
@@ -215,19 +217,19 @@ TWO: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def exact(word: str, dtype: DType, operands: Sequence[int]) -> int:
-    """The word on Python's integers, before the result is wrapped."""
-    match word:
+def exact(primitive: str, dtype: DType, operands: Sequence[int]) -> int:
+    """The primitive on Python's integers, before the result is wrapped."""
+    match primitive:
         case "shl":
             return operands[0] << operands[1] if 0 <= operands[1] < dtype.bits else 0
         case "shr":
             return operands[0] >> operands[1] if 0 <= operands[1] < dtype.bits else -(operands[0] < 0)
         case "select":
             return operands[1] if operands[0] else operands[2]
-        case _ if word in ONE:
-            return ONE[word](*operands)
+        case _ if primitive in ONE:
+            return ONE[primitive](*operands)
         case _:
-            return TWO[word](*operands)
+            return TWO[primitive](*operands)
 
 
 def truncated(x: float, target: DType) -> int:
@@ -278,7 +280,7 @@ print("called", flush=True)
 
 @pytest.mark.parametrize("language", ["C", "CUDA"])
 def test_nothing_is_undefined(language: str, tmp_path: Path) -> None:
-    """Every word at the edges under the sanitizer, which ends the process at the first report.
+    """Every primitive at the edges under the sanitizer, which ends the process at the first report.
 
     C with the flags of compiled programs, under which overflow wraps; CUDA without them: there no sum may overflow."""
     sanitize = ["-O1", "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"]

@@ -225,7 +225,7 @@ def test_spoiled_plans_are_refused(name: str) -> None:
     assert caught.value.op is not None
 
 
-HOUSE = Path(plan_verifier.__file__).parent
+FOLDER = Path(plan_verifier.__file__).parent
 PLANNERS = {"kernel_access", "kernel_parts", "pull", "storage"}
 """What the planning passes ask about kernels and lifetimes."""
 
@@ -233,7 +233,7 @@ PLANNERS = {"kernel_access", "kernel_parts", "pull", "storage"}
 @pytest.mark.parametrize("module", [plan_verifier, plan_reads, plan_parts, plan_points])
 def test_the_verifier_shares_nothing_with_planners(module: object) -> None:
     name = str(getattr(module, "__name__", "")).rpartition(".")[2]
-    tree = ast.parse((HOUSE / f"{name}.py").read_text())
+    tree = ast.parse((FOLDER / f"{name}.py").read_text())
     imported = {
         node.module: {n.name for n in node.names} for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
     }

@@ -29,9 +29,9 @@ def operators() -> list[str]:
 
 def test_records_exist() -> None:
     known = {op.name.removeprefix("graph.") for op in GRAPH.operations}
-    for operator, records, differs in table_rows("Covered"):
-        named = NAME.findall(records)
-        assert named or records.startswith("none"), f"{operator} names no record"
+    for operator, handlers, differs in table_rows("Covered"):
+        named = NAME.findall(handlers)
+        assert named or handlers.startswith("none"), f"{operator} names no record"
         assert {*named, *NAME.findall(differs)} <= known, f"{operator} names what is no record"
 
 

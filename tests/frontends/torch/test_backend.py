@@ -239,7 +239,7 @@ def test_export_is_a_program():
 
 
 def test_claims_are_the_records():
-    assert set(claims()) == {name for name, record in TABLE.items() if not record.library}
+    assert set(claims()) == {name for name, handler in TABLE.items() if not handler.library}
     for name in TABLE:
         namespace, packet, overload = name.split(".")
         assert getattr(getattr(getattr(torch.ops, namespace), packet), overload) is not None

@@ -103,7 +103,7 @@ def test_row_kernel_with_results_of_rows_and_elements():
     assert program.stats.kernels == 1
 
 
-def test_independent_reductions_share_a_loop_and_dear_elements_are_kept():
+def test_independent_reductions_share_a_loop_and_costly_elements_are_kept():
     text = """func.func @main(%x: tensor<8x24xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
       %p, %q, %r = fused.kernel(%a = %x : tensor<8x24xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
         %e = graph.exp %a : (tensor<8x24xf32>) -> tensor<8x24xf32>

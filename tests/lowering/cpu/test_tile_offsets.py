@@ -51,7 +51,7 @@ def test_every_offset(rows: int, columns: int, kind: str, donated: bool) -> None
         np.testing.assert_array_equal(compiled(source, other), (x.T + y).astype(KINDS[kind]))
 
 
-def streamed(x: str, y: str, axes: str, add: bool) -> CpuProgram:
+def nontemporal(x: str, y: str, axes: str, add: bool) -> CpuProgram:
     """A transposed load, added to another array or only moved, whose result goes past the caches."""
     body = f"%r = graph.permute_dims %a {{axes = array<i64: {axes}>}} : ({x}) -> {y}"
     if add:
@@ -81,7 +81,7 @@ func.func @main(%x: {x}, %y: {y}) -> {y} {{
 def test_results_past_the_caches(shape: tuple[int, ...], axes: str, kind: str, add: bool) -> None:
     order = [int(axis) for axis in axes.split(",")]
     sizes = "x".join(map(str, shape)), "x".join(str(shape[axis]) for axis in order)
-    program = streamed(f"tensor<{sizes[0]}x{kind}>", f"tensor<{sizes[1]}x{kind}>", axes, add)
+    program = nontemporal(f"tensor<{sizes[0]}x{kind}>", f"tensor<{sizes[1]}x{kind}>", axes, add)
     assert ("fo_stream_" in program.source) == (kind != "i8")  # turning bytes takes longer than memory does
     rng = np.random.default_rng(1)
     x, y = rng.integers(-50, 50, shape), rng.integers(-50, 50, [shape[axis] for axis in order])

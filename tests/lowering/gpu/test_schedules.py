@@ -93,11 +93,11 @@ def layer_norm(rows: int, columns: int, dtype: str) -> str:
 
 
 def transpose(shape: Sequence[int], order: Sequence[int], dtype: str) -> str:
-    text, turned = Text(), [shape[axis] for axis in order]
-    x, y = text.argument(shape, dtype), text.argument(turned, dtype)
+    text, transposed = Text(), [shape[axis] for axis in order]
+    x, y = text.argument(shape, dtype), text.argument(transposed, dtype)
     attribute = f"axes = array<i64: {', '.join(map(str, order))}>"
-    moved = text.op("permute_dims", [x], turned, dtype, attribute)
-    return text.returning(text.op("maximum", [moved, y], turned, dtype), moved)
+    moved = text.op("permute_dims", [x], transposed, dtype, attribute)
+    return text.returning(text.op("maximum", [moved, y], transposed, dtype), moved)
 
 
 CASES: dict[str, tuple[str, str, Entries]] = {

@@ -28,11 +28,11 @@ def joined(kind: str, *extents: int, flipped: bool = False) -> str:
     total, final = f"tensor<{sum(extents)}x{kind}>", f"tensor<{sum(extents) + 12}x{kind}>"
     arguments = ", ".join(f"%x{n}: {part}" for n, part in enumerate(parts))
     names = ", ".join(f"%x{n}" for n in range(len(parts)))
-    turned = f"  %1 = graph.flip %0 {{axes = array<i64: 0>}} : ({total}) -> {total}\n" if flipped else ""
+    transposed = f"  %1 = graph.flip %0 {{axes = array<i64: 0>}} : ({total}) -> {total}\n" if flipped else ""
     return f"""
 func.func @main({arguments}) -> {final} {{
   %0 = graph.concat {names} {{axis = 0 : i64}} : ({", ".join(parts)}) -> {total}
-{turned}  %2 = graph.pad %{int(flipped)} {{pads = array<i64: 5, 7>, value = 0.1 : f64}} : ({total}) -> {final}
+{transposed}  %2 = graph.pad %{int(flipped)} {{pads = array<i64: 5, 7>, value = 0.1 : f64}} : ({total}) -> {final}
   func.return %2 : {final}
 }}
 """

@@ -194,7 +194,7 @@ def test_300_operands_are_split() -> None:
     check_values(text, module)
 
 
-def test_dear_values_are_not_computed_again_for_every_broadcast() -> None:
+def test_costly_values_are_not_computed_again_for_every_broadcast() -> None:
     """exp, tanh and log of 4096 values, then added to 4096 x 4096: the chain runs 4096 times, not 16 million."""
     column, full = "tensor<4096x1xf32>", "tensor<4096x4096xf32>"
     text = program(
@@ -240,7 +240,7 @@ CHEAP_CHAIN = ["negative", "square", "abs", "negative", "relu"]
         (CHEAP_CHAIN, (3, 3), 3, "16x257x257", "16x85x85", True),
     ],
 )
-def test_dear_values_are_not_computed_again_in_every_window(
+def test_costly_values_are_not_computed_again_in_every_window(
     chain: list[str], window: tuple[int, int], stride: int, image_shape: str, result: str, together: bool
 ) -> None:
     """Where windows overlap, an element is in up to nine of them."""

@@ -304,7 +304,7 @@ def test_matching_is_linear() -> None:
 
 
 PAIRS = """
-from fuse_opt.passes.fusion.engine import Refusal
+from fuse_opt.passes.fusion.patterns import Refusal
 class Rule:
     def consider(self, graph, producer, consumer):
         {body}

@@ -92,7 +92,7 @@ def test_a_stop_marker_against_a_fuse_group_is_an_error() -> None:
 
 def test_devices_are_data(tmp_path: Path) -> None:
     assert device_names() == ("a100", "cpu", "h100")
-    text = (ROOT / "passes" / "device_cpu.toml").read_text()
+    text = (ROOT / "passes" / "devices" / "device_cpu.toml").read_text()
     own = tmp_path / "own.toml"
     own.write_text(text.replace("parameter_bytes = 4096", "parameter_bytes = 24"))
     three = CHAIN.replace("%0)", "%0)")
@@ -117,13 +117,21 @@ def test_devices_are_data(tmp_path: Path) -> None:
 )
 def test_a_bad_device_is_one_clear_line(name: str, text: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / name
-    cpu = (ROOT / "passes" / "device_cpu.toml").read_text()
+    cpu = (ROOT / "passes" / "devices" / "device_cpu.toml").read_text()
     if text is not None:
         old, arrow, new = text.partition("=>")
         path.write_text(cpu.replace(old, new) if arrow else cpu + text[1:] if text[0] == "+" else text)
     with pytest.raises(UsageError, match="option 'device'") as error:
         make_passes(f'fuse-elementwise{{device="{path if name.endswith(".toml") else name}"}}')
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_entry_of_a_device_may_have_its_old_name(tmp_path: Path) -> None:
+    text = (ROOT / "passes" / "devices" / "device_cpu.toml").read_text()
+    own = tmp_path / "own.toml"
+    own.write_text(text.replace("recompute_limit = 12", "dear = 3"))
+    with pytest.warns(FutureWarning, match=r"own.toml: entry 'dear' is called 'recompute_limit' now; rename it"):
+        assert find_device(str(own)).recompute_limit == 3
 
 
 @pytest.mark.parametrize("device", ["a100", "cpu", "h100"])

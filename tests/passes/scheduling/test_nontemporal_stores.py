@@ -24,12 +24,12 @@ from fuse_opt.runtime.cpu.stepwise import StepwiseProgram
 
 from sanitizer import sanitize  # isort: skip
 
-STREAMED = 'stores = "nontemporal"'
+NONTEMPORAL = 'stores = "nontemporal"'
 ELEMENTS = ("f32", "f64", "f16", "bf16", "i8", "ui8", "i16", "i32", "i64")
 
 
 def add_sum(
-    written: Kernels, extents: Sequence[int], element: str, schedule: str = f'kind = "pointwise", {STREAMED}'
+    written: Kernels, extents: Sequence[int], element: str, schedule: str = f'kind = "pointwise", {NONTEMPORAL}'
 ) -> None:
     full, line = typed(extents, element), typed(extents[-1:], element)
     written.add(
@@ -41,7 +41,7 @@ def add_line_sum(written: Kernels, extents: Sequence[int]) -> None:
     """Few long rows, which are cut into parts."""
     full, column = typed(extents, "f32"), typed([*extents[:-1], 1], "f32")
     line = f"%r = graph.add %a, %b : (tensor<{full}>, tensor<{column}>) -> tensor<{full}>"
-    written.add(f'kind = "pointwise", {STREAMED}', [full, column], [line], [full])
+    written.add(f'kind = "pointwise", {NONTEMPORAL}', [full, column], [line], [full])
 
 
 def add_residual(written: Kernels, extents: Sequence[int], schedule: str) -> None:
@@ -67,13 +67,13 @@ def streamed_kernels() -> Kernels:
         add_sum(written, (size,), "f32")
     add_sum(written, (1, 70000), "f32")
     add_line_sum(written, (3, 140001))
-    row = f'kind = "row", {STREAMED}'
+    row = f'kind = "row", {NONTEMPORAL}'
     for columns in (100, 256, 700):
         normalize(written, row, (5, columns), 1)
         add_residual(written, (7, columns), row)
     normalize(written, row, (3, 700), 1, "f16")
     normalize(written, row, (3, 700), 1, "f64")
-    normalize(written, f'kind = "column", {STREAMED}', (9, 700), 0)
+    normalize(written, f'kind = "column", {NONTEMPORAL}', (9, 700), 0)
     return written
 
 
@@ -107,7 +107,7 @@ def test_nothing_undefined_is_done(monkeypatch: pytest.MonkeyPatch, capfd: pytes
     written = Kernels()
     add_sum(written, (3, 301), "f32")
     add_sum(written, (257,), "i8")
-    normalize(written, f'kind = "row", {STREAMED}', (3, 300), 1)
+    normalize(written, f'kind = "row", {NONTEMPORAL}', (3, 300), 1)
     module = parse(written.text())
     arguments = random_arguments(module, 3)
     expected = evaluate(module, [a.copy() for a in arguments])
@@ -164,7 +164,7 @@ long block(const float *x, long at, float *y, long to, long n) {
             assert np.count_nonzero(y) == count
 
 
-def streamed(text: str, passes: Sequence[str] = ("convert-fused-to-loops",)) -> int:
+def nontemporal(text: str, passes: Sequence[str] = ("convert-fused-to-loops",)) -> int:
     """How many calls for blocks the functions of a program hold."""
     return text_of(apply(parse(text), list(passes))).count("func.call @fo_stream_")
 
@@ -184,8 +184,8 @@ func.func @main(%x: tensor<1000xf32> {graph.donated}, %y: tensor<1000xf32>) -> (
 
 def test_a_loop_that_overwrites_what_it_reads_stores_as_usual() -> None:
     """Some neighbours would be computed again, from what they were overwritten with."""
-    assert streamed(IN_PLACE.replace("INPLACE ", "")) == 3  # two blocks and the end
-    assert streamed(IN_PLACE.replace("INPLACE", "inplace = array<i64: 0, 0>,")) == 0
+    assert nontemporal(IN_PLACE.replace("INPLACE ", "")) == 3  # two blocks and the end
+    assert nontemporal(IN_PLACE.replace("INPLACE", "inplace = array<i64: 0, 0>,")) == 0
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_loop_that_overwrites_what_it_reads_stores_as_usual() -> None:
 )
 def test_short_rows_and_ordinary_stores_stay(extents: Sequence[int], schedule: str) -> None:
     written = Kernels()
-    add_sum(written, extents, "f32", schedule if "temporal" in schedule else f"{schedule}, {STREAMED}")
+    add_sum(written, extents, "f32", schedule if "temporal" in schedule else f"{schedule}, {NONTEMPORAL}")
     assert "fo_stream" not in text_of(apply(parse(written.text()), ["convert-fused-to-loops"]))
 
 
@@ -266,7 +266,7 @@ def test_the_caches_are_the_devices(tmp_path: Path) -> None:
     text = "func.func @main(%x: T) -> T {\n  %r = graph.relu %x : (T) -> T\n  func.return %r : T\n}".replace(
         "T", "tensor<4096xf32>"
     )
-    known = (Path(__file__).resolve().parents[3] / "passes" / "device_cpu.toml").read_text()
+    known = (Path(__file__).resolve().parents[3] / "passes" / "devices" / "device_cpu.toml").read_text()
     own = tmp_path / "own.toml"
     own.write_text(
         known.replace("last_level_cache_bytes = 33554432", "last_level_cache_bytes = 8192").replace("4194304", "64")

@@ -22,7 +22,7 @@ from algebra_programs import (
 )
 from graph_op_table import NAMES, samples
 from ir_testing import Array, assert_same_bits, graph_ops, parse
-from word_backends import BODIES, operands_of
+from primitive_backends import BODIES, operands_of
 
 from fuse_opt.dialects.graph.bases.elementwise import Elementwise
 from fuse_opt.dialects.scalar import Scalar

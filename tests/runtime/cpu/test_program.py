@@ -459,7 +459,7 @@ def test_without_knowing_the_layout_of_objects(monkeypatch: pytest.MonkeyPatch):
 FORKED = """
 import os, sys
 import numpy as np
-from fuse_opt.runtime import thread_pool
+from fuse_opt.runtime.host import thread_pool
 import fuse_opt
 text = open(sys.argv[1]).read()
 program = fuse_opt.compile(text)

@@ -11,13 +11,13 @@ from fuse_opt.runtime.backends.blas.matmul import Products
 from fuse_opt.runtime.host import c_records
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 from fuse_opt.runtime.host.c_records import fields_of, runtime_text
-from fuse_opt.runtime.host.program_call import Frame, Loop, ProgramRecord, Result, Value
+from fuse_opt.runtime.host.program_call import Frame, Loop, ProgramStruct, Result, Value
 
 RECORDS: dict[str, type[ctypes.Structure]] = {
     "struct fuse_loop": Loop,
     "struct value": Value,
     "struct fuse_frame": Frame,
-    "struct fuse_program": ProgramRecord,
+    "struct fuse_program": ProgramStruct,
     "struct result": Result,
     "struct products": Products,
     "struct convolution": Convolution,

@@ -256,8 +256,8 @@ def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[
 COUNT_IN_PROCESS = """
 import ctypes, sys, os
 import numpy as np
-from fuse_opt.runtime import thread_pool
-from fuse_opt.runtime.c_compiler import find_c_compiler
+from fuse_opt.runtime.host import thread_pool
+from fuse_opt.runtime.host.c_compiler import find_c_compiler
 from fuse_opt.runtime.disk_cache import DiskCache
 visit = ctypes.CDLL(str(find_c_compiler().compile_shared(HARNESS, DiskCache()))).visit
 visit.argtypes = [ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_long] * 3
@@ -329,7 +329,7 @@ def test_ends_while_another_thread_is_in_a_loop(harness: ctypes.CDLL) -> None:
 
 
 def test_count_from_the_environment(harness: ctypes.CDLL) -> None:
-    program = "from fuse_opt.runtime import thread_pool; print(thread_pool.num_threads())"
+    program = "from fuse_opt.runtime.host import thread_pool; print(thread_pool.num_threads())"
     assert run_python(program, FUSE_OPT_NUM_THREADS="3").stdout == "3\n"
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert run_python(program, FUSE_OPT_NUM_THREADS="").stdout == f"{usable}\n"
@@ -349,9 +349,7 @@ def test_a_count_of_no_integer() -> None:
 
 
 def test_without_a_compiler(tmp_path: Path) -> None:
-    program = (
-        "from fuse_opt.runtime import thread_pool as t; t.set_num_threads(2); print(t.load_pool(), t.num_threads())"
-    )
+    program = "from fuse_opt.runtime.host import thread_pool as t; t.set_num_threads(2); print(t.load_pool(), t.num_threads())"
     done = run_python(program, PATH=str(tmp_path), CC="", FUSE_OPT_CC="")
     assert done.stdout == "0 1\n", done.stderr
 

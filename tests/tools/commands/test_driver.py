@@ -224,7 +224,7 @@ def test_list_of_passes_is_the_registry(capsys: Capture):
 def test_help_imports_neither_xdsl_nor_numpy(module: str):
     code = f"""
 import sys
-from fuse_opt.tools.{module} import main
+from fuse_opt.tools.commands.{module} import main
 status = main(["--help"])
 print([name for name in ("xdsl", "numpy") if name in sys.modules], file=sys.stderr)
 sys.exit(status)

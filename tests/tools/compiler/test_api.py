@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 import fuse_opt
 from fuse_opt.runtime.device.driver import CudaUnavailable
 from fuse_opt.tools.commands.fuse_run_main import main as fuse_run
-from fuse_opt.tools.compiler import api, backends
+from fuse_opt.tools.compiler import api, builders
 from fuse_opt.tools.compiler.pipeline import UsageError
 from fuse_opt.tools.source.diagnostics import InputError
 
@@ -203,7 +203,7 @@ def test_errors_are_located_and_of_one_line():
 
 def test_without_a_c_compiler_there_is_one_warning(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("fuse_opt.runtime.host.c_compiler.find_c_compiler", lambda: None)
-    backends.has_c_compiler.cache_clear()
+    builders.has_c_compiler.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match="no C compiler") as caught:
             assert fuse_opt.compile(PROGRAM).target == "reference"
@@ -212,7 +212,7 @@ def test_without_a_c_compiler_there_is_one_warning(monkeypatch: pytest.MonkeyPat
             warnings.simplefilter("error")
             np.testing.assert_allclose(fuse_opt.compile(PROGRAM)(X, Y), EXPECTED, rtol=1e-5)
     finally:
-        backends.has_c_compiler.cache_clear()
+        builders.has_c_compiler.cache_clear()
 
 
 def test_register_in_a_context_that_knows_some():

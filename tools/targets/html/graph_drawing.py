@@ -55,7 +55,7 @@ class _Item:
     width: float
     weight: float = 1.0
     """How much it wants to lie where it wants to."""
-    pull: float = 1.0
+    trace: float = 1.0
     """How much its neighbours want to lie in line with it: main paths go straight, what joins them lies aside."""
     up: list[int] = field(default_factory=list[int])
     down: list[int] = field(default_factory=list[int])
@@ -162,7 +162,7 @@ class _Items:
             for number, at in zip(layer, offset, strict=True):
                 self._items[number].at = at - offset[-1] / 2
         for item in self._items[: len(self._sizes)]:
-            item.pull = item.weight = 1.0 if item.up else _ASIDE
+            item.trace = item.weight = 1.0 if item.up else _ASIDE
         rows = list(zip(self._layers, offsets, strict=True))
         for _ in range(_ROUNDS):
             for downwards in (True, False):
@@ -186,8 +186,8 @@ class _Items:
             near = [self._items[n] for n in ((item.up or item.down) if downwards else (item.down or item.up))]
             if item.weight == _STRAIGHT:
                 near = [other for other in near if other.weight == _STRAIGHT] or near
-            total = sum(other.pull for other in near)
-            at = sum(other.at * other.pull for other in near) / total if near else item.at
+            total = sum(other.trace for other in near)
+            at = sum(other.at * other.trace for other in near) / total if near else item.at
             wanted.append(at - offset)
         weights = [self._items[number].weight for number in layer]
         for number, offset, at in zip(layer, offsets, _nondecreasing(wanted, weights), strict=True):
@@ -227,16 +227,16 @@ class _Items:
                 (self._items[n].at, *bands[self._items[n].layer]) for n in self._bends[a][max(before - 1, 0) : steps]
             ]
             drawn[a] = max(drawn[a], min(steps, len(self._bends[a])))
-            points = [*bends, last] if before else [first, *bends, last]
-            paths[number] = _path(points if edge == (a, b) else [(x, to, at) for x, at, to in reversed(points)])
+            nodes = [*bends, last] if before else [first, *bends, last]
+            paths[number] = _path(nodes if edge == (a, b) else [(x, to, at) for x, at, to in reversed(nodes)])
         return tuple(paths)
 
 
-def _path(points: Sequence[tuple[float, float, float]]) -> str:
+def _path(nodes: Sequence[tuple[float, float, float]]) -> str:
     """Straight down through the layers of (middle, top, bottom), and a curve from each to the next."""
-    x, top, bottom = points[0]
+    x, top, bottom = nodes[0]
     found = [f"M{x:.1f} {top:.1f}V{bottom:.1f}"]
-    for to, start, end in points[1:]:
+    for to, start, end in nodes[1:]:
         middle = (bottom + start) / 2
         found.append(f"C{x:.1f} {middle:.1f} {to:.1f} {middle:.1f} {to:.1f} {start:.1f}")
         found.append(f"V{end:.1f}" if end != start else "")

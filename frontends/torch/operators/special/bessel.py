@@ -12,7 +12,7 @@ from math import factorial, inf, nan, pi, sqrt
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import F64
-from fuse_opt.frontends.torch.fx.handler import Call, records
+from fuse_opt.frontends.torch.fx.handler import Call, handlers
 from fuse_opt.frontends.torch.operators.special.expressions import (
     REST,
     Expression,
@@ -22,7 +22,7 @@ from fuse_opt.frontends.torch.operators.special.expressions import (
     series,
 )
 
-BESSEL, record = records()
+BESSEL, handler = handlers()
 _EULER = 0.57721566490153286061
 _NEAR = 8.0
 """Where the expansions for large arguments begin, but those of K, which begin at 2."""
@@ -32,7 +32,7 @@ def _enter(name: str, function: Callable[[Call, Expression], Expression]) -> Non
     def build(call: Call) -> SSAValue:
         return rounded(call, function(call, given_in_f64(call, "self" if "self" in call.arguments else "x")))
 
-    record(name)(build)
+    handler(name)(build)
 
 
 def _amplitude_and_phase(call: Call, order: int, a: Expression, second_kind: bool) -> Expression:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.frontends.torch.fx.handler import Call, records
+from fuse_opt.frontends.torch.fx.handler import Call, handlers
 from fuse_opt.frontends.torch.operators.special.expressions import Expression, given_in_f64, rounded
 
-CHEBYSHEV, record = records()
+CHEBYSHEV, handler = handlers()
 _MIRRORED = {"t": "t", "u": "u", "v": "w", "w": "v"}
 """By kind: that of which the value at -x is, times (-1)**n."""
 _WHOLE = 2.0**63
@@ -67,7 +67,7 @@ def _enter(kind: str, shifted: bool) -> None:
         return rounded(call, _polynomial(kind, x + x - 1.0 if shifted else x, n))
 
     name = f"aten.special_{'shifted_' if shifted else ''}chebyshev_polynomial_{kind}"
-    record(*(f"{name}.{overload}" for overload in ("default", "x_scalar", "n_scalar")))(build)
+    handler(*(f"{name}.{overload}" for overload in ("default", "x_scalar", "n_scalar")))(build)
 
 
 for _kind in _MIRRORED:

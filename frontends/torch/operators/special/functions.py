@@ -9,9 +9,9 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, F64
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-SPECIAL, record = records()
+SPECIAL, handler = handlers()
 
 _FUNCTIONS = {
     "aten.digamma.default": "digamma",
@@ -27,14 +27,14 @@ def _function(overload: str, name: str) -> None:
     def build(call: Call) -> SSAValue:
         return call.result(getattr(call.emit, name)(call.tensor("self", call.compute())))
 
-    record(overload)(build)
+    handler(overload)(build)
 
 
 for _overload, _name in _FUNCTIONS.items():
     _function(_overload, _name)
 
 
-@record("aten.signbit.default")
+@handler("aten.signbit.default")
 def _signbit(call: Call) -> SSAValue:
     x = call.tensor("self")
     if not dtype(x).is_float:
@@ -42,14 +42,14 @@ def _signbit(call: Call) -> SSAValue:
     return call.emit.signbit(x)
 
 
-@record("aten.nextafter.default")
+@handler("aten.nextafter.default")
 def _nextafter(call: Call) -> SSAValue:
     if call.dtype not in (F32, F64):
         raise NotCoveredError(f"is of {call.dtype}")
     return call.emit.nextafter(call.tensor("self", call.dtype), call.tensor("other", call.dtype))
 
 
-@record("aten.frexp.Tensor")
+@handler("aten.frexp.Tensor")
 def _frexp(call: Call) -> Sequence[SSAValue]:
     x = call.tensor("self")
     if dtype(x) not in (F32, F64):

@@ -12,10 +12,10 @@ from math import comb, factorial, inf, nan, pi
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import F32, F64
-from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, records
+from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 from fuse_opt.frontends.torch.operators.special.expressions import Expression, given_in_f64, polynomial, rounded, series
 
-ZETA, record = records()
+ZETA, handler = handlers()
 _TERMS = {"f32": (5, 6), "f64": (9, 12)}
 """By the type of the result: how many terms are summed, and how many of the correction."""
 _MOST = 100
@@ -74,7 +74,7 @@ def _cotangent_derivative(order: int) -> list[int]:
     return found
 
 
-@record("aten.polygamma.default")
+@handler("aten.polygamma.default")
 def _polygamma(call: Call) -> SSAValue:
     """(-1)**(n + 1) n! zeta(n + 1, x), and by reflection (6.4.7) below zero."""
     n, x = call["n"], given_in_f64(call, "self")
@@ -107,7 +107,7 @@ def _reflected_trigamma(call: Call, x: Expression, part: Expression, whole: Expr
     return (pi * pi) / (sine * sine)
 
 
-@record("aten.special_zeta.default", "aten.special_zeta.other_scalar", "aten.special_zeta.self_scalar")
+@handler("aten.special_zeta.default", "aten.special_zeta.other_scalar", "aten.special_zeta.self_scalar")
 def _special_zeta(call: Call) -> SSAValue:
     """
     The Hurwitz zeta function; below zero, where only whole s have a value, the sum over all k is that from both sides of
@@ -146,7 +146,7 @@ def _zeta(call: Call, s: Expression, q: Expression) -> Expression:
     return found + last.equals(0.0).where(0.0, tail)
 
 
-@record("aten.special_erfcx.default")
+@handler("aten.special_erfcx.default")
 def _erfcx(call: Call) -> SSAValue:
     """exp(x**2) erfc(x); below zero from above it, with x**2 in two parts of which the first is exact."""
     x = given_in_f64(call, "self")
@@ -158,7 +158,7 @@ def _erfcx(call: Call) -> SSAValue:
     return rounded(call, (x < 0.0).where(square * 2.0 - above, above))
 
 
-@record("aten.special_ndtri.default")
+@handler("aten.special_ndtri.default")
 def _ndtri(call: Call) -> SSAValue:
     """The quantile of a probability: a series about the median, and two of log(sqrt(-2 log(p))) beyond."""
     p = given_in_f64(call, "self")

@@ -1,6 +1,6 @@
-"""Words of the scalar vocabulary as functions that can be called: by NumPy, in C, and in CUDA text on the CPU.
+"""Scalar primitives as functions that can be called: by NumPy, in C, and in CUDA text on the CPU.
 
-Each word is printed as a C or CUDA function of scalars at every type it accepts; loops over arrays call it.
+Each primitive is printed as a C or CUDA function of scalars at every type it accepts; loops over arrays call it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import FunctionType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.scalar import VOCABULARY, Function, Scalar
+from fuse_opt.dialects.scalar import PRIMITIVES, Primitive, Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, DTYPES, DType, Kind
 from fuse_opt.lowering.c.language import CUDA, C, CLanguage
 from fuse_opt.lowering.c.printer import FunctionText, print_function, print_translation_unit
@@ -37,16 +37,16 @@ WHOLE = tuple(dtype for dtype in DTYPES if dtype.kind in (Kind.INT, Kind.UINT))
 CXX = shutil.which("g++")
 
 
-def body_of(function: Function, dtype: DType) -> Scalar:
-    """The word on operands of the type."""
+def body_of(function: Primitive, dtype: DType) -> Scalar:
+    """The primitive on operands of the type."""
     if function.name == "select":
         return sc.where(sc.operand(0, BOOL), sc.operand(1, dtype), sc.operand(2, dtype))
     return sc.apply(function.name, *(sc.operand(k, dtype) for k in range(function.arity)))
 
 
 def bodies() -> Iterator[tuple[str, Scalar]]:
-    """A name and a body for every word at every type that it accepts, and casts between all types."""
-    for function in VOCABULARY.values():
+    """A name and a body for every primitive at every type that it accepts, and casts between all types."""
+    for function in PRIMITIVES.values():
         for dtype in COMPUTED:
             if function.name == "cast":
                 sources = [source for source in COMPUTED if source is not dtype]
@@ -105,7 +105,7 @@ def loops() -> str:
 
 
 def kernels() -> str:
-    """CUDA text with a kernel that calls each word, for a compiler that makes no code for what nothing calls."""
+    """CUDA text with a kernel that calls each primitive, for a compiler that makes no code for what nothing calls."""
     lines = [print_translation_unit([printed(name, CUDA) for name in BODIES], CUDA)]
     for name, body in BODIES.items():
         formals = "".join(f", const {C_TYPES[arg.dtype]} *a{k}" for k, arg in enumerate(body.args))
@@ -116,7 +116,7 @@ def kernels() -> str:
 
 
 def source(language: CLanguage) -> str:
-    """A translation unit of all words and their loops; CUDA's is C++ over the shim of the tests."""
+    """A translation unit of all primitives and their loops; CUDA's is C++ over the shim of the tests."""
     text = print_translation_unit([printed(name, language) for name in BODIES], language)
     if language is C:
         return text + loops()
@@ -125,7 +125,7 @@ def source(language: CLanguage) -> str:
 
 
 def built(backend: str, folder: Path, extra: Sequence[str] = ()) -> Path:
-    """The shared object of all words: C as programs are compiled, CUDA for the CPU and without -fwrapv."""
+    """The shared object of all primitives: C as programs are compiled, CUDA for the CPU and without -fwrapv."""
     if backend == "C":
         compiler = find_c_compiler()
         if compiler is None:

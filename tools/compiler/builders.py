@@ -1,0 +1,124 @@
+"""How modules become programs of a target: a record each, with what its compiler may refuse."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from xdsl.dialects.builtin import ModuleOp
+
+
+class Backend(Protocol):
+    """What a runtime gives: it checks the arrays that it is called with, and overwrites donated ones."""
+
+    @property
+    def stats(self) -> Any: ...
+    @property
+    def source(self) -> str: ...
+    def __call__(self, *arrays: Any, out: Any = None) -> Any: ...
+
+
+Build = Callable[[ModuleOp, str | None], Backend]
+"""From a lowered module, and the name of its function or None, to what runs it."""
+Refusals = type[Exception] | tuple[type[Exception], ...]
+
+
+@dataclass(frozen=True)
+class Builder:
+    """
+    `build`, which raises one of `refusal` for a kernel that the target's compiler refuses, one of `final` where that is
+    no kernel's fault, and one of `unavailable` where no device can run the program; `text` gives it to read then.
+    """
+
+    build: Build
+    refusal: Refusals
+    final: Refusals = ()
+    unavailable: Refusals = ()
+    text: Callable[[ModuleOp, str | None, str], Backend] | None = None
+
+
+def builder(target: str, poison: bool = False) -> Builder:
+    """The builder of "cpu", also of programs whose arenas are poisoned between steps, or of "cuda"."""
+    if target == "cuda":
+        return _cuda()
+    return _poisoned() if poison else _cpu()
+
+
+def _cpu() -> Builder:
+    from fuse_opt.lowering.emit import build_program
+    from fuse_opt.runtime.cpu.program import CpuProgram
+    from fuse_opt.runtime.host.c_compiler import CompileError, CompilerUnusable
+
+    return Builder(
+        lambda module, function: CpuProgram(build_program(module, function)), CompileError, final=CompilerUnusable
+    )
+
+
+def _poisoned() -> Builder:
+    from fuse_opt.lowering.emit import build_program
+    from fuse_opt.runtime.cpu.poison import PoisonedProgram
+    from fuse_opt.runtime.host.c_compiler import CompileError, CompilerUnusable
+
+    return Builder(
+        lambda module, function: PoisonedProgram(build_program(module, function)), CompileError, final=CompilerUnusable
+    )
+
+
+def _cuda() -> Builder:
+    from fuse_opt.lowering.emit import build_cuda_program
+    from fuse_opt.runtime.cuda.program import CudaProgram, CudaUnavailable, KernelRefused
+
+    return Builder(
+        lambda module, function: CudaProgram(build_cuda_program(module, function)),
+        KernelRefused,
+        unavailable=CudaUnavailable,
+        text=lambda module, function, reason: _CudaText(build_cuda_program(module, function), reason),
+    )
+
+
+class _CudaText:
+    """A CUDA program to read and to compile, where no device can run it."""
+
+    def __init__(self, program: Any, reason: str) -> None:
+        self.source: str = program.source
+        self.stats = program.stats
+        self._reason = reason
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        raise RuntimeError(
+            f"target 'cuda' cannot run it here: {self._reason}; read or compile `program.source`, "
+            'or run with target="cpu"'
+        )
+
+
+@cache
+def has_c_compiler() -> bool:
+    """Warns where there is none."""
+    from fuse_opt.runtime.host.c_compiler import compiler_problem, find_c_compiler
+
+    if find_c_compiler() is not None:
+        return True
+    reason = compiler_problem().partition("\n")[0]
+    warnings.warn(
+        f"no C compiler works here{reason and f', as {reason}'}: programs run on the reference, slowly (set FUSE_OPT_CC or CC)",
+        RuntimeWarning,
+        stacklevel=4,  # who called `compile`
+    )
+    return False
+
+
+def require_c_compiler() -> None:
+    """Raises RuntimeError where there is none that works."""
+    from fuse_opt.runtime.host.c_compiler import find_c_compiler
+
+    with warnings.catch_warnings():  # the error says it
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = find_c_compiler()
+    if found is None:
+        given = {name: os.environ[name] for name in ("FUSE_OPT_CC", "CC") if name in os.environ}
+        named = ", ".join(f"{name}={value!r}" for name, value in given.items()) or "neither FUSE_OPT_CC nor CC is set"
+        raise RuntimeError(f"no C compiler works here ({named}); install one, or name it in FUSE_OPT_CC")
