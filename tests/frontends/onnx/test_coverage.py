@@ -51,4 +51,6 @@ def test_every_operator_is_named() -> None:
         pytest.skip(f"the page is about opset {opset}, this onnx knows {defs.onnx_opset_version()}")
     assert defs.onnx_opset_version() == opset, "docs/onnx.md is about an older opset: add what is new"
     wanted = sorted({schema.name for schema in defs.get_all_schemas() if schema.domain == ""})
-    assert sorted(operators()) == wanted, "name each operator of ONNX once in docs/onnx.md, also one that is not covered"
+    assert sorted(operators()) == wanted, (
+        "name each operator of ONNX once in docs/onnx.md, also one that is not covered"
+    )
