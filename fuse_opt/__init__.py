@@ -13,11 +13,30 @@ The functions are loaded on first use: `import fuse_opt` alone imports neither x
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fuse_opt.tools.compiler.api import compile, evaluate, load, optimize, register, show
+    from fuse_opt.tools.compiler.api import (
+        CompiledProgram,
+        InputError,
+        compile,
+        evaluate,
+        load,
+        optimize,
+        register,
+        show,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "compile", "evaluate", "load", "optimize", "register", "show"]
+__all__ = [
+    "CompiledProgram",
+    "InputError",
+    "__version__",
+    "compile",
+    "evaluate",
+    "load",
+    "optimize",
+    "register",
+    "show",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -92,3 +92,4 @@ def records(module: ModuleType) -> list[type[GraphOp]]:
 
 
 GRAPH = Dialect("graph", [op for module in FAMILIES for op in records(module)])
+"""The dialect, for `Context.load_dialect`; `fuse_opt.register` does it with the others."""

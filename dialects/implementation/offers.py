@@ -22,6 +22,7 @@ class PointwiseOffer:
     kind: FusionKind = FusionKind.BROADCAST
     """The least fusible kind of op among them."""
     max_ops: int = 64
+    """How many of them at most."""
     operands: Literal["any", "bias", "none"] = "any"
     """What else they may read: anything, at most vectors along the last axis, or only the op's result (or operand)."""
 

@@ -122,6 +122,7 @@ class GraphOp(IRDLOperation, ABC):
         """Raises VerifyException when the op computes with operands of storage types, instead of moving them."""
 
     def error(self, message: str) -> VerifyException:
+        """An error about the op, which the message begins with."""
         name = f"'{self.name}' "
         return VerifyException(name + message.removeprefix(name))
 

@@ -66,8 +66,11 @@ class OnnxModel:
         _check_names(proto.graph)
         self.proto = proto
         self.weights = _initializers(proto.graph)
+        """By name, the arrays that the model brings."""
         self.inputs = tuple(_input(value, extents) for value in proto.graph.input if value.name not in self.weights)
+        """What a call takes, in order: names, element types, and extents or their names."""
         self.outputs = tuple(_tensor(value, "output").name for value in proto.graph.output)
+        """The names of what a call gives."""
         self._imported: dict[Any, Imported] = {}
         self._programs: dict[Any, Any] = {}
         self._by_value: set[str] = set()
@@ -111,7 +114,11 @@ class OnnxModel:
             return found
 
     def __call__(self, *arrays: Any, target: str = "cpu", pipeline: str | None = None) -> tuple[Array, ...]:
-        """Raises OnnxError, and what a program raises for arguments that do not fit."""
+        """
+        The outputs for arrays in the order of `inputs`, or for one array for every input of the graph, weights included.
+        A program is compiled when a set of shapes is first met. Raises OnnxError, and what a program raises for
+        arguments that do not fit.
+        """
         if len(arrays) == len(self.proto.graph.input) != len(self.inputs):
             return self._call_with_weights(arrays, target, pipeline)
         if len(arrays) != len(self.inputs):

@@ -35,7 +35,9 @@ class Options:
     """What `torch.compile(..., options={...})` may say."""
 
     target: str = "cpu"
+    """"cpu", the only one."""
     pipeline: str | None = None
+    """The passes in place of the default ones, as `fuse-opt -p` takes them."""
     dump: str | None = None
     """A directory for the programs as text, before and after the passes, with the generated C and calls."""
     decisions: str | None = None
@@ -49,7 +51,10 @@ class Options:
 def fuse_opt(
     graph_module: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
-    """The backend: `torch.compile(model, backend="fuse_opt", options={"dump": "directory"})`."""
+    """
+    The backend: `torch.compile(model, backend="fuse_opt", options={"dump": "directory"})`. The options are those of
+    `Options`; raises ValueError for others, and for values that they cannot have.
+    """
     checked = _checked(options)
     original = Original(graph_module, checked.strict)
     restart: Any = import_module("torch._dynamo.exc").RestartAnalysis

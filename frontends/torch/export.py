@@ -27,7 +27,10 @@ __all__ = ["GraphReport", "Options", "collect_reports", "export", "fuse_opt", "l
 
 
 def export(model: Callable[..., Any], arguments: Sequence[Any], *, training: bool = False) -> list[str]:
-    """The graphs of a call of the model as text; with `training`, forward and backward of the sum of its result."""
+    """
+    The graphs of a call of the model as text; with `training`, forward and backward of the sum of its result. Raises
+    ValueError for a graph whose extents are not known.
+    """
     texts: list[str] = []
     backends = import_module("torch._dynamo.backends.common")
     compiler = partial(_export_graph, texts=texts)

@@ -22,7 +22,9 @@ class GraphReport:
     kind: str
     """"inference", "forward" or "backward"."""
     counts: Counts
+    """Nodes, views, copies, and calls of PyTorch by overload, with the reasons for them."""
     stats: Any
+    """Those of the compiled program."""
     seconds: float
     """What compiling took."""
     left: str | None = None

@@ -152,13 +152,19 @@ class ProgramStats:
     """Counts that are known before the program runs; bytes are those of one run."""
 
     kernels: int = 0
+    """Functions of generated code."""
     launches: int = 0
+    """Runs of kernels in one run of the program."""
     library_calls: int = 0
+    """Ops that an implementation runs as a whole."""
     segments: int = 0
+    """Rows of launches between which nothing else runs."""
     arena_bytes: int = 0
+    """The memory of all intermediate values."""
     lower_bound_bytes: int | None = None
     """What no plan for the arena can do without, where a planner has said so."""
     bytes_read: int = 0
+    """By kernels and library calls, each operand once for each of its readers."""
     bytes_written: int = 0
 
 

@@ -45,6 +45,7 @@ class CpuStats(ProgramStats):
     barriers: int = 0
     """How often threads wait for each other inside of these regions."""
     compile_s: float = 0.0
+    """Seconds that making and loading its objects took."""
     compiled: int = 0
     """Objects that the compiler made for it."""
     cached: int = 0

@@ -41,16 +41,27 @@ class CudaStats(ProgramStats):
     """The program's counts, what compiling it took, and what its calls have done so far (see `RunCounts`)."""
 
     compile_s: float = 0.0
+    """Seconds that making the program's binary took, the look into the cache included."""
     calls: int = 0
+    """Runs of the program."""
     kernel_launches: int = 0
+    """By calls of their own, not in a graph."""
     graph_captures: int = 0
+    """CUDA graphs that were made."""
     graph_launches: int = 0
+    """Runs of such graphs."""
     captures_refused: int = 0
+    """Captures that the driver would not make; the launches were made one by one."""
     host_calls: int = 0
+    """Library calls that ran on the host."""
     synchronizations: int = 0
+    """Times the host waited for the device."""
     bytes_to_device: int = 0
+    """Copied from the host."""
     bytes_to_host: int = 0
+    """Copied from the device."""
     bytes_on_device: int = 0
+    """Of copies from the device's memory to the device's memory."""
 
 
 @dataclass(slots=True)

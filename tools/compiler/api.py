@@ -25,7 +25,7 @@ from fuse_opt.tools.compiler.specialization import SpecializedPrograms, is_dynam
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 
-__all__ = ["CompiledProgram", "compile", "evaluate", "load", "optimize", "register", "show"]
+__all__ = ["CompiledProgram", "InputError", "compile", "evaluate", "load", "optimize", "register", "show"]
 
 TARGETS = ("cpu", "cuda", "reference")
 
@@ -35,6 +35,7 @@ class CompiledProgram:
 
     def __init__(self, signature: Signature, module: ModuleOp, target: str, backend: Backend) -> None:
         self.signature = signature
+        """Names, shapes and element types of the arguments, and of the results."""
         self.module = module
         """The program after all passes."""
         self.target = target
@@ -66,8 +67,7 @@ class CompiledProgram:
     @property
     def stats(self) -> Any:
         """
-        Kernels, launches, library_calls, segments, arena_bytes, lower_bound_bytes, bytes_read, bytes_written, compile_s; for
-        "cpu" also how many objects were `compiled` and `cached`.
+        Counts of kernels, launches, bytes and so on, and `compile_s`: ProgramStats, for "cpu" and "cuda" with further fields.
         """
         return self._backend.stats
 
@@ -118,7 +118,13 @@ def show(source: Source | CompiledProgram) -> Page:
 
 
 def evaluate(source: Source, *inputs: Any, function: str | None = None) -> Any:
-    """The reference value of a function (the only one, or `main`); the arguments are not changed."""
+    """
+    The reference value of a function (the only one, or `main`): an array, or a tuple of arrays where it returns several.
+
+    The arguments are arrays of the types and shapes of the function's arguments (an unknown extent takes any), or numbers
+    for scalars; they are not changed. Raises InputError for a source that is refused, TypeError or ValueError for
+    arguments that do not fit.
+    """
     module = optimize(source, ())
     with located(source, module):
         program = Reference(source, entry_function(module, function))

@@ -135,8 +135,11 @@ def _offer_implementations() -> None:
     load_with(_import_implementations)
 
 
-def _import_implementations() -> None:
-    pass  # registers them
+def _import_implementations() -> object:
+    """The package that registers them when it is imported."""
+    from fuse_opt.lowering.reference import kernels
+
+    return kernels
 
 
 def _load_pass(path: Path) -> type[ModulePass]:

@@ -1,5 +1,5 @@
 """What makes generated files, and numbers of tables.
 
 May import dialects, dialects/*, passes, passes/*, lowering, lowering/*, runtime, runtime/*, tools/source,
-tools/compiler.
+tools/compiler, tools/targets, tools/targets/*.
 """

@@ -1,13 +1,16 @@
 """The packages and what each may import: `packages.tsv`, read by a test and by whatever draws it.
 
-python -m fuse_opt.tools.develop.packages     # writes first lines and imports of packages into their `__init__.py`
+python -m fuse_opt.tools.develop.packages [--check]     # writes first lines and imports of packages into their `__init__.py`
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from fuse_opt.tools.develop.generated import Files, Generator, read
 
 _TABLE = Path(__file__).with_name("packages.tsv")
 _DOCSTRING = re.compile(r'\A""".*?"""\n', re.DOTALL)
@@ -52,16 +55,21 @@ def _wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    root = Path(__file__).resolve().parents[2]
+def files() -> Files:
+    """The `__init__.py` of each package, its docstring as the table has it."""
+    found: dict[str, str] = {}
     for package in packages().values():
-        file = root / package.path / "__init__.py"
-        text = file.read_text(encoding="utf-8")
-        if package.path != "fuse_opt" and not text.startswith(package.docstring):
+        if package.path != "fuse_opt":
+            text = read(f"{package.path}/__init__.py")
             body = _DOCSTRING.sub("", text).lstrip()
-            file.write_text(package.docstring + ("\n" + body if body else ""), encoding="utf-8")
-            print(file.relative_to(root))
+            correct = text.startswith(package.docstring)
+            found[f"{package.path}/__init__.py"] = (
+                text if correct else package.docstring + ("\n" + body if body else "")
+            )
+    return found
 
+
+GENERATOR = Generator("packages", files)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(GENERATOR.main())

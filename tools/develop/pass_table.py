@@ -1,8 +1,13 @@
-"""The table of passes as Markdown, from the registry: `python -m fuse_opt.tools.develop.pass_table`."""
+"""The table of passes in README.md, from the registry: `python -m fuse_opt.tools.develop.pass_table [--check]`."""
 
 from __future__ import annotations
 
+import sys
+
 from fuse_opt.tools.compiler.registry import available_passes, pass_summary
+from fuse_opt.tools.develop.generated import Files, Generator, read, section
+
+PAGE = "README.md"
 
 
 def pass_table() -> str:
@@ -11,5 +16,12 @@ def pass_table() -> str:
     return "\n".join(["| flag | what it does |", "|---|---|", *rows])
 
 
+def files() -> Files:
+    """README.md with the table."""
+    return {PAGE: section(read(PAGE), "passes", GENERATOR.command, pass_table())}
+
+
+GENERATOR = Generator("pass_table", files)
+
 if __name__ == "__main__":
-    print(pass_table())
+    sys.exit(GENERATOR.main())

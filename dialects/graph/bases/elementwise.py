@@ -80,11 +80,15 @@ class Elementwise(StructuredOp):
 
 
 class Unary(Elementwise):
+    """One operand `x`, and a result of its shape."""
+
     x = operand_def(TensorType)
     result = result_def(TensorType)
 
 
 class Binary(Elementwise):
+    """Operands `lhs` and `rhs`, and a result of the shape that they broadcast to."""
+
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     result = result_def(TensorType)

@@ -26,8 +26,9 @@ class Estimate:
     """What merging some groups changes; positive `seconds` are saved."""
 
     bytes_saved: int
+    """That are neither stored nor loaded any more."""
     work_added: int
-    """Simple operations."""
+    """Simple operations that are done again."""
     launches_saved: int
     seconds: float
 
@@ -118,6 +119,7 @@ def work(op: GraphOp) -> int:
 
 
 def total_work(group: Group) -> int:
+    """Simple operations for one element of each result of the group's ops."""
     return sum(work(op) for op in member_ops(group.ops))
 
 

@@ -26,6 +26,8 @@ SEARCH_LIMIT = 4096
 
 
 class Rule(Protocol):
+    """When two groups become one kernel; a method `partners(graph, group)` may offer other pairs than producers and readers."""
+
     def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
         """The groups to merge into one, a reason not to, or None when the pair is not this rule's business."""
         ...

@@ -20,15 +20,23 @@ class Group:
     ops: list[Operation]
     rank: int
     kind: FusionKind
+    """The least fusible kind among the ops."""
     count: int
+    """Graph ops, those in kernels counted one by one."""
     fuse_group: str | None
+    """The name that a directive gives, if any."""
     no_fuse: bool
+    """Whether a directive keeps it alone."""
     inputs: dict[SSAValue, None]
+    """Values that the ops read from outside, but those of ops without operands, in order of first use."""
     outputs: list[OpResult]
+    """Results that are read outside of it; at least one where none is."""
     stops: list[OpResult]
     """Values that no op of the same kernel may read."""
     producers: dict[Group, None] = field(default_factory=dict["Group", None])
+    """The groups that it reads, as the keys."""
     consumers: dict[Group, None] = field(default_factory=dict["Group", None])
+    """The groups that read it, as the keys."""
     merged: bool = False
     moves_nothing: bool | None = None
     """Whether all ops, those of kernels too, are aliases; None when nobody has asked yet."""
@@ -40,6 +48,7 @@ class Group:
 
     @property
     def first(self) -> Operation:
+        """The first op."""
         return self.ops[0]
 
 

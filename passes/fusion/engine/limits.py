@@ -42,8 +42,11 @@ class Refusal:
     """Why two groups stay apart: a reason code, a sentence, and the numbers behind it."""
 
     code: str
+    """One of those in docs/fusion.md, or a new one."""
     message: str
+    """What comes after "not fused with ...:"."""
     numbers: dict[str, float] = field(default_factory=dict[str, float])
+    """What the answer was computed from, by name; printed with the remark."""
     flip: str = ""
     """What would change the answer."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -533,3 +535,15 @@ def test_parts_run_from_several_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_passes_know_the_offers_before_anything_ran() -> None:
+    """In a new process: elsewhere another test may have imported what registers them."""
+    probe = (
+        "from fuse_opt.tools.compiler import available_passes\n"
+        "from fuse_opt.dialects.implementation import offers_of\n"
+        "available_passes()['infer-inplace']()\n"
+        "assert [offer.name for offer in offers_of('graph.matmul')] == ['numpy.matmul', 'numpy.matmul_epilogue']\n"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

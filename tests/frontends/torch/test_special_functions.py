@@ -191,7 +191,8 @@ def test_series_are_those_of_the_fits():
     assert FITS.keys() == SERIES.keys()
     for name in ("j0", "k1", "airy_below", "erfcx"):
         series = SERIES[name]
-        assert [float(word) for word in series.text.split()] == coefficients(FITS[name])
+        mended = f"run: python -m fuse_opt.tools.develop.fit_special {name}, and put its row into coefficients.py"
+        assert [float(word) for word in series.text.split()] == coefficients(FITS[name]), mended
         assert (series.lo, series.hi) == (float(FITS[name].lo), float(FITS[name].hi))
 
 

@@ -1,0 +1,113 @@
+"""What an op's definition does not state, found by trying: element types by building it, values by the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block
+from xdsl.irdl import OptPropertyDef, VarOperandDef
+from xdsl.utils.exceptions import VerifyException
+
+from fuse_opt.dialects.graph.bases.elementwise import Elementwise
+from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.scalar import ScalarTypeError
+from fuse_opt.dialects.types.dtypes import DTYPES, F32, I8, I32, I64, DType, dtype_of
+from fuse_opt.lowering.reference.interpreter import evaluate_structured
+from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES
+
+SHAPES: tuple[tuple[int, ...], ...] = ((4,), (2, 4), (1, 2, 4), (1, 2, 4, 4))
+
+
+def samples(op: type[GraphOp]) -> Iterator[tuple[DType, GraphOp]]:
+    """Instances with one element type where it can be told: operands of one shape, or of its last axis."""
+    definition = op.get_irdl_definition()
+    if any(not isinstance(d, OptPropertyDef) for d in definition.properties.values()):
+        required = {name for name, d in definition.properties.items() if not isinstance(d, OptPropertyDef)}
+        if required != {"dtype"}:
+            return
+    count = sum(2 if isinstance(d, VarOperandDef) else 1 for _, d in definition.operands)
+    for element, shape in product(DTYPES, SHAPES):
+        for others in (
+            (element, shape),
+            (element, shape[-1:]),
+            (I64, shape),
+            (element, (shape[1] if len(shape) > 1 else 4,)),
+        ):
+            given = [(element, shape), *[others] * (count - 1)][:count]
+            built = _build(op, given, {"dtype": element.attribute} if "dtype" in definition.properties else {})
+            if built is not None:
+                yield element, built
+                break
+
+
+def _build(
+    op: type[GraphOp], operands: Sequence[tuple[DType, tuple[int, ...]]], properties: dict[str, Attribute]
+) -> GraphOp | None:
+    block = Block(arg_types=[TensorType(element.attribute, shape) for element, shape in operands])
+    try:
+        built = op.build_op(*block.args, **properties)
+        built.verify_()
+    except (VerifyException, ScalarTypeError):
+        return None
+    return built
+
+
+Columns = tuple[tuple[DType, tuple[tuple[float, ...], ...]], ...]
+_INF, _NAN = float("inf"), float("nan")
+UNARY_COLUMNS: Columns = (
+    (F32, ((-_INF,), (-1.5,), (-0.0,), (0.0,), (0.5,), (1.0,), (_INF,), (_NAN,))),
+    (I8, ((-128,), (-1,), (0,), (127,))),
+)
+BINARY_COLUMNS: Columns = (
+    (F32, ((0.0, 0.0), (1.0, 0.0), (-1.0, 0.0), (-5.0, 3.0), (_INF, _INF), (_INF, -_INF), (1.0, _NAN), (_NAN, 1.0))),
+    (I32, ((7, 0), (-7, 2), (-(2**31), -1), (1, 33))),
+)
+
+
+def special_values(ops: Sequence[type[GraphOp]], columns: Columns) -> str:
+    """A table of what elementwise ops without required attributes give at telling values."""
+    arity = len(columns[0][1][0])
+    rows: list[str] = []
+    for op in ops:
+        cells = [cell for element, points in columns for cell in _values(op, element, points)]
+        if any(cells):
+            rows.append(f"| `{op.name.partition('.')[2]}` | " + " | ".join(cells) + " |")
+    if not rows:
+        return ""
+    heads = [f"{', '.join(_number(v, element) for v in point)}" for element, points in columns for point in points]
+    heads = [
+        f"{head}{' (' + element.name + ')' if element is not F32 else ''}"
+        for head, element in zip(heads, [e for e, p in columns for _ in p], strict=True)
+    ]
+    label = "x" if arity == 1 else "x, y"
+    return f"\n| {label} = | {' | '.join(heads)} |\n|{'---|' * (len(heads) + 1)}\n" + "\n".join(rows) + "\n"
+
+
+def _values(op: type[GraphOp], element: DType, points: Sequence[tuple[float, ...]]) -> list[str]:
+    empty = [""] * len(points)
+    if not issubclass(op, Elementwise):
+        return empty
+    definition = op.get_irdl_definition()
+    required = any(not isinstance(d, OptPropertyDef) for d in definition.properties.values())
+    if required or len(definition.operands) != len(points[0]):
+        return empty
+    built = _build(op, [(element, (len(points),))] * len(points[0]), {})
+    if not isinstance(built, StructuredOp):
+        return empty
+    arrays = [np.array(column, NUMPY_DTYPES[element]) for column in zip(*points, strict=True)]
+    result = evaluate_structured(built, arrays)
+    given = dtype_of(built.result_dtype().attribute)
+    assert given is not None
+    return [_number(value, given) for value in result.tolist()]
+
+
+def _number(value: Any, element: DType) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not element.is_float:
+        return str(int(value))
+    return f"{value:.4g}"
