@@ -86,7 +86,7 @@ def is_helper(name: str) -> bool:
 
 def called_helpers(text: str) -> list[str]:
     """The known helpers that a piece of C calls, in order and possibly several times."""
-    return [name for name in _CALL.findall(text) if name in helper_names()]
+    return [name for name in _CALL.findall(text) if is_helper(name)]
 
 
 def c_helpers(names: Iterable[str]) -> str:
