@@ -24,14 +24,31 @@ func.func @ffn(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>, %b: tensor<16xf32>, %r
 
 // -----
 
-// Not: the default implementation offers none.
-// CHECK-LABEL: func.func @default(
-// CHECK-NEXT:      %p = graph.matmul
-// CHECK-NEXT:      %y = graph.relu
-func.func @default(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>) -> tensor<8x16xf32> {
+// A generated product takes what follows it.
+// CHECK-LABEL: func.func @generated(
+// CHECK-NEXT:      %y = fused.kernel(%x_1 = %x : tensor<8x4xf32>, %w_1 = %w : tensor<4x16xf32>) -> (tensor<8x16xf32>) {
+// CHECK-NEXT:        %p = graph.matmul %x_1, %w_1 : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+// CHECK-NEXT:        %y_1 = graph.relu %p : (tensor<8x16xf32>) -> tensor<8x16xf32>
+func.func @generated(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>) -> tensor<8x16xf32> {
   %p = graph.matmul %x, %w : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
   %y = graph.relu %p : (tensor<8x16xf32>) -> tensor<8x16xf32>
   func.return %y : tensor<8x16xf32>
+}
+
+// -----
+
+// Not: no code is generated for products of integers, or of few columns, and the default library offers none.
+// CHECK-LABEL: func.func @called(
+// CHECK-NEXT:      %p = graph.matmul
+// CHECK-NEXT:      %y = graph.negative
+// CHECK-NEXT:      %q = graph.matmul
+// CHECK-NEXT:      %z = graph.relu
+func.func @called(%x: tensor<8x4xi32>, %w: tensor<4x16xi32>, %u: tensor<8x4xf32>, %v: tensor<4x3xf32>) -> (tensor<8x16xi32>, tensor<8x3xf32>) {
+  %p = graph.matmul %x, %w : (tensor<8x4xi32>, tensor<4x16xi32>) -> tensor<8x16xi32>
+  %y = graph.negative %p : (tensor<8x16xi32>) -> tensor<8x16xi32>
+  %q = graph.matmul %u, %v : (tensor<8x4xf32>, tensor<4x3xf32>) -> tensor<8x3xf32>
+  %z = graph.relu %q : (tensor<8x3xf32>) -> tensor<8x3xf32>
+  func.return %y, %z : tensor<8x16xi32>, tensor<8x3xf32>
 }
 
 // -----

@@ -11,7 +11,7 @@ func.func @reduction(%x: tensor<4x4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' schedule kind "spiral": expected one of pointwise, row, tile, column, split, pack, library, reference
+// CHECK: error: 'fused.kernel' schedule kind "spiral": expected one of pointwise, row, tile, column, split, pack, matmul, library, reference
 func.func @unknown(%x: tensor<8xf32>) -> tensor<8xf32> {
   %a = fused.kernel(%0 = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {schedule = {kind = "spiral"}} {
     %1 = graph.exp %0 : (tensor<8xf32>) -> tensor<8xf32>
@@ -40,4 +40,27 @@ func.func @stores(%x: tensor<8xf32>) -> tensor<8xf32> {
     fused.yield %1 : tensor<8xf32>
   }
   func.return %a : tensor<8xf32>
+}
+
+// -----
+
+// CHECK: error: 'fused.kernel' schedule kind "matmul" cannot run the kernel: 'graph.matmul' is of i32; code is generated for f32 and f64; remove the schedule, or write "library"
+func.func @integers(%x: tensor<16x16xi32>) -> tensor<16x16xi32> {
+  %a = fused.kernel(%0 = %x : tensor<16x16xi32>) -> (tensor<16x16xi32>) attributes {schedule = {kind = "matmul"}} {
+    %1 = graph.matmul %0, %0 : (tensor<16x16xi32>, tensor<16x16xi32>) -> tensor<16x16xi32>
+    fused.yield %1 : tensor<16x16xi32>
+  }
+  func.return %a : tensor<16x16xi32>
+}
+
+// -----
+
+// CHECK: error: 'fused.kernel' schedule kind "matmul" cannot run the kernel: the result of 'graph.matmul' is read at other elements than are stored; remove the schedule, or write "library"
+func.func @transposed(%x: tensor<16x32xf32>, %w: tensor<32x64xf32>) -> tensor<64x16xf32> {
+  %a = fused.kernel(%0 = %x : tensor<16x32xf32>, %1 = %w : tensor<32x64xf32>) -> (tensor<64x16xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 : (tensor<16x32xf32>, tensor<32x64xf32>) -> tensor<16x64xf32>
+    %3 = graph.permute_dims %2 {axes = array<i64: 1, 0>} : (tensor<16x64xf32>) -> tensor<64x16xf32>
+    fused.yield %3 : tensor<64x16xf32>
+  }
+  func.return %a : tensor<64x16xf32>
 }
