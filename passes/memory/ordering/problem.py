@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+
+from fuse_opt.passes.memory.packing.live_bytes import live_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,12 @@ def loads_of(problem: Problem) -> Loads:
             root[written] = into
             last[into] = last[written]
             outside[into] |= outside[written]
-    change = [0] * (end + 1)
-    for number, value in enumerate(values):
-        if root[number] == number and not outside[number] and birth[number] >= 0:
-            change[birth[number]] += value.size
-            change[min(last[number] + 1, end)] -= value.size
-    return Loads(list(accumulate(change[:end])), [outside[into] for into in root])
+    lives = (
+        (birth[number], min(last[number] + 1, end), value.size)
+        for number, value in enumerate(values)
+        if root[number] == number and not outside[number] and birth[number] >= 0
+    )
+    return Loads(live_bytes(lives, end), [outside[into] for into in root])
 
 
 def _chosen(
