@@ -36,21 +36,9 @@ Array = NDArray[Any]
 __all__ = ["CudaProgram", "CudaStats", "CudaUnavailable", "KernelRefused"]
 
 
-@dataclass(frozen=True)
-class CudaStats(ProgramStats):
-    """The program's counts, what compiling it took, and what its calls have done so far (see `RunCounts`)."""
-
-    compile_s: float = 0.0
-    calls: int = 0
-    kernel_launches: int = 0
-    graph_captures: int = 0
-    graph_launches: int = 0
-    captures_refused: int = 0
-    host_calls: int = 0
-    synchronizations: int = 0
-    bytes_to_device: int = 0
-    bytes_to_host: int = 0
-    bytes_on_device: int = 0
+@dataclass
+class CudaStats(RunCounts, ProgramStats):
+    """The program's counts, what compiling it took, and what its calls have done so far."""
 
 
 @dataclass(slots=True)
@@ -89,10 +77,9 @@ class CudaProgram:
         started = time.perf_counter()
         launched = any(isinstance(step, Segment) for step in program.steps)
         cubin = _compiled(program, self._device, cache or DiskCache()) if launched else None
-        self._compile_s = time.perf_counter() - started
+        self._counts = RunCounts(compile_s=time.perf_counter() - started)
         self.resources = kernel_resources(cubin.log) if cubin else {}
         """By kernel: registers, spills and shared memory, where the compiler said them."""
-        self._counts = RunCounts()
         self._lock = threading.Lock()
         weakref.finalize(self, self._device.drop, vars(self)).atexit = False
         with self._device.active():
@@ -140,7 +127,7 @@ class CudaProgram:
     @property
     def stats(self) -> CudaStats:
         """The program's counts, and those of all calls so far."""
-        return CudaStats(**vars(self.program.stats), **vars(self._counts), compile_s=self._compile_s)
+        return CudaStats(**vars(self.program.stats), **vars(self._counts))
 
     def __call__(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
         """
