@@ -72,7 +72,9 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, cache: DiskCache, tmp_path
 
 
 def test_same_answer_from_a_new_process(compiler: CCompiler, cache: DiskCache) -> None:
-    program = "import sys, pathlib; from fuse_opt.runtime import disk_cache; from fuse_opt.runtime.host import c_compiler\n"
+    program = (
+        "import sys, pathlib; from fuse_opt.runtime import disk_cache; from fuse_opt.runtime.host import c_compiler\n"
+    )
     program += "cache = disk_cache.DiskCache(pathlib.Path(sys.argv[1]))\n"
     program += "print(c_compiler.find_c_compiler(cache), cache.stats.misses)"
     done = subprocess.run(
