@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_printing import BUILDS, build_helpers
-from ir_testing import apply, evaluate, kernels, parse, random_arguments, text_of
+from ir_testing import apply, kernels, parse, text_of
 from lowered_programs import as_list, needs_compiler
-from scheduled_kernels import Kernels, assert_within_bounds, in_pieces, lowered, normalize, typed
+from scheduled_kernels import Kernels, assert_within_bounds, in_pieces, lowered, normalize, typed, with_expected
 
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.passes.remarks import RefusedError, collect
@@ -77,10 +77,7 @@ def streamed_kernels() -> Kernels:
 @needs_compiler
 def test_every_type_and_size_is_what_the_reference_says() -> None:
     """However tasks are handed out, and wherever results begin."""
-    module = parse(streamed_kernels().text())
-    arguments = random_arguments(module, 3)
-    with np.errstate(all="ignore"):
-        expected = evaluate(module, [a.copy() for a in arguments])
+    module, arguments, expected = with_expected(streamed_kernels().text())
     program = build_program(lowered(module, 1))
     assert program.source.count("fo_stream_block_") > 60
     compiled = CpuProgram(program)
@@ -105,9 +102,7 @@ def test_nothing_undefined_is_done(monkeypatch: pytest.MonkeyPatch, capfd: pytes
     add_sum(written, (3, 301), "f32")
     add_sum(written, (257,), "i8")
     normalize(written, f'kind = "row", {STREAMED}', (3, 300), 1)
-    module = parse(written.text())
-    arguments = random_arguments(module, 3)
-    expected = evaluate(module, [a.copy() for a in arguments])
+    module, arguments, expected = with_expected(written.text())
     sanitize(monkeypatch)
     assert_within_bounds(as_list(CpuProgram(build_program(lowered(module, 1)))(*arguments)), expected, "sanitized")
     assert "runtime error" not in capfd.readouterr().err
