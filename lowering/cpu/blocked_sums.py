@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.dialects import arith, memref, scf
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects import arith, scf
+from xdsl.ir import Block
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
@@ -96,9 +96,6 @@ class BlockedSums(OuterVectors):
             if clear:
                 self._put(self.initial(node), row, scope)
         self._close_lanes(scope)
-
-    def _put(self, value: SSAValue, row: RowBuffer, scope: Scope) -> None:
-        scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
 
 
 def _is_float_sum(node: ScalarNode) -> bool:

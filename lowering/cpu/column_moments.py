@@ -18,11 +18,11 @@ from fuse_opt.dialects.analysis.loop_body import ScalarNode
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, OuterVectorStages
-from fuse_opt.lowering.cpu.split_reduction import PhasedKernel
+from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
 from fuse_opt.lowering.cpu.stage import Range
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
-from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds
+from fuse_opt.lowering.kernel.loop_splitting import part_bounds
 from fuse_opt.lowering.kernel.moments import Moments, float_of
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
@@ -80,16 +80,7 @@ class MomentLanes(OuterVectorStages):
     def _build_piece(self, stage: Stage, longest: Dim, bounds: Range, piece: int) -> None:
         """Accumulators of a piece: what the sum over it comes to, and its squares about the points near the means."""
         self._begin(stage, self._near(stage, longest, bounds, piece))
-        scopes = [self.task]
-        for dim in stage.dims[:-1]:
-            block = Block(arg_types=[INDEX])
-            self.name(block.args, dim, stage)
-            scopes.append(Scope(scopes[-1], block, {dim: block.args[0]}))
-        self._build_innermost(stage, scopes[-1], {longest: bounds})
-        for scope, dim in zip(scopes[:0:-1], stage.dims[-2::-1], strict=True):
-            assert scope.parent is not None
-            scope.block.add_op(scf.YieldOp())
-            scope.parent.block.add_op(self.loop(scope.block, *self.bounds_of(dim, {longest: bounds})))
+        self._build_loops(stage, {longest: bounds})
 
     def _near(self, stage: Stage, longest: Dim, bounds: Range, piece: int) -> list[dict[Dim, IndexExpr]]:
         """Where elements are that lie all over a piece; its last one again where it is shorter than others."""
@@ -110,11 +101,7 @@ class MomentLanes(OuterVectorStages):
 
     def _begin(self, stage: Stage, near: Sequence[dict[Dim, IndexExpr]]) -> None:
         """Zeros in all accumulators; by sum, a point near its mean, and 0 where that is not finite."""
-        scope = self._open_lanes(self.task)
-        self.emitter.emit(self._taken_by_lane(stage), scope, stage)
-        copies = [Fixed(scope, place) for place in near]
-        for copy in copies:
-            self.emitter.emit(stage.roots(), copy, stage)
+        scope, copies = self._open_copies(stage, self.task, near)
         for total, row in self.about.items():
             value = self.tree(scope, total, [self.emitter.reduced_element(total, copy) for copy in copies])
             mean = scope.add(arith.MulfOp(value, scope.constant(1 / NEAR, dtype(total.value).compute)))
@@ -132,11 +119,7 @@ class MomentLanes(OuterVectorStages):
 
     def _build_lanes(self, stage: Stage, parent: Scope, places: Iterable[Mapping[Dim, IndexExpr]]) -> None:
         """A loop over lanes that adds the elements at these places, and their squares, relative to the points."""
-        scope = self._open_lanes(parent)
-        self.emitter.emit(self._taken_by_lane(stage), scope, stage)
-        copies = [Fixed(scope, place) for place in places]
-        for copy in copies:
-            self.emitter.emit(stage.roots(), copy, stage)
+        scope, copies = self._open_copies(stage, parent, places)
         for total in stage.reductions:
             about = self._load(self.about[total], scope)
             apart = [scope.add(arith.SubfOp(self.emitter.reduced_element(total, copy), about)) for copy in copies]
@@ -193,5 +176,46 @@ class MomentLanes(OuterVectorStages):
         row = self.known[node]
         self._put(scope.add(arith.AddfOp(self._load(row, scope), value)), row, scope)
 
-    def _put(self, value: SSAValue, row: RowBuffer, scope: Scope) -> None:
-        scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
+
+def build_moments_join(kernel: PhasedKernel, phase: Phase, moments: Moments, part: int, longest: int) -> None:
+    """Joins sums, and squares about their means, part by part; of each part `part` of `longest` elements but for the last."""
+    some = next(iter(moments))
+    partials = kernel.partials[some]
+    if partials.splits < 2:
+        return
+    split, row = Dim("split", partials.splits), Dim("row", partials.rows)
+    kind, constant = dtype(some.value), phase.root.index_constant
+    outer = Scope(phase.root, Block(arg_types=[INDEX]))
+    outer.block.args[0].name_hint = "split"
+    outer.indices[split] = outer.block.args[0]
+    before = outer.add(arith.MuliOp(outer.block.args[0], constant(part)))
+    rest = outer.add(arith.SubiOp(constant(longest), before))
+    size = outer.add(arith.MinSIOp(rest, constant(part)))
+    counts = [float_of(outer, number, kind) for number in (before, size)]
+    one = outer.constant(1.0, kind)
+    inverses = [outer.add(arith.DivfOp(one, count)) for count in counts]
+    weight = outer.add(arith.DivfOp(one, outer.add(arith.AddfOp(inverses[0], inverses[1]))))
+    inner = Scope(outer, Block(arg_types=[INDEX]))
+    inner.block.args[0].name_hint = "row"
+    inner.indices[row] = inner.block.args[0]
+    first, other = inner.index(as_expr(row)), inner.index(partials.position)
+    sums = {total: _pair(phase, inner, total, (first, other)) for total in dict.fromkeys(moments.values())}
+    for square, total in moments.items():
+        means = [inner.add(arith.MulfOp(v, inverse)) for v, inverse in zip(sums[total], inverses, strict=True)]
+        apart = inner.add(arith.SubfOp(means[1], means[0]))
+        between = inner.add(arith.MulfOp(inner.add(arith.MulfOp(apart, apart)), weight))
+        squares = _pair(phase, inner, square, (first, other))
+        joined = inner.add(arith.AddfOp(inner.add(arith.AddfOp(squares[0], squares[1])), between))
+        inner.block.add_op(memref.StoreOp.get(joined, phase.parts[square], [first]))
+    for total, pair in sums.items():
+        joined = inner.add(arith.AddfOp(pair[0], pair[1]))
+        inner.block.add_op(memref.StoreOp.get(joined, phase.parts[total], [first]))
+    inner.block.add_op(scf.ReduceOp())
+    outer.block.add_op(phase.parallel(inner.block, phase.begin, phase.end))
+    outer.block.add_op(scf.YieldOp())
+    phase.root.block.add_op(phase.loop(outer.block, constant(1), constant(partials.splits)))
+
+
+def _pair(phase: Phase, scope: Scope, node: ScalarNode, places: tuple[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:
+    first, other = (scope.add(memref.LoadOp.get(phase.parts[node], [place])) for place in places)
+    return first, other

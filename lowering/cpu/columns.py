@@ -14,9 +14,15 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.cpu.blocked_sums import BlockedSums
-from fuse_opt.lowering.cpu.column_moments import AT_A_TIME, LANE_BYTES, LONGEST_PIECE, NARROWEST, MomentLanes
+from fuse_opt.lowering.cpu.column_moments import (
+    AT_A_TIME,
+    LANE_BYTES,
+    LONGEST_PIECE,
+    NARROWEST,
+    MomentLanes,
+    build_moments_join,
+)
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops
-from fuse_opt.lowering.cpu.moments import build_moments_join
 from fuse_opt.lowering.cpu.outer_vector import KEPT, OuterVectors
 from fuse_opt.lowering.cpu.outer_vector_stage import MOST_AT_A_TIME, Geometry
 from fuse_opt.lowering.cpu.split_reduction import MOST, Phase, PhasedKernel, build_join

@@ -115,6 +115,9 @@ class OuterVectorStages(Phase):
     def _load(self, row: RowBuffer, scope: Scope) -> SSAValue:
         return scope.add(memref.LoadOp.get(row.memory, [scope.index(row.position)]))
 
+    def _put(self, value: SSAValue, row: RowBuffer, scope: Scope) -> None:
+        scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
+
     def _build_stage(self, stage: Stage, bounds: Mapping[Dim, tuple[SSAValue, SSAValue]]) -> None:
         """The loops of a stage around those over lanes; its reductions are in memory then, not rounded yet."""
         self._settle(self._to_settle(stage))
@@ -122,12 +125,16 @@ class OuterVectorStages(Phase):
         scope = self._open_lanes(self.task)
         for node in stage.reductions:
             row = self.known[node] = RowBuffer(self._buffer(node, 1, "lanes"), self.geometry.local)
-            scope.block.add_op(memref.StoreOp.get(self.initial(node), row.memory, [scope.index(row.position)]))
+            self._put(self.initial(node), row, scope)
         if stage.reductions:
             self._close_lanes(scope)
         if not stage.dims:
             self._build_lanes(stage, self.task, [{}])
-            return
+        else:
+            self._build_loops(stage, bounds)
+
+    def _build_loops(self, stage: Stage, bounds: Mapping[Dim, tuple[SSAValue, SSAValue]]) -> None:
+        """The loops of a stage around those over lanes."""
         scopes = [self.task]
         for dim in stage.dims[:-1]:
             block = Block(arg_types=[INDEX])
@@ -165,18 +172,25 @@ class OuterVectorStages(Phase):
         block.add_op(scf.YieldOp())
         parent.block.add_op(self.loop(block, *bounds, step=step))
 
-    def _build_lanes(self, stage: Stage, parent: Scope, places: Iterable[Mapping[Dim, IndexExpr]]) -> None:
-        """A loop over lanes that does the elements at these places."""
+    def _open_copies(
+        self, stage: Stage, parent: Scope, places: Iterable[Mapping[Dim, IndexExpr]]
+    ) -> tuple[Scope, list[Fixed]]:
+        """A loop over lanes with the stage's elements at these places."""
         scope = self._open_lanes(parent)
         self.emitter.emit(self._taken_by_lane(stage), scope, stage)
         copies = [Fixed(scope, place) for place in places]
         for copy in copies:
             self.emitter.emit(stage.roots(), copy, stage)
+        return scope, copies
+
+    def _build_lanes(self, stage: Stage, parent: Scope, places: Iterable[Mapping[Dim, IndexExpr]]) -> None:
+        """A loop over lanes that does the elements at these places."""
+        scope, copies = self._open_copies(stage, parent, places)
         for node in stage.reductions:
             row = self.known[node]
             value = self.tree(scope, node, [self.emitter.reduced_element(node, copy) for copy in copies])
             value = self.combine(scope, node, self._load(row, scope), value)
-            scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
+            self._put(value, row, scope)
         for copy in copies:
             self.store(stage.stores, copy)
         self._close_lanes(scope)
@@ -235,7 +249,7 @@ class OuterVectorStages(Phase):
         rows = {node: RowBuffer(self._buffer(node, 1, "lanes"), self.geometry.local) for node in wanted}
         for node, row in rows.items():
             value = self.emitter.value(node, scope)
-            scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
+            self._put(value, row, scope)
         self._close_lanes(scope)
         self.known.update(rows)
 
@@ -249,5 +263,5 @@ class OuterVectorStages(Phase):
             row = self.known[node]
             self.emitter.define(node, self._load(row, scope), scope)
             value = self.emitter.value(node, scope)
-            scope.block.add_op(memref.StoreOp.get(value, row.memory, [scope.index(row.position)]))
+            self._put(value, row, scope)
         self._close_lanes(scope)

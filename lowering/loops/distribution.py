@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import BFloat16Type, Float32Type, Float64Type, IndexT
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from fuse_opt.lowering.loops.strip_mining import BLOCK, BlockLoops, constant, counted, iterations
+from fuse_opt.lowering.loops.strip_mining import BLOCK, BlockLoops, constant, counted, is_within, iterations
 
 WINDOW = 300
 """Instructions that a processor looks ahead: 224 to 512 in those that have wide vectors."""
@@ -132,12 +132,7 @@ def _is_repeated(op: Operation, block: Block, repeated: set[SSAValue]) -> bool:
             pass
         case _:
             return False
-    return all(value in repeated or not _is_within(value, block) for value in op.operands)
-
-
-def _is_within(value: SSAValue, block: Block) -> bool:
-    owner = value.owner
-    return owner is block or (isinstance(owner, Operation) and owner.parent is block)
+    return all(value in repeated or not is_within(value, block) for value in op.operands)
 
 
 def _cuts(steps: Sequence[Operation]) -> tuple[int, ...]:
@@ -264,11 +259,11 @@ class _Parts:
         pending = [value for op in reversed(part) for value in reversed(op.operands)]
         while pending:
             value = pending[-1]
-            if value in known or not _is_within(value, old):
+            if value in known or not is_within(value, old):
                 pending.pop()
                 continue
             inputs = [] if value in kept or not isinstance(value.owner, Operation) else list(value.owner.operands)
-            if missing := [v for v in inputs if v not in known and _is_within(v, old)]:
+            if missing := [v for v in inputs if v not in known and is_within(v, old)]:
                 pending += reversed(missing)
                 continue
             known.add(value)

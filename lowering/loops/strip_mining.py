@@ -136,6 +136,12 @@ def counted(loop: scf.ParallelOp) -> SSAValue:
     return difference.result
 
 
+def is_within(value: SSAValue, block: Block) -> bool:
+    """Whether the value is an argument of the block or made by an op of it."""
+    owner = value.owner
+    return owner is block or (isinstance(owner, Operation) and owner.parent is block)
+
+
 def constant(value: SSAValue) -> int | None:
     """The number that an index is, where it is constant."""
     owner = value.owner

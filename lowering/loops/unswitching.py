@@ -21,7 +21,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.lowering.loops.specialization import Known, specialized
-from fuse_opt.lowering.loops.strip_mining import constant
+from fuse_opt.lowering.loops.strip_mining import constant, is_within
 
 MOST_CONDITIONS = 32
 MOST_OPERATIONS = 600
@@ -71,7 +71,7 @@ def _choosing(block: Block) -> list[arith.CmpiOp]:
     """The comparisons of outer counters by which one of two loaded numbers is chosen, in the order of the choices."""
     found: list[arith.CmpiOp] = []
     for op in block.ops:
-        if isinstance(op, arith.SelectOp) and all(_is_within(value, block) for value in (op.lhs, op.rhs)):
+        if isinstance(op, arith.SelectOp) and all(is_within(value, block) for value in (op.lhs, op.rhs)):
             condition = op.cond.owner
             found += [condition] if isinstance(condition, arith.CmpiOp) and _is_outer(condition, block) else []
     return found
@@ -102,12 +102,7 @@ def _where(condition: arith.CmpiOp, holds: bool, block: Block) -> Known:
 
 def _is_outer(op: arith.CmpiOp, block: Block) -> bool:
     """Whether it compares what does not vary in the loop."""
-    return not any(_is_within(_cast(value), block) for value in op.operands)
-
-
-def _is_within(value: SSAValue, block: Block) -> bool:
-    owner = value.owner
-    return owner is block or (isinstance(owner, Operation) and owner.parent is block)
+    return not any(is_within(_cast(value), block) for value in op.operands)
 
 
 def _cast(value: SSAValue) -> SSAValue:

@@ -147,7 +147,7 @@ class Result:
     copied: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class ProgramStats:
     """Counts that are known before the program runs; bytes are those of one run."""
 

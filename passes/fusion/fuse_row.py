@@ -42,15 +42,22 @@ class RowRule:
 
 def refuse_row(graph: GroupGraph, members: list[Group]) -> Refusal | None:
     """Why the members together are no row kernel, or no good one."""
-    try:
-        loop_body = trace(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
-    except Unschedulable as reason:
-        return Refusal(reason.code, str(reason))
+    loop_body = traced(graph, members)
+    if isinstance(loop_body, Refusal):
+        return loop_body
     return (
         _refuse_idle(graph, members, loop_body)
         or _refuse_strided(graph, members, loop_body)
         or _refuse_repeated(graph, members, loop_body)
     )
+
+
+def traced(graph: GroupGraph, members: list[Group]) -> LoopBody | Refusal:
+    """The loop body of the members together; why there is none."""
+    try:
+        return trace(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
+    except Unschedulable as reason:
+        return Refusal(reason.code, str(reason))
 
 
 def _refuse_idle(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -> Refusal | None:

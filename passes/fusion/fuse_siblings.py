@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import Unschedulable, trace
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.passes.fusion.engine.cost_model import elements, estimate, moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.groups import used_values
 from fuse_opt.passes.fusion.engine.rule_checks import refuse_loss, refuse_results
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
-from fuse_opt.passes.fusion.fuse_row import refuse_row
+from fuse_opt.passes.fusion.fuse_row import refuse_row, traced
 
 LOOK_BACK = 4
 """Earlier readers of a value that are considered for each of its readers."""
@@ -77,10 +76,9 @@ def _refuse_little(graph: GroupGraph, members: list[Group]) -> Refusal | None:
 
 def _refuse_other_order(graph: GroupGraph, members: list[Group]) -> Refusal | None:
     """Refuses readers that do not read what they share at the same index: it would be loaded twice all the same."""
-    try:
-        loop_body = trace(graph.results(members), dict.fromkeys(op for group in members for op in group.ops))
-    except Unschedulable as reason:
-        return Refusal(reason.code, str(reason))
+    loop_body = traced(graph, members)
+    if isinstance(loop_body, Refusal):
+        return loop_body
     shared = [value for value in members[0].inputs if value in members[1].inputs]
     places = {value: {node.address for node in loop_body.loads() if node.value is value} for value in shared}
     if any(len(found) == 1 and graph.nbytes(value) > 1 for value, found in places.items()):

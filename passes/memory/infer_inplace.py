@@ -14,6 +14,7 @@ from fuse_opt.dialects.analysis.storage import aliased_operand, directed_results
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules, Reason
+from fuse_opt.passes.memory.ordering.matching import largest_matching
 from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
 
 
@@ -76,7 +77,7 @@ class _Chooser:
 
     def choose(self) -> list[tuple[int, int]]:
         candidates = {result: self._candidates(result) for result in self._results()}
-        matching = _match(candidates)
+        matching = largest_matching(candidates)
         for result in self.must:
             if result not in matching:
                 raise self._conflict(result, candidates.get(result, []))
@@ -144,32 +145,3 @@ class _Chooser:
                     InferInplacePass.name, self.kernel, reason.code, f"{name} {reason.message}",
                     result=result, operand=operand,
                 )  # fmt: skip
-
-
-def _match(candidates: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """A largest matching of results with operands (Kuhn 1955); results and operands that come first are preferred."""
-    taken: dict[int, int] = {}
-    for start in candidates:
-        via: dict[int, int] = {}
-        pending = [start]
-        for result in pending:
-            fresh = [operand for operand in candidates[result] if operand not in via]
-            via.update(dict.fromkeys(fresh, result))
-            free = next((operand for operand in fresh if operand not in taken), None)
-            if free is not None:
-                _flip(taken, via, free, start)
-                break
-            pending.extend(taken[operand] for operand in fresh)
-    return {result: operand for operand, result in taken.items()}
-
-
-def _flip(taken: dict[int, int], via: Mapping[int, int], free: int, start: int) -> None:
-    """Gives each result on the path that ends in a free operand the next operand on it."""
-    operand = free
-    while True:
-        result = via[operand]
-        previous = next((o for o, r in taken.items() if r == result), None)
-        taken[operand] = result
-        if result == start or previous is None:
-            return
-        operand = previous

@@ -14,7 +14,6 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.storage import (
     ARENA,
     MOST_BYTES,
-    Storage,
     StorageMap,
     analyse_storage,
     byte_size,
@@ -25,6 +24,7 @@ from fuse_opt.dialects.analysis.storage import (
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.passes.memory.inplace_rules import InplaceRules
+from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.passes.memory.packing.packing import ORDERS, STRATEGIES, Buffer, Problem, Solution, pack
 from fuse_opt.passes.memory.pinned_slots import PINNED, pinned_offsets
 from fuse_opt.passes.options import check_counts
@@ -223,7 +223,9 @@ def _report(function: FuncOp, plan: _Plan) -> None:
 
 def _at_peak(plan: _Plan) -> tuple[int, str]:
     """The step at which most bytes live, and what lives there, largest first."""
-    step, alive = _peak([s for s in plan.storages.storages if s.kind == "intermediate"])
+    storages = [s for s in plan.storages.storages if s.kind == "intermediate"]
+    _, step = peak_of(live_bytes(((s.birth, s.death, s.nbytes) for s in storages), plan.storages.steps))
+    alive = [storage for storage in storages if storage.birth <= step < storage.death]
     largest = sorted(alive, key=lambda storage: (-storage.nbytes, storage.number))
     names = ", ".join(f"{value_name(s.values[0])} ({s.nbytes} bytes)" for s in largest[:8])
     return step, names + (f" and {len(largest) - 8} more" if len(largest) > 8 else "")
@@ -238,17 +240,3 @@ def _over_limit(plan: _Plan, limit: int) -> str:
     else:
         remedy = f"at step {step} there live {names}; run order-for-memory, fuse less, or give up arguments with graph.donated"
     return f"'{PlanMemoryPass.name}' peak-limit: the arena needs {solution.arena} bytes, the limit is {limit}: {remedy}"
-
-
-def _peak(storages: list[Storage]) -> tuple[int, list[Storage]]:
-    """The first step at which most bytes live, and the storages that do."""
-    change: dict[int, int] = {}
-    for storage in storages:
-        change[storage.birth] = change.get(storage.birth, 0) + storage.nbytes
-        change[storage.death] = change.get(storage.death, 0) - storage.nbytes
-    load = most = peak = 0
-    for step in sorted(change):
-        load += change[step]
-        if load > most:
-            most, peak = load, step
-    return peak, [storage for storage in storages if storage.birth <= peak < storage.death]

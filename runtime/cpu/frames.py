@@ -151,15 +151,14 @@ class FrameMaker:
 
     def counters(self) -> Counters:
         """Those of the program as it is bound now."""
-        table = (ctypes.c_void_p * max(len(self._program.buffers), 1))()
-        loops = self._planned(ctypes.addressof(table), native=True).loops
+        loops = self._native_plan().loops
         regions = [region for piece in loops for region in _regions(piece)]
         barriers = [_barriers(region) for region in regions]
         return Counters(len(loops), sum(b is not None for b in barriers), sum(b or 0 for b in barriers))
 
     def compiled_calls(self) -> tuple[frozenset[int], bool]:
         """The numbers of the library calls that compiled code makes, and whether a run may be refused by one of them."""
-        plan = self._planned(ctypes.addressof((ctypes.c_void_p * max(len(self._program.buffers), 1))()), native=True)
+        plan = self._native_plan()
         made = {id(piece) for piece in plan.pieces}
         calls = (
             number for number, step in enumerate(self._steps) if isinstance(step, LibraryCall) and id(step) not in made
@@ -168,9 +167,13 @@ class FrameMaker:
 
     def is_whole(self) -> bool:
         """Whether Python has nothing to do within a run."""
-        table = (ctypes.c_void_p * max(len(self._program.buffers), 1))()
-        plan = self._planned(ctypes.addressof(table), native=True)
+        plan = self._native_plan()
         return len(plan.loops) == len(plan.pieces) == 1
+
+    def _native_plan(self) -> _Plan:
+        """The plan of a run in memory that is nowhere, to be looked at and not to be taken."""
+        table = (ctypes.c_void_p * max(len(self._program.buffers), 1))()
+        return self._planned(ctypes.addressof(table), native=True)
 
     def _planned(self, table: int, native: bool) -> _Plan:
         plan = _Plan()

@@ -34,7 +34,7 @@ _pointed: Callable[[Array], ctypes.c_char] = ctypes.c_char.from_buffer  # pyrigh
 _address_of = ctypes.addressof
 
 
-@dataclass(frozen=True)
+@dataclass
 class CpuStats(ProgramStats):
     """The program's counts, with how it is bound on this machine and what compiling it took."""
 

@@ -36,32 +36,9 @@ Array = NDArray[Any]
 __all__ = ["CudaProgram", "CudaStats", "CudaUnavailable", "KernelRefused"]
 
 
-@dataclass(frozen=True)
-class CudaStats(ProgramStats):
-    """The program's counts, what compiling it took, and what its calls have done so far (see `RunCounts`)."""
-
-    compile_s: float = 0.0
-    """Seconds that making the program's binary took, the look into the cache included."""
-    calls: int = 0
-    """Runs of the program."""
-    kernel_launches: int = 0
-    """By calls of their own, not in a graph."""
-    graph_captures: int = 0
-    """CUDA graphs that were made."""
-    graph_launches: int = 0
-    """Runs of such graphs."""
-    captures_refused: int = 0
-    """Captures that the driver would not make; the launches were made one by one."""
-    host_calls: int = 0
-    """Library calls that ran on the host."""
-    synchronizations: int = 0
-    """Times the host waited for the device."""
-    bytes_to_device: int = 0
-    """Copied from the host."""
-    bytes_to_host: int = 0
-    """Copied from the device."""
-    bytes_on_device: int = 0
-    """Of copies from the device's memory to the device's memory."""
+@dataclass
+class CudaStats(RunCounts, ProgramStats):
+    """The program's counts, what compiling it took, and what its calls have done so far."""
 
 
 @dataclass(slots=True)
@@ -100,10 +77,9 @@ class CudaProgram:
         started = time.perf_counter()
         launched = any(isinstance(step, Segment) for step in program.steps)
         cubin = _compiled(program, self._device, cache or DiskCache()) if launched else None
-        self._compile_s = time.perf_counter() - started
+        self._counts = RunCounts(compile_s=time.perf_counter() - started)
         self.resources = kernel_resources(cubin.log) if cubin else {}
         """By kernel: registers, spills and shared memory, where the compiler said them."""
-        self._counts = RunCounts()
         self._lock = threading.Lock()
         weakref.finalize(self, self._device.drop, vars(self)).atexit = False
         with self._device.active():
@@ -151,7 +127,7 @@ class CudaProgram:
     @property
     def stats(self) -> CudaStats:
         """The program's counts, and those of all calls so far."""
-        return CudaStats(**vars(self.program.stats), **vars(self._counts), compile_s=self._compile_s)
+        return CudaStats(**vars(self.program.stats), **vars(self._counts))
 
     def __call__(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
         """

@@ -19,8 +19,9 @@ _MOST_SEEN = 64
 
 @dataclass
 class RunCounts:
-    """What a program has done since it was made."""
+    """What compiling a program took, and what it has done since it was made."""
 
+    compile_s: float = 0.0
     calls: int = 0
     kernel_launches: int = 0
     """By calls of their own, not in a graph."""

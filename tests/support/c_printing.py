@@ -16,6 +16,7 @@ from xdsl.dialects import arith, builtin, func, math, memref, scf
 from xdsl.parser import Parser
 
 from fuse_opt.dialects.gpu import GPU, FuncOp
+from fuse_opt.lowering.c.headers.functions import c_helpers
 from fuse_opt.lowering.c.language import C, CLanguage
 from fuse_opt.lowering.c.printer import FunctionText, print_function
 from fuse_opt.tools.bootstrap import find_nvcc
@@ -135,6 +136,17 @@ def nvcc(source: str, folder: Path) -> str:
     result = subprocess.run([*command, str(path)], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stderr
+
+
+def build_helpers(names: Sequence[str], text: str, compiler: str, machine: str, folder: Path) -> ctypes.CDLL:
+    """The text behind the helpers that it calls, by a compiler that may use so much of the machine (see `BUILDS`)."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no C compiler {compiler!r} on this machine")
+    source, target = folder / "helpers.c", folder / "helpers.so"
+    source.write_text(c_helpers(names) + text)
+    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-std=gnu11", "-shared", "-fPIC"]
+    subprocess.run([compiler, *flags, *machine.split(), str(source), "-o", str(target)], check=True)
+    return ctypes.CDLL(str(target))
 
 
 BUILDS = [

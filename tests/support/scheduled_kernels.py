@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from ir_testing import apply
+from ir_testing import apply, evaluate, parse, random_arguments
 from lowered_programs import Array
 from narrow_floats import decode, name_of
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
@@ -51,6 +51,14 @@ class Kernels:
         names = ", ".join(name for name, _ in self.results)
         head = f"func.func @main({', '.join(self.arguments)}) -> ({kinds}) {{"
         return "\n".join([head, *self.lines, f"  func.return {names} : {kinds}", "}"])
+
+
+def with_expected(text: str) -> tuple[ModuleOp, list[Array], list[Array]]:
+    """The module of a text, arguments for it, and what the reference gives for them."""
+    module = parse(text)
+    arguments = random_arguments(module, 3)
+    with np.errstate(all="ignore"):
+        return module, arguments, evaluate(module, [a.copy() for a in arguments])
 
 
 def typed(extents: Sequence[int], element: str) -> str:

@@ -88,15 +88,34 @@ def leaves(sample: Any) -> tuple[list[Any], Any]:
     return [flat[place].detach().clone() for place in places], rebuilt
 
 
-def traced(op: Any, sample: Any, compiler: Callable[[Any, list[Any]], Any]) -> tuple[list[Any], list[Any]]:
-    """What the compiler's function gives for a sample, and what eager does."""
+def as_function(op: Any, sample: Any) -> tuple[list[Any], Callable[..., list[Any]]]:
+    """The tensors of a sample, and what the operator gives for others in their place, as a list."""
     tensors, rebuilt = leaves(sample)
     pytree: Any = import_module("torch.utils._pytree")
 
-    def run(*given: Any) -> Any:
+    def run(*given: Any) -> list[Any]:
         first, args, kwargs = rebuilt(given)
         return pytree.tree_leaves(op(first, *args, **kwargs))
 
+    return tensors, run
+
+
+def beside(call: Callable[[list[Any]], Any], graph_module: Any, plain: list[list[Any]]) -> Any:
+    """The compiled graph's function; `plain` gets what PyTorch's own run of the graph gives. Both draw what eager draws."""
+
+    def run(args: list[Any]) -> Any:
+        torch.manual_seed(0)
+        plain.append(list(graph_module(*(a.clone() if isinstance(a, torch.Tensor) else a for a in args))))
+        torch.manual_seed(0)
+        return call(args)
+
+    run._boxed_call = True  # pyright: ignore[reportFunctionMemberAccess]
+    return run
+
+
+def traced(op: Any, sample: Any, compiler: Callable[[Any, list[Any]], Any]) -> tuple[list[Any], list[Any]]:
+    """What the compiler's function gives for a sample, and what eager does."""
+    tensors, run = as_function(op, sample)
     torch.manual_seed(0)
     wanted = run(*tensors)
     aot_function: Any = import_module("functorch.compile").aot_function
@@ -143,16 +162,7 @@ def check_sample(op: Any, sample: Any, dtype: Any, claimed: set[str], enough: in
         fresh.update(name for name in held if tally.by_dtype[name, str(dtype)] < enough)
         if not fresh:
             raise NothingNew
-        call = compile_graph(graph_module, inputs)
-
-        def run(args: list[Any]) -> Any:
-            torch.manual_seed(0)
-            plain.append(list(graph_module(*(a.clone() if isinstance(a, torch.Tensor) else a for a in args))))
-            torch.manual_seed(0)  # samples that drop out draw what eager draws
-            return call(args)
-
-        run._boxed_call = True  # pyright: ignore[reportFunctionMemberAccess]
-        return run
+        return beside(compile_graph(graph_module, inputs), graph_module, plain)
 
     problem = None
     try:

@@ -25,7 +25,7 @@ from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
 
-from torch_opinfo import difference, exact, leaves, operators, random_or_undefined, samples
+from torch_opinfo import as_function, beside, difference, exact, operators, random_or_undefined, samples
 
 from fuse_opt.frontends.torch.backend import compile_graph
 from fuse_opt.frontends.torch.fx.api import torch
@@ -63,16 +63,7 @@ def compiled(run: Callable[..., Any], plain: list[list[Any]], may_draw: bool = T
         tags = [tag for node in graph_module.graph.nodes for tag in getattr(node.target, "tags", ())]
         if not may_draw and torch.Tag.nondeterministic_seeded in tags:
             raise DrawsError
-        call = compile_graph(graph_module, inputs, kind=kind)
-
-        def both(args: list[Any]) -> Any:
-            torch.manual_seed(0)
-            plain.append(list(graph_module(*(a.clone() if isinstance(a, torch.Tensor) else a for a in args))))
-            torch.manual_seed(0)
-            return call(args)
-
-        both._boxed_call = True  # pyright: ignore[reportFunctionMemberAccess]
-        return both
+        return beside(compile_graph(graph_module, inputs, kind=kind), graph_module, plain)
 
     partition = import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
     aot_function: Any = import_module("functorch.compile").aot_function
@@ -103,14 +94,8 @@ def same_strides(a: Any, b: Any) -> bool:
 
 def check(op: Any, sample: Any, gradients: bool, found: Found) -> str | None:
     """What is wrong with a sample."""
-    tensors, rebuilt = leaves(sample)
-    pytree: Any = import_module("torch.utils._pytree")
+    tensors, run = as_function(op, sample)
     plain: list[list[Any]] = []
-
-    def run(*given: Any) -> Any:
-        first, args, kwargs = rebuilt(given)
-        return pytree.tree_leaves(op(first, *args, **kwargs))
-
     torch.manual_seed(0)
     with collect_reports() as reports:
         if gradients:

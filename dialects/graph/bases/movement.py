@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType
 from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
-from fuse_opt.dialects.interfaces.properties import int_array, normalize_axis
+from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_static, shape, tensor
 from fuse_opt.dialects.scalar import Scalar
+
+
+class AxisOp(GraphOp):
+    """Works along one `axis` of its first operand."""
+
+    DEFAULT_AXIS: ClassVar[int] = 0
+    axis = opt_prop_def(IntegerAttr)
+
+    def checked_axis(self) -> int:
+        """The axis, not negative; raises VerifyException when it is out of range."""
+        return axis_of(self.axis, len(shape(self._operands[0])), self.DEFAULT_AXIS)
 
 
 class MovingOp(StructuredOp):
@@ -51,21 +64,28 @@ class ViewOp(MovingOp):
         return (TensorType(tensor(x).element_type, self.view_shape(shape(x))),)
 
 
+class SlicingOp(MovingOp):
+    """About the first operand's elements from starts to stops in steps (1), one of each for every axis."""
+
+    starts = prop_def(DenseArrayBase[IntegerType])
+    stops = prop_def(DenseArrayBase[IntegerType])
+    steps = opt_prop_def(DenseArrayBase[IntegerType])
+
+    def ranges(self) -> list[range]:
+        """The positions on each axis; none on one of unknown extent. Raises VerifyException."""
+        source = shape(self._operands[0])
+        starts, stops, steps = ints(self.starts), ints(self.stops), ints(self.steps, [1] * len(source))
+        if not len(starts) == len(stops) == len(steps) == len(source):
+            raise VerifyException(f"expected {len(source)} starts, stops and steps, one for each axis of the operand")
+        if 0 in steps:
+            raise VerifyException(f"attribute 'steps': expected steps other than 0, got {list(steps)}")
+        limits = zip(starts, stops, steps, source, strict=True)
+        return [range(*slice(start, stop, step).indices(max(n, 0))) for start, stop, step, n in limits]
+
+
 def axis_of(attribute: IntegerAttr | None, rank: int, default: int = 0) -> int:
     """A non-negative axis; raises VerifyException when it is out of range."""
     return normalize_axis(default if attribute is None else attribute.value.data, rank)
-
-
-def slice_ranges(
-    source: Sequence[int], starts: Sequence[int], stops: Sequence[int], steps: Sequence[int]
-) -> list[range]:
-    """The positions that a slice reads on each axis; none on one of unknown extent. Raises VerifyException."""
-    if not len(starts) == len(stops) == len(steps) == len(source):
-        raise VerifyException(f"expected {len(source)} starts, stops and steps, one for each axis of the operand")
-    if 0 in steps:
-        raise VerifyException(f"attribute 'steps': expected steps other than 0, got {list(steps)}")
-    limits = zip(starts, stops, steps, source, strict=True)
-    return [range(*slice(start, stop, step).indices(max(n, 0))) for start, stop, step, n in limits]
 
 
 def slice_properties(positions: Sequence[range], source: Sequence[int]) -> dict[str, DenseArrayBase[IntegerType]]:

@@ -21,7 +21,7 @@ from fuse_opt.dialects.graph.contractions.matmul import MatmulOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import MultiplyOp
 from fuse_opt.dialects.graph.movement.pad_roll_tile import DiagonalOp
 from fuse_opt.dialects.graph.movement.views import PermuteDimsOp, ReshapeOp
-from fuse_opt.dialects.graph.reductions.composite import narrowed, total_of, widened
+from fuse_opt.dialects.graph.reductions.composite import narrowed, reshaped, total_of, widened
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, shape_text, tensor
@@ -188,20 +188,16 @@ def _product(
     sizes = [prod(extents[label] for label in group) for group in (rows, inner, columns)]
     leading, labels = [extents[label] for label in batch], (*batch, *rows, *columns)
     if not inner:
-        left = _shaped(builder, a.ordered(builder, [*batch, *rows]), [*leading, sizes[0], 1])
-        right = _shaped(builder, b.ordered(builder, [*batch, *columns]), [*leading, 1, sizes[2]])
+        left = reshaped(builder, a.ordered(builder, [*batch, *rows]), [*leading, sizes[0], 1])
+        right = reshaped(builder, b.ordered(builder, [*batch, *columns]), [*leading, 1, sizes[2]])
         product = builder(MultiplyOp, left, right)
     else:
         flip_a = a.labels == (*batch, *inner, *rows) and bool(rows)
         flip_b = b.labels == (*batch, *columns, *inner) and bool(columns)
         left = a.ordered(builder, [*batch, *inner, *rows] if flip_a else [*batch, *rows, *inner])
         right = b.ordered(builder, [*batch, *columns, *inner] if flip_b else [*batch, *inner, *columns])
-        left = _shaped(builder, left, [*leading, *(sizes[1::-1] if flip_a else sizes[:2])])
-        right = _shaped(builder, right, [*leading, *(sizes[:0:-1] if flip_b else sizes[1:])])
+        left = reshaped(builder, left, [*leading, *(sizes[1::-1] if flip_a else sizes[:2])])
+        right = reshaped(builder, right, [*leading, *(sizes[:0:-1] if flip_b else sizes[1:])])
         flips = {"transpose_lhs": flip_a, "transpose_rhs": flip_b}
         product = builder(MatmulOp, left, right, **{name: bool_value(True) for name, flip in flips.items() if flip})
-    return Labelled(_shaped(builder, product, [extents[label] for label in labels]), labels)
-
-
-def _shaped(builder: GraphBuilder, x: SSAValue, extents: Sequence[int]) -> SSAValue:
-    return x if shape(x) == tuple(extents) else builder(ReshapeOp, x, shape=int_array(extents))
+    return Labelled(reshaped(builder, product, [extents[label] for label in labels]), labels)

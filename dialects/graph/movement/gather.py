@@ -23,7 +23,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def,
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
-from fuse_opt.dialects.graph.bases.movement import axis_of
+from fuse_opt.dialects.graph.bases.movement import AxisOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, int_value, ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
@@ -44,7 +44,7 @@ def merged(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 
 @irdl_op_definition
-class TakeOp(OpaqueOp):
+class TakeOp(AxisOp, OpaqueOp):
     """The elements of x at `indices` along `axis` (default 0): array API `take`, ONNX `Gather`.
 
     The indices' axes, of any number, take the place of that axis.
@@ -55,12 +55,11 @@ class TakeOp(OpaqueOp):
     x = operand_def(TensorType)
     indices = operand_def(TensorType)
     result = result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
     wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         source, indices = shape(self.x), index_shape(self.indices)
-        axis = axis_of(self.axis, len(source), 0)
+        axis = self.checked_axis()
         return (TensorType(tensor(self.x).element_type, [*source[:axis], *indices, *source[axis + 1 :]]),)
 
 
@@ -86,7 +85,7 @@ class EmbeddingOp(CompositeOp):
 
 
 @irdl_op_definition
-class TakeAlongAxisOp(OpaqueOp):
+class TakeAlongAxisOp(AxisOp, OpaqueOp):
     """Element by element the one of x at that position, but for `axis` (default -1), where `indices` says it.
 
     As array API `take_along_axis`: of equal ranks, and the other axes broadcast. torch's `gather`, whose indices may be
@@ -95,10 +94,10 @@ class TakeAlongAxisOp(OpaqueOp):
 
     name = "graph.take_along_axis"
     ACCEPTS_STORAGE: ClassVar[bool] = True
+    DEFAULT_AXIS: ClassVar[int] = -1
     x = operand_def(TensorType)
     indices = operand_def(TensorType)
     result = result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
     wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
@@ -107,7 +106,7 @@ class TakeAlongAxisOp(OpaqueOp):
             raise VerifyException(
                 f"expected indices of rank {len(source)} as x has, got {shape_text(indices)}; insert graph.expand_dims"
             )
-        axis = axis_of(self.axis, len(source), -1)
+        axis = self.checked_axis()
         others = broadcast_shapes([(*s[:axis], 1, *s[axis + 1 :]) for s in (source, indices)])
         extents = [*others[:axis], indices[axis], *others[axis + 1 :]]
         return (TensorType(tensor(self.x).element_type, extents),)

@@ -22,7 +22,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.graph.bases.movement import MovingOp, axis_of, slice_properties
+from fuse_opt.dialects.graph.bases.movement import AxisOp, MovingOp, axis_of, slice_properties
 from fuse_opt.dialects.graph.movement.slice_update import SelectOp
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, GraphOp
@@ -49,25 +49,21 @@ def joined_shape(values: Sequence[SSAValue], axis: int) -> list[int]:
 
 
 @irdl_op_definition
-class ConcatOp(MovingOp):
+class ConcatOp(AxisOp, MovingOp):
     """The operands one after another along `axis` (0)."""
 
     name = "graph.concat"
     operands_ = var_operand_def(TensorType)
     result = result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
-
-    def _axis(self) -> int:
-        return axis_of(self.axis, len(shape(self._operands[0])))
 
     def _offsets(self) -> list[int]:
-        axis = self._axis()
+        axis = self.checked_axis()
         return [0, *accumulate(shape(value)[axis] for value in self._operands[:-1])]
 
     def infer_types(self) -> Sequence[AnyTensor]:
         if not self._operands:
             raise VerifyException("expected at least one operand")
-        axis = self._axis()
+        axis = self.checked_axis()
         extents = joined_shape(self._operands, axis)
         along = [shape(value)[axis] for value in self._operands]
         extents[axis] = DYNAMIC_INDEX if DYNAMIC_INDEX in along else sum(along)
@@ -75,23 +71,23 @@ class ConcatOp(MovingOp):
 
     def canonical(self) -> GraphOp | None:
         """Without the operands that are empty along the axis."""
-        axis = self._axis()
+        axis = self.checked_axis()
         filled = [value for value in self._operands if shape(value)[axis]] or [self._operands[0]]
         if len(filled) == len(self._operands):
             return None
         return self.simplified(ConcatOp, *filled, axis=int_value(axis))
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
-        axis = self._axis()
+        axis = self.checked_axis()
         before = sum(shape(value)[axis] for value in self._operands[:operand])
         extent = shape(self._operands[operand])[axis]
         inside = (index[axis] - before).clamp(0, max(extent - 1, 0))
         return (*index[:axis], inside, *index[axis + 1 :])
 
     def scalar(self, *operands: Scalar) -> Scalar:
-        position = sc.index(self._axis(), I64)
+        position = sc.index(self.checked_axis(), I64)
         stops = [*self._offsets()[1:], 0]
-        present = [k for k, value in enumerate(self._operands) if shape(value)[self._axis()]] or [0]
+        present = [k for k, value in enumerate(self._operands) if shape(value)[self.checked_axis()]] or [0]
         chosen = operands[present[-1]]
         for k in reversed(present[:-1]):
             chosen = sc.where(position < stops[k], operands[k], chosen)
@@ -124,14 +120,13 @@ class StackOp(CompositeOp):
 
 
 @irdl_op_definition
-class SplitOp(CompositeOp):
+class SplitOp(AxisOp, CompositeOp):
     """Consecutive parts along `axis` (0): of the extents `sizes`, or of equal extents, as many as `parts`."""
 
     name = "graph.split"
     ACCEPTS_STORAGE: ClassVar[bool] = True
     x = operand_def(TensorType)
     results_ = var_result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
     sizes = opt_prop_def(DenseArrayBase[IntegerType])
     parts = opt_prop_def(IntegerAttr)
 
@@ -139,7 +134,7 @@ class SplitOp(CompositeOp):
         """The parts' extents along the axis; `?` when they depend on what is not known."""
         if (self.sizes is None) == (self.parts is None):
             raise VerifyException("expected one of the attributes 'sizes' and 'parts'")
-        whole = shape(self.x)[axis_of(self.axis, len(shape(self.x)))]
+        whole = shape(self.x)[self.checked_axis()]
         if self.parts is not None:
             parts = self.parts.value.data
             if parts < 1 or (whole != DYNAMIC_INDEX and whole % parts):
@@ -154,14 +149,14 @@ class SplitOp(CompositeOp):
         return sizes
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        extents, axis = self.extents(), axis_of(self.axis, len(shape(self.x)))
+        extents, axis = self.extents(), self.checked_axis()
         if self.results and len(self.results) != len(extents):
             raise VerifyException(f"expected {len(extents)} results, got {len(self.results)}")
         source, element = shape(self.x), tensor(self.x).element_type
         return [TensorType(element, [*source[:axis], n, *source[axis + 1 :]]) for n in extents]
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        source, axis, start = shape(self.x), axis_of(self.axis, len(shape(self.x))), 0
+        source, axis, start = shape(self.x), self.checked_axis(), 0
         found: list[SSAValue] = []
         for size in self.extents():
             positions = [range(n) if k != axis else range(start, start + size) for k, n in enumerate(source)]
@@ -171,18 +166,17 @@ class SplitOp(CompositeOp):
 
 
 @irdl_op_definition
-class UnstackOp(CompositeOp):
+class UnstackOp(AxisOp, CompositeOp):
     """One result for each position of `axis` (0), which is gone."""
 
     name = "graph.unstack"
     ACCEPTS_STORAGE: ClassVar[bool] = True
     x = operand_def(TensorType)
     results_ = var_result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         source = shape(self.x)
-        axis = axis_of(self.axis, len(source))
+        axis = self.checked_axis()
         if source[axis] == DYNAMIC_INDEX:
             raise VerifyException(f"axis {axis} of {shape_text(source)}: expected a static extent; run infer-shapes")
         if self.results and len(self.results) != source[axis]:
@@ -190,6 +184,6 @@ class UnstackOp(CompositeOp):
         return [TensorType(tensor(self.x).element_type, source[:axis] + source[axis + 1 :])] * source[axis]
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        axis = axis_of(self.axis, len(shape(self.x)))
+        axis = self.checked_axis()
         count = shape(self.x)[axis]
         return [builder(SelectOp, self.x, axis=int_value(axis), index=int_value(at)) for at in range(count)]

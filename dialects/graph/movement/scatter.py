@@ -25,7 +25,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
-from fuse_opt.dialects.graph.bases.movement import axis_of
+from fuse_opt.dialects.graph.bases.movement import AxisOp
 from fuse_opt.dialects.graph.movement.gather import index_shape, indexed_shape, position_length
 from fuse_opt.dialects.interfaces.op import ErrorBound, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import flag
@@ -62,20 +62,19 @@ def _reduction(attribute: StringAttr | None, x: SSAValue, allowed: Sequence[str]
     return reduce
 
 
-class AlongAxis(OpaqueOp):
+class AlongAxis(AxisOp, OpaqueOp):
     """Updates put into a copy of x along `axis` (default 0), where `indices`, of the updates' shape, says it."""
 
     x = operand_def(TensorType)
     indices = operand_def(TensorType)
     updates = operand_def(TensorType)
     result = result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
     wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         source, indices, updates = shape(self.x), index_shape(self.indices), shape(self.updates)
         _same_type("updates", self.updates, self.x)
-        axis = axis_of(self.axis, len(source), 0)
+        axis = self.checked_axis()
         if not agree(indices, updates):
             raise VerifyException(
                 f"operand 'updates': expected shape {shape_text(indices)} as the indices have, got {shape_text(updates)}; "
@@ -92,7 +91,7 @@ class AlongAxis(OpaqueOp):
 
     def meeting(self) -> int:
         """How many updates may meet in one element."""
-        return shape(self.indices)[axis_of(self.axis, len(shape(self.x)), 0)]
+        return shape(self.indices)[self.checked_axis()]
 
 
 @irdl_op_definition

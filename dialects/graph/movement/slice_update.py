@@ -10,60 +10,65 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.graph.bases.movement import MovingOp, axis_of, slice_properties, slice_ranges
+from fuse_opt.dialects.graph.bases.movement import AxisOp, SlicingOp, slice_properties
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp, SqueezeOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
-from fuse_opt.dialects.interfaces.properties import int_array, int_value, ints
+from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr
 
 
+class PositionOp(AxisOp, CompositeOp):
+    """About the first operand's elements at one position, `index`, of `axis`."""
+
+    ACCEPTS_STORAGE: ClassVar[bool] = True
+    index = prop_def(IntegerAttr)
+
+    def row_shape(self) -> tuple[int, ...]:
+        """Their shape, without the axis; raises VerifyException when there is no such position."""
+        source, axis, at = shape(self._operands[0]), self.checked_axis(), self.index.value.data
+        extent = source[axis]
+        if extent != DYNAMIC_INDEX and not -extent <= at < extent:
+            raise VerifyException(f"attribute 'index': expected {-extent} <= index < {extent}, got {at}")
+        return source[:axis] + source[axis + 1 :]
+
+    def row_properties(self) -> dict[str, DenseArrayBase[IntegerType]]:
+        """The properties of a slice of them."""
+        source, axis = shape(self._operands[0]), self.checked_axis()
+        at = self.index.value.data % source[axis]
+        return slice_properties([range(n) if k != axis else range(at, at + 1) for k, n in enumerate(source)], source)
+
+
 @irdl_op_definition
-class SelectOp(CompositeOp):
+class SelectOp(PositionOp):
     """The elements at position `index` of `axis` (0), which is gone; a negative position counts from the end."""
 
     name = "graph.select"
-    ACCEPTS_STORAGE: ClassVar[bool] = True
     x = operand_def(TensorType)
     result = result_def(TensorType)
-    index = prop_def(IntegerAttr)
-    axis = opt_prop_def(IntegerAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        source = shape(self.x)
-        axis = axis_of(self.axis, len(source))
-        check_position(self.index, source[axis])
-        return (TensorType(tensor(self.x).element_type, source[:axis] + source[axis + 1 :]),)
+        return (TensorType(tensor(self.x).element_type, self.row_shape()),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        source = shape(self.x)
-        axis = axis_of(self.axis, len(source))
-        row = builder(SliceOp, self.x, **row_properties(source, axis, self.index))
-        return (builder(SqueezeOp, row, axes=int_array([axis])),)
+        row = builder(SliceOp, self.x, **self.row_properties())
+        return (builder(SqueezeOp, row, axes=int_array([self.checked_axis()])),)
 
 
 @irdl_op_definition
-class SliceScatterOp(MovingOp):
+class SliceScatterOp(SlicingOp):
     """`x` with `update` in place of what `graph.slice` of the same starts, stops and steps (1) reads of it."""
 
     name = "graph.slice_scatter"
     x = operand_def(TensorType)
     update = operand_def(TensorType)
     result = result_def(TensorType)
-    starts = prop_def(DenseArrayBase[IntegerType])
-    stops = prop_def(DenseArrayBase[IntegerType])
-    steps = opt_prop_def(DenseArrayBase[IntegerType])
-
-    def ranges(self) -> list[range]:
-        """The positions written on each axis of known extent."""
-        source = shape(self.x)
-        return slice_ranges(source, ints(self.starts), ints(self.stops), ints(self.steps, [1] * len(source)))
 
     def infer_types(self) -> Sequence[AnyTensor]:
         found = zip(shape(self.x), self.ranges(), strict=True)
@@ -104,43 +109,21 @@ def _position_tests(axis: int, extent: int, positions: range) -> list[Scalar]:
 
 
 @irdl_op_definition
-class SelectScatterOp(CompositeOp):
+class SelectScatterOp(PositionOp):
     """`x` with `update` at position `index` of `axis` (0), which the update has not: the inverse of `graph.select`."""
 
     name = "graph.select_scatter"
-    ACCEPTS_STORAGE: ClassVar[bool] = True
     x = operand_def(TensorType)
     update = operand_def(TensorType)
     result = result_def(TensorType)
-    index = prop_def(IntegerAttr)
-    axis = opt_prop_def(IntegerAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        source = shape(self.x)
-        axis = axis_of(self.axis, len(source))
-        check_position(self.index, source[axis])
-        wanted = source[:axis] + source[axis + 1 :]
-        check_update(self.x, self.update, wanted)
+        check_update(self.x, self.update, self.row_shape())
         return (tensor(self.x),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        source = shape(self.x)
-        axis = axis_of(self.axis, len(source))
-        wide = builder(ExpandDimsOp, self.update, axis=int_value(axis))
-        return (builder(SliceScatterOp, self.x, wide, **row_properties(source, axis, self.index)),)
-
-
-def check_position(position: IntegerAttr, extent: int) -> None:
-    """Raises VerifyException when there is no such position on an axis; negative ones count from the end."""
-    at = position.value.data
-    if extent != DYNAMIC_INDEX and not -extent <= at < extent:
-        raise VerifyException(f"attribute 'index': expected {-extent} <= index < {extent}, got {at}")
-
-
-def row_properties(source: Sequence[int], axis: int, position: IntegerAttr) -> dict[str, DenseArrayBase[IntegerType]]:
-    """The properties of a slice of one position of an axis."""
-    at = position.value.data % source[axis]
-    return slice_properties([range(n) if k != axis else range(at, at + 1) for k, n in enumerate(source)], source)
+        wide = builder(ExpandDimsOp, self.update, axis=int_value(self.checked_axis()))
+        return (builder(SliceScatterOp, self.x, wide, **self.row_properties()),)
 
 
 def check_update(x: SSAValue, update: SSAValue, wanted: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
-from fuse_opt.dialects.graph.bases.movement import ViewOp, slice_properties, slice_ranges
+from fuse_opt.dialects.graph.bases.movement import SlicingOp, ViewOp, slice_properties
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axes
 from fuse_opt.dialects.interfaces.shapes import is_static, shape, shape_text
@@ -195,7 +195,7 @@ class ExpandDimsOp(ViewOp):
 
 
 @irdl_op_definition
-class SliceOp(ViewOp):
+class SliceOp(SlicingOp, ViewOp):
     """NumPy's basic slice with a start, stop and step (1) for every axis; negative starts and stops count from the end.
 
     With a negative step, a stop below `-extent` means "past the first element".
@@ -204,14 +204,6 @@ class SliceOp(ViewOp):
     name = "graph.slice"
     x = operand_def(TensorType)
     result = result_def(TensorType)
-    starts = prop_def(DenseArrayBase[IntegerType])
-    stops = prop_def(DenseArrayBase[IntegerType])
-    steps = opt_prop_def(DenseArrayBase[IntegerType])
-
-    def ranges(self) -> list[range]:
-        """The positions read on each axis of known extent."""
-        source = shape(self.x)
-        return slice_ranges(source, ints(self.starts), ints(self.stops), ints(self.steps, [1] * len(source)))
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
         found = self.ranges()

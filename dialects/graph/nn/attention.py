@@ -17,13 +17,13 @@ from fuse_opt.dialects.graph.creation.filled import IotaOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp, SubtractOp, WhereOp
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, GreaterEqualOp
 from fuse_opt.dialects.graph.elementwise.math import ExpOp
-from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.graph.nn.softmax_layer_norm import softmax_gradient
 from fuse_opt.dialects.graph.reductions.composite import (
     FloatComposite,
     check_shape,
     narrowed,
     number,
+    reshaped,
     shares_of,
     softmax_of,
     total_of,
@@ -88,7 +88,7 @@ class Attention(FloatComposite):
         transposed = bool_value(True)
         scores = builder(MatmulOp, self.stacked(builder, q, k), k, transpose_rhs=transposed)
         heads = (*shape(q)[:-1], shape(k)[-2])
-        scores = _reshaped(builder, scores, heads)
+        scores = reshaped(builder, scores, heads)
         scores = builder(MultiplyOp, scores, scalar_constant(builder, self.factor(q), scores))
         if flag(self.is_causal):
             scores = _where_kept(builder, _causal(builder, heads), scores)
@@ -108,15 +108,11 @@ class Attention(FloatComposite):
         """[..., heads, L, n] as [..., key heads, heads of a group * L, n]."""
         given, heads = shape(rows), shape(keys)[:-2]
         count = prod(given[:-1]) // prod(heads) if prod(heads) else 0
-        return _reshaped(builder, rows, (*heads, count, given[-1]))
+        return reshaped(builder, rows, (*heads, count, given[-1]))
 
 
 def _divides(count: int, whole: int) -> bool:
     return DYNAMIC_INDEX in (count, whole) or (count > 0 and whole % count == 0) or whole == count
-
-
-def _reshaped(builder: GraphBuilder, x: SSAValue, extents: Sequence[int]) -> SSAValue:
-    return x if shape(x) == tuple(extents) else builder(ReshapeOp, x, shape=int_array(extents))
 
 
 def _causal(builder: GraphBuilder, scores: Sequence[int]) -> SSAValue:
@@ -165,7 +161,7 @@ class ScaledDotProductAttentionOp(Attention):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         q, k, v = (widened(builder, value) for value in (self.q, self.k, self.v))
         weights = self.stacked(builder, self.weights(builder, q, k, self.mask), k)
-        result = _reshaped(builder, builder(MatmulOp, weights, v), (*shape(q)[:-1], shape(v)[-1]))
+        result = reshaped(builder, builder(MatmulOp, weights, v), (*shape(q)[:-1], shape(v)[-1]))
         return (narrowed(builder, result, self.q),)
 
 
@@ -201,6 +197,6 @@ class ScaledDotProductAttentionBackwardOp(Attention):
         inner = builder(MatmulOp, grad, v, transpose_rhs=yes)
         scores = softmax_gradient(builder, inner, weights, len(shape(weights)) - 1)
         scores = builder(MultiplyOp, scores, scalar_constant(builder, self.factor(q), scores))
-        dq = _reshaped(builder, builder(MatmulOp, scores, k), shape(q))
+        dq = reshaped(builder, builder(MatmulOp, scores, k), shape(q))
         dk = builder(MatmulOp, scores, rows, transpose_lhs=yes)
         return [narrowed(builder, value, self.q) for value in (dq, dk, dv)]

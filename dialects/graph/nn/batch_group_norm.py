@@ -11,17 +11,18 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.movement import axis_of
-from fuse_opt.dialects.graph.creation.constant import scalar_constant
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp, SquareOp, SubtractOp
-from fuse_opt.dialects.graph.elementwise.math import RsqrtOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.graph.reductions.composite import (
     FloatComposite,
+    check_parameters,
     check_shape,
+    inverse_root,
     mean_of,
     narrowed,
     number,
     on_axis,
+    scaled,
     standardized,
     standardized_gradient,
     total_of,
@@ -78,8 +79,7 @@ class BatchNormTrainingOp(ByChannel):
         mean = mean_of(builder, x, others, True)
         centred = builder(SubtractOp, x, mean)
         variance = mean_of(builder, builder(SquareOp, centred), others, True)
-        epsilon = scalar_constant(builder, number(self.epsilon, 1e-5), x)
-        factor = builder(RsqrtOp, builder(AddOp, variance, epsilon))
+        factor = inverse_root(builder, variance, number(self.epsilon, 1e-5))
         factor = builder(MultiplyOp, factor, on_axis(builder, scale, axis, rank))
         y = builder(AddOp, builder(MultiplyOp, centred, factor), on_axis(builder, bias, axis, rank))
         flat = (builder(ReshapeOp, value, shape=extents) for value in (mean, variance))
@@ -118,8 +118,7 @@ class BatchNormBackwardOp(ByChannel):
         grad, x, *rest = (widened(builder, value) for value in self._operands)
         axis, others = self.split_axes(x)
         scale, mean, variance = (on_axis(builder, value, axis, len(shape(x))) for value in rest)
-        epsilon = scalar_constant(builder, number(self.epsilon, 1e-5), x)
-        factor = builder(RsqrtOp, builder(AddOp, variance, epsilon))
+        factor = inverse_root(builder, variance, number(self.epsilon, 1e-5))
         normal = builder(MultiplyOp, builder(SubtractOp, x, mean), factor)
         along = builder(MultiplyOp, grad, normal)
         slope = builder(MultiplyOp, scale, factor)
@@ -146,14 +145,6 @@ class ByGroup(FloatComposite):
                 f"attribute 'num_groups': expected a positive divisor of the {extents[1]} channels, got {groups}"
             )
 
-    def check_parameters(self, x: SSAValue, parameters: Sequence[SSAValue], names: Sequence[str]) -> AnyTensor:
-        """The type of parameters; raises VerifyException when those given are not named or not of that shape."""
-        if len(parameters) > len(names):
-            raise VerifyException(f"expected at most the operands {', '.join(names)} behind x, got {len(parameters)}")
-        for name, value in zip(names, parameters, strict=False):
-            check_shape(name, value, shape(x)[1:2])
-        return TensorType(tensor(x).element_type, shape(x)[1:2])
-
 
 def _grouped(builder: GraphBuilder, x: SSAValue, groups: int) -> SSAValue:
     """[N, C, ...] as [N, groups, C / groups, all else]; [C] as [1, groups, C / groups, 1]."""
@@ -178,16 +169,15 @@ class GroupNormOp(ByGroup):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         self.check_groups(self.x, self.num_groups.value.data)
-        self.check_parameters(self.x, self.parameters, ("scale", "bias"))
+        check_parameters(self.x, shape(self.x)[1:2], self.parameters, ("scale", "bias"))
         return super().infer_types()
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         groups = self.num_groups.value.data
         x, *parameters = (_grouped(builder, widened(builder, value), groups) for value in self._operands)
         result, _ = standardized(builder, x, [2, 3], number(self.epsilon, 1e-5))
-        for op_type, value in zip((MultiplyOp, AddOp), parameters, strict=False):
-            result = builder(op_type, result, value)
-        result = builder(ReshapeOp, narrowed(builder, result, self.x), shape=int_array(shape(self.x)))
+        result = narrowed(builder, scaled(builder, result, parameters), self.x)
+        result = builder(ReshapeOp, result, shape=int_array(shape(self.x)))
         return (result,)
 
 
@@ -211,7 +201,7 @@ class GroupNormBackwardOp(ByGroup):
     def infer_types(self) -> Sequence[AnyTensor]:
         self.check_groups(self.x, self.num_groups.value.data)
         check_shape("grad", self.grad, shape(self.x))
-        parameter = self.check_parameters(self.x, self.parameters, ("scale",))
+        parameter = check_parameters(self.x, shape(self.x)[1:2], self.parameters, ("scale",))
         super().infer_types()
         return (tensor(self.x), parameter, parameter)
 
@@ -219,8 +209,7 @@ class GroupNormBackwardOp(ByGroup):
         groups = self.num_groups.value.data
         grad, x, *scale = (_grouped(builder, widened(builder, value), groups) for value in self._operands)
         normal, factor = standardized(builder, x, [2, 3], number(self.epsilon, 1e-5))
-        inner = builder(MultiplyOp, grad, scale[0]) if scale else grad
-        dx = standardized_gradient(builder, inner, normal, factor, [2, 3])
+        dx = standardized_gradient(builder, scaled(builder, grad, scale), normal, factor, [2, 3])
         dscale = total_of(builder, builder(MultiplyOp, grad, normal), [0, 3])
         found = (
             (dx, shape(self.x)),
@@ -247,7 +236,7 @@ class InstanceNormOp(ByGroup):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         self.check_groups(self.x, 1)
-        self.check_parameters(self.x, self.parameters, ("scale", "bias"))
+        check_parameters(self.x, shape(self.x)[1:2], self.parameters, ("scale", "bias"))
         return super().infer_types()
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:

@@ -23,16 +23,18 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import (
     WhereOp,
 )
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp
-from fuse_opt.dialects.graph.elementwise.math import RsqrtOp, SqrtOp
+from fuse_opt.dialects.graph.elementwise.math import SqrtOp
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
 from fuse_opt.dialects.graph.movement.views import SliceOp
 from fuse_opt.dialects.graph.nn.softmax_layer_norm import AlongAxis, LayerNorm
 from fuse_opt.dialects.graph.reductions.composite import (
     FloatComposite,
     check_shape,
+    inverse_root,
     mean_of,
     narrowed,
     number,
+    scaled,
     total_of,
     widened,
 )
@@ -61,8 +63,7 @@ class RmsNormOp(LayerNorm):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         x, *scale = (widened(builder, value) for value in self._operands)
         factor = _inverse_rms(builder, x, self.normalized_axes(x), number(self.epsilon, 1e-5))
-        result = builder(MultiplyOp, x, factor)
-        result = builder(MultiplyOp, result, scale[0]) if scale else result
+        result = scaled(builder, builder(MultiplyOp, x, factor), scale)
         return (narrowed(builder, result, self.x),)
 
 
@@ -92,7 +93,7 @@ class RmsNormBackwardOp(LayerNorm):
         axes = self.normalized_axes(x)
         factor = _inverse_rms(builder, x, axes, number(self.epsilon, 1e-5))
         normal = builder(MultiplyOp, x, factor)
-        inner = builder(MultiplyOp, grad, scale[0]) if scale else grad
+        inner = scaled(builder, grad, scale)
         along = mean_of(builder, builder(MultiplyOp, inner, normal), axes, True)
         dx = builder(MultiplyOp, factor, builder(SubtractOp, inner, builder(MultiplyOp, normal, along)))
         dscale = total_of(builder, builder(MultiplyOp, grad, normal), range(axes[0]))
@@ -100,8 +101,7 @@ class RmsNormBackwardOp(LayerNorm):
 
 
 def _inverse_rms(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], epsilon: float) -> SSAValue:
-    mean = mean_of(builder, builder(SquareOp, x), axes, True)
-    return builder(RsqrtOp, builder(AddOp, mean, scalar_constant(builder, epsilon, x)))
+    return inverse_root(builder, mean_of(builder, builder(SquareOp, x), axes, True), epsilon)
 
 
 @irdl_op_definition
@@ -118,7 +118,7 @@ class L2NormalizeOp(AlongAxis):
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         x = widened(builder, self.x)
-        norm = builder(SqrtOp, total_of(builder, builder(SquareOp, x), [self.row_axis()], True))
+        norm = builder(SqrtOp, total_of(builder, builder(SquareOp, x), [self.checked_axis()], True))
         least = scalar_constant(builder, number(self.epsilon, 1e-12), x)
         return (narrowed(builder, builder(DivideOp, x, builder(MaximumOp, norm, least)), self.x),)
 
@@ -144,7 +144,7 @@ class LpNormalizeOp(AlongAxis):
         return super().infer_types()
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        x, axes = widened(builder, self.x), [self.row_axis()]
+        x, axes = widened(builder, self.x), [self.checked_axis()]
         if self._order() == 1:
             norm = total_of(builder, builder(AbsOp, x), axes, True)
         else:

@@ -7,22 +7,24 @@ forward form.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def, var_operand_def
-from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.graph.bases.movement import axis_of
-from fuse_opt.dialects.graph.creation.constant import scalar_constant
+from fuse_opt.dialects.graph.bases.movement import AxisOp, axis_of
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp, SubtractOp
-from fuse_opt.dialects.graph.elementwise.math import ExpOp, LogOp, RsqrtOp
+from fuse_opt.dialects.graph.elementwise.math import ExpOp, LogOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.graph.reductions.composite import (
     FloatComposite,
+    check_parameters,
     check_shape,
+    inverse_root,
     narrowed,
     number,
+    scaled,
     softmax_of,
     standardized,
     standardized_gradient,
@@ -35,16 +37,13 @@ from fuse_opt.dialects.interfaces.properties import bool_value, int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, tensor
 
 
-class AlongAxis(FloatComposite):
+class AlongAxis(AxisOp, FloatComposite):
     """Each row along `axis` (-1) by itself; an empty tensor gives an empty one."""
 
-    axis = opt_prop_def(IntegerAttr)
-
-    def row_axis(self) -> int:
-        return axis_of(self.axis, len(shape(self._operands[0])), -1)
+    DEFAULT_AXIS: ClassVar[int] = -1
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        self.row_axis()
+        self.checked_axis()
         for value in self._operands[1:]:
             check_shape("y", value, shape(self._operands[0]))
         return super().infer_types()
@@ -66,7 +65,7 @@ class SoftmaxOp(AlongAxis):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         if 0 in shape(self.x):
             return (self.x,)  # nothing to normalise, and no largest element
-        result = softmax_of(builder, widened(builder, self.x), self.row_axis())
+        result = softmax_of(builder, widened(builder, self.x), self.checked_axis())
         return (narrowed(builder, result, self.x),)
 
 
@@ -84,7 +83,7 @@ class LogSoftmaxOp(AlongAxis):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         if 0 in shape(self.x):
             return (self.x,)
-        return (narrowed(builder, log_softmax_of(builder, widened(builder, self.x), self.row_axis()), self.x),)
+        return (narrowed(builder, log_softmax_of(builder, widened(builder, self.x), self.checked_axis()), self.x),)
 
 
 def log_softmax_of(builder: GraphBuilder, x: SSAValue, axis: int) -> SSAValue:
@@ -105,7 +104,7 @@ class SoftmaxBackwardOp(AlongAxis):
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         grad, y = widened(builder, self.grad), widened(builder, self.y)
-        return (narrowed(builder, softmax_gradient(builder, grad, y, self.row_axis()), self.grad),)
+        return (narrowed(builder, softmax_gradient(builder, grad, y, self.checked_axis()), self.grad),)
 
 
 def softmax_gradient(builder: GraphBuilder, grad: SSAValue, y: SSAValue, axis: int) -> SSAValue:
@@ -125,7 +124,7 @@ class LogSoftmaxBackwardOp(AlongAxis):
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         grad, y = widened(builder, self.grad), widened(builder, self.y)
-        part = builder(MultiplyOp, builder(ExpOp, y), total_of(builder, grad, [self.row_axis()], True))
+        part = builder(MultiplyOp, builder(ExpOp, y), total_of(builder, grad, [self.checked_axis()], True))
         return (narrowed(builder, builder(SubtractOp, grad, part), self.grad),)
 
 
@@ -141,12 +140,7 @@ class LayerNorm(FloatComposite):
 
     def check_parameters(self, x: SSAValue, parameters: Sequence[SSAValue], names: Sequence[str]) -> AnyTensor:
         """The type of parameters; raises VerifyException when those given are not named or not of that shape."""
-        if len(parameters) > len(names):
-            raise VerifyException(f"expected at most the operands {', '.join(names)} behind x, got {len(parameters)}")
-        extents = [shape(x)[axis] for axis in self.normalized_axes(x)]
-        for name, value in zip(names, parameters, strict=False):
-            check_shape(name, value, extents)
-        return TensorType(tensor(x).element_type, extents)
+        return check_parameters(x, [shape(x)[axis] for axis in self.normalized_axes(x)], parameters, names)
 
 
 @irdl_op_definition
@@ -169,9 +163,7 @@ class LayerNormOp(LayerNorm):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         x, *parameters = (widened(builder, value) for value in self._operands)
         result, _ = standardized(builder, x, self.normalized_axes(x), number(self.epsilon, 1e-5))
-        for op_type, value in zip((MultiplyOp, AddOp), parameters, strict=False):
-            result = builder(op_type, result, value)
-        return (narrowed(builder, result, self.x),)
+        return (narrowed(builder, scaled(builder, result, parameters), self.x),)
 
 
 @irdl_op_definition
@@ -200,35 +192,31 @@ class LayerNormBackwardOp(LayerNorm):
         grad, x, *scale = (widened(builder, value) for value in self._operands)
         axes = self.normalized_axes(x)
         normal, factor = standardized(builder, x, axes, number(self.epsilon, 1e-5))
-        inner = builder(MultiplyOp, grad, scale[0]) if scale else grad
-        dx = standardized_gradient(builder, inner, normal, factor, axes)
+        dx = standardized_gradient(builder, scaled(builder, grad, scale), normal, factor, axes)
         dscale = total_of(builder, builder(MultiplyOp, grad, normal), range(axes[0]))
         dbias = total_of(builder, grad, range(axes[0]))
         return [narrowed(builder, value, self.x) for value in (dx, dscale, dbias)]
 
 
 @irdl_op_definition
-class BatchNormOp(FloatComposite):
+class BatchNormOp(AxisOp, FloatComposite):
     """Batch normalisation with given statistics (Ioffe & Szegedy 2015), channels on `axis` (1), `epsilon` (1e-5).
 
     (x - mean) / sqrt(variance + epsilon) * scale + bias, with one element of each operand behind x for each channel.
     """
 
     name = "graph.batch_norm"
+    DEFAULT_AXIS: ClassVar[int] = 1
     x = operand_def(TensorType)
     scale = operand_def(TensorType)
     bias = operand_def(TensorType)
     mean = operand_def(TensorType)
     variance = operand_def(TensorType)
     result = result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
     epsilon = opt_prop_def(FloatAttr)
 
-    def _axis(self) -> int:
-        return axis_of(self.axis, len(shape(self.x)), 1)
-
     def infer_types(self) -> Sequence[AnyTensor]:
-        channels = shape(self.x)[self._axis()]
+        channels = shape(self.x)[self.checked_axis()]
         for name, value in zip(("scale", "bias", "mean", "variance"), self._operands[1:], strict=True):
             check_shape(name, value, (channels,))
         return super().infer_types()
@@ -236,9 +224,8 @@ class BatchNormOp(FloatComposite):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         # Statistics are joined per channel before they meet x: one multiplication and one addition an element.
         x, scale, bias, mean, variance = (widened(builder, value) for value in self._operands)
-        epsilon = scalar_constant(builder, number(self.epsilon, 1e-5), x)
-        factor = builder(MultiplyOp, scale, builder(RsqrtOp, builder(AddOp, variance, epsilon)))
+        factor = builder(MultiplyOp, scale, inverse_root(builder, variance, number(self.epsilon, 1e-5)))
         shift = builder(SubtractOp, bias, builder(MultiplyOp, mean, factor))
-        extents = int_array([shape(x)[a] if a == self._axis() else 1 for a in range(len(shape(x)))])
+        extents = int_array([shape(x)[a] if a == self.checked_axis() else 1 for a in range(len(shape(x)))])
         wide = (builder(ReshapeOp, value, shape=extents) for value in (factor, shift))
         return (narrowed(builder, builder(AddOp, builder(MultiplyOp, x, next(wide)), next(wide)), self.x),)

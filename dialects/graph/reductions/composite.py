@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, StringAttr
+from xdsl.dialects.builtin import FloatAttr, StringAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -48,6 +48,17 @@ def check_shape(name: str, value: SSAValue, expected: Sequence[int]) -> None:
         raise VerifyException(f"operand '{name}': expected shape {shape_text(expected)}, got {given}")
 
 
+def check_parameters(
+    x: SSAValue, extents: Sequence[int], parameters: Sequence[SSAValue], names: Sequence[str]
+) -> AnyTensor:
+    """The type of parameters of x; raises VerifyException when those given are not named or not of these extents."""
+    if len(parameters) > len(names):
+        raise VerifyException(f"expected at most the operands {', '.join(names)} behind x, got {len(parameters)}")
+    for name, value in zip(names, parameters, strict=False):
+        check_shape(name, value, extents)
+    return TensorType(tensor(x).element_type, extents)
+
+
 def total_of(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: bool = False) -> SSAValue:
     """The sum over axes; over none, the value itself."""
     return builder(SumOp, x, axes=int_array(axes), keepdims=bool_value(keepdims)) if axes else x
@@ -69,11 +80,23 @@ def narrowed(builder: GraphBuilder, value: SSAValue, like: SSAValue) -> SSAValue
     return value if dtype(value) is dtype(like) else builder(AstypeOp, value, dtype=dtype(like).attribute)
 
 
+def scaled(builder: GraphBuilder, x: SSAValue, parameters: Sequence[SSAValue]) -> SSAValue:
+    """x * scale + bias, as far as the parameters go."""
+    for op_type, value in zip((MultiplyOp, AddOp), parameters, strict=False):
+        x = builder(op_type, x, value)
+    return x
+
+
+def inverse_root(builder: GraphBuilder, x: SSAValue, epsilon: float) -> SSAValue:
+    """1 / sqrt(x + epsilon)."""
+    return builder(RsqrtOp, builder(AddOp, x, scalar_constant(builder, epsilon, x)))
+
+
 def standardized(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], epsilon: float) -> tuple[SSAValue, SSAValue]:
     """(x - mean) / sqrt(variance + epsilon) over axes, and the factor 1 / sqrt(variance + epsilon)."""
     centred = builder(SubtractOp, x, mean_of(builder, x, axes, True))
     variance = mean_of(builder, builder(SquareOp, centred), axes, True)
-    factor = builder(RsqrtOp, builder(AddOp, variance, scalar_constant(builder, epsilon, x)))
+    factor = inverse_root(builder, variance, epsilon)
     return builder(MultiplyOp, centred, factor), factor
 
 
@@ -96,6 +119,10 @@ def softmax_of(builder: GraphBuilder, x: SSAValue, axis: int) -> SSAValue:
 def shares_of(builder: GraphBuilder, parts: SSAValue, total: SSAValue) -> SSAValue:
     """Parts of totals that are at least 1, or NaN: by one reciprocal of each total, which cannot overflow."""
     return builder(MultiplyOp, parts, builder(ReciprocalOp, total))
+
+
+def reshaped(builder: GraphBuilder, x: SSAValue, extents: Sequence[int]) -> SSAValue:
+    return x if shape(x) == tuple(extents) else builder(ReshapeOp, x, shape=int_array(extents))
 
 
 def on_axis(builder: GraphBuilder, value: SSAValue, axis: int, rank: int) -> SSAValue:

@@ -12,6 +12,7 @@ from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerType, TensorType
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -41,6 +42,29 @@ def extreme(element: DType, largest: bool) -> int | float:
     return 2 ** (element.bits - 1) - 1 if largest else -(2 ** (element.bits - 1))
 
 
+def require_numbers(value: SSAValue) -> None:
+    """Raises VerifyException unless the elements can be compared as numbers."""
+    if (element := dtype(value)) is BOOL or element.storage_only:
+        raise VerifyException(f"expected elements of numbers to compare, got {element}; insert graph.astype")
+
+
+def require_elements(x: SSAValue, axes: Sequence[int], remedy: str) -> None:
+    """Raises VerifyException when there is nothing along one of the axes, for what has no value over no elements."""
+    if any(shape(x)[axis] == 0 for axis in axes):
+        raise VerifyException(f"has no value over an empty axis of {shape_text(shape(x))}; {remedy}")
+
+
+class OverAxes(GraphOp):
+    """Over `axes` of the first operand (all when absent; none when empty); `keepdims` (false) leaves them with extent 1."""
+
+    axes = opt_prop_def(DenseArrayBase[IntegerType])
+    keepdims = opt_prop_def(BoolAttr)
+
+    def reduced_axes(self) -> tuple[int, ...]:
+        rank = len(shape(self._operands[0]))
+        return normalize_axes(ints(self.axes, range(rank)), rank)
+
+
 class Joined(StructuredOp):
     """Elements of one operand joined by COMBINE."""
 
@@ -68,15 +92,8 @@ class Joined(StructuredOp):
         return extreme(dtype(self.x), self.COMBINE == "min") if self.EMPTY is None else self.EMPTY
 
 
-class Reduction(Joined):
-    """Over `axes` (all when absent; none when empty); `keepdims` (false) leaves them with extent 1."""
-
-    axes = opt_prop_def(DenseArrayBase[IntegerType])
-    keepdims = opt_prop_def(BoolAttr)
-
-    def reduced_axes(self) -> tuple[int, ...]:
-        rank = len(shape(self.x))
-        return normalize_axes(ints(self.axes, range(rank)), rank)
+class Reduction(OverAxes, Joined):
+    """Elements joined over axes."""
 
     def reduced_extents(self) -> tuple[int, ...]:
         source = shape(self.x)
@@ -84,10 +101,8 @@ class Reduction(Joined):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         source, axes = shape(self.x), self.reduced_axes()
-        if self.EMPTY is None and any(source[axis] == 0 for axis in axes):
-            raise VerifyException(
-                f"has no value over an empty axis of {shape_text(source)}; reduce over non-empty axes"
-            )
+        if self.EMPTY is None:
+            require_elements(self.x, axes, "reduce over non-empty axes")
         sc.apply(self.COMBINE, self.body(), self.body())
         return (TensorType(self.result_dtype().attribute, reduced_shape(source, axes, flag(self.keepdims))),)
 

@@ -8,29 +8,30 @@ same.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, IntegerAttr, StringAttr, TensorType, i64
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.graph.bases.movement import axis_of
+from fuse_opt.dialects.graph.bases.movement import AxisOp
 from fuse_opt.dialects.interfaces.op import ErrorBound, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import flag
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
 from fuse_opt.dialects.types.dtypes import BOOL
 
 
-class Ordering(OpaqueOp):
+class Ordering(AxisOp, OpaqueOp):
     """Along `axis` (default -1), ascending unless `descending` (default false)."""
 
+    DEFAULT_AXIS: ClassVar[int] = -1
     x = operand_def(TensorType)
     result = result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
     descending = opt_prop_def(BoolAttr)
     stable = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        axis_of(self.axis, len(shape(self.x)), -1)
+        self.checked_axis()
         return (tensor(self.x),)
 
 
@@ -60,7 +61,7 @@ class ArgsortOp(Ordering):
 
 
 @irdl_op_definition
-class TopKOp(OpaqueOp):
+class TopKOp(AxisOp, OpaqueOp):
     """The `k` largest elements along `axis` (default -1), in descending order, and where they come from (i64).
 
     With `largest = false` (default true) the smallest in ascending order. Of equal elements those of smaller indices come
@@ -69,17 +70,17 @@ class TopKOp(OpaqueOp):
     """
 
     name = "graph.top_k"
+    DEFAULT_AXIS: ClassVar[int] = -1
     x = operand_def(TensorType)
     values = result_def(TensorType)
     indices = result_def(TensorType)
     k = prop_def(IntegerAttr)
-    axis = opt_prop_def(IntegerAttr)
     largest = opt_prop_def(BoolAttr)
     sorted = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         source, k = shape(self.x), self.k.value.data
-        axis = axis_of(self.axis, len(source), -1)
+        axis = self.checked_axis()
         if k < 0 or k > source[axis] != DYNAMIC_INDEX:
             raise VerifyException(
                 f"attribute 'k': expected 0 to {source[axis]}, the extent of axis {axis} of {shape_text(source)}, got {k}"
@@ -112,12 +113,11 @@ class SearchsortedOp(OpaqueOp):
         return (TensorType(i64, shape(self.values)),)
 
 
-class Cumulative(OpaqueOp):
+class Cumulative(AxisOp, OpaqueOp):
     """Running totals along an axis."""
 
     x = operand_def(TensorType)
     result = result_def(TensorType)
-    axis = opt_prop_def(IntegerAttr)
     include_initial = opt_prop_def(BoolAttr)
     exclusive = opt_prop_def(BoolAttr)
     reverse = opt_prop_def(BoolAttr)
@@ -126,7 +126,7 @@ class Cumulative(OpaqueOp):
         rank = len(shape(self.x))
         if self.axis is None and rank != 1:
             raise VerifyException(f"attribute 'axis': expected one for a tensor of rank {rank}, got none")
-        return axis_of(self.axis, rank)
+        return super().checked_axis()
 
     def infer_types(self) -> Sequence[AnyTensor]:
         if dtype(self.x) is BOOL:

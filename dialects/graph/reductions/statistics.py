@@ -12,16 +12,13 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     BoolAttr,
-    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     IntegerAttr,
-    IntegerType,
     TensorType,
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
-from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.creation.constant import ConstantOp, number_of, scalar_constant
 from fuse_opt.dialects.graph.creation.filled import IotaOp
@@ -30,32 +27,32 @@ from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, IsfiniteOp, 
 from fuse_opt.dialects.graph.elementwise.math import ExpOp, LogOp, SqrtOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.graph.reductions.composite import FloatComposite, mean_of, narrowed, total_of, widened
-from fuse_opt.dialects.graph.reductions.reductions import MaxOp, MinOp, SumSquaresOp, reduced_shape
+from fuse_opt.dialects.graph.reductions.reductions import (
+    MaxOp,
+    MinOp,
+    OverAxes,
+    SumSquaresOp,
+    reduced_shape,
+    require_elements,
+    require_numbers,
+)
 from fuse_opt.dialects.interfaces.op import CompositeOp, ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import (
     bool_value,
     flag,
     int_array,
     int_value,
-    ints,
-    normalize_axes,
     normalize_axis,
 )
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text
-from fuse_opt.dialects.types.dtypes import BOOL, F64
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape
+from fuse_opt.dialects.types.dtypes import F64
 
 
-class Statistic(FloatComposite):
+class Statistic(OverAxes, FloatComposite):
     """A number for the elements over `axes`."""
 
     x = operand_def(TensorType)
     result = result_def(TensorType)
-    axes = opt_prop_def(DenseArrayBase[IntegerType])
-    keepdims = opt_prop_def(BoolAttr)
-
-    def reduced_axes(self) -> tuple[int, ...]:
-        rank = len(shape(self.x))
-        return normalize_axes(ints(self.axes, range(rank)), rank)
 
     def count(self) -> int:
         """How many elements each result is of."""
@@ -214,10 +211,8 @@ class ExtremePosition(CompositeOp):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         source, axes = shape(self.x), self._axes()
-        if (element := dtype(self.x)) is BOOL or element.storage_only:
-            raise VerifyException(f"expected elements of numbers to compare, got {element}; insert graph.astype")
-        if any(source[axis] == 0 for axis in axes):
-            raise VerifyException(f"has no value over an empty axis of {shape_text(source)}; search non-empty axes")
+        require_numbers(self.x)
+        require_elements(self.x, axes, "search non-empty axes")
         return (TensorType(i64, reduced_shape(source, axes, flag(self.keepdims))),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:

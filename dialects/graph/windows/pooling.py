@@ -29,7 +29,7 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import WhereOp
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, IsnanOp, LogicalOrOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.graph.reductions.composite import narrowed, widened
-from fuse_opt.dialects.graph.reductions.reductions import MaxOp, MinOp, extreme
+from fuse_opt.dialects.graph.reductions.reductions import MaxOp, MinOp, extreme, require_elements, require_numbers
 from fuse_opt.dialects.graph.reductions.statistics import MeanOp
 from fuse_opt.dialects.graph.windows.pool_geometry import (
     Pool,
@@ -42,12 +42,7 @@ from fuse_opt.dialects.graph.windows.windows import SlidingWindowsOp, WindowMaxO
 from fuse_opt.dialects.interfaces.op import CompositeOp, ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
-from fuse_opt.dialects.types.dtypes import BOOL, I64
-
-
-def require_numbers(value: SSAValue) -> None:
-    if (element := dtype(value)) is BOOL or element.storage_only:
-        raise VerifyException(f"expected elements of numbers to compare, got {element}; insert graph.astype")
+from fuse_opt.dialects.types.dtypes import I64
 
 
 class MaxPooling(Pool):
@@ -158,11 +153,9 @@ class GlobalMaxPoolOp(Whole):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         require_numbers(self.x)
-        if 0 in shape(self.x)[2:]:
-            raise VerifyException(
-                f"has no value over an empty axis of {shape_text(shape(self.x))}; pool non-empty planes"
-            )
-        return super().infer_types()
+        type_ = super().infer_types()
+        require_elements(self.x, self.reduced(), "pool non-empty planes")
+        return type_
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         return (builder(MaxOp, self.x, axes=int_array(self.reduced()), keepdims=bool_value(True)),)

@@ -77,11 +77,16 @@ def attention(n: Node, g: Emitter) -> Results:
     return [join_heads(g, y) if joined else y, k, v, *products]
 
 
+def _positions(g: Emitter, length: int, keys: int) -> tuple[Value, Value]:
+    """Those of queries, along an axis of their own, and those of keys."""
+    return g.iota(shape=[length, 1], axis=0, dtype=I64), g.iota(shape=[1, keys], axis=1, dtype=I64)
+
+
 def _masks(n: Node, g: Emitter, q: Value, k: Value, past: int, causal: bool) -> _Masks:
     """The restrictions that are not left to the handler itself."""
     (batch, _, length, _), keys = extents(q), extents(k)[2]
     masks = _Masks()
-    rows, columns = (g.iota(shape=s, axis=a, dtype=I64) for s, a in (([length, 1], 0), ([1, keys], 1)))
+    rows, columns = _positions(g, length, keys)
     if n.has(6):
         valid = g.reshape(g.cast(n.operand(6), I64), shape=[batch, 1, 1, 1])
         masks.keep(g, g.less(columns, valid))
@@ -126,8 +131,7 @@ def _stepwise(
     nothing = g.like(-math.inf, scores)
     biased = capped
     if causal:
-        (length, keys) = extents(scores)[2:]
-        rows, columns = (g.iota(shape=s, axis=a, dtype=I64) for s, a in (([length, 1], 0), ([1, keys], 1)))
+        rows, columns = _positions(g, *extents(scores)[2:])
         biased = g.where(g.greater_equal(rows, columns), biased, nothing)
     if mask is not None:
         biased = g.where(mask, biased, nothing) if dtype(mask) is BOOL else g.add(biased, mask)

@@ -124,16 +124,20 @@ def _scatter_elements(h: HloOp, g: Emitter, numbers: dict[str, list[int]], reduc
 
 def _positions(g: Emitter, indices: Value, numbers: dict[str, list[int]], batches: str, limits: Sequence[int]) -> Value:
     """Index vectors on the last axis, batch axes first, clipped into `limits`."""
-    vector = numbers.get("index_vector_dim", [0])[0]
-    if vector == rank(indices):
-        indices = g.expand_dims(indices, axes=[vector])
-    first = numbers.get(batches, [])
-    rest = [axis for axis in range(rank(indices)) if axis not in (*first, vector)]
-    indices = g.permute_dims(g.cast(indices, I64), axes=[*first, *rest, vector])
+    indices = _vectors(g, indices, numbers, numbers.get(batches, []))
     columns = [_column(g, indices, number) for number in range(len(limits))]
     zero = g.number(0, I64)
     clipped = [g.clip(c, zero, g.number(limit - 1, I64)) for c, limit in zip(columns, limits, strict=True)]
     return g.concat(*clipped, axis=-1) if len(clipped) > 1 else clipped[0]
+
+
+def _vectors(g: Emitter, indices: Value, numbers: dict[str, list[int]], batch: Sequence[int]) -> Value:
+    """Index vectors on the last axis, the axes of `batch` first."""
+    vector = numbers.get("index_vector_dim", [0])[0]
+    if vector == rank(indices):
+        indices = g.expand_dims(indices, axes=[vector])
+    rest = [axis for axis in range(rank(indices)) if axis not in (*batch, vector)]
+    return g.permute_dims(g.cast(indices, I64), axes=[*batch, *rest, vector])
 
 
 def _column(g: Emitter, indices: Value, number: int) -> Value:
@@ -202,11 +206,7 @@ def _targets(
     batches: Sequence[int],
 ) -> Value:
     """Index vectors with the batch positions in front; those out of range name the row behind the last of the first axis."""
-    vector = numbers.get("index_vector_dim", [0])[0]
-    if vector == rank(indices):
-        indices = g.expand_dims(indices, axes=[vector])
-    rest = [axis for axis in range(rank(indices)) if axis not in (*index_batch, vector)]
-    indices = g.permute_dims(g.cast(indices, I64), axes=[*index_batch, *rest, vector])
+    indices = _vectors(g, indices, numbers, index_batch)
     columns = [_column(g, indices, number) for number in range(len(limits))]
     zero = g.number(0, I64)
     valid: Value | None = None

@@ -1,5 +1,5 @@
 """The Python function that calls programs and PyTorch's kernels in turn.
 
 May import dialects, dialects/types, dialects/scalar, dialects/interfaces, dialects/analysis, dialects/graph,
-dialects/graph/*, frontends, frontends/torch/fx, frontends/torch/importer, tools/compiler.
+dialects/graph/*, frontends, frontends/torch/fx, frontends/torch/importer, tools/compiler, lowering/program.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -14,23 +14,17 @@ from fuse_opt.dialects.torch import AtenOp
 from fuse_opt.frontends.builder import Emitter
 from fuse_opt.frontends.torch.fx.api import DTYPES, torch
 from fuse_opt.frontends.torch.fx.strides import View
+from fuse_opt.lowering.program import ProgramStats
 from fuse_opt.tools.compiler import api
 
 _guards: Any = torch._C._dynamo.guards
 
 
-@dataclass(frozen=True)
-class NoStats:
+@dataclass
+class NoStats(ProgramStats):
     """The counts of a program that is none, as those of one."""
 
-    kernels: int = 0
-    launches: int = 0
-    library_calls: int = 0
-    segments: int = 0
-    arena_bytes: int = 0
-    lower_bound_bytes: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
+    lower_bound_bytes: int | None = 0
     compile_s: float = 0.0
     compiled: int = 0
     cached: int = 0
@@ -42,7 +36,7 @@ class NoProgram:
 
     module: Any
     source: str = ""
-    stats: NoStats = NoStats()
+    stats: NoStats = field(default_factory=NoStats)
     buffers: tuple[Any, ...] = ()
     steps: tuple[Any, ...] = ()
     results: tuple[Any, ...] = ()

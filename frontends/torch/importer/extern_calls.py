@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
@@ -10,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.torch import aten_call
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, aten, fx, is_tensor, torch
-from fuse_opt.frontends.torch.fx.strides import dense_order
+from fuse_opt.frontends.torch.fx.strides import dense_order, storage_view
 from fuse_opt.frontends.torch.importer.imported import AtenCall, Memory, Output, Variable
 from fuse_opt.frontends.torch.importer.memory_places import (
     Place,
@@ -23,7 +24,6 @@ from fuse_opt.frontends.torch.importer.memory_places import (
     shown,
     target_name,
 )
-from fuse_opt.frontends.torch.importer.out_variants import out_overload
 from fuse_opt.frontends.torch.importer.values import TOKEN, Values
 
 
@@ -118,7 +118,7 @@ class Calls(Values):
         number = len(self.calls)
         name = str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
         call = AtenCall(number, target, name, arguments, keywords, reason, several=several)
-        call.out, call.out_names = out_overload(target, metas)
+        call.out, call.out_names = _out_overload(target, metas)
         places, types = self._call_results(call, metas)
         text = ", ".join([*map(shown, arguments), *(f"{key}={shown(item)}" for key, item in keywords.items())])
         if (ordered := is_ordered(target)) and self.previous is not None:
@@ -188,3 +188,38 @@ class Calls(Values):
 
     def _is_argument(self, root: Root) -> bool:
         return root.variable is not None and not root.variable.startswith("f")
+
+
+def _out_overload(target: Any, metas: Sequence[Any]) -> tuple[Any, tuple[str, ...]]:
+    """
+    The overload of an operator that writes its results to given tensors without a copy, and the names of these arguments;
+    None where there is none, or a result is no strided tensor of known shape that fills its memory.
+    """
+    found, names = _native_out(target)
+    if found is None or len(names) != len(metas) or not all(_is_plannable(meta) for meta in metas):
+        return None, ()
+    return found, names
+
+
+@cache
+def _native_out(target: Any) -> tuple[Any, tuple[str, ...]]:
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return None, ()
+    wanted = [(argument.name, str(argument.type)) for argument in target._schema.arguments]
+    packet = target.overloadpacket
+    for name in packet.overloads():
+        candidate = getattr(packet, name)
+        if torch.Tag.generated in candidate.tags:
+            continue
+        given = candidate._schema.arguments
+        plain = [(argument.name, str(argument.type)) for argument in given if not argument.is_out]
+        if plain == wanted and len(plain) < len(given):
+            return candidate, tuple(argument.name for argument in given if argument.is_out)
+    return None, ()
+
+
+def _is_plannable(meta: Any) -> bool:
+    if not is_tensor(meta) or meta.dtype not in ELEMENTS or meta.device.type != "cpu":
+        return False
+    view = storage_view(meta)
+    return view is not None and dense_order(view[0], view[1]) is not None

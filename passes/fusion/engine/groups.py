@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.fused import STOP_FUSION, KernelOp
@@ -80,6 +80,18 @@ def _is_stop(op: Operation | Block) -> bool:
 def kind_of(op: GraphOp) -> FusionKind:
     """An op's fusion kind; opaque when it has no scalar meaning."""
     return op.fusion_kind() if isinstance(op, StructuredOp) else FusionKind.OPAQUE
+
+
+def bare_source(value: SSAValue) -> SSAValue:
+    """The value as the bare op that makes it gives it, in a kernel or outside, or the function's argument that it is."""
+    while True:
+        owner = value.owner
+        if isinstance(value, OpResult) and isinstance(owner, KernelOp):
+            value = owner.yielded()[value.index]
+        elif isinstance(value, BlockArgument) and isinstance(kernel := value.block.parent_op(), KernelOp):
+            value = kernel.operands[value.index]
+        else:
+            return value
 
 
 def is_creation(op: Operation | Block) -> bool:

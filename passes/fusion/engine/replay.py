@@ -21,13 +21,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph
-from fuse_opt.passes.fusion.engine.groups import is_creation
+from fuse_opt.passes.fusion.engine.groups import bare_source, is_creation
 from fuse_opt.passes.fusion.engine.outline import sweep_functions
 from fuse_opt.passes.fusion.engine.replay_text import Decision, OpRef
 
@@ -271,14 +271,8 @@ def _named_ops(op: Operation) -> list[GraphOp]:
 
 def _origin(value: SSAValue) -> Operation | None:
     """The bare op that makes the value, in a kernel or outside; None for an argument of the function."""
-    while True:
-        owner = value.owner
-        if isinstance(value, OpResult) and isinstance(owner, KernelOp):
-            value = owner.yielded()[value.index]
-        elif isinstance(value, BlockArgument) and isinstance(parent := value.block.parent_op(), KernelOp):
-            value = parent.operands[value.index]
-        else:
-            return owner if isinstance(owner, Operation) else None
+    owner = bare_source(value).owner
+    return owner if isinstance(owner, Operation) else None
 
 
 def _function_name(block: Block) -> str:

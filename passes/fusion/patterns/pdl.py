@@ -24,14 +24,13 @@ from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects import builtin, pdl
-from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue, TypedAttribute
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue, TypedAttribute
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from fuse_opt.dialects.analysis.loop_body import member_ops
-from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.passes.fusion.engine.groups import is_creation
+from fuse_opt.passes.fusion.engine.groups import bare_source, is_creation
 from fuse_opt.passes.fusion.patterns.rule_files import refused_at
 from fuse_opt.passes.remarks import RefusedError
 
@@ -113,17 +112,12 @@ class BlockView:
 
     def source(self, value: SSAValue) -> SSAValue:
         """What the value is outside of kernels; one value for all constants that are equal, of which kernels have copies."""
-        while True:
-            owner = value.owner
-            if isinstance(value, OpResult) and isinstance(owner, KernelOp):
-                value = owner.yielded()[value.index]
-            elif isinstance(value, BlockArgument) and isinstance(kernel := value.block.parent_op(), KernelOp):
-                value = kernel.operands[value.index]
-            elif isinstance(owner, Operation) and is_creation(owner):
-                key = (type(owner), value.type, frozenset(owner.properties.items()))
-                return self._created.setdefault(key, value)
-            else:
-                return value
+        value = bare_source(value)
+        owner = value.owner
+        if isinstance(owner, Operation) and is_creation(owner):
+            key = (type(owner), value.type, frozenset(owner.properties.items()))
+            return self._created.setdefault(key, value)
+        return value
 
 
 @dataclass

@@ -1,4 +1,4 @@
 """Solvers of orders for a low peak; know no IR.
 
-May import no other package of ours.
+May import passes/memory/packing.
 """

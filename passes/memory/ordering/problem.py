@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+
+from fuse_opt.passes.memory.ordering.matching import largest_matching
+from fuse_opt.passes.memory.packing.live_bytes import live_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,12 @@ def loads_of(problem: Problem) -> Loads:
             root[written] = into
             last[into] = last[written]
             outside[into] |= outside[written]
-    change = [0] * (end + 1)
-    for number, value in enumerate(values):
-        if root[number] == number and not outside[number] and birth[number] >= 0:
-            change[birth[number]] += value.size
-            change[min(last[number] + 1, end)] -= value.size
-    return Loads(list(accumulate(change[:end])), [outside[into] for into in root])
+    lives = (
+        (birth[number], min(last[number] + 1, end), value.size)
+        for number, value in enumerate(values)
+        if root[number] == number and not outside[number] and birth[number] >= 0
+    )
+    return Loads(live_bytes(lives, end), [outside[into] for into in root])
 
 
 def _chosen(
@@ -128,28 +130,7 @@ def _chosen(
         reads.sort(key=lambda read: (not donated[root[read]], sign * birth[root[read]]))
     if len(candidates) <= 1:
         return [(written, reads[0]) for written, reads in candidates.items()]
-    taken: dict[int, int] = {}
-    for start in candidates:
-        _augment(start, candidates, taken)
-    return [(written, read) for read, written in taken.items()]
-
-
-def _augment(start: int, candidates: dict[int, list[int]], taken: dict[int, int]) -> None:
-    """Matches `start`, too, if it can be: others move to further candidates (Kuhn 1955)."""
-    via: dict[int, int] = {}
-    holds = {written: read for read, written in taken.items()}
-    pending = [start]
-    for written in pending:
-        fresh = [read for read in candidates[written] if read not in via]
-        via.update(dict.fromkeys(fresh, written))
-        free = next((read for read in fresh if read not in taken), None)
-        while free is not None:
-            owner = via[free]
-            taken[free] = owner
-            if owner == start:
-                return
-            free = holds.get(owner)
-        pending.extend(taken[read] for read in fresh)
+    return list(largest_matching(candidates).items())
 
 
 def needs_of(problem: Problem, loads: Loads) -> list[int]:

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from fuse_opt.passes.memory.packing.first_fit import Block
+from fuse_opt.passes.memory.packing.live_bytes import live_bytes
 
 Span = tuple[int, int, int]
 """What the search knows of a buffer: its size and the half-open range of sections in which it lives."""
@@ -270,8 +271,4 @@ class TreeSearch:
 
 def section_loads(spans: Sequence[Span]) -> list[int]:
     """Bytes alive in each section."""
-    change = [0] * (max(hi for _, _, hi in spans) + 1)
-    for size, lo, hi in spans:
-        change[lo] += size
-        change[hi] -= size
-    return list(accumulate(change[:-1]))
+    return live_bytes(((lo, hi, size) for size, lo, hi in spans), max(hi for _, _, hi in spans))

@@ -4,18 +4,14 @@ Every order is total (the block's index breaks ties), so the same blocks always 
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 
 from fuse_opt.passes.memory.packing.first_fit import Block
+from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 
 
 def loads_at_births(blocks: Sequence[Block], positions: int) -> list[int]:
     """Bytes alive at each birth position; the largest is the most alive at any time, since loads only grow at births."""
-    change = [0] * (positions + 1)
-    for block in blocks:
-        change[block.lo] += block.size
-        change[block.hi] -= block.size
-    return list(accumulate(change[:positions]))
+    return live_bytes(((block.lo, block.hi, block.size) for block in blocks), positions)
 
 
 class Loads:
@@ -27,7 +23,7 @@ class Loads:
     def __init__(self, blocks: Sequence[Block], positions: int) -> None:
         row = loads_at_births(blocks, positions)
         self.positions = positions
-        self.peak = row.index(max(row))
+        self.peak = peak_of(row)[1]
         self.rows = [row]
         while (window := 1 << len(self.rows)) <= positions:
             row = list(map(max, row, row[window // 2 :]))

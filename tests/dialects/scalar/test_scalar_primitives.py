@@ -30,7 +30,7 @@ def test_the_table_is_complete() -> None:
     assert kinds == {(primitive.name, kind) for primitive in PRIMITIVES.values() for kind in primitive.kinds}
 
 
-@pytest.mark.parametrize("word", PRIMITIVES)
+@pytest.mark.parametrize("primitive", PRIMITIVES)
 def test_every_word_is_known_to_every_backend(primitive: str) -> None:
     """Fails where a scalar primitive is new and a backend was forgotten."""
     assert primitive in FUNCTIONS or primitive in ("cast", "bitcast"), (
@@ -132,7 +132,7 @@ SPECIAL: dict[str, list[Row]] = {
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-@pytest.mark.parametrize("word", SPECIAL)
+@pytest.mark.parametrize("primitive", SPECIAL)
 def test_special_values(primitive: str, dtype: DType, backend: Backend) -> None:
     """NaN gives NaN besides; zeros have the right sign."""
     numpy_type, arity = NUMPY_DTYPES[dtype], PRIMITIVES[primitive].arity

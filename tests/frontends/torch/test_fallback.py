@@ -29,6 +29,13 @@ def function(x: Any) -> Any:
     return torch.softmax(x * 2, -1) + 1
 
 
+def assert_gradients_of_eager(fast: Callable[..., Any], extents: tuple[int, int]) -> None:
+    x, y = (torch.linspace(-1, 1, extents[0] * extents[1]).view(extents).requires_grad_() for _ in range(2))
+    for call, argument in ((fast, x), (function, y)):
+        (call(argument) ** 2).sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+
+
 def waves(x: Any) -> Any:
     return torch.sin(x) * 2 + 1
 
@@ -129,10 +136,7 @@ def test_a_backward_graph_that_fails(dynamic: bool, monkeypatch: pytest.MonkeyPa
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
-            x, y = (torch.linspace(-1, 1, 12).view(3, 4).requires_grad_() for _ in range(2))
-            for call, argument in ((fast, x), (function, y)):
-                (call(argument) ** 2).sum().backward()
-            torch.testing.assert_close(x.grad, y.grad)
+            assert_gradients_of_eager(fast, (3, 4))
     ours = [str(w.message) for w in caught if issubclass(w.category, RuntimeWarning)]
     assert len(ours) == 1 and "compiling its backward graph fails: ValueError: no backward" in ours[0], ours
     with torch.autograd.profiler.profile() as profile:
@@ -150,10 +154,7 @@ def test_extents_beyond_the_limit_run_as_they_were_traced(monkeypatch: pytest.Mo
 def test_extents_beyond_the_limit_have_gradients():
     fast = compiled(function, dynamic=True, options={"programs": 1})
     for extents in ((3, 4), (5, 4), (5, 6)):
-        x, y = (torch.linspace(-1, 1, extents[0] * extents[1]).view(extents).requires_grad_() for _ in range(2))
-        for call, argument in ((fast, x), (function, y)):
-            (call(argument) ** 2).sum().backward()
-        torch.testing.assert_close(x.grad, y.grad)
+        assert_gradients_of_eager(fast, extents)
 
 
 def test_graphs_of_nothing_but_pytorchs_calls_are_left_without_a_warning(recwarn: pytest.WarningsRecorder):

@@ -104,6 +104,33 @@ def test_special_functions_at_edges_give_what_eager_gives(name: str):
     assert external(check(lambda a, b: (function(a), function(b)), x, x.double(), tolerance=2e-5)) == {}
 
 
+EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, float("inf"), -float("inf"), float("nan"), 1e-40, -3.7, 20.0]
+
+
+@pytest.mark.parametrize("name", ["digamma", "erfinv", "special.i0e", "special.i1e"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_with_expansions_of_their_own(name: str, dtype: str):
+    place: Any = torch
+    for part in name.split("."):
+        place = getattr(place, part)
+
+    def function(x: Any) -> Any:
+        return place(x) + 1
+
+    x = torch.cat([torch.linspace(-0.99, 9.0, 301), torch.tensor(EDGES)]).to(getattr(torch, dtype))
+    assert external(check(function, x)) == {}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_parts_of_floats(dtype: str):
+    def function(x: Any, y: Any) -> Any:
+        fraction, exponent = torch.frexp(x)
+        return torch.signbit(x), torch.nextafter(x, y), fraction, exponent + 1
+
+    x = torch.tensor(EDGES).to(getattr(torch, dtype))
+    assert external(check(function, x, x.flip(0), tolerance=0)) == {}
+
+
 def hurwitz(s: int, q: Any) -> Any:
     """By shifting q above zero."""
     steps = max(0, int(mp.ceil(-q)))

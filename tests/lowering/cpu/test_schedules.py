@@ -24,6 +24,7 @@ from scheduled_kernels import (
     lowered,
     permute,
     reduce,
+    with_expected,
 )
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, i64
 
@@ -38,10 +39,7 @@ from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
 def test_every_extent_and_every_way_to_hand_out_tasks(name: str) -> None:
-    module = parse(CASES[name]().text())
-    arguments = random_arguments(module, 3)
-    with np.errstate(all="ignore"):
-        expected = evaluate(module, [a.copy() for a in arguments])
+    module, arguments, expected = with_expected(CASES[name]().text())
     compiled = CpuProgram(build_program(lowered(module, 1)))
     first = as_list(compiled(*arguments))
     assert_within_bounds(first, expected, name)
@@ -146,10 +144,7 @@ def test_in_place(schedule: str, shape: str, kept: str, axis: int) -> None:
 @needs_cxx
 @pytest.mark.parametrize("name", ["column stages in parts", "split kinds", "small tile"])
 def test_the_kinds_on_a_gpu(name: str, tmp_path: Path) -> None:
-    module = parse(CASES[name]().text())
-    arguments = random_arguments(module, 3)
-    with np.errstate(all="ignore"):
-        expected = evaluate(module, [a.copy() for a in arguments])
+    module, arguments, expected = with_expected(CASES[name]().text())
     actual = CudaOnCpu(apply(module, ["convert-fused-to-gpu"]), tmp_path).run("main", arguments)
     assert_within_bounds(actual, expected, name)
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import fuse_opt
-from fuse_opt.lowering.emit import build_program, c_units
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.lowering.emit import c as c_emission
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
@@ -33,7 +34,7 @@ def test_small_programs_are_one_unit() -> None:
 
 
 def test_units_compile_apart_and_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(c_units, "_WORTH_A_UNIT", 500)
+    monkeypatch.setattr(c_emission, "_WORTH_A_UNIT", 500)
     program = build_program(fuse_opt.optimize(THREE))
     assert len(program.units) == 4, "three kernels (one tanh is in place), and what launches them"
     assert not any("static void kernel" in unit.source for unit in program.units)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from c_printing import BUILDS
+from c_printing import BUILDS, build_helpers
 from ir_testing import apply, evaluate, parse, text_of
 from lowered_programs import needs_compiler
 
@@ -209,20 +207,13 @@ def test_blocks_of_halves_are_halves(compiler: str, machine: str, tmp_path: Path
     """Every half and many floats, from odd places on; the bits of a NaN are the machine's choice."""
     if machine == "-mf16c" and platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("an instruction set of x86-64")
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no C compiler {compiler!r} on this machine")
-    source, target = tmp_path / "blocks.c", tmp_path / "blocks.so"
-    source.write_text(
-        c_helpers(["fo_widen_f16", "fo_narrow_f16"])
-        + """
+    text = """
 void blocks(long n, const unsigned short *h, const float *x, float *wide, unsigned short *narrow) {
   fo_widen_f16(h, 1, wide, 2, 65535);
   fo_narrow_f16(x, 3, narrow, 4, n);
 }
 """
-    )
-    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-std=gnu11", "-shared", "-fPIC"]
-    subprocess.run([compiler, *flags, *machine.split(), str(source), "-o", str(target)], check=True)
+    library = build_helpers(["fo_widen_f16", "fo_narrow_f16"], text, compiler, machine, tmp_path)
     patterns = np.random.default_rng(2).integers(0, 1 << 32, (1 << 17) + 7, dtype=np.uint32).view(np.float32)
     halves = np.arange(1 << 16, dtype=np.uint16)
     with np.errstate(all="ignore"):
@@ -233,7 +224,7 @@ void blocks(long n, const unsigned short *h, const float *x, float *wide, unsign
         expected = x.astype(np.float16)
     wide, narrow = np.zeros(1 << 18, np.float32), np.zeros(x.size + 8, np.uint16)
     arrays = [ctypes.c_void_p(a.ctypes.data) for a in (halves, x, wide, narrow)]
-    ctypes.CDLL(str(target)).blocks(ctypes.c_long(x.size - 3), *arrays)
+    library.blocks(ctypes.c_long(x.size - 3), *arrays)
     np.testing.assert_array_equal(wide[2 : 2 + 65535], halves.view(np.float16)[1:].astype(np.float32))
     got = narrow.view(np.float16)[4 : x.size + 1]
     np.testing.assert_array_equal(got, expected[3:])

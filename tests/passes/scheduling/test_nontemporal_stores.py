@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import random
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from c_printing import BUILDS
-from ir_testing import apply, evaluate, kernels, parse, random_arguments, text_of
+from c_printing import BUILDS, build_helpers
+from ir_testing import apply, kernels, parse, text_of
 from lowered_programs import as_list, needs_compiler
-from scheduled_kernels import Kernels, assert_within_bounds, in_pieces, lowered, normalize, typed
+from scheduled_kernels import Kernels, assert_within_bounds, in_pieces, lowered, normalize, typed, with_expected
 
-from fuse_opt.lowering.c.headers.functions import c_helpers
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.passes.remarks import RefusedError, collect
 from fuse_opt.runtime.cpu.program import CpuProgram
@@ -80,10 +77,7 @@ def streamed_kernels() -> Kernels:
 @needs_compiler
 def test_every_type_and_size_is_what_the_reference_says() -> None:
     """However tasks are handed out, and wherever results begin."""
-    module = parse(streamed_kernels().text())
-    arguments = random_arguments(module, 3)
-    with np.errstate(all="ignore"):
-        expected = evaluate(module, [a.copy() for a in arguments])
+    module, arguments, expected = with_expected(streamed_kernels().text())
     program = build_program(lowered(module, 1))
     assert program.source.count("fo_stream_block_") > 60
     compiled = CpuProgram(program)
@@ -108,9 +102,7 @@ def test_nothing_undefined_is_done(monkeypatch: pytest.MonkeyPatch, capfd: pytes
     add_sum(written, (3, 301), "f32")
     add_sum(written, (257,), "i8")
     normalize(written, f'kind = "row", {NONTEMPORAL}', (3, 300), 1)
-    module = parse(written.text())
-    arguments = random_arguments(module, 3)
-    expected = evaluate(module, [a.copy() for a in arguments])
+    module, arguments, expected = with_expected(written.text())
     sanitize(monkeypatch)
     assert_within_bounds(as_list(CpuProgram(build_program(lowered(module, 1)))(*arguments)), expected, "sanitized")
     assert "runtime error" not in capfd.readouterr().err
@@ -118,15 +110,10 @@ def test_nothing_undefined_is_done(monkeypatch: pytest.MonkeyPatch, capfd: pytes
 
 @pytest.mark.parametrize("compiler, machine", BUILDS)
 def test_stretches_of_any_length_from_any_place_on(compiler: str, machine: str, tmp_path: Path) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no C compiler {compiler!r} on this machine")
-    source, target = tmp_path / "stream.c", tmp_path / "stream.so"
     names = [
         f"fo_{kind}_{element}" for kind in ("stream", "stream_block", "line_offset") for element in ("i1", "f32", "f64")
     ]
-    source.write_text(
-        c_helpers([*names, "fo_stream_end"])
-        + """
+    text = """
 void stretch(const unsigned char *x, long at, unsigned char *y, long to, long n) {
   fo_stream_i1(x, at, y, to, n);
   fo_stream_end();
@@ -137,10 +124,7 @@ long block(const float *x, long at, float *y, long to, long n) {
   return fo_line_offset_f32(y, to);
 }
 """
-    )
-    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-std=gnu11", "-shared", "-fPIC"]
-    subprocess.run([compiler, *flags, *machine.split(), str(source), "-o", str(target)], check=True)
-    library = ctypes.CDLL(str(target))
+    library = build_helpers([*names, "fo_stream_end"], text, compiler, machine, tmp_path)
     library.block.restype = ctypes.c_long
     x = np.random.default_rng(3).integers(1, 100, 1024, np.uint8)
     for count in (0, 1, 63, 64, 65, 130, 333):

@@ -7,26 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from blas_testing import TOLERANCE
+from blas_testing import tasks as tasks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.reference.kernels.convolution import conv_backward_weight, conv_transpose
 from fuse_opt.runtime.backends.blas import convolution_backward
-from fuse_opt.runtime.backends.blas import matmul as blas
 from fuse_opt.runtime.backends.blas.convolution_backward import try_conv_backward_weight, try_conv_transpose
 
 Array = NDArray[Any]
-
-TOLERANCE = {"e": 4e-3, "f": 2e-5, "d": 1e-12}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tasks() -> blas.Tasks:
-    found = blas.load_tasks()
-    if found is None:
-        pytest.skip("no OpenBLAS in NumPy, or no C compiler")
-    return found
 
 
 Convolution = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[str, Any]]

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from blas_testing import TOLERANCE
+from blas_testing import tasks as tasks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -26,17 +28,7 @@ from fuse_opt.runtime.host import thread_pool
 
 Array = NDArray[Any]
 
-TOLERANCE = {"e": 4e-3, "f": 2e-5, "d": 1e-12}
-"""By type of element, of numbers about 1 times the root of the number of terms."""
 ORDERS = ("plain", "transposed", "strided", "reversed", "broadcast", "misaligned", "read-only")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tasks() -> blas.Tasks:
-    found = blas.load_tasks()
-    if found is None:
-        pytest.skip("no OpenBLAS in NumPy, or no C compiler")
-    return found
 
 
 @pytest.fixture

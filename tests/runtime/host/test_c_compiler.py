@@ -1,35 +1,18 @@
 """Finding the C compiler of the machine and building shared objects with it."""
 
 import ctypes
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from c_compilers import cache as cache
+from c_compilers import compiler as compiler
+from c_compilers import executable, variant
 
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host import c_compiler
 from fuse_opt.runtime.host.c_compiler import CCompiler, CompileError, find_c_compiler
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> DiskCache:
-    return DiskCache(tmp_path / "cache")
-
-
-@pytest.fixture
-def compiler(cache: DiskCache) -> CCompiler:
-    found = find_c_compiler(cache)
-    if found is None:
-        pytest.skip("no C compiler")
-    return found
-
-
-def executable(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(stat.S_IRWXU)
-    return path
 
 
 def test_description(compiler: CCompiler) -> None:
@@ -76,7 +59,7 @@ def test_refused_source(compiler: CCompiler, cache: DiskCache) -> None:
 
 
 def test_vanished_compiler(compiler: CCompiler, cache: DiskCache) -> None:
-    gone = CCompiler("/nonexistent/cc", compiler.version, compiler.flags, compiler.target)
+    gone = variant(compiler, Path("/nonexistent/cc"))
     with pytest.raises(CompileError, match="could not be run"):
         gone.compile_shared("int x;", cache)
 
@@ -128,7 +111,7 @@ def test_a_compiler_that_never_ends_is_tried_once(
 @pytest.mark.parametrize(("made", "message"), [(":", "made no object"), ("echo garbage > $o", "cannot be loaded")])
 def test_objects_that_are_none(compiler: CCompiler, cache: DiskCache, tmp_path: Path, made: str, message: str) -> None:
     script = executable(tmp_path / "liar", f'for a; do [ "$p" = -o ] && o=$a; p=$a; done; {made}')
-    liar = CCompiler(str(script), compiler.version, compiler.flags, compiler.target)
+    liar = variant(compiler, script)
     with pytest.raises(CompileError, match=message):
         c_compiler.load_object(liar, liar.compile_shared("int x;", cache))
 

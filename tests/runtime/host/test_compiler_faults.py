@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import subprocess
 import sys
 import time
@@ -13,6 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_compilers import cache as cache
+from c_compilers import compiler as compiler
+from c_compilers import executable, variant
 
 import fuse_opt
 from fuse_opt.runtime.disk_cache import DiskCache
@@ -28,34 +30,11 @@ func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
 """
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> DiskCache:
-    return DiskCache(tmp_path / "cache")
-
-
-@pytest.fixture
-def compiler(cache: DiskCache) -> CCompiler:
-    found = find_c_compiler(cache)
-    if found is None:
-        pytest.skip("no C compiler")
-    return found
-
-
 @pytest.fixture(autouse=True)
 def forgetting() -> Iterator[None]:
     """What a process remembers of compilers is not for other tests."""
     yield
     c_compiler._find.cache_clear()  # pyright: ignore[reportPrivateUsage]
-
-
-def executable(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(stat.S_IRWXU)
-    return path
-
-
-def variant(compiler: CCompiler, path: Path) -> CCompiler:
-    return CCompiler(str(path), compiler.version, compiler.flags, compiler.target)
 
 
 def is_alive(pid: int) -> bool:

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute
 from fuse_opt.dialects.analysis.storage import ARENA, Storage, StorageMap, analyse_storage
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.properties import ints
+from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.tools.targets.html.text import Names, escaped, shortened
 
 _HEIGHT = 320.0
@@ -45,7 +46,8 @@ def planned_arena(function: FuncOp) -> Arena | None:
     size = _number(entries.get("size"))
     if size is None:
         size = max((offset + storage.nbytes for storage, offset in placed), default=0)
-    peak, step = _most_alive([storage for storage, _ in placed])
+    lives = ((max(storage.birth, 0), storage.death, storage.nbytes) for storage, _ in placed)
+    peak, step = peak_of(live_bytes(lives, storages.steps))
     return Arena(tuple(placed), storages.steps, size, _number(entries.get("lower_bound")), peak, step)
 
 
@@ -119,20 +121,6 @@ def _placed(kernels: list[KernelOp], storages: StorageMap) -> list[tuple[Storage
                 storage = storages.of(value)
                 offsets.setdefault(storage.number, (storage, slot))
     return [offsets[number] for number in sorted(offsets)]
-
-
-def _most_alive(storages: list[Storage]) -> tuple[int, int]:
-    """The most bytes that live at once, and the first step at which they do."""
-    change: dict[int, int] = {}
-    for storage in storages:
-        change[storage.birth] = change.get(storage.birth, 0) + storage.nbytes
-        change[storage.death] = change.get(storage.death, 0) - storage.nbytes
-    load = most = at = 0
-    for step in sorted(change):
-        load += change[step]
-        if load > most:
-            most, at = load, step
-    return most, at
 
 
 def _number(attribute: Attribute | None) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from derivatives import gradient
 from graph_op_table import FLOATS, Array, Case, Row, converted, noise, ramp, rounded, wide
+from rows_normalization import log_softmax
 
 
 @dataclass(frozen=True)
@@ -82,32 +83,30 @@ SMOOTH = [Setting((6, 5), smoothing=0.1), Setting((2, 3, 4), weighted=True, igno
 Make = Callable[[Any, int], Any]
 
 
-def log_softmax(x: Any, axis: int) -> Any:
-    return x - np.log(np.exp(x).sum(axis=axis, keepdims=True))
-
-
 def as_it_is(x: Any, axis: int) -> Any:
     return x
 
 
-def settings_of(settings: list[Setting], reductions: tuple[str, ...]) -> Iterator[tuple[str, Setting, str]]:
-    """Every setting in f32, one in three in other types."""
+def operands_of(settings: list[Setting]) -> Iterator[tuple[str, Setting, str, list[Array], Array]]:
+    """Every setting and reduction in f32, one setting in three in other types: with operands, and the weights they mean."""
     for name in FLOATS:
-        yield from product([name], settings if name == "f32" else settings[::3], reductions)
+        some = settings if name == "f32" else settings[::3]
+        for setting, reduction in product(some, ("mean", "sum", "none")):
+            weight = setting.weight(name)
+            weights = wide(weight[0]) if weight else np.ones(setting.shape[setting.class_axis])
+            yield name, setting, reduction, [noise(name, *setting.shape), setting.classes(), *weight], weights
 
 
 def forward(op: str, make: Make, settings: list[Setting]) -> Iterator[Case]:
-    for name, setting, reduction in settings_of(settings, ("mean", "sum", "none")):
-        x, targets, weight = noise(name, *setting.shape), setting.classes(), setting.weight(name)
-        weights = wide(weight[0]) if weight else np.ones(setting.shape[setting.class_axis])
+    for name, setting, reduction, operands, weights in operands_of(settings):
+        x, targets = operands[:2]
         value = setting.value(make(wide(x), setting.class_axis), targets, weights, reduction)
-        yield Case(f"graph.{op}", setting.text(reduction), (x, targets, *weight), rounded(value, name))
+        yield Case(f"graph.{op}", setting.text(reduction), tuple(operands), rounded(value, name))
 
 
 def backward(op: str, make: Make, settings: list[Setting]) -> Iterator[Case]:
-    for name, setting, reduction in settings_of(settings, ("mean", "sum", "none")):
-        x, targets, weight = noise(name, *setting.shape), setting.classes(), setting.weight(name)
-        weights = wide(weight[0]) if weight else np.ones(setting.shape[setting.class_axis])
+    for name, setting, reduction, operands, weights in operands_of(settings):
+        x, targets = operands[:2]
         grad = ramp(name, *(targets.shape if reduction == "none" else ()))
 
         def formula(v: Any, s: Setting = setting, t: Array = targets, w: Array = weights, r: str = reduction) -> Any:
@@ -116,7 +115,7 @@ def backward(op: str, make: Make, settings: list[Setting]) -> Iterator[Case]:
         value = gradient(formula, [x], 0, wide(grad))
         if np.all(targets == setting.ignored):
             value = np.zeros(x.shape)  # NaN only where 0 rows are divided by their number
-        yield Case(f"graph.{op}", setting.text(reduction), (grad, x, targets, *weight), rounded(value, name))
+        yield Case(f"graph.{op}", setting.text(reduction), (grad, *operands), rounded(value, name))
 
 
 def _cross_entropy_cases() -> Iterator[Case]:
