@@ -261,7 +261,7 @@ class _Tiles(StageLoops):
             inner.block.add_op(scf.YieldOp())
             branches.append(Region(inner.block))
         is_taller = scope.add(arith.CmpiOp(tile, constant(tiling.taller), "slt"))
-        scope.block.add_op(scf.IfOp(is_taller, [], *branches))
+        scope.block.add_op(scf.IfOp(is_taller, [], branches[0], branches[1]))
 
     def _epilogue(
         self, scope: Scope, rows: tuple[SSAValue, SSAValue], columns: tuple[SSAValue, SSAValue], start: SSAValue

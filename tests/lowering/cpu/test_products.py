@@ -1,0 +1,185 @@
+"""Generated products: every extent, transposition, batch and epilogue gives what NumPy gives, and touches nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from ir_testing import apply, evaluate, kernels, parse
+from lowered_programs import needs_compiler
+
+import fuse_opt
+from fuse_opt.dialects.analysis.products import MATMUL
+from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.lowering.cpu.product_tiling import choose_tiling
+from fuse_opt.runtime.cpu.program import CpuProgram
+from fuse_opt.runtime.host import thread_pool
+
+Array = np.ndarray[Any, Any]
+NUMPY: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
+
+
+def tensor(*parts: object) -> str:
+    return f"tensor<{'x'.join(map(str, parts))}>"
+
+
+def extents_of(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.removeprefix("tensor<").removesuffix(">").split("x")[:-1])
+
+
+class Case:
+    """A program of one product, with arguments."""
+
+    def __init__(
+        self,
+        rows: int,
+        depth: int,
+        columns: int,
+        *,
+        lhs: Sequence[int] = (),
+        rhs: Sequence[int] = (),
+        transposed: tuple[bool, bool] = (False, False),
+        epilogue: str = "",
+        element: str = "f32",
+    ) -> None:
+        batch = np.broadcast_shapes(tuple(lhs), tuple(rhs))
+        left = (depth, rows) if transposed[0] else (rows, depth)
+        right = (columns, depth) if transposed[1] else (depth, columns)
+        self.types = [tensor(*lhs, *left, element), tensor(*rhs, *right, element), tensor(columns, element)]
+        self.result = tensor(*batch, rows, columns, element)
+        self.types.append(self.result)
+        flags = {"transpose_lhs = true": transposed[0], "transpose_rhs = true": transposed[1]}
+        attributes = ", ".join(text for text, given in flags.items() if given)
+        arguments = ", ".join(f"%{name}: {type_}" for name, type_ in zip("xwbr", self.types, strict=True))
+        body = epilogue.replace("T", self.result).replace("B", self.types[2])
+        last = "%y" if epilogue else "%p"
+        self.text = f"""
+func.func @main({arguments}) -> {self.result} {{
+  %p = graph.matmul %x, %w {{{attributes}}} : ({self.types[0]}, {self.types[1]}) -> {self.result}
+{body}  func.return {last} : {self.result}
+}}"""
+        self.element = element
+
+    def arguments(self, seed: int = 0) -> list[Array]:
+        rng = np.random.default_rng(seed)
+        return [rng.standard_normal(extents_of(text)).astype(NUMPY[self.element]) for text in self.types]
+
+    def check(self, **options: Any) -> CpuProgram:
+        """Runs it as code of its own, within rounding of the reference's, and with nothing written beside the result."""
+        module = parse(self.text)
+        wanted = evaluate(module, self.arguments())[0]
+        program = fuse_opt.compile(self.text, **options)
+        assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [MATMUL]
+        assert program.stats.library_calls == 0
+        guarded = np.full(wanted.size + 128, 7.5, wanted.dtype)
+        out = guarded[64:-64].reshape(wanted.shape)
+        program(*self.arguments(), out=out)
+        assert (guarded[:64] == 7.5).all() and (guarded[-64:] == 7.5).all()
+        scale = 1e-5 if self.element == "f32" else 1e-13
+        np.testing.assert_allclose(out, wanted, rtol=scale, atol=scale * max(float(np.abs(wanted).max()), 1.0))
+        return program.native
+
+
+BIAS_GELU_RESIDUAL = """  %a = graph.add %p, %b : (T, B) -> T
+  %g = graph.gelu %a : (T) -> T
+  %y = graph.add %g, %r : (T, T) -> T
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("columns", [16, 17, 31, 47, 63, 64, 65, 100, 129, 197])
+def test_every_width_has_its_tail(columns: int) -> None:
+    for rows in (1, 2, 5, 6, 7, 13, 33, 40):
+        Case(rows, 19, columns, epilogue=BIAS_GELU_RESIDUAL if rows % 2 else "").check()
+
+
+@needs_compiler
+@pytest.mark.parametrize("transposed", [(False, True), (True, False), (True, True)], ids=["right", "left", "both"])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(33, 16, 16), (37, 45, 70), (64, 33, 48), (50, 530, 19)])
+def test_transposed_operands(rows: int, depth: int, columns: int, transposed: tuple[bool, bool]) -> None:
+    Case(rows, depth, columns, transposed=transposed, epilogue=BIAS_GELU_RESIDUAL).check()
+    Case(rows, depth, columns, transposed=transposed, element="f64").check()
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("lhs", "rhs"),
+    [((3,), ()), ((3,), (3,)), ((), (3,)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((1,), (4,)), ((2, 3), (2, 1))],
+)
+def test_batches(lhs: Sequence[int], rhs: Sequence[int]) -> None:
+    for transposed in ((False, False), (True, True)):
+        Case(35, 18, 40, lhs=lhs, rhs=rhs, transposed=transposed, epilogue=BIAS_GELU_RESIDUAL).check()
+    Case(1, 18, 40, lhs=lhs, rhs=rhs).check()
+
+
+@needs_compiler
+def test_random_extents() -> None:
+    rng = random.Random(7)
+    for number in range(24):
+        rows, depth, columns = (rng.choice((1, 7, 33, 64, 97, 131)), rng.randint(1, 700), rng.randint(16, 150))
+        epilogue = BIAS_GELU_RESIDUAL if number % 2 else ""
+        Case(rows, depth, columns, epilogue=epilogue, element=rng.choice(("f32", "f64"))).check()
+
+
+@needs_compiler
+def test_rows_that_would_evict_each_other_are_copied() -> None:
+    case = Case(49, 512, 256, epilogue=BIAS_GELU_RESIDUAL)
+    case.check()
+    assert choose_tiling(Contraction((), 49, 256, 512, (512, 1), (256, 1)), 4).copies_rows
+
+
+@needs_compiler
+def test_threads_change_no_bit() -> None:
+    case = Case(150, 700, 131, lhs=(2,), epilogue=BIAS_GELU_RESIDUAL)
+    program, arguments, before = fuse_opt.compile(case.text), case.arguments(), thread_pool.num_threads()
+    results: list[Array] = []
+    try:
+        for threads in (1, 2, 4, 8):
+            thread_pool.set_num_threads(threads)
+            results.append(program(*arguments).copy())
+    finally:
+        thread_pool.set_num_threads(before)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+@needs_compiler
+def test_errors_are_no_larger_than_those_of_a_library() -> None:
+    for rows, depth, columns in ((64, 384, 96), (40, 1536, 64)):
+        case = Case(rows, depth, columns)
+        x, w, *_ = arguments = case.arguments(3)
+        exact = x.astype(np.float64) @ w.astype(np.float64)
+        ours = np.abs(fuse_opt.compile(case.text)(*arguments) - exact).max()
+        assert ours <= 1.5 * np.abs(x @ w - exact).max()
+
+
+@needs_compiler
+def test_several_results_and_types() -> None:
+    text = """
+func.func @main(%x: tensor<40x24xf32>, %w: tensor<24x64xf32>, %r: tensor<40x64xf32>)
+    -> (tensor<40x64xf32>, tensor<40x64xbf16>, tensor<40x64xi1>) {
+  %p = graph.matmul %x, %w : (tensor<40x24xf32>, tensor<24x64xf32>) -> tensor<40x64xf32>
+  %a = graph.add %p, %r : (tensor<40x64xf32>, tensor<40x64xf32>) -> tensor<40x64xf32>
+  %h = graph.astype %a {dtype = bf16} : (tensor<40x64xf32>) -> tensor<40x64xbf16>
+  %c = graph.greater %a, %r : (tensor<40x64xf32>, tensor<40x64xf32>) -> tensor<40x64xi1>
+  func.return %a, %h, %c : tensor<40x64xf32>, tensor<40x64xbf16>, tensor<40x64xi1>
+}"""
+    rng = np.random.default_rng(1)
+    arguments = [rng.standard_normal(shape).astype(np.float32) for shape in ((40, 24), (24, 64), (40, 64))]
+    program = fuse_opt.compile(text)
+    assert program.stats.library_calls == 0 and program.stats.kernels == 2
+    for actual, expected in zip(program(*arguments), fuse_opt.evaluate(text, *arguments), strict=True):
+        assert actual.dtype == expected.dtype
+        if actual.dtype == np.float32:
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_unfuse_takes_the_product_and_what_follows_apart() -> None:
+    module = apply(parse(Case(40, 24, 64, epilogue=BIAS_GELU_RESIDUAL).text), ["fuse-elementwise", "fuse-epilogue"])
+    assert [[op.name for op in kernel.ops()] for kernel in kernels(module)] == [
+        ["graph.matmul", "graph.add", "graph.gelu", "graph.add"]
+    ]
+    assert kernels(apply(module, ["unfuse"])) == []
