@@ -16,13 +16,14 @@ RATE = {1: 0.6, 2: 0.95, 3: 0.98, 4: 1.0, 5: 1.0, 6: 0.97, 7: 0.93, 8: 0.8}
 """By vectors of a tile side by side: how fast it is, next to the fastest (measured, AVX-512)."""
 DEPTH = 512
 """Of a block of the contracted dimension: what a panel has of it stays in the second cache."""
-BLOCK_ROWS = 96
-BLOCK_BYTES = 512 << 10
-"""Of the left operand in a block of rows: half of a second cache."""
-COPY_BYTES = 128 << 10
+BLOCK_ROWS = 512
+"""Of a block of rows: so many go over a panel, once it is copied, and have their sums in a second cache."""
+COPY_BYTES = 512 << 10
 """Of a copy of it, which lies on the stack."""
 CROWDED_BYTES = 1024
 """Rows at a multiple of this distance compete for a few sets of a first cache."""
+CROWD = 9
+"""Rows of a tile that are too many for such a set."""
 FEWEST_TASKS = 16
 TASK_OPERATIONS = 1 << 19
 
@@ -75,10 +76,12 @@ def choose_tiling(product: Contraction, itemsize: int) -> Tiling:
     height, taller = divmod(product.rows, tiles)
     far = product.lhs[-2] * itemsize
     row_bytes = (height + (taller > 0)) * product.depth * itemsize
-    crowded = far % CROWDED_BYTES == 0 and product.columns >= 256 and row_bytes <= COPY_BYTES
-    copies = product.lhs[-1] != 1 or (crowded and product.rows > 1)
-    room = COPY_BYTES if copies else BLOCK_BYTES
-    block = max(1, min(BLOCK_ROWS // max(height, 1), room // max(row_bytes, 1), tiles))
+    crowded = far % CROWDED_BYTES == 0 and height >= CROWD and product.columns >= 256 and 4 * row_bytes <= COPY_BYTES
+    copies = product.lhs[-1] != 1 or crowded
+    block = max(1, min(BLOCK_ROWS // max(height, 1), tiles))
+    if copies:
+        block = max(1, min(block, COPY_BYTES // max(row_bytes, 1)))
+    block = -(-tiles // -(-tiles // block))
     depth = -(-product.depth // -(-product.depth // DEPTH))
     depth = min(-(-depth // 16) * 16, product.depth)
     width = vectors * lanes

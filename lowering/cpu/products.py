@@ -1,8 +1,8 @@
 """A product as tiles of sums in vector registers, with what follows it computed on each block while a cache has it.
 
-The first launch copies the right operand into panels as wide as a tile, where there are rows enough for that; the second
-one goes over blocks of rows and panels. The contracted dimension is gone through in blocks, in order, and blocks and tiles
-follow from the shapes alone: every number of threads gives the same bits.
+A task is a block of rows and some panels, which are as wide as a tile: block by block of the contracted dimension the panel is
+copied so that a tile finds its elements side by side (few rows read it where it lies), and all tiles of the rows go over
+it. Blocks and tiles follow from the shapes alone, and blocks come in order: every number of threads gives the same bits.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Hashable, Sequence
 from math import prod
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.analysis.products import Product, product_of
@@ -21,12 +20,12 @@ from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import Dim, dimensions
 from fuse_opt.lowering.c.headers.product_tiles import tile_name
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops
+from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.product_copies import Matrix, copy_matrix, count_loop, fill_columns, plus, times
 from fuse_opt.lowering.cpu.product_tiling import Tiling, choose_tiling
 from fuse_opt.lowering.cpu.stage import StageLoops
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
-from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
@@ -39,8 +38,7 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     """The launches of a kernel of a product and pointwise ops. Raises Unschedulable."""
     product = product_of(kernel)
     tiling = choose_tiling(product.contraction, dtype(product.raw).itemsize)
-    build = _ProductLoops(kernel, product, tiling, storages)
-    return [*([build.panels()] if tiling.packs else []), build.tiles()]
+    return [_ProductLoops(kernel, product, tiling, storages).build()]
 
 
 def _operand(value: SSAValue) -> LoopBody:
@@ -57,80 +55,22 @@ class _ProductLoops:
         self.element: DType = dtype(product.raw)
         passes = [product.epilogue, _operand(product.lhs), _operand(product.rhs)]
         self.memory = KernelBuffers(kernel, passes, storages)
-        self.packed_batch = tuple(n if s else 1 for n, s in zip(self.of.batch, self.of.rhs, strict=False))
-        size = prod(self.packed_batch) * tiling.panels * self.of.depth * tiling.width
-        kind = MemRefType(self.element.attribute, [size])
-        self.scratch = [Scratch(0, kind, "panels")] if tiling.packs else []
 
-    def _open(self) -> tuple[Scope, Sequence[SSAValue]]:
-        """The function's scope, and its buffers: those of operands and results, then the panels."""
-        types: list[Attribute] = [*self.memory.types, *(each.type for each in self.scratch), INDEX, INDEX]
-        block = Block(arg_types=types)
-        names = [*self.memory.hints, *(each.name for each in self.scratch), "begin", "end"]
-        for argument, name in zip(block.args, names, strict=True):
-            argument.name_hint = name
-        return Scope(None, block), block.args
-
-    def _close(self, root: Scope, tasks: int, work: int) -> KernelLoops:
-        """The launch, without the buffers that it does not use."""
+    def build(self) -> KernelLoops:
+        root = Scope(None, kernel_block(self.memory))
+        tasks = (*self.of.batch, self.tiling.row_blocks, self.tiling.column_blocks)
+        body = _Tiles(self, root, root.block.args)
+        bounds = root.block.args[-2], root.block.args[-1]
+        count_loop(root, "task", bounds, lambda task, number: body.build(task, number, tasks))
         root.block.add_op(func.ReturnOp())
-        given = [*self.memory.parameters, *(Parameter(None, None, each) for each in self.scratch)]
-        kept: list[int] = []
-        for number in range(len(given)):
-            argument = root.block.args[len(kept)]
-            if argument.first_use is None:
-                root.block.erase_arg(argument)
-            else:
-                kept.append(number)
-        shared = frozenset(place for place, number in enumerate(kept) if number in self.memory.shared)
-        grain = -(-WORK_PER_CHUNK // max(work, 1))
-        return KernelLoops(root.block, tuple(given[n] for n in kept), shared, tasks, grain, root.helpers)
-
-    def panels(self) -> KernelLoops:
-        """The launch that copies the right operand: a task is a panel."""
-        root, arguments = self._open()
-        of, tiling, constant = self.of, self.tiling, root.index_constant
-        source = arguments[self.memory.sources[self.product.rhs]]
-        target = arguments[len(self.memory.types)]
-
-        def panel(task: Scope, number: SSAValue) -> None:
-            digits = task_parts(task, root, number, (*self.packed_batch, tiling.panels))
-            column = times(task, digits[-1], tiling.width)
-            at = plus(task, times(task, column, of.rhs[-1]), *self._batch(task, digits, of.rhs))
-            to = times(task, number, of.depth * tiling.width)
-            left = task.add(arith.SubiOp(constant(of.columns), column))
-            count = task.add(arith.MinSIOp(left, constant(tiling.width)))
-            pair = Matrix(source, at, of.rhs[-2], of.rhs[-1]), Matrix(target, to, tiling.width)
-            copy_matrix(task, self.element, *pair, constant(of.depth), count)
-            if of.columns % tiling.width:
-                zero = root.constant(0.0, self.element)
-                fill_columns(task, pair[1], constant(of.depth), (count, constant(tiling.width)), zero)
-
-        count_loop(root, "panel", (arguments[-2], arguments[-1]), panel)
-        return self._close(root, prod(self.packed_batch) * tiling.panels, 2 * of.depth * tiling.width)
-
-    def tiles(self) -> KernelLoops:
-        """The launch that multiplies: a task is a block of rows and some panels."""
-        root, arguments = self._open()
-        tiling = self.tiling
-        body = _Tiles(self, root, arguments)
-        blocks = (*self.of.batch, tiling.row_blocks, tiling.column_blocks)
-        count_loop(root, "task", (arguments[-2], arguments[-1]), lambda task, number: body.build(task, number, blocks))
-        return self._close(root, prod(blocks), self.of.operations // prod(blocks))
-
-    def _batch(self, scope: Scope, digits: Sequence[SSAValue], strides: Sequence[int]) -> list[SSAValue]:
-        return [times(scope, digit, s) for digit, s in zip(digits, strides[:-2], strict=False) if s]
+        grain = -(-WORK_PER_CHUNK * prod(tasks) // max(self.of.operations, 1))
+        parameters = tuple(self.memory.parameters)
+        return KernelLoops(root.block, parameters, self.memory.shared, prod(tasks), grain, root.helpers)
 
     def batch_offset(self, scope: Scope, digits: Sequence[SSAValue], strides: Sequence[int]) -> SSAValue:
-        found = self._batch(scope, digits, strides)
+        """Where the matrix of a batch begins, from the strides of axes of which the last two are its own."""
+        found = [times(scope, digit, s) for digit, s in zip(digits, strides[:-2], strict=False) if s]
         return plus(scope, *found) if found else scope.root.index_constant(0)
-
-    def packed_offset(self, scope: Scope, digits: Sequence[SSAValue]) -> SSAValue:
-        """Where the panels of a batch begin."""
-        size = self.tiling.panels * self.of.depth * self.tiling.width
-        strides = [prod(self.packed_batch[axis + 1 :]) * size for axis in range(len(self.packed_batch))]
-        kept = [s if n > 1 else 0 for s, n in zip(strides, self.packed_batch, strict=True)]
-        return self.batch_offset(scope, digits, [*kept, 0, 0])
 
 
 class _Tiles(StageLoops):
@@ -148,7 +88,8 @@ class _Tiles(StageLoops):
         nodes.finish()
         super().__init__(nodes, build.memory, arguments[: len(build.memory.types)], root)
         self.lhs = arguments[build.memory.sources[build.product.lhs]]
-        self.rhs = arguments[len(build.memory.types) if self.tiling.packs else build.memory.sources[build.product.rhs]]
+        self.rhs = arguments[build.memory.sources[build.product.rhs]]
+        self.panel = self._on_stack(self.tiling.depth * self.tiling.width, "panel") if self.tiling.packs else None
         some = self.tiling.block * self.tiling.most_rows
         self.sums = self._on_stack(some * self.tiling.width, "sums")
         self.copy_step = self.of.depth + PADDING
@@ -171,11 +112,7 @@ class _Tiles(StageLoops):
             count = task.add(arith.SubiOp(last, first))
             copy_matrix(task, self.element, left, target, count, self.root.index_constant(of.depth))
             left = target
-        right = (
-            self.build_of.packed_offset(task, digits)
-            if tiling.packs
-            else self.build_of.batch_offset(task, digits, of.rhs)
-        )
+        right = Matrix(self.rhs, self.build_of.batch_offset(task, digits, of.rhs), of.rhs[-2], of.rhs[-1])
         index = task.add(arith.AddiOp(self._flat_batch(task, digits), first))
         rows = index, task.add(arith.SubiOp(last, first))
         panels = part_bounds(task, column_block, tiling.panels_at_a_time, tiling.panels)
@@ -202,28 +139,39 @@ class _Tiles(StageLoops):
         tiles: tuple[SSAValue, SSAValue],
         first: SSAValue,
         left: Matrix,
-        right: SSAValue,
+        right: Matrix,
         rows: tuple[SSAValue, SSAValue],
     ) -> None:
         of, tiling, constant = self.of, self.tiling, self.root.index_constant
         column = times(scope, panel, tiling.width)
+        after = scope.add(arith.MinSIOp(plus(scope, column, constant(tiling.width)), constant(of.columns)))
         start = column
-        if tiling.packs:
-            step, begin = tiling.width, plus(scope, right, times(scope, panel, of.depth * tiling.width))
-        else:  # the last panel begins early, as nothing may be read behind the operand
+        if not tiling.packs:  # the last panel begins early, as nothing may be read behind the operand
             start = scope.add(arith.MinSIOp(column, constant(of.columns - tiling.width)))
-            step, begin = of.rhs[-2], plus(scope, right, start)
 
         def block(inner: Scope, depth: SSAValue) -> None:
             rest = inner.add(arith.SubiOp(constant(of.depth), depth))
             count = inner.add(arith.MinSIOp(rest, constant(tiling.depth)))
-            source = Matrix(self.rhs, plus(inner, begin, times(inner, depth, step)), step)
+            source = Matrix(right.memory, right.place(inner, depth, start), right.row, right.column)
+            if self.panel is not None:
+                source = self._packed(inner, self.panel, source, count, (column, after))
             moved = Matrix(left.memory, plus(inner, left.at, depth), left.row)
             count_loop(inner, "tile", tiles, lambda s, tile: self._tile(s, tile, first, count, moved, source, depth))
 
         count_loop(scope, "depth", (constant(0), constant(of.depth)), block, tiling.depth)
-        after = scope.add(arith.MinSIOp(plus(scope, column, constant(tiling.width)), constant(of.columns)))
         self._epilogue(scope, rows, (column, after), start)
+
+    def _packed(
+        self, scope: Scope, panel: SSAValue, source: Matrix, depth: SSAValue, columns: tuple[SSAValue, SSAValue]
+    ) -> Matrix:
+        """The panel, with so many rows of these columns in it, and zeros behind the last one."""
+        width, constant = self.tiling.width, self.root.index_constant
+        target = Matrix(panel, constant(0), width)
+        count = scope.add(arith.SubiOp(columns[1], columns[0]))
+        copy_matrix(scope, self.element, source, target, depth, count)
+        if self.of.columns % width:
+            fill_columns(scope, target, depth, (count, constant(width)), self.root.constant(0.0, self.element))
+        return target
 
     def _tile(
         self,
@@ -288,7 +236,3 @@ class _Tiles(StageLoops):
         outer.block.add_op(self.parallel(inner.block, *columns))
         outer.block.add_op(scf.YieldOp())
         scope.block.add_op(self.loop(outer.block, self.root.index_constant(0), rows[1]))
-
-    def epilogue_cost(self) -> int:
-        """Simple operations for an element behind the product."""
-        return sum(body_cost(node.op) if node.op else 1 for node in self.loop_body.nodes)
