@@ -9,8 +9,8 @@ from fuse_opt.frontends.torch.operators.indexing import INDEXING
 from fuse_opt.frontends.torch.operators.library import LIBRARY
 from fuse_opt.frontends.torch.operators.pointwise import POINTWISE
 from fuse_opt.frontends.torch.operators.pooling import POOLING
+from fuse_opt.frontends.torch.operators.products import PRODUCTS
 from fuse_opt.frontends.torch.operators.reductions import REDUCTIONS
-from fuse_opt.frontends.torch.operators.small_products import SMALL_PRODUCTS
 from fuse_opt.frontends.torch.operators.sorting import SORTING
 from fuse_opt.frontends.torch.operators.special.bessel import BESSEL
 from fuse_opt.frontends.torch.operators.special.chebyshev import CHEBYSHEV
@@ -31,7 +31,7 @@ TABLE: dict[str, Handler] = {
     **CHEBYSHEV,
     **DISTANCES,
     **CONVOLUTION,
-    **SMALL_PRODUCTS,
+    **PRODUCTS,
     **LIBRARY,
 }
 """By overload, as `aten.add.Tensor`."""

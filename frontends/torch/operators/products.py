@@ -1,20 +1,21 @@
-"""Records of products of matrices and vectors: kernels where they are small, else calls of PyTorch's.
+"""Products of matrices and vectors: sums where they are small, generated products, or else calls of PyTorch's.
 
-A call costs microseconds and cuts the program in two: up to some hundred multiplications a kernel is done before that, and
-its neighbours fuse with it. Vectors are read once whatever computes the product, so that products with them are kernels, too.
+A call costs microseconds and cuts the program in two: up to some hundred multiplications a sum is done before that, and its
+neighbours fuse with it. Vectors are read once whatever computes the product, so that products with them are sums, too.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
+from fuse_opt.dialects.analysis.products import FEW_ROWS, FEWEST_COLUMNS
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.types.dtypes import F32
+from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
-SMALL_PRODUCTS, handler = handlers()
+PRODUCTS, handler = handlers()
 _SMALL = 512
 """Multiplications: measured with one thread, up to here a kernel takes no longer than what a call costs beside the product."""
 
@@ -46,7 +47,11 @@ def _product(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
     *stack, rows, inner = shape(a)
     columns = shape(b)[-1]
     if prod((*stack, rows, inner, columns)) > _SMALL:
-        raise NotCoveredError("is run by PyTorch's own kernel")
+        if dtype(a) not in (F32, F64):
+            raise NotCoveredError(f"is run by PyTorch's own kernel: no code is generated for products of {dtype(a)}")
+        if columns < FEWEST_COLUMNS or not (rows > FEW_ROWS or isinstance(b, BlockArgument)):
+            raise NotCoveredError("is run by PyTorch's own kernel, which is faster at so few rows or columns")
+        return call.emit.matmul(a, b)
     left = call.reshaped(a, [*stack, rows, 1, inner])
     transposed = call.emit.permute_dims(b, axes=[*range(len(stack)), len(stack) + 1, len(stack)])
     right = call.reshaped(transposed, [*stack, 1, columns, inner])
