@@ -65,7 +65,7 @@ class Run:
 
 def prepare(run: Run, wheels: Path | None) -> dict[str, str]:
     """The environment of all stages: this checkout, and behind all that is installed what is in the folder of wheels."""
-    paths = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT), str(ROOT / "tests" / "support"), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     run.record["missing"] = missing
     if missing and wheels is not None:
@@ -137,7 +137,7 @@ def run_tests(run: Run, environment: dict[str, str]) -> dict[str, Any]:
 
 def run_sanitizer(run: Run, environment: dict[str, str]) -> dict[str, Any]:
     found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
-    program = [sys.executable, str(ROOT / "tests" / "cuda_scenarios.py"), *SMALL_SET]
+    program = [sys.executable, str(ROOT / "tests" / "support" / "cuda_scenarios.py"), *SMALL_SET]
     tools: dict[str, Any] = {}
     for tool in ("memcheck", "racecheck"):
         if found is None and not run.dry:

@@ -230,7 +230,7 @@ class PyCuda:
 
     def start(self) -> None:
         """Starts the build, which ends at once where it was done before."""
-        command = [str(PYTHON), str(ROOT / "tests" / "fake_cuda" / "build.py"), "pycuda", str(self.FOLDER)]
+        command = [str(PYTHON), str(ROOT / "tests" / "support" / "fake_cuda" / "build.py"), "pycuda", str(self.FOLDER)]
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
         try:
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, **pipes)
@@ -301,7 +301,7 @@ def run_ruff() -> Outcome:
 def run_pytest() -> Outcome:
     heading("pytest")
     chosen = ["-m", f"not {ON_STAND_IN}", "-n", "auto", "--dist", "worksteal"]
-    status, output = run_streamed([str(PYTHON), "-m", "pytest", "-q", "-rs", *chosen])
+    status, output = run_streamed([str(PYTHON), "-m", "pytest", "-q", "-rs", "--durations=20", *chosen])
     return Outcome("pytest", status == 0, last_line(output).strip("= "), cuda_layers(output))
 
 

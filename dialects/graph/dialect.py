@@ -82,7 +82,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     graph_scattering,
     graph_sorting,
 )
-"""The modules that define records, in the order of the documentation."""
+"""The modules that define ops, in the order of the documentation."""
 
 
 def records(module: ModuleType) -> list[type[GraphOp]]:

@@ -1,4 +1,4 @@
-"""From scalar bodies to ops: which record of the dialect computes a body, found by tracing all of them."""
+"""From scalar bodies to ops: which op of the dialect computes a body, found by tracing all of them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _constant(data: bytes, type_: AnyTensor) -> GraphOp:
 
 
 def computed(body: Scalar, values: Sequence[SSAValue], exact: bool = True) -> GraphBuilder | None:
-    """Ops that compute a body over values, the last one the result; None when the dialect has no records for it.
+    """Ops that compute a body over values, the last one the result; None when the dialect has no ops for it.
 
     One op where a record has that body, else one for each primitive. Constants get the element type of the operand beside them;
     they must be numbers of it, unless the result need not be `exact`.
@@ -119,7 +119,7 @@ def _fits(value: Number, element: DType, exact: bool) -> bool:
 
 
 def _built(builder: GraphBuilder, body: Scalar, values: Sequence[SSAValue]) -> SSAValue | None:
-    """The result of the one record that has the body, on the values that it reads."""
+    """The result of the one op that has the body, on the values that it reads."""
     order: dict[int, int] = {}
     types: list[DType] = []
     for node in topological(body):
@@ -150,7 +150,7 @@ def _key(body: Scalar, order: dict[int, int]) -> _Key:
 
 @cache
 def _records(types: tuple[DType, ...]) -> dict[_Key, type[Elementwise]]:
-    """The elementwise records without properties to be given, by their bodies on operands of these types."""
+    """The elementwise ops without properties to be given, by their bodies on operands of these types."""
     from fuse_opt.dialects.graph.dialect import GRAPH
 
     block = Block(arg_types=[TensorType(element.attribute, []) for element in types])
@@ -170,7 +170,7 @@ def _records(types: tuple[DType, ...]) -> dict[_Key, type[Elementwise]]:
 
 
 def _in_order(body: Scalar, count: int) -> dict[int, int] | None:
-    """The operands by number when the body meets them as the record lists them, else None."""
+    """The operands by number when the body meets them as the op lists them, else None."""
     met = [int(node.value) for node in topological(body) if node.function == "operand"]
     order = {number: place for place, number in enumerate(dict.fromkeys(met))}
     return order if list(order) == list(range(count)) else None

@@ -1,4 +1,4 @@
-"""Bases of the records: what an op states about itself, and what is derived from it.
+"""Bases of the ops: what an op states about itself, and what is derived from it.
 
 A record is one class. It states its operands and properties, how its result type follows from them, and either its
 scalar meaning with index maps (`StructuredOp`), its decomposition (`CompositeOp`), or nothing more (`OpaqueOp`). Fusion

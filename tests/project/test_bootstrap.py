@@ -11,7 +11,7 @@ from fuse_opt.tools import bootstrap
 
 
 def build_script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> bootstrap.PyCuda:
-    script = folder / "tests" / "fake_cuda" / "build.py"
+    script = folder / "tests" / "support" / "fake_cuda" / "build.py"
     script.parent.mkdir(parents=True)
     script.write_text(text)
     monkeypatch.setattr(bootstrap, "ROOT", folder)

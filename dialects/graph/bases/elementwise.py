@@ -1,4 +1,4 @@
-"""Elementwise records: NumPy broadcasting is implicit, promotion never is."""
+"""Elementwise ops: NumPy broadcasting is implicit, promotion never is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 class Elementwise(StructuredOp):
-    """Operands of any shapes that broadcast to one; a record states its operands and `scalar`."""
+    """Operands of any shapes that broadcast to one; an op states its operands and `scalar`."""
 
     ACCEPTS: ClassVar[tuple[Kind, ...]] = tuple(Kind)
     """The kinds of elements of the operands, where the primitives of the scalar body would accept more."""

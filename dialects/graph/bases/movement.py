@@ -1,4 +1,4 @@
-"""What records of views and movement share: their bases, and the arithmetic of slices."""
+"""What ops of views and movement share: their bases, and the arithmetic of slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opaque records of linear algebra: run as a whole by an implementation (a library, or a kernel of its own)."""
+"""Opaque ops of linear algebra: run as a whole by an implementation (a library, or a kernel of its own)."""
 
 from __future__ import annotations
 

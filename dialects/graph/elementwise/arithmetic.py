@@ -1,4 +1,4 @@
-"""Arithmetic records, selection and conversion: the ops of one or more operands of a type."""
+"""Arithmetic, selection and conversion: the ops of one or more operands of a type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What composite records share: their base, and the decompositions that several of them start with."""
+"""What composite ops share: their base, and the decompositions that several of them start with."""
 
 from __future__ import annotations
 

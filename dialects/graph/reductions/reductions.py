@@ -1,4 +1,4 @@
-"""Reduction records: a scalar function of each element, combined over axes by one scalar primitive.
+"""Reductions: a scalar function of each element, combined over axes by one scalar primitive.
 
 Sums and products are joined in any order, in the type in which the elements are computed: integers wrap, f16 and bf16 are
 joined in f32 and rounded once. What passes the largest float on the way (or, in products, the smallest) stays infinite

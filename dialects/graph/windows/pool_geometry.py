@@ -1,4 +1,4 @@
-"""What pooling records share: the windows along each spatial axis, how a tensor is padded for them, and divided by them."""
+"""What pooling ops share: the windows along each spatial axis, how a tensor is padded for them, and divided by them."""
 
 from __future__ import annotations
 
