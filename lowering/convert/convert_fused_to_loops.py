@@ -20,7 +20,7 @@ from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.cpu.columns import build_column_loops
 from fuse_opt.lowering.cpu.horizontal import build_horizontal_loops
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_function
-from fuse_opt.lowering.cpu.products import build_product_loops
+from fuse_opt.lowering.cpu.matmul.loops import build_product_loops
 from fuse_opt.lowering.cpu.split_rows import build_split_loops
 from fuse_opt.lowering.cpu.tiles import build_tile_loops
 from fuse_opt.lowering.hints import is_nontemporal

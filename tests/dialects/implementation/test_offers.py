@@ -504,7 +504,8 @@ def test_parts_are_bit_equal_to_one_after_the_other(
     result = (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
     text = bias_gelu(*("x".join(map(str, shape)) + f"x{kind}" for shape in (a, b, vector, result)))
     arguments = floats(a, b, vector, kind={"f32": np.float32, "f64": np.float64, "f16": np.float16}[kind])
-    plain = fuse_opt.compile(text, "cpu", f"fuse-elementwise,wrap-kernels,{FINISH}")
+    called = 'wrap-kernels,select-implementation{prefer="numpy.matmul"}'
+    plain = fuse_opt.compile(text, "cpu", f"fuse-elementwise,{called},{FINISH}")
     fused = fuse_opt.compile(text, "cpu", f"fuse-elementwise,{FUSE},{FINISH}")
     threads = num_threads()
     set_num_threads(4)
@@ -543,7 +544,7 @@ def test_passes_know_the_offers_before_anything_ran() -> None:
         "from fuse_opt.tools.compiler import available_passes\n"
         "from fuse_opt.dialects.implementation import offers_of\n"
         "available_passes()['infer-inplace']()\n"
-        "assert [offer.name for offer in offers_of('graph.matmul')] == ['numpy.matmul', 'numpy.matmul_epilogue']\n"
+        "assert [offer.name for offer in offers_of('graph.matmul')] == ['fuse.matmul', 'numpy.matmul', 'numpy.matmul_epilogue']\n"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from lowered_programs import needs_compiler
 import fuse_opt
 from fuse_opt.dialects.analysis.products import MATMUL
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.lowering.cpu.product_tiling import choose_tiling
+from fuse_opt.lowering.cpu.matmul.tiling import choose_tiling
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.host import thread_pool
 
@@ -126,9 +126,8 @@ def test_random_extents() -> None:
 
 @needs_compiler
 def test_rows_that_would_evict_each_other_are_copied() -> None:
-    case = Case(49, 512, 256, epilogue=BIAS_GELU_RESIDUAL)
-    case.check()
-    assert choose_tiling(Contraction((), 49, 256, 512, (512, 1), (256, 1)), 4).copies_rows
+    Case(49, 512, 352, epilogue=BIAS_GELU_RESIDUAL).check()
+    assert choose_tiling(Contraction((), 49, 352, 512, (512, 1), (352, 1)), 4).copies_rows
 
 
 @needs_compiler
@@ -153,7 +152,7 @@ def test_errors_are_no_larger_than_those_of_a_library() -> None:
         x, w, *_ = arguments = case.arguments(3)
         exact = x.astype(np.float64) @ w.astype(np.float64)
         ours = np.abs(fuse_opt.compile(case.text)(*arguments) - exact).max()
-        assert ours <= 1.5 * np.abs(x @ w - exact).max()
+        assert ours <= 1.25 * np.abs(x @ w - exact).max()
 
 
 @needs_compiler
@@ -170,7 +169,7 @@ func.func @main(%x: tensor<40x24xf32>, %w: tensor<24x64xf32>, %r: tensor<40x64xf
     rng = np.random.default_rng(1)
     arguments = [rng.standard_normal(shape).astype(np.float32) for shape in ((40, 24), (24, 64), (40, 64))]
     program = fuse_opt.compile(text)
-    assert program.stats.library_calls == 0 and program.stats.kernels == 2
+    assert program.stats.library_calls == 0 and program.stats.kernels == 1
     for actual, expected in zip(program(*arguments), fuse_opt.evaluate(text, *arguments), strict=True):
         assert actual.dtype == expected.dtype
         if actual.dtype == np.float32:

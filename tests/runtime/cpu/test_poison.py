@@ -38,7 +38,7 @@ func.func @main(%x: tensor<8x16xf32>, %w: tensor<16x16xf32>) -> tensor<8x16xf32>
 }
 """
 """%a is alive until the end; %b and %c are two values, as no pair is inferred."""
-STEPS = "wrap-kernels,schedule-kernels,plan-memory,bulk-launches{max-launches=1}"
+STEPS = "wrap-kernels,select-implementation{prefer=numpy},schedule-kernels,plan-memory,bulk-launches{max-launches=1}"
 
 
 def shrunk(path: Path) -> str:

@@ -462,7 +462,7 @@ import numpy as np
 from fuse_opt.runtime.host import thread_pool
 import fuse_opt
 text = open(sys.argv[1]).read()
-program = fuse_opt.compile(text)
+program = fuse_opt.compile(text, pipeline="wrap-kernels,select-implementation{prefer=numpy}")
 rng = np.random.default_rng(0)
 x, w = rng.random((256, 128), np.float32), rng.random((128, 256), np.float32)
 expected = program(x, w)
@@ -505,7 +505,9 @@ def test_library_calls_are_loops_of_the_region(monkeypatch: pytest.MonkeyPatch):
       %2 = graph.matmul %0, %1 : ({kind}, {kind}) -> {kind}
       func.return %2 : {kind}
     }}"""
-    module = optimized(text, "wrap-kernels,schedule-kernels,plan-memory,bulk-launches")
+    module = optimized(
+        text, "wrap-kernels,select-implementation{prefer=numpy},schedule-kernels,plan-memory,bulk-launches"
+    )
     arguments = random_arguments(module, 1)
     if load_tasks() is not None:
         program = CpuProgram(build_program(module))

@@ -21,8 +21,8 @@ from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import Dim, dimensions
 from fuse_opt.lowering.c.headers.product_tiles import tile_name
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
-from fuse_opt.lowering.cpu.product_copies import Matrix, copy_matrix, count_loop, fill_columns, plus, times
-from fuse_opt.lowering.cpu.product_tiling import Tiling, choose_tiling
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, count_loop, fill_columns, plus, times
+from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
 from fuse_opt.lowering.cpu.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage

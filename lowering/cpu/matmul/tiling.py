@@ -14,8 +14,9 @@ MOST_ROWS = 14
 """Of a tile: more wait for nothing, and their lines evict each other from a first cache."""
 RATE = {1: 0.6, 2: 0.95, 3: 0.98, 4: 1.0, 5: 1.0, 6: 0.97, 7: 0.93, 8: 0.8}
 """By vectors of a tile side by side: how fast it is, next to the fastest (measured, AVX-512)."""
-DEPTH = 512
-"""Of a block of the contracted dimension: what a panel has of it stays in the second cache."""
+DEPTH = 256
+"""Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are short, so that rounding
+errors are no larger than those of the libraries that were measured beside it."""
 BLOCK_ROWS = 512
 """Of a block of rows: so many go over a panel, once it is copied, and have their sums in a second cache."""
 COPY_BYTES = 512 << 10
