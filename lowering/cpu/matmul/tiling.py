@@ -14,6 +14,8 @@ MOST_ROWS = 14
 """Of a tile: more wait for nothing, and their lines evict each other from a first cache."""
 RATE = {1: 0.6, 2: 0.95, 3: 0.98, 4: 1.0, 5: 1.0, 6: 0.97, 7: 0.93, 8: 0.8}
 """By vectors of a tile side by side: how fast it is, next to the fastest (measured, AVX-512)."""
+MOST_VECTORS = 8
+"""Side by side, of a tile of few rows, which reads long stretches of the right operand where it lies."""
 DEPTH = 256
 """Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are short, so that rounding
 errors are no larger than those of the libraries that were measured beside it."""
@@ -66,12 +68,19 @@ class Tiling:
         return -(-self.panels // self.panels_at_a_time)
 
 
+def _side_by_side(product: Contraction, lanes: int, packs: bool) -> int:
+    """Vectors of a tile beside each other: as few columns too many as can be; for a few rows, as many as registers hold."""
+    if not packs and product.rows < REGISTERS // 5:
+        return min(MOST_VECTORS, REGISTERS // (product.rows + 1), product.columns // lanes)
+    widths = [v for v in RATE if packs or v * lanes <= product.columns]
+    return min(widths, key=lambda v: (-(-product.columns // (v * lanes)) * v / RATE[v], -v))
+
+
 def choose_tiling(product: Contraction, itemsize: int) -> Tiling:
     """The cut of a product of elements of so many bytes."""
     lanes = 64 // itemsize
     packs = product.rows > FEW_ROWS
-    widths = [v for v in RATE if packs or v * lanes <= product.columns]
-    vectors = min(widths, key=lambda v: (-(-product.columns // (v * lanes)) * v / RATE[v], -v))
+    vectors = _side_by_side(product, lanes, packs)
     most = min(MOST_ROWS, REGISTERS // vectors - 1)
     tiles = -(-product.rows // most)
     height, taller = divmod(product.rows, tiles)
