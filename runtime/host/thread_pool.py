@@ -83,6 +83,26 @@ def set_num_threads(count: int) -> None:
             changed.threads_changed()
 
 
+class _Limit:
+    """How many threads there were before somebody else's setting limited them, and the limit."""
+
+    def __init__(self) -> None:
+        self.own = self.limited = 0
+
+
+_LIMIT = _Limit()
+
+
+def limit_threads(most: int) -> None:
+    """Lets no more than `most` threads share a loop, until another limit is given: as many as there were before, at most."""
+    count = num_threads()
+    if count != _LIMIT.limited:
+        _LIMIT.own = count  # nobody limited them yet, or they were set since
+    _LIMIT.limited = max(min(_LIMIT.own, most), 1)
+    if _LIMIT.limited != count:
+        set_num_threads(_LIMIT.limited)
+
+
 def use_openmp_threads(wanted: bool = True) -> bool:
     """
     Lets the threads of an OpenMP runtime that this process has loaded already, as PyTorch does, share loops in place of the

@@ -245,6 +245,13 @@ def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
         raise InputError(error.file, error.line, error.col, error.message) from error
 
 
+def limit_threads(most: int) -> None:
+    """Lets CPU programs of this process use at most so many threads, until another limit is given."""
+    from fuse_opt.runtime.host import thread_pool
+
+    thread_pool.limit_threads(most)
+
+
 def use_openmp_threads(wanted: bool = True) -> bool:
     """
     Lets CPU programs of this process run on the threads of an OpenMP runtime that it has loaded, or on their own again; for

@@ -20,6 +20,22 @@ from fuse_opt.tools.compiler import api
 _guards: Any = torch._C._dynamo.guards
 
 
+class _Threads:
+    """PyTorch's number of threads as it was when a program last ran."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def follow(self) -> None:
+        """Programs use no more threads than `torch.set_num_threads` allows now."""
+        if (count := torch.get_num_threads()) != self.seen:
+            self.seen = count
+            api.limit_threads(count)
+
+
+follow_threads = _Threads().follow
+
+
 @dataclass
 class NoStats(ProgramStats):
     """The counts of a program that is none, as those of one."""

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, cast
 
 from fuse_opt.frontends.torch.codegen.results import Held, Results
-from fuse_opt.frontends.torch.codegen.steps import Site, call_site, fitted, frame_tensor, library_step
+from fuse_opt.frontends.torch.codegen.steps import Site, call_site, fitted, follow_threads, frame_tensor, library_step
 from fuse_opt.frontends.torch.fx.api import aten, torch
 from fuse_opt.frontends.torch.fx.strides import View
 from fuse_opt.frontends.torch.importer.imported import AtenCall, Imported, Memory, Output, Returned, Variable
@@ -84,6 +84,7 @@ class CallWriter(Results):
             head.append(f"    {', '.join(self.imported.placeholders)}, = args")
         head.append("    args.clear()")
         if self._is_framed():
+            head.append("    follow_threads()")
             head += ["    try:", "        frame = idle.pop()", "    except IndexError:", "        frame = new_frame()"]
             head.append("    table, pieces, views, binding = frame")
         if self.pieces:
@@ -240,7 +241,12 @@ def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]],
         tensors = tuple(frame_tensor(binding, native.program, view) for view in views)
         return binding.table, binding.pieces if writer.pieces else (), tensors, binding
 
-    names = {**writer.names, "idle": deque[Any](maxlen=_MOST_IDLE), "new_frame": new_frame}
+    names = {
+        **writer.names,
+        "idle": deque[Any](maxlen=_MOST_IDLE),
+        "new_frame": new_frame,
+        "follow_threads": follow_threads,
+    }
     exec(compile(text, "<fuse_opt call>", "exec"), names)
     return cast(Callable[[list[Any]], Any], names["call"]), text
 

@@ -11,6 +11,7 @@ from torch_testing import fresh as fresh
 from fuse_opt.frontends.torch import collect_reports, export, fuse_opt
 from fuse_opt.frontends.torch.models import MODELS
 from fuse_opt.frontends.torch.operators.table import TABLE, claims
+from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler import api
 
 functional: Any = torch.nn.functional
@@ -45,6 +46,21 @@ def test_products_are_generated_but_for_few_rows_of_a_transposed_weight():
     assert external(reports) == {} and reports[0].stats.library_calls == 0
     reports = check(function, *(torch.randn(*n).bfloat16() for n in ((40, 16), (16, 16), (16,))), tolerance=0.5)
     assert "no code is generated for products of bf16" in str(reports[0])
+
+
+def test_programs_use_no_more_threads_than_pytorch_may():
+    before, own = torch.get_num_threads(), thread_pool.num_threads()
+    fast = compiled(lambda x: torch.sin(x) * 2)
+    x = torch.randn(1000)
+    try:
+        thread_pool.set_num_threads(3)
+        for allowed, expected in ((1, 1), (2, 2), (8, 3)):
+            torch.set_num_threads(allowed)
+            torch.testing.assert_close(fast(x), torch.sin(x) * 2)
+            assert thread_pool.num_threads() == expected
+    finally:
+        torch.set_num_threads(before)
+        thread_pool.set_num_threads(own)
 
 
 def test_unknown_operators_stay_calls_inside_the_program():
