@@ -20,7 +20,7 @@ FEWEST_COLUMNS = 16
 """Of a result, below which its rows fill no vector."""
 FEW_ROWS = 32
 """Rows for which the right operand is read where it lies, as a copy of it would take as long."""
-LONGEST_COPY = 8192
+LONGEST_COPY = 4096
 """Elements of a row of a transposed left operand, which is copied to the stack."""
 
 

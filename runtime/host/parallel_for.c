@@ -52,6 +52,8 @@ static struct {
 static _Atomic int calls_to_caller;     /* changes when there is news for a caller that sleeps on it */
 static _Atomic int sleeping_workers, sleeping_callers;
 static _Atomic int generation; /* workers of an older one end */
+/* Of a worker's stack: kernels have copies of up to some hundred kilobytes there, more than some systems give. */
+#define STACK_BYTES (8 << 20)
 static _Atomic int threads = 1;
 static int workers;
 
@@ -130,6 +132,7 @@ static void start_workers(void) {
   pthread_sigmask(SIG_SETMASK, &mask, &old);
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES); /* where it is refused, the system's own size holds */
   intptr_t own = (intptr_t)atomic_load(&generation) * MOST_THREADS;
   pthread_t ignored;
   while (workers < wanted && pthread_create(&ignored, &attributes, worker, (void *)(own + workers + 1)) == 0) workers++;

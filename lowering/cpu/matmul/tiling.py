@@ -19,9 +19,9 @@ MOST_VECTORS = 8
 DEPTH = 256
 """Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are short, so that rounding
 errors are no larger than those of the libraries that were measured beside it."""
-BLOCK_ROWS = 512
+BLOCK_ROWS = 336
 """Of a block of rows: so many go over a panel, once it is copied, and have their sums in a second cache."""
-COPY_BYTES = 512 << 10
+COPY_BYTES = 256 << 10
 """Of a copy of it, which lies on the stack."""
 CROWDED_BYTES = 1024
 """Rows at a multiple of this distance compete for a few sets of a first cache."""

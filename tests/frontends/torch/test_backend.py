@@ -50,13 +50,16 @@ def test_products_are_generated_but_for_few_rows_of_a_transposed_weight():
 
 def test_programs_use_no_more_threads_than_pytorch_may():
     before, own = torch.get_num_threads(), thread_pool.num_threads()
-    fast = compiled(lambda x: torch.sin(x) * 2)
-    x = torch.randn(1000)
+
+    def function(x: Any) -> Any:
+        return torch.sin(x) * 2
+
+    fast, x = compiled(function), torch.randn(1000)
     try:
         thread_pool.set_num_threads(3)
         for allowed, expected in ((1, 1), (2, 2), (8, 3)):
             torch.set_num_threads(allowed)
-            torch.testing.assert_close(fast(x), torch.sin(x) * 2)
+            torch.testing.assert_close(fast(x), function(x))
             assert thread_pool.num_threads() == expected
     finally:
         torch.set_num_threads(before)
