@@ -126,3 +126,20 @@ func.func @streamed(%x: tensor<8x300xf32>) -> tensor<8x300xf32> {
 // CHECK:          func.call @fo_stream_block_f32(
 // CHECK:        func.call @fo_stream_end()
 // CHECK-NEXT:   func.return
+
+// -----
+
+// A generated product: panels of the right operand on the stack, tiles of sums, and what follows on their block.
+// CHECK-LABEL: func.func private @kernel_matmul_relu(
+// CHECK:         memref.alloca() {alignment = 64 : i64} : memref<256xf32>
+// CHECK:         scf.for
+// CHECK:         func.call @fo_tile_f32_{{[0-9]+}}x2(
+// CHECK:         memref.store {{.*}} : memref<1280xf32>
+func.func @product(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>) -> tensor<40x32xf32> {
+  %a = fused.kernel(%0 = %x : tensor<40x8xf32>, %1 = %w : tensor<8x32xf32>) -> (tensor<40x32xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 : (tensor<40x8xf32>, tensor<8x32xf32>) -> tensor<40x32xf32>
+    %3 = graph.relu %2 : (tensor<40x32xf32>) -> tensor<40x32xf32>
+    fused.yield %3 : tensor<40x32xf32>
+  }
+  func.return %a : tensor<40x32xf32>
+}

@@ -183,3 +183,33 @@ func.func @through_caches(%x: tensor<8192x1024xf32> {graph.donated}, %y: tensor<
   }
   func.return %a, %b, %c, %d : tensor<8192x1024xf32>, tensor<8192x1xf32>, tensor<8192x1024xf32>, tensor<8192x1024xf32>
 }
+
+// -----
+
+// A product is generated where it can be, with what follows it; a library runs integers, few columns, and what says so.
+// CHECK-LABEL: func.func @products
+// CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "matmul"}} {
+// CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %d = fused.kernel({{.*}} attributes {implementation = "numpy.matmul", schedule = {kind = "library"}} {
+func.func @products(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>, %i: tensor<40x40xi32>, %v: tensor<8x3xf32>)
+    -> (tensor<40x32xf32>, tensor<40x40xi32>, tensor<40x3xf32>, tensor<40x32xf32>) {
+  %a = fused.kernel(%0 = %x : tensor<40x8xf32>, %1 = %w : tensor<8x32xf32>) -> (tensor<40x32xf32>) {
+    %2 = graph.matmul %0, %1 : (tensor<40x8xf32>, tensor<8x32xf32>) -> tensor<40x32xf32>
+    %3 = graph.relu %2 : (tensor<40x32xf32>) -> tensor<40x32xf32>
+    fused.yield %3 : tensor<40x32xf32>
+  }
+  %b = fused.kernel(%0 = %i : tensor<40x40xi32>) -> (tensor<40x40xi32>) {
+    %2 = graph.matmul %0, %0 : (tensor<40x40xi32>, tensor<40x40xi32>) -> tensor<40x40xi32>
+    fused.yield %2 : tensor<40x40xi32>
+  }
+  %c = fused.kernel(%0 = %x : tensor<40x8xf32>, %1 = %v : tensor<8x3xf32>) -> (tensor<40x3xf32>) {
+    %2 = graph.matmul %0, %1 : (tensor<40x8xf32>, tensor<8x3xf32>) -> tensor<40x3xf32>
+    fused.yield %2 : tensor<40x3xf32>
+  }
+  %d = fused.kernel(%0 = %x : tensor<40x8xf32>, %1 = %w : tensor<8x32xf32>) -> (tensor<40x32xf32>) attributes {implementation = "numpy.matmul"} {
+    %2 = graph.matmul %0, %1 : (tensor<40x8xf32>, tensor<8x32xf32>) -> tensor<40x32xf32>
+    fused.yield %2 : tensor<40x32xf32>
+  }
+  func.return %a, %b, %c, %d : tensor<40x32xf32>, tensor<40x40xi32>, tensor<40x3xf32>, tensor<40x32xf32>
+}

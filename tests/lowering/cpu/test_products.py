@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
 
@@ -122,6 +123,26 @@ def test_random_extents() -> None:
         rows, depth, columns = (rng.choice((1, 7, 33, 64, 97, 131)), rng.randint(1, 700), rng.randint(16, 150))
         epilogue = BIAS_GELU_RESIDUAL if number % 2 else ""
         Case(rows, depth, columns, epilogue=epilogue, element=rng.choice(("f32", "f64"))).check()
+
+
+@needs_compiler
+@needs_guard_pages
+def test_nothing_beside_operands_and_results_is_touched() -> None:
+    rng = random.Random(11)
+    for number in range(30):
+        rows, depth = rng.choice((1, 3, 6, 31, 33, 40)), rng.choice((1, 7, 16, 33, 100, 300))
+        columns = rng.choice((16, 17, 33, 48, 63, 65, 100, 129, 193))
+        flags = (rng.random() < 0.4, rng.random() < 0.4 and rows > 32)
+        epilogue = BIAS_GELU_RESIDUAL if number % 2 else ""
+        case = Case(rows, depth, columns, transposed=flags, epilogue=epilogue, element=rng.choice(("f32", "f64")))
+        program, arguments = fuse_opt.compile(case.text), case.arguments()
+        wanted = evaluate(parse(case.text), arguments)[0]
+        with guarded() as allocate:
+            given = [allocate(array, at_end=number % 3 > 0) for array in arguments]
+            out = allocate(np.zeros_like(wanted), at_end=number % 3 > 0)
+            program(*given, out=out)
+            np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
+            del given, out
 
 
 @needs_compiler
