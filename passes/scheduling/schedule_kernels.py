@@ -1,4 +1,4 @@
-"""Choose how each kernel runs: one loop over elements, rows in stages, parts side by side, a library call, or op by op."""
+"""Choose how each kernel runs: over elements, by rows, as tiles of a product, side by side, by a library, or op by op."""
 
 from __future__ import annotations
 
@@ -41,13 +41,19 @@ def _refuse_library(kernel: KernelOp) -> str | None:
     return None if is_library(kernel) else "it holds no op of a library and names no implementation"
 
 
-def _refuse_matmul(kernel: KernelOp) -> str | None:
+def _matmul_problem(kernel: KernelOp) -> Unschedulable | None:
     if kernel.implementation is not None and kernel.implementation.data != MATMUL_IMPLEMENTATION:
-        return f'it names the implementation "{kernel.implementation.data}"'
+        return Unschedulable("named", f'it names the implementation "{kernel.implementation.data}"')
     try:
-        return product_of(kernel) and None
-    except Unschedulable as reason:
-        return str(reason)
+        product_of(kernel)
+    except Unschedulable as problem:
+        return problem
+    return None
+
+
+def _refuse_matmul(kernel: KernelOp) -> str | None:
+    problem = _matmul_problem(kernel)
+    return None if problem is None else str(problem)
 
 
 def _refuse_reference(kernel: KernelOp) -> str | None:
@@ -104,6 +110,7 @@ class ScheduleKernelsPass(ModulePass):
     belong to different rows, or what is reduced lies in stretches shorter than a vector. `split`: parts of rows that are
     few and long. `column` and `split` reduce in `splits` parts, which are joined in order: the result does not depend on
     the number of threads. `pack`: parts that do not depend on each other side by side, each a `pointwise` or a `row` one.
+    `matmul`: a product as tiles in registers, with the pointwise ops behind it.
     `library`: an implementation runs it as a whole.
     `reference`: op by op, for what is neither passes nor a library's.
 
@@ -161,8 +168,8 @@ def _schedule(kernel: KernelOp, math: str, rules: StoreRules) -> None:
 
 def _choose(kernel: KernelOp) -> LoopOrder:
     if is_library(kernel):
-        kind = "library" if (reason := _refuse_matmul(kernel)) else MATMUL
-        why = f": {reason}" if reason and "product" not in reason else ""
+        kind = "library" if (reason := _matmul_problem(kernel)) else MATMUL
+        why = f": {reason}" if reason and reason.code != "no-product" else ""
         remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{kind}"{why}')
         return LoopOrder(kind)
     access = kernel_access(kernel, scheduled=False)

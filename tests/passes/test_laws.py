@@ -1,7 +1,7 @@
 """The laws of passes, over the registry: verified, same values, idempotent, deterministic, printable; each pass alone.
 
 A failure names the seed and the passes; `random_program(seed)` makes the program again. `FUSE_OPT_FUZZ_CASES=20` runs
-twenty times as many. Sequences of passes are in test_fuzz.py.
+twenty times as many. Sequences of passes are in test_random_programs.py.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ errors are no larger than those of the libraries that were measured beside it.""
 BLOCK_ROWS = 336
 """Of a block of rows: so many go over a panel, once it is copied, and have their sums in a second cache."""
 COPY_BYTES = 256 << 10
-"""Of a copy of it, which lies on the stack."""
+"""Of a copy of the left operand's rows, which lies on the stack."""
 CROWDED_BYTES = 1024
 """Rows at a multiple of this distance compete for a few sets of a first cache."""
 CROWD = 9
