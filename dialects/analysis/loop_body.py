@@ -93,7 +93,13 @@ class _Needs:
 
 
 class _Tracer:
-    def __init__(self, members: Collection[Operation], column_dims: frozenset[Dim], limit: int) -> None:
+    def __init__(
+        self,
+        members: Collection[Operation],
+        column_dims: frozenset[Dim],
+        limit: int,
+        outside: Collection[Operation] = (),
+    ) -> None:
         self.column_dims = column_dims
         self.limit = limit
         self.ops = set(members)
@@ -104,6 +110,7 @@ class _Tracer:
                 self.ops.update(kernel.block.ops)
                 self.inner.update(zip(kernel.results, kernel.yielded(), strict=True))
                 self.inner.update(zip(kernel.block.args, kernel.operands, strict=True))
+        self.ops.difference_update(outside)
         self.made: dict[_Key, ScalarNode] = {}
         self.order: list[ScalarNode] = []
         self.numbers: dict[Index, int] = {}
@@ -214,28 +221,38 @@ def member_ops(members: Collection[Operation]) -> list[GraphOp]:
     return found
 
 
+def trace_scalar(
+    value: SSAValue, index: Index, members: Collection[Operation], outside: Collection[Operation] = ()
+) -> ScalarNode:
+    """The scalar of a value at an index, as the members but those `outside` make it. Raises Unschedulable."""
+    return _Tracer(members, frozenset(), 16 * len(member_ops(members)) + 64, outside).at(value, index)
+
+
 def trace_kernel(kernel: KernelOp) -> LoopBody:
     """The kernel as one pass. Raises Unschedulable."""
     return trace(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
 
 
-def trace(results: Sequence[SSAValue], members: Collection[Operation]) -> LoopBody:
-    """A group that gives `results` as one pass; equal groups give equal answers. Raises Unschedulable."""
-    ops = member_ops(members)
+def trace(results: Sequence[SSAValue], members: Collection[Operation], outside: Collection[Operation] = ()) -> LoopBody:
+    """
+    A group that gives `results` as one pass; equal groups give equal answers. What members `outside` make, in kernels
+    or not, is loaded as if it came from elsewhere. Raises Unschedulable.
+    """
+    ops = [op for op in member_ops(members) if op not in outside]
     limit = 16 * len(ops) + 64
     reductions = [op for op in ops if isinstance(op, StructuredOp) and op.COMBINE]
     sizes = [prod(shape(result)) for result in results]
     if not results:
         raise Unschedulable("no-result", "a kernel without results computes nothing")
     if not reductions:
-        return _trace_pointwise(results, sizes, members, limit)
+        return _trace_pointwise(results, sizes, members, limit, outside)
     anchor, element = _anchor(reductions, sizes)
     space = shape(anchor.results[0])
     rows = dimensions("r", space)
     extents = anchor.reduced_extents()
     columns = column_index(extents)
     column_dims = frozenset(d for op in reductions for i in column_index(op.reduced_extents()) for d in i.dims())
-    walk = _Tracer(members, column_dims, limit)
+    walk = _Tracer(members, column_dims, limit, outside)
     row = linearize(rows, space)
     stores: list[Store] = []
     places: dict[tuple[int, ...], Index] = {}
@@ -249,14 +266,18 @@ def trace(results: Sequence[SSAValue], members: Collection[Operation]) -> LoopBo
 
 
 def _trace_pointwise(
-    results: Sequence[SSAValue], sizes: Sequence[int], members: Collection[Operation], limit: int
+    results: Sequence[SSAValue],
+    sizes: Sequence[int],
+    members: Collection[Operation],
+    limit: int,
+    outside: Collection[Operation],
 ) -> LoopBody:
     if len(set(sizes)) > 1:
         raise Unschedulable("unequal-results", f"results of {sorted(set(sizes))} elements cannot share one loop")
     extents = shape(results[0])
     index = dimensions("i", extents)
     address = linearize(index, extents)
-    walk = _Tracer(members, frozenset(), limit)
+    walk = _Tracer(members, frozenset(), limit, outside)
     stores: list[Store] = []
     for number, result in enumerate(results):
         at = index if shape(result) == extents else delinearize(address, shape(result))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, trace
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member_ops, trace
+from fuse_opt.dialects.analysis.operand_access import OperandAccess, operand_access
+from fuse_opt.dialects.analysis.result_places import result_places
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static
 from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 MATMUL = "matmul"
 """The schedule kind of a generated product."""
@@ -30,9 +33,12 @@ class Product:
 
     op: OpaqueOp
     contraction: Contraction
-    lhs: BlockArgument
-    rhs: BlockArgument
+    """Its rows and columns are as far from each other as they are in memory; those of a batch are where `lhs` and `rhs` say."""
+    lhs: OperandAccess
+    rhs: OperandAccess
     epilogue: LoopBody
+    places: Mapping[Dim, IndexExpr]
+    """The dimensions of the epilogue, by the axes of the product's result."""
 
     @property
     def raw(self) -> SSAValue:
@@ -45,6 +51,10 @@ def product_problem(op: OpaqueOp) -> Unschedulable | None:
         return Unschedulable("dynamic-shape", "it has unknown shapes", op)
     if (contraction := op.contraction()) is None:
         return Unschedulable("no-product", f"'{op.name}' is no product of two operands", op)
+    return _problem(op, contraction)
+
+
+def _problem(op: OpaqueOp, contraction: Contraction) -> Unschedulable | None:
     raw, (lhs, rhs) = op.results[0], op.operands[:2]
     if dtype(raw) not in (F32, F64) or any(dtype(value) is not dtype(raw) for value in (lhs, rhs)):
         return Unschedulable("element-type", f"'{op.name}' is of {dtype(raw)}; code is generated for f32 and f64", op)
@@ -58,32 +68,36 @@ def product_problem(op: OpaqueOp) -> Unschedulable | None:
 
 
 def product_of(kernel: KernelOp) -> Product:
-    """The product of a kernel, with its epilogue. Raises Unschedulable: why no code is generated for it."""
-    opaque = [op for op in kernel.ops() if isinstance(op, OpaqueOp)]
+    """The product of a kernel, with what is around it. Raises Unschedulable: why no code is generated for it."""
+    return trace_product(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
+
+
+def trace_product(results: Sequence[SSAValue], members: Collection[Operation]) -> Product:
+    """The product of a group that gives `results`, with what is around it. Raises Unschedulable."""
+    ops = member_ops(members)
+    opaque = [op for op in ops if isinstance(op, OpaqueOp)]
     if len(opaque) != 1 or len(opaque[0].results) != 1:
         raise Unschedulable("no-product", "it holds no product, or several opaque ops")
     op = opaque[0]
     if (problem := product_problem(op)) is not None:
         raise problem
-    contraction, (lhs, rhs) = op.contraction(), op.operands[:2]
-    assert contraction is not None
-    if not isinstance(lhs, BlockArgument) or not isinstance(rhs, BlockArgument):
-        raise Unschedulable("prologue", f"an operand of '{op.name}' is computed in the kernel", op)
-    if not all(map(is_static, (*kernel.operands, *kernel.results))):
+    if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):
         raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
-    others = dict.fromkeys(each for each in kernel.block.ops if each is not op)
-    epilogue = trace(list(kernel.yielded()), others)
-    _check_epilogue(epilogue, op)
-    return Product(op, contraction, lhs, rhs, epilogue)
+    contraction, lhs, rhs = product_operands(op, members)
+    if (problem := _problem(op, contraction)) is not None:
+        raise problem
+    epilogue = trace(results, members, [op])
+    return Product(op, contraction, lhs, rhs, epilogue, result_places(epilogue, op.results[0], contraction))
 
 
-def _check_epilogue(epilogue: LoopBody, op: OpaqueOp) -> None:
-    raw = op.results[0]
-    if epilogue.is_row:
-        raise Unschedulable("epilogue", "what follows the product reduces", op)
-    if prod(epilogue.row_extents) != prod(shape(raw)):
-        raise Unschedulable("unequal-results", f"the results have not as many elements as that of '{op.name}'", op)
-    wanted = {store.address for store in epilogue.stores}
-    for load in epilogue.loads():
-        if load.value is raw and {load.address} != wanted:
-            raise Unschedulable("epilogue", f"the result of '{op.name}' is read at other elements than are stored", op)
+def product_operands(
+    op: OpaqueOp, members: Collection[Operation], outside: Collection[Operation] = ()
+) -> tuple[Contraction, OperandAccess, OperandAccess]:
+    """A product as memory has its rows and columns, and where its operands are read. Raises Unschedulable."""
+    of = op.contraction()
+    assert of is not None
+    apart = {op, *outside}
+    lhs = operand_access(op.operands[0], of.lhs, (*of.batch, of.rows, of.depth), members, apart)
+    rhs = operand_access(op.operands[1], of.rhs, (*of.batch, of.depth, of.columns), members, apart)
+    strides = [(*s[:-2], access.row, access.column) for s, access in ((of.lhs, lhs), (of.rhs, rhs))]
+    return replace(of, lhs=strides[0], rhs=strides[1]), lhs, rhs

@@ -95,6 +95,17 @@ def copy_matrix(
     _copy_elements(scope, source, target, (whole_rows, rows), (zero, columns))
 
 
+def pack_panel(
+    scope: Scope, element: DType, source: Matrix, target: Matrix, rows: SSAValue, columns: SSAValue, fill: bool
+) -> Matrix:
+    """The target, a panel, with so many rows and columns of the source; `fill` puts zeros behind the last column."""
+    copy_matrix(scope, element, source, target, rows, columns)
+    if fill:
+        width = scope.root.index_constant(target.row)
+        fill_columns(scope, target, rows, (columns, width), scope.root.constant(0.0, element))
+    return target
+
+
 def fill_columns(scope: Scope, target: Matrix, rows: SSAValue, columns: Bounds, value: SSAValue) -> None:
     def put(inner: Scope, row: SSAValue, column: SSAValue) -> None:
         inner.block.add_op(memref.StoreOp.get(value, target.memory, [target.place(inner, row, column)]))

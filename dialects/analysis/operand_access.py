@@ -1,0 +1,94 @@
+"""Where the matrices of a product have their elements in memory, seen through the views in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import Unschedulable, trace_scalar
+from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types.index_expr import (
+    Dim,
+    IndexExpr,
+    Quotient,
+    Remainder,
+    delinearize,
+    dimension,
+    linear,
+)
+
+BATCH = "batch"
+"""The name of the dimension that counts the matrices of a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandAccess:
+    """The matrices of an operand: row r and column c of one lie at `offset + r * row + c * column` in `value`."""
+
+    value: SSAValue
+    """What is in memory."""
+    offset: IndexExpr
+    """In elements, over the dimension `BATCH`."""
+    row: int
+    column: int
+
+
+class SplitRows(Unschedulable):
+    """Rows lie at two distances: so many at one, and then others that many further on."""
+
+    def __init__(self, message: str, rows: int) -> None:
+        super().__init__("strides", message)
+        self.rows = rows
+
+
+def operand_access(
+    value: SSAValue,
+    strides: Sequence[int],
+    extents: Sequence[int],
+    members: Collection[Operation],
+    outside: Collection[Operation] = (),
+) -> OperandAccess:
+    """
+    Where an operand of a product is read: `strides` are those in `value` of the axes `(*batch, rows, columns)`, which
+    have these extents. Raises Unschedulable where the members compute it, and do not just view something of memory, or
+    where its rows or columns lie at no constant distance.
+    """
+    *batch, rows, columns = extents
+    digits = delinearize(dimension(BATCH, prod(batch)), batch)
+    row, column = dimension("row", rows), dimension("column", columns)
+    position = linear(list(zip((*digits, row, column), strides, strict=True)))
+    node = trace_scalar(value, delinearize(position, shape(value)), members, outside)
+    while node.op is not None:
+        if not node.op.is_view():
+            raise Unschedulable("prologue", f"an operand is computed by '{node.op.name}' in the kernel", node.op)
+        node = node.operands[int(node.op.body().value)]
+    offset, factors = _split(node.address, {name: _dim(e) for name, e in (("row", row), ("column", column))})
+    return OperandAccess(node.value, offset, *factors)
+
+
+def _dim(expression: IndexExpr) -> Dim | None:
+    """The dimension that an expression is; None for one of extent 1."""
+    return next((atom for atom, _ in expression.terms if isinstance(atom, Dim)), None)
+
+
+def _split(address: IndexExpr, dims: dict[str, Dim | None]) -> tuple[IndexExpr, tuple[int, int]]:
+    """The part of an address that is the same for a matrix, and the distances of rows and of columns."""
+    own = {dim for dim in dims.values() if dim is not None}
+    factors = {dim: 0 for dim in own}
+    rest: list[tuple[IndexExpr, int]] = [(IndexExpr((), address.constant), 1)]
+    for atom, factor in address.terms:
+        if isinstance(atom, Dim) and atom in own:
+            factors[atom] = factor
+            continue
+        expression = IndexExpr(((atom, 1),))
+        if not own.isdisjoint(expression.dims()):
+            message = "the elements of an operand's rows or columns lie at no constant distance"
+            if isinstance(atom, Quotient | Remainder) and dims["row"] in expression.dims() <= own - {dims["column"]}:
+                raise SplitRows(message, atom.divisor)
+            raise Unschedulable("strides", message)
+        rest.append((expression, factor))
+    row, column = (0 if dim is None else factors[dim] for dim in dims.values())
+    return linear(rest), (row, column)

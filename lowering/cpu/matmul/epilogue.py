@@ -1,0 +1,74 @@
+"""What follows a product, on a block of its result while a cache has it: a loop over rows, and columns side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, scf
+from xdsl.ir import Block, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import LoopBody
+from fuse_opt.dialects.analysis.result_places import result_axes
+from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.lowering.cpu.stage import StageLoops
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
+from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """A block of a product's result: the product of row r and column c of the block is at `r * step + c`."""
+
+    memory: SSAValue
+    rows: int
+    step: int
+
+
+class BlockEpilogue(StageLoops):
+    """The pointwise pass behind a product, over blocks of its result; scopes around it must know the matrix of the batch."""
+
+    def __init__(
+        self,
+        loop_body: LoopBody,
+        places: Mapping[Dim, IndexExpr],
+        product: Contraction,
+        raw: SSAValue,
+        memory: KernelBuffers,
+        root: Scope,
+    ) -> None:
+        nodes = KernelNodes(loop_body)
+        self.batch, self.row, self.column = axes = result_axes(product)
+        nodes.space = LoopSpace(places, (axes,))
+        nodes.finish()
+        super().__init__(nodes, memory, root.block.args[: len(memory.types)], root)
+        self.raw = raw
+
+    def emit(
+        self, scope: Scope, sums: Sums, first: SSAValue, count: SSAValue, columns: Sequence[SSAValue], start: SSAValue
+    ) -> None:
+        """Stores so many rows from the first on, and the columns within the bounds; the block begins at column `start`."""
+        local = Dim("block_row", sums.rows), Dim("block_column", sums.step)
+        stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
+        place = as_expr(local[0]) * sums.step + as_expr(local[1])
+        for load in self.loop_body.loads():
+            if load.value is self.raw:
+                stage.taken[load] = RowBuffer(sums.memory, place)
+        outer = Scope(scope, Block(arg_types=[INDEX]))
+        row = outer.block.args[0]
+        row.name_hint = "row"
+        outer.indices = {local[0]: row, self.row: outer.add(arith.AddiOp(first, row))}
+        inner = Scope(outer, Block(arg_types=[INDEX]))
+        column = inner.block.args[0]
+        column.name_hint = "column"
+        inner.indices = {self.column: column, local[1]: inner.add(arith.SubiOp(column, start))}
+        self.emitter.emit(stage.roots(), inner, stage)
+        self.store(stage.stores, inner)
+        inner.block.add_op(scf.ReduceOp())
+        lower, upper = columns
+        outer.block.add_op(self.parallel(inner.block, lower, upper))
+        outer.block.add_op(scf.YieldOp())
+        scope.block.add_op(self.loop(outer.block, self.root.index_constant(0), count))

@@ -1,0 +1,60 @@
+"""Rows in tiles of equal heights, and of one row more: where each begins, and the call that computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, scf
+from xdsl.ir import Block, Region, SSAValue
+
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.lowering.c.headers.product_tiles import tile_name
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, plus, times
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory
+from fuse_opt.lowering.kernel.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class RowTiles:
+    """Tiles of `height` rows, and the first `taller` of one more, of so many vectors beside each other."""
+
+    element: DType
+    vectors: int
+    height: int
+    taller: int
+
+    def first_row(self, scope: Scope, tile: SSAValue) -> SSAValue:
+        row = times(scope, tile, self.height)
+        if not self.taller:
+            return row
+        return plus(scope, row, scope.add(arith.MinSIOp(tile, scope.root.index_constant(self.taller))))
+
+    def rows(self, scope: Scope, tile: SSAValue) -> SSAValue:
+        """Of a tile."""
+        constant = scope.root.index_constant
+        if not self.taller:
+            return constant(self.height)
+        is_taller = scope.add(arith.CmpiOp(tile, constant(self.taller), "slt"))
+        return scope.add(arith.SelectOp(is_taller, constant(self.height + 1), constant(self.height)))
+
+    def multiply(
+        self, scope: Scope, tile: SSAValue, depth: SSAValue, left: Matrix, right: Matrix, sums: Matrix, add: SSAValue
+    ) -> None:
+        """Sums, from the tile's first row on, are products over so much depth; they are added to where `add` is not 0."""
+        constant = scope.root.index_constant
+        arguments = [depth]
+        for matrix in (left, right, sums):
+            arguments += [flat_memory(scope.root, matrix.memory), matrix.at, constant(matrix.row)]
+        arguments.append(add)
+        names = [tile_name(self.element.name, rows, self.vectors) for rows in (self.height + 1, self.height)]
+        if not self.taller:
+            scope.call_for_effect(names[1], arguments)
+            return
+        branches: list[Region] = []
+        for name in names:
+            inner = Scope(scope, Block())
+            inner.call_for_effect(name, arguments)
+            inner.block.add_op(scf.YieldOp())
+            branches.append(Region(inner.block))
+        is_taller = scope.add(arith.CmpiOp(tile, constant(self.taller), "slt"))
+        scope.block.add_op(scf.IfOp(is_taller, [], branches[0], branches[1]))

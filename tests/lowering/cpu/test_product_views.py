@@ -1,0 +1,77 @@
+"""Products that read operands through views in their kernel, and store results that are views of theirs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ir_testing import evaluate, parse, random_arguments
+from lowered_programs import needs_compiler
+
+import fuse_opt
+
+SHORT = {"XS": "tensor<2x40x3x4x24xf32>", "X1": "tensor<2x40x1x4x24xf32>", "X4": "tensor<2x40x4x24xf32>"}
+HEADS = """
+func.func @main(%x: XS, %y: XS) -> tensor<2x40x4x40xf32> {
+  %r = fused.kernel(%a = %x : XS, %b = %y : XS) -> (tensor<2x40x4x40xf32>) attributes {schedule = {kind = "matmul"}} {
+    %q0 = graph.slice %a {starts = array<i64: 0, 0, 1, 0, 0>, stops = array<i64: 2, 40, 2, 4, 24>} : (XS) -> X1
+    %q1 = graph.reshape %q0 {shape = array<i64: 2, 40, 4, 24>} : (X1) -> X4
+    %q = graph.permute_dims %q1 {axes = array<i64: 0, 2, 1, 3>} : (X4) -> tensor<2x4x40x24xf32>
+    %k0 = graph.slice %b {starts = array<i64: 0, 0, 2, 0, 0>, stops = array<i64: 2, 40, 3, 4, 24>} : (XS) -> X1
+    %k1 = graph.reshape %k0 {shape = array<i64: 2, 40, 4, 24>} : (X1) -> X4
+    %k = graph.permute_dims %k1 {axes = array<i64: 0, 2, 3, 1>} : (X4) -> tensor<2x4x24x40xf32>
+    %p = graph.matmul %q, %k : (tensor<2x4x40x24xf32>, tensor<2x4x24x40xf32>) -> tensor<2x4x40x40xf32>
+    %g = graph.gelu %p : (tensor<2x4x40x40xf32>) -> tensor<2x4x40x40xf32>
+    %o = graph.permute_dims %g {axes = array<i64: 0, 2, 1, 3>} : (tensor<2x4x40x40xf32>) -> tensor<2x40x4x40xf32>
+    fused.yield %o : tensor<2x40x4x40xf32>
+  }
+  func.return %r : tensor<2x40x4x40xf32>
+}"""
+
+
+def check(text: str) -> None:
+    module = parse(text)
+    arguments = random_arguments(module, 1)
+    program = fuse_opt.compile(text)
+    assert program.stats.library_calls == 0
+    np.testing.assert_allclose(program(*arguments), evaluate(module, arguments)[0], rtol=1e-5, atol=1e-4)
+
+
+@needs_compiler
+def test_heads_side_by_side() -> None:
+    text = HEADS
+    for short, kind in SHORT.items():
+        text = text.replace(short, kind)
+    check(text)
+
+
+@needs_compiler
+@pytest.mark.parametrize("axis", [0, 1])
+def test_flipped_operand(axis: int) -> None:
+    """Rows and columns at negative distances."""
+    kind = "tensor<40x48xf32>"
+    check(f"""
+func.func @main(%x: {kind}, %y: tensor<48x40xf32>) -> tensor<40x40xf32> {{
+  %r = fused.kernel(%a = %x : {kind}, %b = %y : tensor<48x40xf32>) -> (tensor<40x40xf32>)
+      attributes {{schedule = {{kind = "matmul"}}}} {{
+    %f = graph.flip %a {{axes = array<i64: {axis}>}} : ({kind}) -> {kind}
+    %g = graph.flip %b {{axes = array<i64: {axis}>}} : (tensor<48x40xf32>) -> tensor<48x40xf32>
+    %p = graph.matmul %f, %g : ({kind}, tensor<48x40xf32>) -> tensor<40x40xf32>
+    fused.yield %p : tensor<40x40xf32>
+  }}
+  func.return %r : tensor<40x40xf32>
+}}""")
+
+
+def test_transposed_store_is_refused() -> None:
+    kind = "tensor<40x40xf32>"
+    text = f"""
+func.func @main(%x: {kind}) -> {kind} {{
+  %r = fused.kernel(%a = %x : {kind}) -> ({kind}) attributes {{schedule = {{kind = "matmul"}}}} {{
+    %p = graph.matmul %a, %a : ({kind}, {kind}) -> {kind}
+    %o = graph.permute_dims %p {{axes = array<i64: 1, 0>}} : ({kind}) -> {kind}
+    fused.yield %o : {kind}
+  }}
+  func.return %r : {kind}
+}}"""
+    with pytest.raises(Exception, match="cannot run the kernel: neighbours of a row of the product are not stored"):
+        fuse_opt.compile(text)
