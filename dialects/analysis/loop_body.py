@@ -10,7 +10,7 @@ A group is a set of bare graph ops and `fused.kernel`s; nothing has to be built 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -103,13 +103,10 @@ class _Tracer:
         self.column_dims = column_dims
         self.limit = limit
         self.ops = set(members)
-        self.inner: dict[SSAValue, SSAValue] = {}
-        """What results and arguments of member kernels stand for."""
+        self.inner = seen_through(members)
         for kernel in members:
             if isinstance(kernel, KernelOp):
                 self.ops.update(kernel.block.ops)
-                self.inner.update(zip(kernel.results, kernel.yielded(), strict=True))
-                self.inner.update(zip(kernel.block.args, kernel.operands, strict=True))
         self.ops.difference_update(outside)
         self.made: dict[_Key, ScalarNode] = {}
         self.order: list[ScalarNode] = []
@@ -140,9 +137,7 @@ class _Tracer:
 
     def resolve(self, value: SSAValue) -> SSAValue:
         """The value seen through the boundaries of member kernels."""
-        while (inner := self.inner.get(value)) is not None:
-            value = inner
-        return value
+        return resolve(value, self.inner)
 
     def number(self, index: Index) -> int:
         if (found := self.numbers.get(index)) is None:
@@ -208,6 +203,23 @@ def _structured(value: SSAValue) -> StructuredOp:
 def column_index(extents: Sequence[int]) -> Index:
     """The dimensions of a loop over reduced extents; equal extents share them, so stages can share values."""
     return dimensions("c", extents)
+
+
+def seen_through(members: Collection[Operation]) -> dict[SSAValue, SSAValue]:
+    """What results and arguments of the kernels among the members stand for: values inside of them, or outside."""
+    found: dict[SSAValue, SSAValue] = {}
+    for kernel in members:
+        if isinstance(kernel, KernelOp):
+            found.update(zip(kernel.results, kernel.yielded(), strict=True))
+            found.update(zip(kernel.block.args, kernel.operands, strict=True))
+    return found
+
+
+def resolve(value: SSAValue, boundaries: Mapping[SSAValue, SSAValue]) -> SSAValue:
+    """The value seen through boundaries of kernels."""
+    while (inner := boundaries.get(value)) is not None:
+        value = inner
+    return value
 
 
 def member_ops(members: Collection[Operation]) -> list[GraphOp]:

@@ -35,6 +35,12 @@ class Contraction:
             del lhs[-3], rhs[-3]
         return Contraction(tuple(batch), rows, self.columns, self.depth, tuple(lhs), tuple(rhs))
 
+    def with_rows(self, rows: int) -> Contraction:
+        """The same in matrices of so many rows, of which there are several to each of the right operand."""
+        batch = (*self.batch, self.rows // rows)
+        lhs = (*self.lhs[:-2], rows * self.lhs[-2], *self.lhs[-2:])
+        return Contraction(batch, rows, self.columns, self.depth, lhs, (*self.rhs[:-2], 0, *self.rhs[-2:]))
+
     @property
     def operations(self) -> int:
         """Multiplications and additions."""

@@ -1,6 +1,6 @@
 """The two conversions from kernels to programs of launches.
 
 May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis, dialects/gpu,
-dialects/implementation, lowering, lowering/program, lowering/kernel, lowering/loops, lowering/cpu, lowering/cpu/matmul,
-lowering/gpu, lowering/reference/kernels.
+dialects/implementation, lowering, lowering/program, lowering/kernel, lowering/loops, lowering/cpu,
+lowering/cpu/attention, lowering/cpu/matmul, lowering/gpu, lowering/reference/kernels.
 """

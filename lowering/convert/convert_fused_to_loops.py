@@ -11,12 +11,14 @@ from xdsl.dialects.builtin import ModuleOp, NoneType, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from fuse_opt.dialects.analysis.attention import ATTENTION
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.analysis.products import MATMUL
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
+from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
 from fuse_opt.lowering.cpu.columns import build_column_loops
 from fuse_opt.lowering.cpu.horizontal import build_horizontal_loops
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_function
@@ -117,7 +119,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
         return _Generated(tuple(functions), tuple(phases))
 
     def generates_product(self, kernel: KernelOp) -> bool:
-        return kernel.schedule_kind() == MATMUL
+        return kernel.schedule_kind() in (MATMUL, ATTENTION)
 
     def parameters(self, generated: _Generated) -> Sequence[Parameter]:
         return generated.phases[0].parameters
@@ -148,7 +150,8 @@ class _LoopsConverter(ModuleConverter[_Generated]):
 def _build_phases(kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int]) -> Sequence[KernelLoops]:
     """The launches of a kernel by its schedule."""
     if not passes:
-        return build_product_loops(kernel, memory)
+        build = build_attention_loops if kernel.schedule_kind() == ATTENTION else build_product_loops
+        return build(kernel, memory)
     if len(passes) > 1:
         return [build_horizontal_loops(kernel, passes, memory)]
     kind, loop_body = kernel.schedule_kind(), merge_equal_reductions(passes[0])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
+from fuse_opt.dialects.analysis.attention import ATTENTION
 from fuse_opt.dialects.analysis.kernel_access import kernel_access, library_op
 from fuse_opt.dialects.analysis.products import MATMUL
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
@@ -89,62 +90,64 @@ def _clone(ops: Sequence[GraphOp], known: dict[SSAValue, SSAValue], block: Block
 
 
 def split_library_kernels(function: func.FuncOp, is_generated: Callable[[KernelOp], bool]) -> None:
-    """Puts what no call and launch can do into kernels apart: the ops before the opaque one, it, and the ops behind it.
+    """Puts what no call and launch can do into kernels apart: what opaque ops read, each of them, what they are read by.
 
     Kernels that name no implementation and that none offers to run are left to the reference, op by op.
     """
     for kernel in [op for op in function.body.block.ops if isinstance(op, KernelOp)]:
         if kernel.schedule_kind() == "reference" or kernel.inplace is not None or len(kernel.ops()) < 2:
             continue
-        op, offer = opaque_op(kernel), offer_of(kernel)
-        if op is None or is_generated(kernel):
+        if is_generated(kernel):
             continue
+        if kernel.schedule_kind() == ATTENTION:
+            _split(kernel)
+            continue
+        op, offer = opaque_op(kernel), offer_of(kernel)
         offered = offer is not None and bool(offer.epilogue or offer.prologue)
-        if kernel.implementation is None and not offered and kernel.schedule_kind() != MATMUL:
+        if op is None or (kernel.implementation is None and not offered and kernel.schedule_kind() != MATMUL):
             continue
         parts = library_parts(kernel)
         if parts is None:
-            _split(kernel, op)
+            _split(kernel)
         else:
             parts.epilogue.drop_all_references()
 
 
-def _split(kernel: KernelOp, op: OpaqueOp) -> None:
-    ops = kernel.ops()
-    before: set[Operation] = set()
-    for inner in reversed(ops):
-        if any(use.operation is op or use.operation in before for value in inner.results for use in value.uses):
-            before.add(inner)
-    elsewhere = {op, *before}
-    behind = [
-        inner
-        for inner in ops
-        if inner not in elsewhere
-        or (not inner.operands and any(use.operation not in elsewhere for use in inner.results[0].uses))
-    ]  # constants are in each part
+def _split(kernel: KernelOp) -> None:
+    """Kernels of what each opaque op reads, of it alone, and of what the kernel yields, in the place of the kernel."""
     outside: dict[SSAValue, SSAValue] = dict(zip(kernel.block.args, kernel.operands, strict=True))
     slots = dict(zip(kernel.yielded(), ints(kernel.slots), strict=True)) if kernel.slots is not None else {}
-    for part in ([inner for inner in ops if inner in before], [op], behind):
-        if part:
-            _part(kernel, part, outside, slots)
+    for op in kernel.ops():
+        if isinstance(op, OpaqueOp):
+            for value in dict.fromkeys(op.operands):
+                _part(kernel, [value], outside, slots)
+            _part(kernel, op.results, outside, slots)
+    _part(kernel, [value for value in kernel.yielded() if value not in outside], outside, slots)
     for old, inner in zip(kernel.results, kernel.yielded(), strict=True):
         old.replace_all_uses_with(outside[inner])
     kernel.detach()
     kernel.erase()
 
 
+def _needed(kernel: KernelOp, values: Sequence[SSAValue], known: Collection[SSAValue]) -> list[GraphOp]:
+    """The ops of the kernel that make the values from known ones, in order."""
+    needed: set[SSAValue] = {value for value in values if value not in known}
+    found: list[GraphOp] = []
+    for op in reversed(kernel.ops()):
+        if not needed.isdisjoint(op.results):
+            found.append(op)
+            needed.update(value for value in op.operands if value not in known)
+    return found[::-1]
+
+
 def _part(
-    kernel: KernelOp, ops: Sequence[GraphOp], outside: dict[SSAValue, SSAValue], slots: dict[SSAValue, int]
+    kernel: KernelOp, made: Sequence[SSAValue], outside: dict[SSAValue, SSAValue], slots: dict[SSAValue, int]
 ) -> None:
-    """A kernel of these ops before the given one; `outside` learns what it makes for others."""
+    """A kernel that makes the values, before the given one; `outside` learns of them. None where they are known."""
+    ops = _needed(kernel, made, outside)
+    if not ops:
+        return
     inside = {value for op in ops for value in op.results}
-    own = set(ops)
-    made = [
-        value
-        for op in ops
-        for value in op.results
-        if any(use.operation not in own for use in value.uses) and value not in outside
-    ]
     used = list(dict.fromkeys(value for op in ops for value in op.operands if value not in inside))
     block = Block(arg_types=[value.type for value in used])
     known: dict[SSAValue, SSAValue] = dict(zip(used, block.args, strict=True))

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-FUSION_RULES: tuple[str, ...] = ("fuse-injective", "fuse-elementwise", "fuse-epilogue", "fuse-row", "fuse-siblings")
+FUSION_RULES: tuple[str, ...] = (
+    "fuse-attention",
+    "fuse-injective",
+    "fuse-elementwise",
+    "fuse-epilogue",
+    "fuse-row",
+    "fuse-siblings",
+)
 """Names of passes of this package."""
 
 SECOND_ROUND: tuple[str, ...] = ("fuse-elementwise", "fuse-injective")

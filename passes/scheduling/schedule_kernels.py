@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringA
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
+from fuse_opt.dialects.analysis.attention import ATTENTION, attention_of
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, trace_kernel
 from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
@@ -51,9 +52,22 @@ def _matmul_problem(kernel: KernelOp) -> Unschedulable | None:
     return None
 
 
-def _refuse_matmul(kernel: KernelOp) -> str | None:
-    problem = _matmul_problem(kernel)
-    return None if problem is None else str(problem)
+def _attention_problem(kernel: KernelOp) -> Unschedulable | None:
+    if kernel.implementation is not None:
+        return Unschedulable("named", f'it names the implementation "{kernel.implementation.data}"')
+    try:
+        attention_of(kernel)
+    except Unschedulable as problem:
+        return problem
+    return None
+
+
+def _refused_by(problem_of: Callable[[KernelOp], Unschedulable | None]) -> Callable[[KernelOp], str | None]:
+    def refuse(kernel: KernelOp) -> str | None:
+        problem = problem_of(kernel)
+        return None if problem is None else str(problem)
+
+    return refuse
 
 
 def _refuse_reference(kernel: KernelOp) -> str | None:
@@ -87,7 +101,8 @@ SCHEMES: dict[str, Callable[[KernelOp], str | None]] = {
     "column": _generated("row", "it holds no reduction"),
     "split": _generated("row", "it holds no reduction"),
     "pack": _generated("pack", "it is one part"),
-    MATMUL: _refuse_matmul,
+    MATMUL: _refused_by(_matmul_problem),
+    ATTENTION: _refused_by(_attention_problem),
     "library": _refuse_library,
     "reference": _refuse_reference,
 }
@@ -110,7 +125,8 @@ class ScheduleKernelsPass(ModulePass):
     belong to different rows, or what is reduced lies in stretches shorter than a vector. `split`: parts of rows that are
     few and long. `column` and `split` reduce in `splits` parts, which are joined in order: the result does not depend on
     the number of threads. `pack`: parts that do not depend on each other side by side, each a `pointwise` or a `row` one.
-    `matmul`: a product as tiles in registers, with the pointwise ops behind it.
+    `matmul`: a product as tiles in registers, with the pointwise ops behind it. `attention`: two products, and between them
+    rows of the first one's result, which are never in memory.
     `library`: an implementation runs it as a whole.
     `reference`: op by op, for what is neither passes nor a library's.
 
@@ -168,7 +184,8 @@ def _schedule(kernel: KernelOp, math: str, rules: StoreRules) -> None:
 
 def _choose(kernel: KernelOp) -> LoopOrder:
     if is_library(kernel):
-        kind = "library" if (reason := _matmul_problem(kernel)) else MATMUL
+        reason = _attention_problem(kernel)
+        kind = ATTENTION if reason is None else "library" if (reason := _matmul_problem(kernel)) else MATMUL
         why = f": {reason}" if reason and reason.code != "no-product" else ""
         remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{kind}"{why}')
         return LoopOrder(kind)

@@ -15,13 +15,13 @@ from narrow_floats import decode, name_of
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.ir import Attribute
 
-from fuse_opt.dialects.analysis.products import MATMUL
+from fuse_opt.dialects.analysis.kernel_access import GENERATED_KINDS
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.gpu_schedule import ENTRY, VARIANTS
 from fuse_opt.passes.scheduling.schedule_kernels import SCHEMES
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes
 
-KINDS = tuple(kind for kind in SCHEMES if kind not in ("library", "reference", MATMUL))
+KINDS = tuple(kind for kind in SCHEMES if kind in GENERATED_KINDS)
 """The schedules by which code is generated."""
 
 

@@ -29,8 +29,6 @@ class Handler:
     name: str
     """As `aten.add.Tensor`."""
     build: Callable[[Call], Built]
-    library: bool = False
-    """Whether PyTorch's own kernel runs it in a compiled program: graph ops stand for it in exported text only."""
 
 
 Table = dict[str, Handler]
@@ -40,11 +38,11 @@ def handlers() -> tuple[Table, Callable[..., Callable[[Callable[[Call], Built]],
     """An empty table and a decorator that enters the function under the names given."""
     table: Table = {}
 
-    def handler(*names: str, library: bool = False) -> Callable[[Callable[[Call], Built]], Callable[[Call], Built]]:
+    def handler(*names: str) -> Callable[[Callable[[Call], Built]], Callable[[Call], Built]]:
         def enter(build: Callable[[Call], Built]) -> Callable[[Call], Built]:
             for name in names:
                 assert name not in table, name
-                table[name] = Handler(name, build, library)
+                table[name] = Handler(name, build)
             return build
 
         return enter

@@ -160,12 +160,12 @@ class Importer(Calls):
             return "is no operator of PyTorch"
         viewed = self._viewed(node, meta)
         handler = TABLE.get(str(node.target))
-        if handler is None or (handler.library and not self.library):
+        if handler is None:
             if viewed is not None and is_tensor(meta):
                 self.places[node] = viewed
                 self.counts.views += 1
                 return None
-            return "is run by PyTorch's own kernel" if handler else "is in no record"
+            return "is in no record"
         try:
             if not all(value.device.type == "cpu" for value in tensors_of(meta)):
                 raise NotCoveredError("is on another device than the processor")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fuse_opt.frontends.torch.fx.handler import Handler
+from fuse_opt.frontends.torch.operators.attention import ATTENTION
 from fuse_opt.frontends.torch.operators.convolution import CONVOLUTION
 from fuse_opt.frontends.torch.operators.distances import DISTANCES
 from fuse_opt.frontends.torch.operators.indexing import INDEXING
-from fuse_opt.frontends.torch.operators.library import LIBRARY
 from fuse_opt.frontends.torch.operators.pointwise import POINTWISE
 from fuse_opt.frontends.torch.operators.pooling import POOLING
 from fuse_opt.frontends.torch.operators.products import PRODUCTS
@@ -19,6 +19,7 @@ from fuse_opt.frontends.torch.operators.special.zeta import ZETA
 from fuse_opt.frontends.torch.operators.views import VIEWS
 
 TABLE: dict[str, Handler] = {
+    **ATTENTION,
     **POINTWISE,
     **VIEWS,
     **REDUCTIONS,
@@ -32,11 +33,10 @@ TABLE: dict[str, Handler] = {
     **DISTANCES,
     **CONVOLUTION,
     **PRODUCTS,
-    **LIBRARY,
 }
 """By overload, as `aten.add.Tensor`."""
 
 
 def claims() -> list[str]:
     """The overloads that compiled programs run by code of their own, sorted."""
-    return sorted(name for name, handler in TABLE.items() if not handler.library)
+    return sorted(TABLE)

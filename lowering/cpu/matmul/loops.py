@@ -39,7 +39,7 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     return [_ProductLoops(kernel, product, tiling, storages).build()]
 
 
-def _operand(value: SSAValue) -> LoopBody:
+def operand_pass(value: SSAValue) -> LoopBody:
     """A pass that loads a value, so that the kernel has a buffer of it."""
     index = dimensions("i", shape(value))
     return LoopBody(index, shape(value), (), (), (ScalarNode(value, index, None),), ())
@@ -51,7 +51,7 @@ class _ProductLoops:
         self.tiling = tiling
         self.of = product.contraction
         self.element: DType = dtype(product.raw)
-        passes = [product.epilogue, _operand(product.lhs.value), _operand(product.rhs.value)]
+        passes = [product.epilogue, operand_pass(product.lhs.value), operand_pass(product.rhs.value)]
         self.memory = KernelBuffers(kernel, passes, storages)
 
     def build(self) -> KernelLoops:

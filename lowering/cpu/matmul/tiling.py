@@ -76,6 +76,12 @@ def _side_by_side(product: Contraction, lanes: int, packs: bool) -> int:
     return min(widths, key=lambda v: (-(-product.columns // (v * lanes)) * v / RATE[v], -v))
 
 
+def depth_blocks(depth: int) -> int:
+    """How long the blocks of a contracted dimension are: about equal ones."""
+    block = -(-depth // -(-depth // DEPTH))
+    return min(-(-block // 16) * 16, depth)
+
+
 def choose_tiling(product: Contraction, itemsize: int) -> Tiling:
     """The cut of a product of elements of so many bytes."""
     lanes = 64 // itemsize
@@ -92,8 +98,7 @@ def choose_tiling(product: Contraction, itemsize: int) -> Tiling:
     if copies:
         block = max(1, min(block, COPY_BYTES // max(row_bytes, 1)))
     block = -(-tiles // -(-tiles // block))
-    depth = -(-product.depth // -(-product.depth // DEPTH))
-    depth = min(-(-depth // 16) * 16, product.depth)
+    depth = depth_blocks(product.depth)
     width = vectors * lanes
     panels = -(-product.columns // width)
     blocks = prod(product.batch) * -(-tiles // block)

@@ -11,7 +11,7 @@ func.func @reduction(%x: tensor<4x4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' schedule kind "spiral": expected one of pointwise, row, tile, column, split, pack, matmul, library, reference
+// CHECK: error: 'fused.kernel' schedule kind "spiral": expected one of pointwise, row, tile, column, split, pack, matmul, attention, library, reference
 func.func @unknown(%x: tensor<8xf32>) -> tensor<8xf32> {
   %a = fused.kernel(%0 = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {schedule = {kind = "spiral"}} {
     %1 = graph.exp %0 : (tensor<8xf32>) -> tensor<8xf32>
@@ -55,7 +55,7 @@ func.func @integers(%x: tensor<16x16xi32>) -> tensor<16x16xi32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' schedule kind "matmul" cannot run the kernel: the result of 'graph.matmul' is read at other elements than are stored; remove the schedule, or write "library"
+// CHECK: error: 'fused.kernel' schedule kind "matmul" cannot run the kernel: neighbours of a row of the product are not stored beside each other; remove the schedule, or write "library"
 func.func @transposed(%x: tensor<16x32xf32>, %w: tensor<32x64xf32>) -> tensor<64x16xf32> {
   %a = fused.kernel(%0 = %x : tensor<16x32xf32>, %1 = %w : tensor<32x64xf32>) -> (tensor<64x16xf32>) attributes {schedule = {kind = "matmul"}} {
     %2 = graph.matmul %0, %1 : (tensor<16x32xf32>, tensor<32x64xf32>) -> tensor<16x64xf32>
@@ -63,4 +63,15 @@ func.func @transposed(%x: tensor<16x32xf32>, %w: tensor<32x64xf32>) -> tensor<64
     fused.yield %3 : tensor<64x16xf32>
   }
   func.return %a : tensor<64x16xf32>
+}
+
+// -----
+
+// CHECK: error: 'fused.kernel' schedule kind "attention" cannot run the kernel: it does not hold two products; remove the schedule, or write "matmul"
+func.func @one_product(%x: tensor<16x32xf32>, %w: tensor<32x64xf32>) -> tensor<16x64xf32> {
+  %a = fused.kernel(%0 = %x : tensor<16x32xf32>, %1 = %w : tensor<32x64xf32>) -> (tensor<16x64xf32>) attributes {schedule = {kind = "attention"}} {
+    %2 = graph.matmul %0, %1 : (tensor<16x32xf32>, tensor<32x64xf32>) -> tensor<16x64xf32>
+    fused.yield %2 : tensor<16x64xf32>
+  }
+  func.return %a : tensor<16x64xf32>
 }

@@ -23,6 +23,6 @@
 // ALL: {{^}}  --cse
 // ALL: {{^}}fusion: The fusion rules
 // ALL: {{^}}  --fuse-row
-// ALL: {{^}}options that --fuse-elementwise
+// ALL: {{^}}options that --fuse-attention
 
 // OPTION: fuse-opt: error: pass 'fuse-row' has no option 'except-for'; did you mean 'except'?

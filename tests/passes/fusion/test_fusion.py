@@ -568,11 +568,11 @@ def test_one_kernel(name: str) -> None:
         ("lstm_cell", 1, 2),
         ("resnet_block", 4, 2),
         ("softmax", 1, 0),
-        ("transformer_block", 7, 6),
+        ("transformer_block", 2, 5),
     ],
 )
 def test_examples(name: str, generated: int, libraries: int) -> None:
-    """At true size: no more generated kernels than this, one library call for each matmul or convolution."""
+    """At true size: no more generated kernels than this, one other kernel for each matmul, attention or convolution."""
     module = optimized((EXAMPLES / f"{name}.mlir").read_text(), DEFAULT_PIPELINE)
     assert len(generated_kernels(module)) <= generated
     assert len(kernels(module)) - len(generated_kernels(module)) == libraries

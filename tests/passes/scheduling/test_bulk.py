@@ -123,7 +123,10 @@ def test_schedule_written_by_hand_is_kept_with_its_entries() -> None:
         ("pointwise", 'kind "pointwise" cannot run the kernel: it holds a reduction; remove .* write "row"'),
         ("library", 'kind "library" cannot run the kernel: it holds no op of a library'),
         ("pack", 'kind "pack" cannot run the kernel: it is one part'),
-        ("rows", 'kind "rows": expected one of pointwise, row, tile, column, split, pack, matmul, library, reference'),
+        (
+            "rows",
+            'kind "rows": expected one of pointwise, row, tile, column, split, pack, matmul, attention, library, reference',
+        ),
     ],
 )
 def test_impossible_schedule_is_an_error(kind: str, message: str) -> None:

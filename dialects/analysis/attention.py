@@ -1,0 +1,194 @@
+"""Kernels of two products with a pass over rows between them, as attention is: softmax(q k^T, masked) v in one launch.
+
+The pass between is whatever the ops say, as long as it goes over rows of the first product's result and gives the left operand
+of the second: scales, masks, softmax, and what variants of attention add. Rows of scores are never in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import (
+    LoopBody,
+    Unschedulable,
+    member_ops,
+    resolve,
+    seen_through,
+    trace,
+)
+from fuse_opt.dialects.analysis.operand_access import OperandAccess, SplitRows, operand_access
+from fuse_opt.dialects.analysis.result_places import result_places
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
+from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static
+from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+
+ATTENTION = "attention"
+"""The schedule kind of a kernel of two products with rows between them."""
+OWN = -1
+"""The number, in `Attention.weights`, of the result that is the second product's left operand and no result of the kernel."""
+FEWEST_ROWS = 6
+"""Of a matrix of queries, below which copies of keys and values take longer than the products."""
+MOST_COPIED = 2 << 20
+"""Bytes of the copies of the keys and the values of a matrix, which lie on the stack."""
+MOST_SCORES = 64 << 10
+"""Bytes of a row of scores; some of them lie on the stack, in caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Two products of equal batches: `weights` makes the left operand of the second from `first_raw`, `epilogue` the
+    results from `second_raw`."""
+
+    first_raw: SSAValue
+    second_raw: SSAValue
+    first: Contraction
+    second: Contraction
+    queries: OperandAccess
+    keys: OperandAccess
+    values: OperandAccess
+    weights: LoopBody
+    epilogue: LoopBody
+    places: dict[Dim, IndexExpr]
+    """The dimensions of the epilogue, by the axes of the second product's result."""
+
+
+def attention_problem(queries: int, keys: int, depth: int, width: int, itemsize: int) -> str | None:
+    """
+    Why no code is generated for matrices of so many queries, and keys of `depth` and values of `width` elements of so many
+    bytes; None where it is.
+    """
+    if queries < FEWEST_ROWS or not keys * depth * width:
+        return f"there are {queries} queries to {keys} keys"
+    if keys * itemsize > MOST_SCORES or keys * (depth + width) * itemsize > MOST_COPIED:
+        return f"{keys} keys of {depth} and values of {width} elements do not lie in a cache"
+    return None
+
+
+def attention_of(kernel: KernelOp) -> Attention:
+    """What a kernel computes. Raises Unschedulable: why it is no attention that code is generated for."""
+    return trace_attention(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
+
+
+def trace_attention(results: Sequence[SSAValue], members: Collection[Operation]) -> Attention:
+    """What a group that gives `results` computes. Raises Unschedulable."""
+    return _Tracer(results, members).trace()
+
+
+class _Tracer:
+    def __init__(self, results: Sequence[SSAValue], members: Collection[Operation]) -> None:
+        self.members = members
+        self.ops = member_ops(members)
+        self.boundaries = seen_through(members)
+        self.results = [self.resolve(value) for value in results]
+        products = [op for op in self.ops if isinstance(op, OpaqueOp)]
+        if len(products) != 2 or any(op.contraction() is None for op in products):
+            raise Unschedulable("no-attention", "it does not hold two products")
+        if not all(is_static(value) for op in self.ops for value in (*op.operands, *op.results)):
+            raise Unschedulable("dynamic-shape", "it has unknown shapes", products[0])
+        self.first_op, self.second_op = products
+        self.behind = self._needing(self.second_op)
+        if self.first_op in self.behind:
+            self.first_op, self.second_op = self.second_op, self.first_op
+            self.behind = self._needing(self.second_op)
+
+    def resolve(self, value: SSAValue) -> SSAValue:
+        return resolve(value, self.boundaries)
+
+    def _needing(self, op: Operation) -> set[Operation]:
+        """The op, and those that read what it makes."""
+        found: set[Operation] = {op}
+        for other in self.ops:
+            if any(self.resolve(value).owner in found for value in other.operands):
+                found.add(other)
+        return found
+
+    def trace(self) -> Attention:
+        first, second = (op.contraction() for op in (self.first_op, self.second_op))
+        assert first is not None and second is not None
+        self._check_types()
+        try:
+            return self._trace(first, second)
+        except SplitRows as reason:
+            if not 1 < reason.rows < first.rows or first.rows % reason.rows or first.rows != second.rows:
+                raise
+            return self._trace(first.with_rows(reason.rows), second.with_rows(reason.rows))
+
+    def _check_types(self) -> None:
+        values = [*self.first_op.operands[:2], *self.second_op.operands[:2], self.first_op.results[0]]
+        kinds = {dtype(value) for value in values}
+        if len(kinds) > 1 or not kinds <= {F32, F64}:
+            names = ", ".join(sorted(kind.name for kind in kinds))
+            raise Unschedulable("element-type", f"its products are of {names}; code is generated for f32 and f64")
+
+    def _trace(self, first: Contraction, second: Contraction) -> Attention:
+        batch, rows, keys = prod(first.batch), first.rows, first.columns
+        apart = (self.first_op, self.second_op)
+        wanted = row_major((*second.batch, second.rows, second.depth))
+        if (batch, rows, keys) != (prod(second.batch), second.rows, second.depth) or not _same_strides(second, wanted):
+            raise Unschedulable("no-attention", "the rows of one product are not those of the other", self.second_op)
+        size = dtype(self.first_op.results[0]).itemsize
+        if problem := attention_problem(rows, keys, first.depth, second.columns, size):
+            raise Unschedulable("extents", problem, self.first_op)
+        if not batch:
+            raise Unschedulable("extents", "there are no elements", self.first_op)
+        queries, keys_in, values = (
+            operand_access(op.operands[number], strides, extents, self.members, apart)
+            for op, number, strides, extents in (
+                (self.first_op, 0, first.lhs, (*first.batch, rows, first.depth)),
+                (self.first_op, 1, first.rhs, (*first.batch, first.depth, keys)),
+                (self.second_op, 1, second.rhs, (*second.batch, keys, second.columns)),
+            )
+        )
+        weights = self._weights(keys)
+        behind = [(n, value) for n, value in enumerate(self.results) if value.owner in self.behind]
+        if not behind:
+            raise Unschedulable("no-attention", "it does not give what the second product makes", self.second_op)
+        between = self._needing(self.first_op) - self.behind
+        epilogue = trace([value for _, value in behind], self.members, [self.second_op, *between])
+        epilogue = _numbered(epilogue, [n for n, _ in behind])
+        self._check_loads(epilogue, self.second_op.results[0])
+        places = dict(result_places(epilogue, self.second_op.results[0], second))
+        raw = self.first_op.results[0], self.second_op.results[0]
+        return Attention(*raw, first, second, queries, keys_in, values, weights, epilogue, places)
+
+    def _weights(self, keys: int) -> LoopBody:
+        own = self.resolve(self.second_op.operands[0])
+        others = [(n, value) for n, value in enumerate(self.results) if value.owner not in self.behind]
+        outside = [self.first_op, *self.behind]
+        found = trace([own, *(value for _, value in others)], self.members, outside)
+        if not found.is_row:
+            raise Unschedulable("no-attention", "no row is reduced between the products", self.second_op)
+        found = _numbered(found, [OWN, *(n for n, _ in others)])
+        self._check_loads(found, self.first_op.results[0])
+        store = found.stores[0]
+        reads = {node.address for node in found.loads() if node.value is self.first_op.results[0]}
+        if store.per_row or reads != {store.address}:
+            message = "what the second product reads is not computed, element for element, from rows of the first one"
+            raise Unschedulable("no-attention", message, self.second_op)
+        if prod(found.column_extents) != keys:
+            raise Unschedulable("no-attention", "what is reduced between the products is not a row", self.second_op)
+        return found
+
+    def _check_loads(self, loop_body: LoopBody, raw: SSAValue) -> None:
+        """Refuses a pass that reads what another one of the kernel computes."""
+        made = {value for op in self.ops for value in op.results} - {raw}
+        if any(load.value in made for load in loop_body.loads()):
+            raise Unschedulable("no-attention", "what follows a product reads what was computed before it")
+
+
+def _numbered(loop_body: LoopBody, numbers: Sequence[int]) -> LoopBody:
+    """The same with numbers of the kernel's results."""
+    stores = tuple(replace(store, result=numbers[store.result]) for store in loop_body.stores)
+    return replace(loop_body, stores=stores)
+
+
+def _same_strides(product: Contraction, wanted: Sequence[int]) -> bool:
+    extents = (*product.batch, product.rows, product.depth)
+    return all(size == 1 or a == b for size, a, b in zip(extents, product.lhs, wanted, strict=True))

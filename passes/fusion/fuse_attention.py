@@ -1,0 +1,162 @@
+"""Fuse two products and the rows between them: attention as one kernel, with the views around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, OpResult
+
+from fuse_opt.dialects.analysis.attention import trace_attention
+from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
+from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp, StructuredOp
+from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
+from fuse_opt.passes.fusion.engine.groups import bare_source, is_creation
+from fuse_opt.passes.fusion.engine.worklist import FusionPass
+
+FURTHEST = 64
+"""Groups looked at between two products."""
+
+
+@dataclass
+class AttentionRule:
+    """Two products with what is on the way from one to the other; then views, one at a time, that touch such a kernel."""
+
+    answers: dict[tuple[Group, int, Group, int], Refusal] = field(
+        default_factory=dict[tuple[Group, int, Group, int], Refusal]
+    )
+
+    def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
+        members = self._members(graph, producer, consumer)
+        if members is None:
+            return None
+        key = (producer, producer.count, consumer, consumer.count)
+        if key in self.answers:
+            return self.answers[key]
+        refusal = graph.refuse(members) or _refuse(graph, members)
+        if refusal is None:
+            return members
+        self.answers[key] = refusal
+        return refusal
+
+    def _members(self, graph: GroupGraph, producer: Group, consumer: Group) -> list[Group] | None:
+        """The groups that would be one kernel; None where the pair is no part of attention."""
+        counts = [_products(group) for group in (producer, consumer)]
+        if counts == [2, 0]:
+            return [producer, consumer] if consumer.kind <= FusionKind.INJECTIVE else None
+        if counts == [0, 2]:
+            return [producer, consumer] if _is_view(producer) else None
+        return _between(graph, producer, consumer) if counts == [0, 1] else None
+
+
+def _is_view(group: Group) -> bool:
+    return all(isinstance(op, StructuredOp) and op.is_view() for op in member_ops(group.ops))
+
+
+def _products(group: Group) -> int:
+    """How many products there are among the ops; many where one of them is another opaque op."""
+    if group.kind < FusionKind.OPAQUE:
+        return 0
+    found = [op for op in member_ops(group.ops) if isinstance(op, OpaqueOp)]
+    return len(found) if found and all(op.contraction() is not None for op in found) else FURTHEST
+
+
+def _between(graph: GroupGraph, last: Group, second: Group) -> list[Group] | None:
+    """The second product with all on the way to its left operand, by way of a group, from the product before it."""
+    op = next(op for op in member_ops(second.ops) if isinstance(op, OpaqueOp))
+    source = bare_source(op.operands[0])
+    if not isinstance(source, OpResult) or graph.group_of.get(graph.top(source.op)) is not last:
+        return None
+    seen: dict[Group, None] = {}
+    first: dict[Group, None] = {}
+    reduces = False
+    stack = [last]
+    while stack:
+        group = stack.pop()
+        if group in seen or group in first:
+            continue
+        if (count := _products(group)) == 0 and group.kind <= FusionKind.REDUCTION and len(seen) < FURTHEST:
+            seen[group] = None
+            reduces = reduces or group.kind == FusionKind.REDUCTION
+            stack.extend(group.producers)
+        elif count == 1:
+            first[group] = None
+    if len(first) != 1 or not reduces:
+        return None
+    (start,) = first
+    members = {start: None, second: None, **dict.fromkeys(_on_the_way(start, seen))}
+    return [*members, *_from_nothing(seen, members)]
+
+
+def _on_the_way(start: Group, near: dict[Group, None]) -> list[Group]:
+    """Those of the groups that need what the first one makes."""
+    found: dict[Group, None] = {start: None}
+    for group in sorted(near, key=lambda group: group.rank):
+        if not found.keys().isdisjoint(group.producers):
+            found[group] = None
+    return [group for group in found if group is not start]
+
+
+def _from_nothing(near: dict[Group, None], members: dict[Group, None]) -> list[Group]:
+    """Those of the groups that only the members read and that are made from positions alone, as a causal mask is."""
+    inside, found = set(members), list[Group]()
+    for group in sorted(near, key=lambda group: -group.rank):
+        if group not in inside and group.consumers.keys() <= inside and not _reads_memory(group, near):
+            inside.add(group)
+            found.append(group)
+    return found
+
+
+def _reads_memory(group: Group, near: dict[Group, None]) -> bool:
+    stack, seen = [group], set[Group]()
+    while stack:
+        one = stack.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        made = {value for producer in one.producers if producer in near for value in producer.outputs}
+        if one.kind > FusionKind.INJECTIVE or any(value not in made for value in one.inputs if _is_read(value.owner)):
+            return True
+        stack.extend(one.producers)
+    return False
+
+
+def _is_read(owner: object) -> bool:
+    return not (isinstance(owner, Operation) and is_creation(owner))
+
+
+def _refuse(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
+    """Why no code is generated for the members as one kernel."""
+    ops = dict.fromkeys(op for group in members for op in group.ops)
+    marked = next((op for op in (*ops, *member_ops(ops)) if "must_inplace" in op.attributes), None)
+    if marked is not None:
+        message = f"'{marked.name}' carries must_inplace, and nothing is written in place with other ops"
+        return Refusal("must-inplace", message, flip="remove must_inplace")
+    try:
+        trace_attention(graph.results(members), ops)
+    except Unschedulable as reason:
+        return Refusal(reason.code, str(reason))
+    return None
+
+
+@dataclass(frozen=True)
+class FuseAttentionPass(FusionPass):
+    """Two products, and what makes rows of the first one the left operand of the second, become one kernel.
+
+    ```mlir
+    %s = graph.matmul %q, %k {transpose_rhs = true} : (tensor<8x64x32xf32>, tensor<8x64x32xf32>) -> tensor<8x64x64xf32>
+    %p = graph.softmax %s {axis = -1 : i64} : (tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
+    %o = graph.matmul %p, %v : (tensor<8x64x64xf32>, tensor<8x64x32xf32>) -> tensor<8x64x32xf32>
+    ```
+    becomes one `fused.kernel` (softmax is decomposed before), whose rows of scores are never in memory. What is between the
+    products may be anything that goes over these rows: scales, masks, biases by position, softmax or another norm. Views in
+    front of an operand, as of heads that are parts of one tensor, and behind the result are read and stored by strides.
+
+    Refused: other types than f32 and f64, few queries, keys and values that do not lie in a cache, a result of the
+    first product that is read elsewhere but as rows. Requires: nothing. Ensures: as every fusion.
+    """
+
+    name = "fuse-attention"
+
+    def rule(self) -> Rule:
+        return AttentionRule()

@@ -1,0 +1,208 @@
+"""Generated attention: masks, lengths, grouped heads, strides and types give what the reference gives, in one launch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from guard_pages import guarded, needs_guard_pages
+from ir_testing import Array, apply, evaluate, kernels, parse, random_arguments
+from lowered_programs import needs_compiler
+
+import fuse_opt
+from fuse_opt.dialects.analysis.attention import ATTENTION
+from fuse_opt.runtime.host import thread_pool
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+
+
+def tensor(extents: Sequence[int], element: str = "f32") -> str:
+    return f"tensor<{'x'.join(map(str, (*extents, element)))}>"
+
+
+def program_text(
+    q: Sequence[int], k: Sequence[int], width: int, attributes: str = "", mask: str = "", element: str = "f32"
+) -> str:
+    """Attention of queries and keys of these shapes, and values of the given width."""
+    v, y = (*k[:-1], width), (*q[:-1], width)
+    types = [tensor(extents, element) for extents in (q, k, v)] + ([mask] if mask else [])
+    names = ["%q", "%k", "%v", "%m"][: len(types)]
+    arguments = ", ".join(map(": ".join, zip(names, types, strict=True)))
+    given = f" {{{attributes}}}" if attributes else ""
+    result = tensor(y, element)
+    return f"""
+func.func @main({arguments}) -> {result} {{
+  %y = graph.scaled_dot_product_attention {", ".join(names)}{given} : ({", ".join(types)}) -> {result}
+  func.return %y : {result}
+}}"""
+
+
+def check(text: str, *, seed: int = 1, others: int = 0) -> Any:
+    """Runs as one kernel of attention (and so many others), within rounding of the reference's; gives the program."""
+    module = parse(text)
+    arguments = random_arguments(module, seed)
+    wanted = evaluate(module, arguments)
+    program = fuse_opt.compile(text)
+    kinds = [kernel.schedule_kind() for kernel in kernels(program.module)]
+    assert kinds.count(ATTENTION) == 1 and len(kinds) == 1 + others
+    assert program.stats.library_calls == 0
+    results: list[Array] = [np.empty_like(value) for value in wanted]
+    program(*arguments, out=results[0] if len(results) == 1 else tuple(results))
+    for actual, expected in zip(results, wanted, strict=True):
+        scale = 1e-5 if expected.dtype == np.float32 else 1e-13
+        np.testing.assert_allclose(actual, expected, rtol=10 * scale, atol=10 * scale)
+    return program
+
+
+@needs_compiler
+@pytest.mark.parametrize(("queries", "keys"), [(6, 2), (7, 15), (13, 16), (31, 33), (50, 64), (64, 129), (197, 197)])
+def test_lengths(queries: int, keys: int) -> None:
+    for depth, width in ((1, 1), (24, 40), (64, 17), (300, 33)):
+        check(program_text((2, queries, depth), (2, keys, depth), width))
+
+
+@needs_compiler
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("mask", ["", "tensor<1x3x50x37xE>", "tensor<50x37xi1>", "tensor<2x1x1x37xi1>", "tensor<1xE>"])
+@pytest.mark.parametrize("attributes", ["", "is_causal = true", "scale = 0.5 : f64"])
+def test_masks_and_scales(element: str, mask: str, attributes: str) -> None:
+    """Queries that a mask leaves no key give 0."""
+    check(program_text((2, 3, 50, 24), (2, 3, 37, 24), 40, attributes, mask.replace("E", element), element))
+
+
+@needs_compiler
+@pytest.mark.parametrize("heads", [(4, 2), (6, 1), (3, 3)])
+def test_grouped_heads(heads: tuple[int, int]) -> None:
+    """The queries of the heads of a group are rows of one product."""
+    for attributes in ("enable_gqa = true", "enable_gqa = true, is_causal = true"):
+        check(program_text((2, heads[0], 9, 16), (2, heads[1], 21, 16), 24, attributes))
+
+
+HEADS = """
+func.func @main(%x: XX, %g: tensor<48xf32>) -> (YY) {
+  %q0 = graph.slice %x {starts = array<i64: 0, 0, 0>, stops = array<i64: 2, 41, 48>} : (XX) -> FF
+  %k0 = graph.slice %x {starts = array<i64: 0, 0, 48>, stops = array<i64: 2, 41, 96>} : (XX) -> FF
+  %v0 = graph.slice %x {starts = array<i64: 0, 0, 96>, stops = array<i64: 2, 41, 144>} : (XX) -> FF
+  %q1 = graph.reshape %q0 {shape = array<i64: 2, 41, 3, 16>} : (FF) -> SS
+  %k1 = graph.reshape %k0 {shape = array<i64: 2, 41, 3, 16>} : (FF) -> SS
+  %v1 = graph.reshape %v0 {shape = array<i64: 2, 41, 3, 16>} : (FF) -> SS
+  %q = graph.permute_dims %q1 {axes = array<i64: 0, 2, 1, 3>} : (SS) -> HH
+  %k = graph.permute_dims %k1 {axes = array<i64: 0, 2, 1, 3>} : (SS) -> HH
+  %v = graph.permute_dims %v1 {axes = array<i64: 0, 2, 1, 3>} : (SS) -> HH
+  %s = graph.matmul %q, %k {transpose_rhs = true} : (HH, HH) -> PP
+  %c = graph.tanh %s : (PP) -> PP
+  %p = graph.softmax %c {axis = -1 : i64} : (PP) -> PP
+  %y0 = graph.matmul %p, %v : (PP, HH) -> HH
+  %y1 = graph.permute_dims %y0 {axes = array<i64: 0, 2, 1, 3>} : (HH) -> SS
+  %y = graph.reshape %y1 {shape = array<i64: 2, 41, 48>} : (SS) -> FF
+  END
+}"""
+TYPES = {"XX": (2, 41, 144), "FF": (2, 41, 48), "SS": (2, 41, 3, 16), "HH": (2, 3, 41, 16), "PP": (2, 3, 41, 41)}
+
+
+def heads(end: str, results: str = "FF") -> str:
+    text = HEADS.replace("END", end).replace("YY", results)
+    for short, extents in TYPES.items():
+        text = text.replace(short, tensor(extents))
+    return text
+
+
+@needs_compiler
+def test_heads_of_one_tensor_are_read_and_stored_by_strides() -> None:
+    """What a softmax of another kind of score, here one that is limited, is between the products."""
+    program = check(heads("func.return %y : FF"))
+    assert program.stats.kernels == 1
+
+
+@needs_compiler
+def test_what_follows_is_stored_with_it() -> None:
+    """Weights that are returned, too, are stored from the rows that are in a cache."""
+    check(heads("func.return %y, %p : FF, PP", "FF, PP"))
+
+
+@needs_compiler
+def test_grouped_heads_by_strides() -> None:
+    """Queries at two distances: of tokens, and of heads."""
+    text = """
+func.func @main(%x: tensor<2x9x4x16xf32>, %k: tensor<2x2x21x16xf32>, %v: tensor<2x2x21x24xf32>) -> tensor<2x9x4x24xf32> {
+  %q = graph.permute_dims %x {axes = array<i64: 0, 2, 1, 3>} : (tensor<2x9x4x16xf32>) -> tensor<2x4x9x16xf32>
+  %y = graph.scaled_dot_product_attention %q, %k, %v {enable_gqa = true}
+      : (tensor<2x4x9x16xf32>, tensor<2x2x21x16xf32>, tensor<2x2x21x24xf32>) -> tensor<2x4x9x24xf32>
+  %z = graph.permute_dims %y {axes = array<i64: 0, 2, 1, 3>} : (tensor<2x4x9x24xf32>) -> tensor<2x9x4x24xf32>
+  func.return %z : tensor<2x9x4x24xf32>
+}"""
+    check(text)
+
+
+@needs_compiler
+def test_random_extents_and_strides() -> None:
+    rng = random.Random(5)
+    for number in range(12):
+        batch = rng.choice(((), (3,), (2, 3), (1, 4)))
+        queries, keys, depth = rng.randint(6, 90), rng.randint(1, 140), rng.choice((3, 16, 33, 64, 80))
+        mask = rng.choice(("", tensor((queries, keys)), tensor((queries, 1), "i1")))
+        text = program_text((*batch, queries, depth), (*batch, keys, depth), rng.randint(1, 90), "", mask)
+        check(text, seed=number)
+
+
+@needs_compiler
+def test_threads_change_no_bit() -> None:
+    text = program_text((3, 150, 40), (3, 131, 40), 72, "is_causal = true")
+    program, arguments = fuse_opt.compile(text), random_arguments(parse(text), 3)
+    before, results = thread_pool.num_threads(), list[Array]()
+    try:
+        for threads in (1, 2, 4, 8):
+            thread_pool.set_num_threads(threads)
+            results.append(program(*arguments).copy())
+    finally:
+        thread_pool.set_num_threads(before)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+@needs_compiler
+@needs_guard_pages
+def test_nothing_beside_operands_and_results_is_touched() -> None:
+    for number, text in enumerate(
+        [
+            program_text((2, 7, 5), (2, 1, 5), 3),
+            program_text((2, 33, 33), (2, 65, 33), 17, "", tensor((33, 65))),
+            program_text((50, 24), (37, 24), 40, "is_causal = true", element="f64"),
+            heads("func.return %y : FF"),
+        ]
+    ):
+        program, arguments = fuse_opt.compile(text), random_arguments(parse(text), number)
+        wanted = evaluate(parse(text), arguments)[0]
+        for at_end in (True, False):
+            with guarded() as allocate:
+                given = [allocate(array, at_end=at_end) for array in arguments]
+                out = allocate(np.zeros_like(wanted), at_end=at_end)
+                program(*given, out=out)
+                np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
+                del given, out
+
+
+@needs_compiler
+def test_keys_that_no_cache_holds_are_products_apart() -> None:
+    text = program_text((8, 64), (20000, 64), 64)
+    program = fuse_opt.compile(text)
+    assert ATTENTION not in [kernel.schedule_kind() for kernel in kernels(program.module)]
+
+
+def test_unfuse_takes_it_apart_and_the_reference_runs_it() -> None:
+    text = heads("func.return %y : FF")
+    arguments = random_arguments(parse(text), 2)
+    module = apply(parse(text), DEFAULT_PIPELINE)
+    assert [kernel.schedule_kind() for kernel in kernels(module)] == [ATTENTION]
+    wanted = evaluate(parse(text), arguments)[0]
+    np.testing.assert_allclose(evaluate(module, arguments)[0], wanted, rtol=1e-6)
+    assert kernels(apply(module, ["unfuse"])) == []
+
+
+def test_other_targets_run_its_products_by_a_library() -> None:
+    """CUDA text has the rows between them as a kernel, and the views around them."""
+    text = fuse_opt.optimize(heads("func.return %y : FF"))
+    lowered = str(apply(text, ["convert-fused-to-gpu"]))
+    assert lowered.count("graph.matmul") == 2 and "reference" not in lowered
