@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fuse_opt.dialects.analysis.products import product_problem
+from fuse_opt.dialects.analysis.products import product_problem, trace_product
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
 
 MATMUL_IMPLEMENTATION = "fuse.matmul"
 
@@ -19,9 +19,11 @@ def register_generated() -> None:
         Offer(
             "graph.matmul",
             MATMUL_IMPLEMENTATION,
-            epilogue=PointwiseOffer(),
+            epilogue=PointwiseOffer(FusionKind.INJECTIVE),
+            prologue=PointwiseOffer(FusionKind.INJECTIVE, operands="none"),
             priority=1,
             generated=True,
+            trace=trace_product,
             accepts=_is_product,
         )
     )

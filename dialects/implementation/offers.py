@@ -8,9 +8,11 @@ Whoever has functions to run registers their offers with them; `load_with` names
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
 
@@ -45,6 +47,8 @@ class Offer:
     """Bytes that a call takes besides its operands and results."""
     generated: bool = False
     """It is code of the program itself, for kernels whose schedule says so, and no function to call."""
+    trace: Callable[[Sequence[SSAValue], Collection[Operation]], object] | None = None
+    """For generated code: raises Unschedulable where ops that give these results cannot be one kernel of it."""
     accepts: Callable[[OpaqueOp], bool] | None = None
     """Whether it runs an op of that name; None: it runs them all."""
 

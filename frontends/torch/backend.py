@@ -192,4 +192,5 @@ def _dump(directory: Path, kind: str, texts: Mapping[str, object]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     number = len(list(directory.glob("*_report.txt")))
     for suffix, text in texts.items():
-        (directory / f"{number:03}_{kind}{suffix}").write_text(f"{text}\n", encoding="utf-8")
+        # not by a format: xDSL's is another text than that of the module
+        (directory / f"{number:03}_{kind}{suffix}").write_text(str(text) + "\n", encoding="utf-8")

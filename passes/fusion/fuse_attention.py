@@ -10,8 +10,10 @@ from xdsl.ir import Operation, OpResult
 from fuse_opt.dialects.analysis.attention import trace_attention
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp, StructuredOp
+from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.groups import bare_source, is_creation
+from fuse_opt.passes.fusion.engine.rule_checks import is_internal
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
 
 FURTHEST = 64
@@ -43,10 +45,17 @@ class AttentionRule:
         """The groups that would be one kernel; None where the pair is no part of attention."""
         counts = [_products(group) for group in (producer, consumer)]
         if counts == [2, 0]:
-            return [producer, consumer] if consumer.kind <= FusionKind.INJECTIVE else None
+            if consumer.kind > FusionKind.INJECTIVE or _is_alias_of_result(graph, producer, consumer):
+                return None
+            return [producer, consumer]
         if counts == [0, 2]:
             return [producer, consumer] if _is_view(producer) else None
         return _between(graph, producer, consumer) if counts == [0, 1] else None
+
+
+def _is_alias_of_result(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
+    """Whether a reader is another view of what is stored for others anyway."""
+    return moves_nothing(consumer) and not is_internal(graph, producer, consumer)
 
 
 def _is_view(group: Group) -> bool:

@@ -10,12 +10,13 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import member_ops
+from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer
 from fuse_opt.dialects.implementation.queries import offer_for, opaque_op
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, OpaqueOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.groups import is_creation, kind_of
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
@@ -29,9 +30,23 @@ class EpilogueRule:
         libraries = [group for group in members if _sole_opaque(group) is not None]
         if len(libraries) != 1 or not all(group in libraries or _is_pointwise(group) for group in members):
             return None
+        if consumer not in libraries and (refusal := _refuse_further_results(graph, producer, consumer)) is not None:
+            return refusal
         op = _sole_opaque(libraries[0])
         assert op is not None
         return _Fused(graph, members, op).refuse() or members
+
+
+def _refuse_further_results(graph: GroupGraph, producer: Group, consumer: Group) -> Refusal | None:
+    """Refuses to store more than the producer does alone, where that is a view of it, or read by what may compute it."""
+    if len(graph.results([producer, consumer])) <= len(graph.results([producer])):
+        return None
+    if moves_nothing(consumer):
+        return Refusal("alias", "it is a view of what is stored for others anyway", flip="nothing to gain")
+    if any(reader.kind == FusionKind.REDUCTION for reader in consumer.consumers):
+        message = "a further result would be stored, which a reduction that reads it can compute"
+        return Refusal("further-result", message, flip="no reader of what is stored already, or no reduction")
+    return None
 
 
 @dataclass(frozen=True)
@@ -89,7 +104,7 @@ def _is_pointwise(group: Group) -> bool:
     if group.kind > FusionKind.INJECTIVE or not all(map(_is_movable, group.ops)):
         return False
     ops = member_ops(group.ops)
-    return all(isinstance(op, StructuredOp) and op.stored_value() is None and not op.is_alias() for op in ops)
+    return all(isinstance(op, StructuredOp) and op.stored_value() is None for op in ops)
 
 
 class _Fused:
@@ -134,7 +149,14 @@ class _Fused:
         if (marked := self._must_inplace()) is not None:
             message = f"'{marked.name}' carries must_inplace, and nothing is written in place with other ops"
             return Refusal("must-inplace", message, flip="remove must_inplace")
-        return self._refuse_reads() or self._refuse_epilogue(offer) or self._refuse_prologue(offer)
+        refusal = self._refuse_reads() or self._refuse_epilogue(offer) or self._refuse_prologue(offer)
+        if refusal is not None or offer is None or offer.trace is None:
+            return refusal
+        try:
+            offer.trace(self.results, self.outer)
+        except Unschedulable as reason:
+            return Refusal(reason.code, str(reason))
+        return None
 
     def _offer(self) -> Offer | None:
         kernel = self.op.parent_op()

@@ -16,8 +16,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import axis_of
-from fuse_opt.dialects.graph.creation.constant import number_of
-from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
+from fuse_opt.dialects.graph.creation.constant import number_constant, number_of
+from fuse_opt.dialects.interfaces.op import FusionKind, GraphBuilder, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text
 from fuse_opt.dialects.scalar import Scalar
@@ -63,6 +63,14 @@ class FullOp(Creation):
     def scalar(self, *operands: Scalar) -> Scalar:
         element = element_of(self.dtype)
         return sc.constant(number_of("value", self.value, element), element.compute)
+
+    def canonical(self) -> GraphOp | None:
+        """A single number is a constant, as it is written elsewhere, so that equal ones are found."""
+        if ints(self.shape):
+            return None
+        builder = GraphBuilder()
+        number_constant(builder, number_of("value", self.value, element_of(self.dtype)), self.result)
+        return builder.ops[0]
 
 
 @irdl_op_definition

@@ -230,6 +230,8 @@ def test_options(tmp_path: Any):
     fast(torch.randn(4))
     names = {path.name.partition("_")[2] for path in tmp_path.iterdir()}
     assert {"inference.mlir", "inference.c", "inference_call.py", "inference_report.txt"} <= names
+    dumped = next(tmp_path.glob("*_inference.mlir"))
+    assert str(api.optimize(str(dumped), ())) in dumped.read_text()  # it can be read again
     torch._dynamo.reset()
     decisions = tmp_path / "decisions.txt"
     decisions.write_text("")
