@@ -15,6 +15,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,11 @@ SLOT_SECONDS = 0.03
 
 def block(width: int, heads: int) -> Any:
     """A pre-norm transformer block of PyTorch's layers."""
-    import torch
+    torch: Any = import_module("torch")
 
     class Block(torch.nn.Module):
         def __init__(self) -> None:
-            super().__init__()
+            torch.nn.Module.__init__(self)
             linear, norm = torch.nn.Linear, torch.nn.LayerNorm
             self.first, self.qkv, self.out = norm(width), linear(width, 3 * width), linear(width, width)
             self.second, self.up, self.down = norm(width), linear(width, 4 * width), linear(4 * width, width)
@@ -47,7 +48,7 @@ def block(width: int, heads: int) -> Any:
 
 def attention(x: Any, heads: int) -> Any:
     """Attention of queries, keys and values that are thirds of one tensor; heads lie side by side."""
-    import torch
+    torch: Any = import_module("torch")
 
     batch, tokens, width = x.shape
     q, k, v = x.view(batch, tokens, 3, heads, width // (3 * heads)).permute(2, 0, 3, 1, 4).unbind(0)
@@ -57,7 +58,7 @@ def attention(x: Any, heads: int) -> Any:
 
 def xla_block(weights: dict[str, Any], heads: int, x: Any) -> Any:
     """The same block in jax.numpy."""
-    import jax
+    jax: Any = import_module("jax")
 
     def norm(x: Any, name: str) -> Any:
         centred = x - x.mean(-1, keepdims=True)
@@ -72,18 +73,17 @@ def xla_block(weights: dict[str, Any], heads: int, x: Any) -> Any:
 
 
 def xla_attention(x: Any, heads: int) -> Any:
-    import jax
-    import jax.numpy as jnp
+    jax: Any = import_module("jax")
 
     batch, tokens, width = x.shape
-    q, k, v = jnp.transpose(x.reshape(batch, tokens, 3, heads, width // (3 * heads)), (2, 0, 3, 1, 4))
-    weights = jax.nn.softmax(q @ jnp.swapaxes(k, -1, -2) * (width // (3 * heads)) ** -0.5, -1)
-    return jnp.transpose(weights @ v, (0, 2, 1, 3)).reshape(batch, tokens, width // 3)
+    q, k, v = jax.numpy.transpose(x.reshape(batch, tokens, 3, heads, width // (3 * heads)), (2, 0, 3, 1, 4))
+    weights = jax.nn.softmax(q @ jax.numpy.swapaxes(k, -1, -2) * (width // (3 * heads)) ** -0.5, -1)
+    return jax.numpy.transpose(weights @ v, (0, 2, 1, 3)).reshape(batch, tokens, width // 3)
 
 
 def ort_session(model: Any, x: Any, threads: int) -> Callable[[], Any]:
-    import onnxruntime
-    import torch
+    onnxruntime: Any = import_module("onnxruntime")
+    torch: Any = import_module("torch")
 
     stream = io.BytesIO()
     torch.onnx.export(model, (x,), stream, dynamo=False, opset_version=17, input_names=["x"])
@@ -96,8 +96,8 @@ def ort_session(model: Any, x: Any, threads: int) -> Callable[[], Any]:
 
 def inference(model: Any, x: Any, peer: Callable[[Any], Any], threads: int) -> dict[str, Call]:
     """Calls that compute the model; `peer` is it as a function of jax arrays."""
-    import jax
-    import torch
+    jax: Any = import_module("jax")
+    torch: Any = import_module("torch")
 
     import fuse_opt
     from fuse_opt.frontends.torch import export
@@ -138,12 +138,16 @@ def arguments_of(program: Any, model: Any, x: Any) -> Sequence[Any]:
 
 def training(model: Any, x: Any) -> dict[str, Call]:
     """Forward, and backward to all parameters, of the mean of squares."""
-    import jax
-    import torch
+    jax: Any = import_module("jax")
+    torch: Any = import_module("torch")
 
     weights = {name: jax.numpy.asarray(value.detach().numpy()) for name, value in model.state_dict().items()}
     heads = model.heads
-    gradient = jax.jit(jax.grad(lambda weights, x: (xla_block(weights, heads, x) ** 2).mean()))
+
+    def loss(weights: dict[str, Any], x: Any) -> Any:
+        return (xla_block(weights, heads, x) ** 2).mean()
+
+    gradient = jax.jit(jax.grad(loss))
     argument = jax.numpy.asarray(x.numpy())
 
     def step(call: Callable[[Any], Any]) -> Call:
@@ -194,7 +198,7 @@ def main() -> None:
     if options.threads == 1:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # XLA has no other limit
-    import torch
+    torch: Any = import_module("torch")
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
@@ -208,14 +212,18 @@ def main() -> None:
 
 
 def measure(kind: str, batch: int, tokens: int, width: int, heads: int, threads: int) -> None:
-    import jax
-    import torch
+    jax: Any = import_module("jax")
+    torch: Any = import_module("torch")
 
     torch._dynamo.reset()
     title = f"{kind} {batch}x{tokens}x{width}, {heads} heads"
     if kind == "attention":
         model: Any = torch.nn.Module()
-        model.forward = lambda x: attention(x, heads)
+
+        def forward(x: Any) -> Any:
+            return attention(x, heads)
+
+        model.forward = forward
         with torch.no_grad():
             x = torch.randn(batch, tokens, 3 * width)
             report(title, inference(model, x, lambda x: xla_attention(x, heads), threads), threads)

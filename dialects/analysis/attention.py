@@ -12,6 +12,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
+from fuse_opt.dialects.analysis.causal_masks import columns_seen
 from fuse_opt.dialects.analysis.loop_body import (
     LoopBody,
     Unschedulable,
@@ -54,6 +55,8 @@ class Attention:
     keys: OperandAccess
     values: OperandAccess
     weights: LoopBody
+    seen: IndexExpr | None
+    """How many leading keys a row of `weights` looks at, in terms of its rows; None where it may be all of them."""
     epilogue: LoopBody
     places: dict[Dim, IndexExpr]
     """The dimensions of the epilogue, by the axes of the second product's result."""
@@ -156,7 +159,8 @@ class _Tracer:
         self._check_loads(epilogue, self.second_op.results[0])
         places = dict(result_places(epilogue, self.second_op.results[0], second))
         raw = self.first_op.results[0], self.second_op.results[0]
-        return Attention(*raw, first, second, queries, keys_in, values, weights, epilogue, places)
+        seen = columns_seen(weights, raw[0])
+        return Attention(*raw, first, second, queries, keys_in, values, weights, seen, epilogue, places)
 
     def _weights(self, keys: int) -> LoopBody:
         own = self.resolve(self.second_op.operands[0])

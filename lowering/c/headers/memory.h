@@ -155,3 +155,23 @@ FO_FN long fo_line_offset_{ELEMENT}(const {ELEMENT_C} *to, long at) {
 FO_FN void fo_prefetch_{ELEMENT}(const {ELEMENT_C} *from, long at, long count) {
   for (long i = 0; i < count; i += 64 / (long)sizeof *from) __builtin_prefetch(from + at + i, 0, 2);
 }
+
+/* fo_all_finite_{f32|f64}: whether none of so many elements from x[at] on is infinite or NaN. */
+FO_FN long fo_all_finite_f32(long count, const float *x, long at) {
+  int bad = 0;
+  for (long i = 0; i < count; i++) bad |= !(__builtin_fabsf(x[at + i]) <= {0x1.fffffep127f|0x1.fffffffffffffp1023});
+  return !bad;
+}
+
+/* fo_columns_used_{f32|f64}: how many leading columns of rows `step` apart have all elements that are not 0, but 1 at least. */
+FO_FN long fo_columns_used_f32(long rows, long columns, const float *x, long step) {
+  while (columns > 1) {
+    long first = columns > 64 ? columns - 64 : 0;
+    int used = 0;
+    for (long i = 0; i < rows; i++)
+      for (long j = first; j < columns; j++) used |= x[i * step + j] != 0.0f;
+    if (used) break;
+    columns = first;
+  }
+  return columns > 1 ? columns : 1;
+}

@@ -20,13 +20,13 @@ from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.attention.tiling import PADDING, AttentionTiling, choose_attention_tiling
 from fuse_opt.lowering.cpu.attention.weights import WeightRows
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, count_loop, pack_panel, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, count_loop, fill_columns, pack_panel, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.loops import operand_pass
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
-from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory, part_bounds, task_parts
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
 
 def build_attention_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[KernelLoops]:
@@ -64,6 +64,9 @@ class _Tiles:
         self.queries, self.keys, self.values = (
             root.block.args[sources[access.value]] for access in (of.queries, of.keys, of.values)
         )
+        self.seen = None if of.seen is None else self.weights.seen(of.seen)
+        self.is_masked = any(load.value is not of.first_raw for load in of.weights.loads()) or self.seen is not None
+        """Whether rows may well end with weights of 0."""
         self.query_step = of.first.depth + PADDING
         self.copy = self._on_stack(rows * self.query_step, "rows") if of.queries.column != 1 else None
 
@@ -82,7 +85,42 @@ class _Tiles:
         self._pack(task, values, self.value_panels, (of.first.columns, of.second.columns))
         queries = Matrix(self.queries, task.index(of.queries.offset), of.queries.row, of.queries.column)
         tiles = part_bounds(task, row_block, tiling.block, tiling.tiles)
-        count_loop(task, "tile", tiles, lambda scope, tile: self._tile(scope, tile, queries))
+        finite = self._finite_values(task) if self.is_masked else None
+        if self.seen is not None:  # what no tile computed is read, though it does not matter
+            scores = Matrix(self.scores.memory, self.root.index_constant(0), tiling.score_step)
+            zero, rows = self.root.constant(0.0, self.element), self.root.index_constant(tiling.most_rows)
+            fill_columns(task, scores, rows, (scores.at, self.root.index_constant(tiling.score_step)), zero)
+        count_loop(task, "tile", tiles, lambda scope, tile: self._tile(scope, tile, queries, finite))
+
+    def _finite_values(self, task: Scope) -> SSAValue:
+        """Whether no value is infinite or NaN: a weight of 0 then adds nothing."""
+        count = self.root.index_constant(self.tiling.value_panels * self.of.first.columns * self.tiling.width)
+        arguments = [count, flat_memory(self.root, self.value_panels), self.root.index_constant(0)]
+        return task.call(f"fo_all_finite_{self.element.name}", arguments, INDEX)
+
+    def _key_panels(self, scope: Scope, first: SSAValue, count: SSAValue) -> SSAValue:
+        """How many panels have keys that rows of a tile see."""
+        every, constant = self.root.index_constant(self.tiling.key_panels), self.root.index_constant
+        if self.seen is None:
+            return every
+        width = self.tiling.width
+        keys = plus(scope, first, count, constant(self.seen - 1 + width - 1))
+        return scope.add(arith.MinSIOp(scope.add(arith.DivSIOp(keys, constant(width))), every))
+
+    def _used_keys(self, scope: Scope, count: SSAValue, finite: SSAValue | None) -> SSAValue:
+        """How many leading keys have weights that matter: behind the last one that is not 0, products of finite values are 0."""
+        keys = self.root.index_constant(self.of.first.columns)
+        if finite is None:
+            return keys
+        arguments = [
+            count,
+            keys,
+            flat_memory(self.root, self.scores.memory),
+            self.root.index_constant(self.scores.step),
+        ]
+        used = scope.call(f"fo_columns_used_{self.element.name}", arguments, INDEX)
+        is_finite = scope.add(arith.CmpiOp(finite, self.root.index_constant(0), "ne"))
+        return scope.add(arith.SelectOp(is_finite, used, keys))
 
     def _pack(self, task: Scope, source: Matrix, panels: SSAValue, extents: tuple[int, int]) -> None:
         """Copies a matrix of so many rows and columns, panel after panel."""
@@ -98,7 +136,7 @@ class _Tiles:
 
         count_loop(task, "panel", (constant(0), constant(-(-columns // width))), panel)
 
-    def _tile(self, scope: Scope, tile: SSAValue, queries: Matrix) -> None:
+    def _tile(self, scope: Scope, tile: SSAValue, queries: Matrix, finite: SSAValue | None) -> None:
         of, tiling, constant = self.of, self.tiling, self.root.index_constant
         first, count = self.tiles.first_row(scope, tile), self.tiles.rows(scope, tile)
         left = Matrix(queries.memory, queries.place(scope, first, constant(0)), queries.row, queries.column)
@@ -110,35 +148,32 @@ class _Tiles:
         def score(inner: Scope, panel: SSAValue) -> None:
             right = Matrix(self.key_panels, times(inner, panel, of.first.depth * tiling.width), tiling.width)
             sums = Matrix(self.scores.memory, times(inner, panel, tiling.width), tiling.score_step)
-            self._multiply(inner, tile, (of.first.depth, tiling.first_depth), left, right, sums)
+            self._multiply(inner, tile, constant(of.first.depth), tiling.first_depth, left, right, sums)
 
         def weigh(inner: Scope, panel: SSAValue) -> None:
             right = Matrix(self.value_panels, times(inner, panel, of.first.columns * tiling.width), tiling.width)
             left = Matrix(self.scores.memory, constant(0), tiling.score_step)
             sums = Matrix(self.sums.memory, constant(0), tiling.width)
-            self._multiply(inner, tile, (of.first.columns, tiling.second_depth), left, right, sums)
+            self._multiply(inner, tile, used, tiling.second_depth, left, right, sums)
             column = times(inner, panel, tiling.width)
             after = inner.add(arith.MinSIOp(plus(inner, column, constant(tiling.width)), constant(of.second.columns)))
             self.epilogue.emit(inner, self.sums, first, count, (column, after), column)
 
-        count_loop(scope, "panel", (constant(0), constant(tiling.key_panels)), score)
+        count_loop(scope, "panel", (constant(0), self._key_panels(scope, first, count)), score)
         self.weights.emit(scope, first, count)
+        used = self._used_keys(scope, count, finite)
         count_loop(scope, "panel", (constant(0), constant(tiling.value_panels)), weigh)
 
     def _multiply(
-        self, scope: Scope, tile: SSAValue, depths: tuple[int, int], left: Matrix, right: Matrix, sums: Matrix
+        self, scope: Scope, tile: SSAValue, depth: SSAValue, block: int, left: Matrix, right: Matrix, sums: Matrix
     ) -> None:
         """The product of a tile's rows and a panel, block by block of what is contracted."""
-        depth, block = depths
         constant = self.root.index_constant
 
         def add(inner: Scope, at: SSAValue) -> None:
-            count = inner.add(arith.MinSIOp(inner.add(arith.SubiOp(constant(depth), at)), constant(block)))
+            count = inner.add(arith.MinSIOp(inner.add(arith.SubiOp(depth, at)), constant(block)))
             rows = Matrix(left.memory, plus(inner, left.at, at), left.row)
             panel = Matrix(right.memory, plus(inner, right.at, times(inner, at, right.row)), right.row)
             self.tiles.multiply(inner, tile, count, rows, panel, sums, at)
 
-        if block >= depth:
-            self.tiles.multiply(scope, tile, constant(depth), left, right, sums, constant(0))
-        else:
-            count_loop(scope, "depth", (constant(0), constant(depth)), add, block)
+        count_loop(scope, "depth", (constant(0), depth), add, block)

@@ -12,7 +12,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
 from fuse_opt.dialects.analysis.result_places import result_axes
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.index_expr import Dim, linearize
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, linearize
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
 from fuse_opt.lowering.cpu.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -52,6 +52,11 @@ class WeightRows(StageLoops):
             for load in loop_body.loads():
                 if load.value is raw:
                     stage.taken[load] = self.scores
+
+    def seen(self, columns: IndexExpr) -> int | None:
+        """What is added to a row's number in its matrix to give how many keys it sees; None where that is not all."""
+        found = self.nodes.space.apply(columns)
+        return found.constant if found.coefficients() == {self.row: 1} else None
 
     @property
     def work(self) -> int:

@@ -13,7 +13,7 @@ from ir_testing import Array, apply, evaluate, kernels, parse, random_arguments
 from lowered_programs import needs_compiler
 
 import fuse_opt
-from fuse_opt.dialects.analysis.attention import ATTENTION
+from fuse_opt.dialects.analysis.attention import ATTENTION, attention_of
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
@@ -182,6 +182,56 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
                 program(*given, out=out)
                 np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
                 del given, out
+
+
+MASKS = {
+    "%kept = graph.greater_equal %i, %j : (ROW, COLUMN) -> MASK": 1,
+    "%kept = graph.less %j, %i : (COLUMN, ROW) -> MASK": 0,
+    "%kept = graph.greater %later, %j : (ROW, COLUMN) -> MASK": 5,
+    "%c = graph.less_equal %j, %i : (COLUMN, ROW) -> MASK\n  %kept = graph.logical_and %any, %c : (MASK, MASK) -> MASK": 1,
+    "%kept = graph.less_equal %i, %j : (ROW, COLUMN) -> MASK": None,
+}
+"""How many keys beyond its own number a query sees."""
+
+
+@pytest.mark.parametrize(("mask", "seen"), MASKS.items())
+def test_keys_behind_a_mask_of_positions_are_known(mask: str, seen: int | None) -> None:
+    """Scores that a choice by positions leaves out are not computed, but in panels that hold others."""
+    mask = (
+        mask.replace("ROW", "tensor<40x1xi64>")
+        .replace("COLUMN", "tensor<1x70xi64>")
+        .replace("MASK", "tensor<40x70xi1>")
+    )
+    program = f"""
+func.func @main(%q: tensor<40x16xf32>, %k: tensor<70x16xf32>, %v: tensor<70x24xf32>) -> tensor<40x24xf32> {{
+  %s = graph.matmul %q, %k {{transpose_rhs = true}} : (tensor<40x16xf32>, tensor<70x16xf32>) -> tensor<40x70xf32>
+  %i = graph.iota {{shape = array<i64: 40, 1>, axis = 0 : i64, dtype = i64}} : () -> tensor<40x1xi64>
+  %five = graph.constant dense<5> : tensor<i64>
+  %later = graph.add %i, %five : (tensor<40x1xi64>, tensor<i64>) -> tensor<40x1xi64>
+  %j = graph.iota {{shape = array<i64: 1, 70>, axis = 1 : i64, dtype = i64}} : () -> tensor<1x70xi64>
+  %any = graph.not_equal %i, %j : (tensor<40x1xi64>, tensor<1x70xi64>) -> tensor<40x70xi1>
+  {mask}
+  %low = graph.constant dense<-1.0e+30> : tensor<f32>
+  %w = graph.where %kept, %s, %low : (tensor<40x70xi1>, tensor<40x70xf32>, tensor<f32>) -> tensor<40x70xf32>
+  %p = graph.softmax %w {{axis = 1 : i64}} : (tensor<40x70xf32>) -> tensor<40x70xf32>
+  %y = graph.matmul %p, %v : (tensor<40x70xf32>, tensor<70x24xf32>) -> tensor<40x24xf32>
+  func.return %y : tensor<40x24xf32>
+}}"""
+    (kernel,) = kernels(apply(parse(program), DEFAULT_PIPELINE))
+    found = attention_of(kernel).seen
+    assert (found and found.constant) == seen
+
+
+@needs_compiler
+def test_a_value_that_is_not_finite_counts_though_its_weight_is_0() -> None:
+    text = program_text((30, 16), (70, 16), 24, "is_causal = true")
+    for value in (np.inf, np.nan):
+        arguments = random_arguments(parse(text), 1)
+        arguments[2][65, 3] = value
+        with np.errstate(invalid="ignore"):
+            wanted = evaluate(parse(text), arguments)[0]
+        assert np.isnan(wanted[:, 3]).all()
+        np.testing.assert_allclose(fuse_opt.compile(text)(*arguments), wanted, rtol=1e-4, atol=1e-5)
 
 
 @needs_compiler

@@ -1,0 +1,99 @@
+"""Masks that are conditions on positions: up to which column the scores of a row are looked at, as with a causal mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
+from fuse_opt.dialects.scalar import Scalar
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
+
+_DEPTH = 8
+"""Nodes and primitives that an integer of a condition is made of, nested."""
+
+
+def columns_seen(loop_body: LoopBody, raw: SSAValue) -> IndexExpr | None:
+    """
+    How many leading columns of a row of `raw` a pass over rows looks at, in terms of the row: others are read only where a
+    condition on positions chooses something else. None where that is not known.
+    """
+    columns = [dim for expression in loop_body.columns for dim in expression.dims()]
+    exposed: set[ScalarNode] = set()
+    limits: set[IndexExpr] = set()
+    for node in loop_body.nodes:
+        if node.op is None:
+            if node.value is raw:
+                exposed.add(node)
+            continue
+        if exposed.isdisjoint(node.operands):
+            continue
+        limit = _guard(node, exposed, columns)
+        if limit is None:
+            exposed.add(node)
+            if node.op.COMBINE:
+                return None
+        else:
+            limits.add(limit)
+    if len(limits) != 1 or any(store.node in exposed for store in loop_body.stores):
+        return None
+    return limits.pop()
+
+
+def _guard(node: ScalarNode, exposed: set[ScalarNode], columns: Sequence[Dim]) -> IndexExpr | None:
+    """How many columns a choice lets the exposed ones through in; None for what is no such choice."""
+    assert node.op is not None
+    body = node.op.body()
+    if body.function != "select" or node.op.COMBINE or [part.function for part in body.args] != ["operand"] * 3:
+        return None
+    condition, _, other = (node.operands[int(part.value)] for part in body.args)
+    if condition in exposed or other in exposed or len(columns) != 1:
+        return None
+    return _limit(condition, columns[0], _DEPTH)
+
+
+def _limit(condition: ScalarNode, column: Dim, depth: int) -> IndexExpr | None:
+    """The number of columns up to the last one for which a condition can hold."""
+    if condition.op is None or condition.op.COMBINE or depth == 0:
+        return None
+    body = condition.op.body()
+    if body.function == "operand":
+        return _limit(condition.operands[int(body.value)], column, depth - 1)
+    if body.function == "and":
+        parts = [condition.operands[int(part.value)] for part in body.args if part.function == "operand"]
+        found = [limit for part in parts if (limit := _limit(part, column, depth - 1)) is not None]
+        return found[0] if found else None
+    if body.function not in ("ge", "gt", "le", "lt"):
+        return None
+    sides = [_integer(part, condition, depth) for part in body.args]
+    if body.function in ("le", "lt"):
+        sides.reverse()
+    larger, smaller = sides
+    if larger is None or smaller is None:
+        return None
+    rest = larger - smaller + IndexExpr(((column, 1),))
+    return None if column in rest.dims() else rest + int(body.function in ("ge", "le"))
+
+
+def _integer(term: Scalar, node: ScalarNode, depth: int) -> IndexExpr | None:
+    """An integer primitive over a node's operands, as an index expression."""
+    if depth == 0 or term.dtype.is_float:
+        return None
+    match term.function:
+        case "operand":
+            inner = node.operands[int(term.value)]
+            return None if inner.op is None or inner.op.COMBINE else _integer(inner.op.body(), inner, depth - 1)
+        case "index":
+            return node.index[int(term.value)]
+        case "constant":
+            return constant(int(term.value))
+        case "cast" if term.dtype.bits >= 32:
+            return _integer(term.args[0], node, depth - 1)
+        case "add" | "sub":
+            left, right = (_integer(part, node, depth - 1) for part in term.args)
+            if left is None or right is None:
+                return None
+            return left + right if term.function == "add" else left - right
+        case _:
+            return None
