@@ -86,7 +86,7 @@ def ort_session(model: Any, x: Any, threads: int) -> Callable[[], Any]:
     torch: Any = import_module("torch")
 
     stream = io.BytesIO()
-    torch.onnx.export(model, (x,), stream, dynamo=False, opset_version=17, input_names=["x"])
+    torch.onnx.export(model, (x,), stream, dynamo=True, input_names=["x"], verbose=False)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(stream.getvalue(), options, providers=["CPUExecutionProvider"])
@@ -166,7 +166,15 @@ def training(model: Any, x: Any) -> dict[str, Call]:
     }
 
 
-def report(title: str, calls: dict[str, Call], threads: int) -> None:
+def settings() -> str:
+    """What is set for libraries of products and threads."""
+    names = ("OPENBLAS_", "MKL_", "OMP_", "DNNL_", "ONEDNN_", "FUSE_", "XLA_")
+    found = sorted((name, value) for name, value in os.environ.items() if name.startswith(names))
+    return " ".join(f"{name}={value}" for name, value in found) or "nothing set"
+
+
+def report(title: str, calls: dict[str, Call], threads: int) -> dict[str, float]:
+    """Measures calls in turns, and prints a line for each; the median of ratios to the first, by name."""
     clock = time.process_time if threads == 1 else time.perf_counter
     for call in calls.values():
         call()
@@ -183,11 +191,13 @@ def report(title: str, calls: dict[str, Call], threads: int) -> None:
             for _ in range(repeat):
                 every[number]()
             times[slot, number] = (clock() - start) / repeat
-    ratios = times / times[:, :1]
+    ratios, medians = times / times[:, :1], dict[str, float]()
     for number, name in enumerate(calls):
         low, middle, high = ratios[:, number].min(), np.median(ratios[:, number]), ratios[:, number].max()
         quartile = np.quantile(times[:, number], 0.25) * 1e3
         print(f"{title:32} {name:14} {quartile:8.2f} ms  x {low:.2f} {middle:.2f} {high:.2f}", flush=True)
+        medians[name] = float(middle)
+    return medians
 
 
 def main() -> None:
@@ -202,9 +212,7 @@ def main() -> None:
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
-    names = ("OPENBLAS_", "MKL_", "OMP_", "DNNL_", "ONEDNN_", "FUSE_", "XLA_")
-    settings = {name: value for name, value in os.environ.items() if name.startswith(names)}
-    print("threads:", options.threads, "environment:", " ".join(f"{n}={v}" for n, v in sorted(settings.items())))
+    print("threads:", options.threads, "environment:", settings())
     torch.manual_seed(0)
     for kind, shapes in (("attention", ATTENTION), ("inference", BLOCKS), ("training", BLOCKS)):
         for batch, tokens, width, heads in shapes if options.only in (None, kind) else ():

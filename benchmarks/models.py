@@ -1,0 +1,109 @@
+"""Whole models, with random weights at their usual sizes, beside ONNX Runtime, Inductor and eager PyTorch: inference.
+
+    FUSE_OPT_NUM_THREADS=1 python benchmarks/models.py [--models resnet50,bert] [--threads 1] [--batch 1] [--without inductor]
+
+Figures are as in transformer.py; the last line is the geometric mean of our time over that of each model's best peer.
+Models are made by transformers from configurations. XLA is not among the peers: nothing here brings these models to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from transformer import Call, ort_session, report, settings
+
+Make = Callable[[int], tuple[Any, Any]]
+
+
+def _of_transformers(model: str, config: str, **options: Any) -> Any:
+    torch: Any = import_module("torch")
+    library: Any = import_module("transformers")
+    made = getattr(library, model)(getattr(library, config)(**options)).eval()
+
+    class First(torch.nn.Module):
+        """The first result, without what a model would keep for a next call."""
+
+        def __init__(self) -> None:
+            torch.nn.Module.__init__(self)
+            self.inner = made
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x, return_dict=False)[0]
+
+    return First().eval()
+
+
+def _images(batch: int) -> Any:
+    torch: Any = import_module("torch")
+    return torch.randn(batch, 3, 224, 224)
+
+
+def _tokens(batch: int) -> Any:
+    torch: Any = import_module("torch")
+    return torch.randint(0, 30000, (batch, 128))
+
+
+MODELS: dict[str, Make] = {
+    "resnet50": lambda batch: (_of_transformers("ResNetModel", "ResNetConfig"), _images(batch)),
+    "mobilenet": lambda batch: (_of_transformers("MobileNetV2Model", "MobileNetV2Config"), _images(batch)),
+    "bert": lambda batch: (_of_transformers("BertModel", "BertConfig"), _tokens(batch)),
+    "gpt2": lambda batch: (_of_transformers("GPT2Model", "GPT2Config", use_cache=False), _tokens(batch)),
+    "vit": lambda batch: (_of_transformers("ViTModel", "ViTConfig"), _images(batch)),
+}
+
+
+def calls_of(model: Any, x: Any, threads: int, without: list[str]) -> dict[str, Call]:
+    torch: Any = import_module("torch")
+    ours = torch.compile(model, backend="fuse_opt")
+    calls: dict[str, Call] = {"torch.compile": lambda: ours(x), "eager": lambda: model(x)}
+    if "inductor" not in without:
+        inductor = torch.compile(model, backend="inductor")
+        calls["Inductor"] = lambda: inductor(x)
+    if "ort" not in without:
+        try:
+            calls["ORT"] = ort_session(model, x, threads)
+        except ImportError:
+            print("  not installed: onnxruntime")
+    expected = model(x).numpy()
+    scale = float(np.abs(expected).max())
+    for name, call in calls.items():
+        found: Any = call()
+        error = float(np.abs(np.asarray(found) - expected).max()) / scale
+        assert error < 1e-3, (name, error)
+    return calls
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--without", default="", help="peers to leave out: inductor, ort")
+    options = parser.parse_args()
+    if options.threads == 1:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch: Any = import_module("torch")
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(options.threads)
+    print("threads:", options.threads, "batch:", options.batch, "environment:", settings())
+    ratios: list[float] = []
+    for name in options.models.split(","):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model, x = MODELS[name](options.batch)
+        with torch.no_grad():
+            calls = calls_of(model, x, options.threads, options.without.split(","))
+            found = report(name, calls, options.threads)
+        ratios.append(1.0 / min(ratio for other, ratio in found.items() if other != "torch.compile"))
+        print(f"{name:32} ours over the best peer: {ratios[-1]:.2f}", flush=True)
+    print(f"geometric mean of ours over the best peer: {np.exp(np.mean(np.log(ratios))):.3f}")
+
+
+if __name__ == "__main__":
+    main()
