@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
@@ -14,18 +14,20 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.cpu.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage
 from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A block of a product's result: the product of row r and column c of the block is at `r * step + c`."""
+    """A block of a product's result: the product of row r and column c of the block is at `at + r * step + c`."""
 
     memory: SSAValue
     rows: int
     step: int
+    at: SSAValue | None = None
+    """0 where it is None."""
 
 
 class BlockEpilogue(StageLoops):
@@ -53,18 +55,25 @@ class BlockEpilogue(StageLoops):
         """Stores so many rows from the first on, and the columns within the bounds; the block begins at column `start`."""
         local = Dim("block_row", sums.rows), Dim("block_column", sums.step)
         stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
-        place = as_expr(local[0]) * sums.step + as_expr(local[1])
-        for load in self.loop_body.loads():
-            if load.value is self.raw:
-                stage.taken[load] = RowBuffer(sums.memory, place)
+        start_of = Dim("block", sums.rows * sums.step)
+        place = as_expr(start_of) + as_expr(local[0]) * sums.step + as_expr(local[1])
         outer = Scope(scope, Block(arg_types=[INDEX]))
         row = outer.block.args[0]
         row.name_hint = "row"
-        outer.indices = {local[0]: row, self.row: outer.add(arith.AddiOp(first, row))}
+        outer.indices = {
+            start_of: sums.at or scope.root.index_constant(0),
+            local[0]: row,
+            self.row: outer.add(arith.AddiOp(first, row)),
+        }
         inner = Scope(outer, Block(arg_types=[INDEX]))
         column = inner.block.args[0]
         column.name_hint = "column"
         inner.indices = {self.column: column, local[1]: inner.add(arith.SubiOp(column, start))}
+        for load in self.loop_body.loads():
+            if load.value is self.raw:  # rounded, where sums are of a wider type
+                value = inner.add(memref.LoadOp.get(sums.memory, [inner.index(place)]))
+                value.name_hint = load.value.name_hint
+                self.emitter.define(load, value, inner)
         self.emitter.emit(stage.roots(), inner, stage)
         self.store(stage.stores, inner)
         inner.block.add_op(scf.ReduceOp())
