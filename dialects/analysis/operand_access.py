@@ -53,8 +53,8 @@ def operand_access(
 ) -> OperandAccess:
     """
     Where an operand of a product is read: `strides` are those in `value` of the axes `(*batch, rows, columns)`, which
-    have these extents. Raises Unschedulable where the members compute it, and do not just view something of memory, or
-    where its rows or columns lie at no constant distance.
+    have these extents. What is in memory may be narrower floats. Raises Unschedulable where the members compute it, and do not
+    just view something of memory, or where its rows or columns lie at no constant distance.
     """
     *batch, rows, columns = extents
     digits = delinearize(dimension(BATCH, prod(batch)), batch)
@@ -62,7 +62,7 @@ def operand_access(
     position = linear(list(zip((*digits, row, column), strides, strict=True)))
     node = trace_scalar(value, delinearize(position, shape(value)), members, outside)
     while node.op is not None:
-        if not node.op.is_view():
+        if not node.op.is_view() and not node.op.widens():
             raise Unschedulable("prologue", f"an operand is computed by '{node.op.name}' in the kernel", node.op)
         node = node.operands[int(node.op.body().value)]
     offset, factors = _split(node.address, {name: _dim(e) for name, e in (("row", row), ("column", column))})

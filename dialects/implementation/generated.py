@@ -20,7 +20,7 @@ def register_generated() -> None:
             "graph.matmul",
             MATMUL_IMPLEMENTATION,
             epilogue=PointwiseOffer(FusionKind.INJECTIVE),
-            prologue=PointwiseOffer(FusionKind.INJECTIVE, operands="none"),
+            prologue=PointwiseOffer(FusionKind.INJECTIVE),
             priority=1,
             generated=True,
             trace=trace_product,

@@ -240,6 +240,13 @@ class StructuredOp(GraphOp):
         body = self.body()
         return body.function == "operand" and not self.COMBINE and dtype(self.results[0]) is dtype(self._operands[0])
 
+    def widens(self) -> bool:
+        """Whether the result is operand 0 element for element, in the wider type in which its elements are computed."""
+        if self.COMBINE or len(self._operands) != 1 or self.body().function != "operand":
+            return False
+        given = dtype(self._operands[0])
+        return given.is_float and dtype(self.results[0]) is given.compute
+
     def is_alias(self) -> bool:
         """Whether the result is operand 0 element for element in memory: a view that moves nothing."""
         if len(self._operands) != 1 or not self.is_view():

@@ -59,7 +59,8 @@ def _is_alias_of_result(graph: GroupGraph, producer: Group, consumer: Group) -> 
 
 
 def _is_view(group: Group) -> bool:
-    return all(isinstance(op, StructuredOp) and op.is_view() for op in member_ops(group.ops))
+    """Whether there are but views, and conversions to wider floats."""
+    return all(isinstance(op, StructuredOp) and (op.is_view() or op.widens()) for op in member_ops(group.ops))
 
 
 def _products(group: Group) -> int:

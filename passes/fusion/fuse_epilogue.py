@@ -195,6 +195,8 @@ class _Fused:
         made = list(dict.fromkeys(value for value in self.read[self.op] if value.owner in self.before))
         if (refusal := self._refuse_pointwise("prologue", offer and offer.prologue, ops, made[0])) is not None:
             return refusal
+        if offer is not None and offer.trace is not None:
+            return None  # which says more
         if len(made) > 1:
             return Refusal("several-operands", f"several operands of '{self.op.name}' are computed before it")
         if any(prod(shape(op.results[0])) > prod(shape(made[0])) for op in ops):

@@ -20,7 +20,16 @@ from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.attention.tiling import PADDING, AttentionTiling, choose_attention_tiling
 from fuse_opt.lowering.cpu.attention.weights import WeightRows
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, count_loop, fill_columns, pack_panel, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import (
+    Matrix,
+    copy_matrix,
+    count_loop,
+    element_of,
+    fill_columns,
+    pack_panel,
+    plus,
+    times,
+)
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.loops import operand_pass
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
@@ -68,10 +77,13 @@ class _Tiles:
         self.is_masked = any(load.value is not of.first_raw for load in of.weights.loads()) or self.seen is not None
         """Whether rows may well end with weights of 0."""
         self.query_step = of.first.depth + PADDING
-        self.copy = self._on_stack(rows * self.query_step, "rows") if of.queries.column != 1 else None
+        copies = of.queries.column != 1 or dtype(of.queries.value) is not self.element
+        self.copy = self._on_stack(rows * self.query_step, "rows") if copies else None
+        self.narrow: dict[DType, SSAValue] = {}
+        """By element type of keys or values in memory, a panel of these."""
 
-    def _on_stack(self, size: int, name: str) -> SSAValue:
-        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [size]))
+    def _on_stack(self, size: int, name: str, element: DType | None = None) -> SSAValue:
+        memory = self.root.add(memref.AllocaOp.get((element or self.element).attribute, 64, [size]))
         memory.name_hint = name
         return memory
 
@@ -125,6 +137,10 @@ class _Tiles:
     def _pack(self, task: Scope, source: Matrix, panels: SSAValue, extents: tuple[int, int]) -> None:
         """Copies a matrix of so many rows and columns, panel after panel."""
         rows, columns = extents
+        if (given := element_of(source.memory)) is not self.element and given not in self.narrow:
+            self.narrow[given] = self._on_stack(
+                max(self.of.first.depth, self.of.first.columns) * self.tiling.width, "narrow_panel", given
+            )
         width, constant = self.tiling.width, self.root.index_constant
 
         def panel(scope: Scope, number: SSAValue) -> None:
@@ -132,6 +148,12 @@ class _Tiles:
             count = scope.add(arith.MinSIOp(scope.add(arith.SubiOp(constant(columns), column)), constant(width)))
             part = Matrix(source.memory, source.place(scope, constant(0), column), source.row, source.column)
             target = Matrix(panels, times(scope, number, rows * width), width)
+            if (given := element_of(part.memory)) is not self.element and part.row == 1 != part.column:
+                turned = Matrix(
+                    self.narrow[given], constant(0), width
+                )  # by squares in registers, then to wider elements
+                copy_matrix(scope, given, part, turned, constant(rows), count)
+                part = turned
             pack_panel(scope, self.element, part, target, constant(rows), count, columns % width != 0)
 
         count_loop(task, "panel", (constant(0), constant(-(-columns // width))), panel)

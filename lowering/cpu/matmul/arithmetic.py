@@ -30,7 +30,7 @@ def arithmetic_of(left: DType, right: DType, fast: bool) -> Arithmetic:
     whose sums are rounded in another order, and flush what is too small for normal numbers."""
     if (left, right) == (BF16, BF16) and fast:
         return Arithmetic("bf16", BF16, BF16, F32, 2, True)
-    if left in (F16, BF16):
+    if not {F16, BF16}.isdisjoint((left, right)):
         return Arithmetic("f32", F32, F32, F32, 1, True)
     if left is I8:
         return Arithmetic("i8", I8, right, I32, 4, True, True)

@@ -37,7 +37,7 @@ from fuse_opt.lowering.loops.fast_math import is_fast
 def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[KernelLoops]:
     """The launches of a kernel of a product and pointwise ops. Raises Unschedulable."""
     product = product_of(kernel)
-    elements = [dtype(value) for value in product.op.operands[:2]]
+    elements = [dtype(access.value) for access in (product.lhs, product.rhs)]
     arithmetic = arithmetic_of(elements[0], elements[1], is_fast(kernel))
     tiling = choose_tiling(product.contraction, arithmetic.sums.itemsize, arithmetic)
     return [_ProductLoops(kernel, product, arithmetic, tiling, storages).build()]

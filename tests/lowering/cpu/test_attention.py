@@ -39,6 +39,11 @@ func.func @main({arguments}) -> {result} {{
 }}"""
 
 
+def widened(array: Array) -> Array:
+    """Elements of f16 or bf16 as f32."""
+    return array.astype(np.float32)
+
+
 def check(text: str, *, seed: int = 1, others: int = 0) -> Any:
     """Runs as one kernel of attention (and so many others), within rounding of the reference's; gives the program."""
     module = parse(text)
@@ -70,6 +75,21 @@ def test_lengths(queries: int, keys: int) -> None:
 def test_masks_and_scales(element: str, mask: str, attributes: str) -> None:
     """Queries that a mask leaves no key give 0."""
     check(program_text((2, 3, 50, 24), (2, 3, 37, 24), 40, attributes, mask.replace("E", element), element))
+
+
+@needs_compiler
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+def test_narrow_floats_are_widened_as_they_are_copied(element: str) -> None:
+    for text in (
+        program_text((2, 3, 50, 24), (2, 3, 37, 24), 40, "", "", element),
+        program_text((2, 19, 40), (2, 70, 40), 24, "is_causal = true", "", element),
+    ):
+        module = parse(text)
+        arguments = random_arguments(module, 2)
+        program = fuse_opt.compile(text)
+        assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [ATTENTION]
+        actual, expected = (widened(array) for array in (program(*arguments), evaluate(module, arguments)[0]))
+        np.testing.assert_allclose(actual, expected, rtol=2**-7, atol=2**-9)
 
 
 @needs_compiler

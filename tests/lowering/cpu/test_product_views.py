@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ir_testing import evaluate, parse, random_arguments
+from ir_testing import evaluate, kernels, parse, random_arguments
 from lowered_programs import needs_compiler
 
 import fuse_opt
@@ -60,6 +60,23 @@ func.func @main(%x: {kind}, %y: tensor<48x40xf32>) -> tensor<40x40xf32> {{
   }}
   func.return %r : tensor<40x40xf32>
 }}""")
+
+
+@needs_compiler
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("rows", [1, 5, 50])
+def test_weights_that_are_widened_first(element: str, rows: int) -> None:
+    """The conversion is done where the product copies its operand; the other one stays as it is."""
+    x, w, y = f"tensor<{rows}x70xf32>", f"tensor<48x70x{element}>", f"tensor<{rows}x48xf32>"
+    text = f"""
+func.func @main(%x: {x}, %w: {w}) -> {y} {{
+  %f = graph.astype %w {{dtype = f32}} : ({w}) -> tensor<48x70xf32>
+  %p = graph.matmul %x, %f {{transpose_rhs = true}} : ({x}, tensor<48x70xf32>) -> {y}
+  func.return %p : {y}
+}}"""
+    program = fuse_opt.compile(text)
+    assert [kernel.schedule_kind() for kernel in kernels(program.module)] == ["matmul"]
+    check(text)
 
 
 def test_transposed_store_is_refused() -> None:
