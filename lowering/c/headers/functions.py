@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from fuse_opt.lowering.c.headers import header
+from fuse_opt.lowering.c.headers.product_dots import dot_text
 from fuse_opt.lowering.c.headers.product_tiles import tile_text
 from fuse_opt.lowering.c.headers.templates import functions_in
 
@@ -81,7 +82,12 @@ def helper_names() -> frozenset[str]:
 
 def is_helper(name: str) -> bool:
     """Whether programs may call a function of that name."""
-    return name in helper_names() or tile_text(name) is not None
+    return name in helper_names() or _product_text(name) is not None
+
+
+def _product_text(name: str) -> str | None:
+    """The tile of a product of that name."""
+    return tile_text(name) or dot_text(name)
 
 
 def called_helpers(text: str) -> list[str]:
@@ -94,7 +100,7 @@ def c_helpers(names: Iterable[str]) -> str:
 
     Raises KeyError for a name that nothing defines."""
     wanted = set(names)
-    tiles = {name: text for name in sorted(wanted) if (text := tile_text(name)) is not None}
+    tiles = {name: text for name in sorted(wanted) if (text := _product_text(name)) is not None}
     definitions = "\n".join([*filter(None, [_c_definitions(wanted - tiles.keys())]), *tiles.values()])
     return header("preamble.h") + definitions if definitions else ""
 

@@ -1,4 +1,4 @@
-"""Tiles of matrix products held in vector registers, written out for a number of rows and of vectors side by side.
+"""Tiles of matrix products held in vector registers, written out for a number of rows and of columns.
 
 A tile is as many sums as registers hold. Each step along the contracted dimension loads one row of the right operand, and
 for each row of the tile one element of the left one; the sums stay where they are (Goto and van de Geijn 2008: anatomy of
@@ -8,18 +8,24 @@ high-performance matrix multiplication). Where vectors are shorter than a cache 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 
-_NAME = re.compile(r"fo_tile_(f32|f64)_(\d+)x(\d+)")
+_NAME = re.compile(r"fo_tile_(f32|f64)_(\d+)x(\d+)(t?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _LINE = 64
-"""Bytes of a vector of the widest kind, by which tiles are counted."""
+"""Bytes of a vector of the widest kind."""
+_FEW_USES = 4
+"""Rows of a tile for each of which gcc would load the right operand's elements again, as part of the multiplication."""
+_WAITING_ROWS = 3
+"""Rows of a tile that waits for the right operand, of which it asks for so many rows ahead."""
+_AHEAD = 4
 _PART_ROWS = 6
 """Rows at a time where vectors are shorter: two of 32 bytes beside each other and six rows fill sixteen registers."""
 
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k of elements of a,
-   whose rows lie a_step apart, times rows of {columns} elements of b, b_step apart; a product and a sum round once. */
+   whose {lines} lie a_step apart, times rows of {columns} elements of b, b_step apart; a product and a sum round once. */
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("fp-contract=fast")))
 #endif
@@ -41,8 +47,9 @@ def vector_elements(name: str) -> int:
     return _LINE // _TYPES[name][1]
 
 
-def tile_name(element: str, rows: int, vectors: int) -> str:
-    return f"fo_tile_{element}_{rows}x{vectors}"
+def tile_name(element: str, rows: int, columns: int, transposed: bool = False) -> str:
+    """The function for so many rows and columns; transposed: whose left operand has the rows of a tile side by side."""
+    return f"fo_tile_{element}_{rows}x{columns}{'t' * transposed}"
 
 
 @cache
@@ -51,49 +58,84 @@ def tile_text(name: str) -> str | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    element, rows, vectors = found[1], int(found[2]), int(found[3])
-    kind, size = _TYPES[element]
-    columns = vectors * _LINE // size
-    wide = _tile(kind, _LINE, rows, vectors, "a", "b", "c", "  ")
+    kind, size = _TYPES[found[1]]
+    tile = _Tile(kind, size, bool(found[4]))
+    rows, columns = int(found[2]), int(found[3])
     return _TILE.format(
-        name=name, rows=rows, columns=columns, c=kind, wide=wide, narrow=_narrow(kind, size, rows, columns)
+        name=name,
+        rows=rows,
+        columns=columns,
+        lines="columns" if tile.transposed else "rows",
+        c=kind,
+        wide=tile.sums(_LINE, rows, columns, ("a", "b", "c"), "  "),
+        narrow=tile.parts(rows, columns),
     )
 
 
-def _tile(kind: str, width: int, rows: int, vectors: int, a: str, b: str, c: str, indent: str) -> str:
-    """The sums of some rows and vectors of `width` bytes, from what the pointers point to."""
-    step = f"{width} / sizeof(*c)"
-    lines = [f"typedef {kind} fo_v __attribute__((vector_size({width}), aligned(sizeof({kind})), may_alias));"]
-    names = [[f"s{i}_{j}" for j in range(vectors)] for i in range(rows)]
-    lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
-    lines.append("for (long p = 0; p < k; p++) {")
-    lines.append(f"  const {kind} *restrict q = {b} + p * b_step;")
-    loads = ", ".join(f"b{j} = *(const fo_v *)(q + {j} * {step})" for j in range(vectors))
-    lines.append(f"  const fo_v {loads};")
-    for i, row in enumerate(names):
-        lines.append(f"  const {kind} x{i} = {a}[p + {i} * a_step];")
-        lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
-    lines.append("}")
-    store = "  *(fo_v *)({c} + {i} * c_step + {j} * {step}) {op} {s};"
-    for op, head in (("+=", "if (add) {"), ("=", "} else {")):
-        lines.append(head)
-        lines += [
-            store.format(c=c, i=i, j=j, step=step, op=op, s=s) for i, r in enumerate(names) for j, s in enumerate(r)
-        ]
-    lines.append("}")
-    return "".join(f"{indent}{line}\n" for line in lines)
+def _vectors(columns: int, lanes: int) -> tuple[int, list[int]]:
+    """Lanes of vectors that hold so many columns, and where each begins: the last may hold some that the one before has."""
+    while lanes > columns:
+        lanes //= 2
+    return lanes, sorted({*range(0, columns - lanes + 1, lanes), columns - lanes})
 
 
-def _narrow(kind: str, size: int, rows: int, columns: int) -> str:
-    """The same for vectors of 32 or 16 bytes, part by part."""
-    parts: list[str] = []
-    for condition, width in (("#if defined(__AVX__)\n", 32), ("#else\n", 16)):
-        side = 2 * width // size
-        parts.append(condition)
-        parts.append(f"  for (long j = 0; j < {columns}; j += {side}) {{\n")
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Text for elements of a C type of so many bytes."""
+
+    kind: str
+    size: int
+    transposed: bool
+
+    def sums(self, width: int, rows: int, columns: int, pointers: tuple[str, str, str], indent: str) -> str:
+        """Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to."""
+        kind, (a, b, c) = self.kind, pointers
+        lanes, starts = _vectors(columns, width // self.size)
+        vector = f"vector_size({lanes} * sizeof({kind})), " if lanes > 1 else ""
+        lines = [f"typedef {kind} fo_v __attribute__(({vector}aligned(sizeof({kind})), may_alias));"]
+        names = [[f"s{i}_{j}" for j in range(len(starts))] for i in range(rows)]
+        lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
+        lines.append("for (long p = 0; p < k; p++) {")
+        lines.append(f"  const {kind} *restrict q = {b} + p * b_step;")
+        lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
+        if width == _LINE and rows <= _WAITING_ROWS and len(starts) > 2:
+            lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
+        if width == _LINE and 1 < rows <= _FEW_USES:
+            lines += [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
+        for i, row in enumerate(names):
+            lines.append(f"  const {kind} x{i} = {a}[{self._place(str(i), 'p')}];")
+            lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
+        lines.append("}")
+        pairs = [(s, i, at) for i, row in enumerate(names) for s, at in zip(row, starts, strict=True)]
+        places = [(s, f"*(fo_v *)({c} + {i} * c_step + {at})") for s, i, at in pairs]
+        lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
+        lines += [f"{place} = {s};" for s, place in places]
+        return "".join(f"{indent}{line}\n" for line in lines)
+
+    def parts(self, rows: int, columns: int) -> str:
+        """The same for vectors of 32 or 16 bytes, part by part: two vectors beside each other, then what is left over."""
+        parts: list[str] = []
+        for condition, width in (("#if defined(__AVX__)\n", 32), ("#else\n", 16)):
+            side = 2 * width // self.size
+            whole = columns // side * side
+            parts.append(condition)
+            if whole:
+                parts.append(f"  for (long j = 0; j < {whole}; j += {side}) {{\n")
+                parts += self._row_parts(width, rows, side, "j", "    ")
+                parts.append("  }\n")
+            if columns > whole:
+                parts += self._row_parts(width, rows, columns - whole, str(whole), "  ")
+        return "".join(parts) + "#endif\n"
+
+    def _row_parts(self, width: int, rows: int, columns: int, at: str, indent: str) -> list[str]:
+        parts: list[str] = []
         for first in range(0, rows, _PART_ROWS):
             some = min(_PART_ROWS, rows - first)
-            at = f"(a + {first} * a_step)", "(b + j)", f"(c + {first} * c_step + j)"
-            parts += ["    {\n", _tile(kind, width, some, 2, *at, "      "), "    }\n"]
-        parts.append("  }\n")
-    return "".join(parts) + "#endif\n"
+            pointers = f"(a + {self._place(str(first), '0')})", f"(b + {at})", f"(c + {first} * c_step + {at})"
+            parts += [f"{indent}{{\n", self.sums(width, some, columns, pointers, indent + "  "), f"{indent}}}\n"]
+        return parts
+
+    def _place(self, row: str, depth: str) -> str:
+        """Of an element of the left operand."""
+        far, near = (depth, row) if self.transposed else (row, depth)
+        return f"{far} * a_step + {near}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.lowering.c.headers.product_tiles import tile_name
+from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, plus, times
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
@@ -37,24 +38,44 @@ class RowTiles:
         is_taller = scope.add(arith.CmpiOp(tile, constant(self.taller), "slt"))
         return scope.add(arith.SelectOp(is_taller, constant(self.height + 1), constant(self.height)))
 
+    def each_height(self, scope: Scope, tile: SSAValue, build: Callable[[Scope, int], None]) -> None:
+        """Code for a tile, given how many rows it has."""
+        taller: SSAValue | bool = False
+        if self.taller:
+            taller = scope.add(arith.CmpiOp(tile, scope.root.index_constant(self.taller), "slt"))
+        either(scope, taller, lambda inner: build(inner, self.height + 1), lambda inner: build(inner, self.height))
+
     def multiply(
         self, scope: Scope, tile: SSAValue, depth: SSAValue, left: Matrix, right: Matrix, sums: Matrix, add: SSAValue
     ) -> None:
         """Sums, from the tile's first row on, are products over so much depth; they are added to where `add` is not 0."""
-        constant = scope.root.index_constant
+        columns = self.vectors * vector_elements(self.element.name)
         arguments = [depth]
         for matrix in (left, right, sums):
-            arguments += [flat_memory(scope.root, matrix.memory), matrix.at, constant(matrix.row)]
+            arguments += [flat_memory(scope.root, matrix.memory), matrix.at, scope.root.index_constant(matrix.row)]
         arguments.append(add)
-        names = [tile_name(self.element.name, rows, self.vectors) for rows in (self.height + 1, self.height)]
-        if not self.taller:
-            scope.call_for_effect(names[1], arguments)
-            return
-        branches: list[Region] = []
-        for name in names:
-            inner = Scope(scope, Block())
-            inner.call_for_effect(name, arguments)
-            inner.block.add_op(scf.YieldOp())
-            branches.append(Region(inner.block))
-        is_taller = scope.add(arith.CmpiOp(tile, constant(self.taller), "slt"))
-        scope.block.add_op(scf.IfOp(is_taller, [], branches[0], branches[1]))
+        self.each_height(
+            scope,
+            tile,
+            lambda inner, rows: inner.call_for_effect(tile_name(self.element.name, rows, columns), arguments),
+        )
+
+
+Build = Callable[[Scope], None]
+
+
+def either(scope: Scope, condition: SSAValue | bool, then: Build, otherwise: Build | None = None) -> None:
+    """Code for a condition, which may be known already, and for its contrary."""
+    if isinstance(condition, bool):
+        build = then if condition else otherwise
+        if build is not None:
+            build(scope)
+        return
+    branches: list[Region] = []
+    for build in (then, otherwise):
+        inner = Scope(scope, Block())
+        if build is not None:
+            build(inner)
+        inner.block.add_op(scf.YieldOp())
+        branches.append(Region(inner.block))
+    scope.block.add_op(scf.IfOp(condition, [], branches[0], branches[1]))
