@@ -19,12 +19,6 @@ from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 MATMUL = "matmul"
 """The schedule kind of a generated product."""
-FEWEST_COLUMNS = 16
-"""Of a result, below which its rows fill no vector."""
-FEW_ROWS = 32
-"""Rows for which the right operand is read where it lies, as a copy of it would take as long."""
-LONGEST_COPY = 4096
-"""Elements of a row of a transposed left operand, which is copied to the stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +52,8 @@ def _problem(op: OpaqueOp, contraction: Contraction) -> Unschedulable | None:
     raw, (lhs, rhs) = op.results[0], op.operands[:2]
     if dtype(raw) not in (F32, F64) or any(dtype(value) is not dtype(raw) for value in (lhs, rhs)):
         return Unschedulable("element-type", f"'{op.name}' is of {dtype(raw)}; code is generated for f32 and f64", op)
-    if not contraction.operations or contraction.columns < FEWEST_COLUMNS:
-        return Unschedulable("few-columns", f"'{op.name}' has a result of {contraction.columns} columns", op)
-    if contraction.rows <= FEW_ROWS and contraction.rhs[-1] != 1:
-        return Unschedulable("few-rows", f"'{op.name}' has {contraction.rows} rows, and a transposed operand", op)
-    if contraction.lhs[-1] != 1 and contraction.depth > LONGEST_COPY:
-        return Unschedulable("long-rows", f"'{op.name}' has rows of {contraction.depth} elements to transpose", op)
+    if not contraction.operations:
+        return Unschedulable("empty", f"'{op.name}' has no elements to add", op)
     return None
 
 
@@ -87,7 +77,19 @@ def trace_product(results: Sequence[SSAValue], members: Collection[Operation]) -
     if (problem := _problem(op, contraction)) is not None:
         raise problem
     epilogue = trace(results, members, [op])
-    return Product(op, contraction, lhs, rhs, epilogue, result_places(epilogue, op.results[0], contraction))
+    product = Product(op, contraction, lhs, rhs, epilogue, result_places(epilogue, op.results[0], contraction))
+    return _as_row(product) if contraction.columns == 1 else product
+
+
+def _as_row(product: Product) -> Product:
+    """A product that is a column as one that is a row, where elements are stored beside each other."""
+    lhs, rhs = (replace(access, row=access.column, column=access.row) for access in (product.rhs, product.lhs))
+    contraction = product.contraction.swapped()
+    try:
+        places = result_places(product.epilogue, product.raw, contraction)
+    except Unschedulable:
+        return product
+    return Product(product.op, contraction, lhs, rhs, product.epilogue, places)
 
 
 def product_operands(

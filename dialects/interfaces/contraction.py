@@ -41,6 +41,11 @@ class Contraction:
         lhs = (*self.lhs[:-2], rows * self.lhs[-2], *self.lhs[-2:])
         return Contraction(batch, rows, self.columns, self.depth, lhs, (*self.rhs[:-2], 0, *self.rhs[-2:]))
 
+    def swapped(self) -> Contraction:
+        """The same of the operands in the other order: a column, which lies in memory as a row does, becomes one."""
+        lhs, rhs = (*self.rhs[:-2], self.rhs[-1], self.rhs[-2]), (*self.lhs[:-2], self.lhs[-1], self.lhs[-2])
+        return Contraction(self.batch, self.columns, self.rows, self.depth, lhs, rhs)
+
     @property
     def operations(self) -> int:
         """Multiplications and additions."""

@@ -6,14 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.lowering.cpu.matmul.tiling import (
-    CROWDED_BYTES,
-    FEWEST_TASKS,
-    MOST_ROWS,
-    RATE,
-    REGISTERS,
-    depth_blocks,
-)
+from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, RATE, REGISTERS
+from fuse_opt.lowering.cpu.matmul.tiling import CROWDED_BYTES, FEWEST_TASKS, depth_blocks
 
 PADDING = 16
 """Elements between rows of scores, so that they lie in different sets of a cache."""

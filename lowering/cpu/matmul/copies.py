@@ -59,6 +59,13 @@ class Matrix:
     def place(self, scope: Scope, row: SSAValue, column: SSAValue) -> SSAValue:
         return plus(scope, self.at, times(scope, row, self.row), times(scope, column, self.column))
 
+    def moved(self, scope: Scope, row: SSAValue, column: SSAValue) -> Matrix:
+        """The same from that row and column on."""
+        return Matrix(self.memory, self.place(scope, row, column), self.row, self.column)
+
+    def transposed(self) -> Matrix:
+        return Matrix(self.memory, self.at, self.column, self.row)
+
 
 def copy_matrix(
     scope: Scope, element: DType, source: Matrix, target: Matrix, rows: SSAValue, columns: SSAValue

@@ -21,11 +21,13 @@ from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A block of a product's result: the product of row r and column c of the block is at `r * step + c`."""
+    """A block of a product's result: the product of row r and column c of the block is at `at + r * step + c`."""
 
     memory: SSAValue
     rows: int
     step: int
+    at: SSAValue | None = None
+    """0 where it is None."""
 
 
 class BlockEpilogue(StageLoops):
@@ -53,14 +55,19 @@ class BlockEpilogue(StageLoops):
         """Stores so many rows from the first on, and the columns within the bounds; the block begins at column `start`."""
         local = Dim("block_row", sums.rows), Dim("block_column", sums.step)
         stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
-        place = as_expr(local[0]) * sums.step + as_expr(local[1])
+        start_of = Dim("block", sums.rows * sums.step)
+        place = as_expr(start_of) + as_expr(local[0]) * sums.step + as_expr(local[1])
         for load in self.loop_body.loads():
             if load.value is self.raw:
                 stage.taken[load] = RowBuffer(sums.memory, place)
         outer = Scope(scope, Block(arg_types=[INDEX]))
         row = outer.block.args[0]
         row.name_hint = "row"
-        outer.indices = {local[0]: row, self.row: outer.add(arith.AddiOp(first, row))}
+        outer.indices = {
+            start_of: sums.at or scope.root.index_constant(0),
+            local[0]: row,
+            self.row: outer.add(arith.AddiOp(first, row)),
+        }
         inner = Scope(outer, Block(arg_types=[INDEX]))
         column = inner.block.args[0]
         column.name_hint = "column"

@@ -7,7 +7,8 @@ it. Blocks and tiles follow from the shapes alone, and blocks come in order: eve
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.dialects import arith, func, memref
@@ -20,9 +21,10 @@ from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
-from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, count_loop, pack_panel, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.direct_result import direct_result
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
-from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
+from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
@@ -66,21 +68,57 @@ class _ProductLoops:
         return KernelLoops(root.block, parameters, self.memory.shared, prod(tasks), grain, root.helpers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of a task."""
+
+    tiles: Bounds
+    first: SSAValue
+    count: SSAValue
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Those of a panel."""
+
+    first: SSAValue
+    count: SSAValue
+    is_last: SSAValue | bool
+    """Whether the panel is the last one."""
+    sums: SSAValue
+    """Where its sums begin."""
+
+
 class _Tiles:
     """The body of a task."""
 
     def __init__(self, build: _ProductLoops, root: Scope, arguments: Sequence[SSAValue]) -> None:
         self.build_of, self.of, self.tiling, self.element = build, build.of, build.tiling, build.element
         self.root = root
-        self.tiles = RowTiles(self.element, self.tiling.vectors, self.tiling.height, self.tiling.taller)
-        product, sources = build.product, build.memory.sources
+        product, tiling, sources = build.product, build.tiling, build.memory.sources
         self.epilogue = BlockEpilogue(product.epilogue, product.places, self.of, product.raw, build.memory, root)
+        self.calls = TileCalls(self.element, tiling, self.of.rows > self.of.columns)
         self.lhs, self.rhs = arguments[sources[product.lhs.value]], arguments[sources[product.rhs.value]]
-        self.panel = self._on_stack(self.tiling.depth * self.tiling.width, "panel") if self.tiling.packs else None
-        some = self.tiling.block * self.tiling.most_rows
-        self.sums = Sums(self._on_stack(some * self.tiling.width, "sums"), some, self.tiling.width)
-        self.copy_step = self.of.depth + PADDING
-        self.copy = self._on_stack(some * self.copy_step, "rows") if self.tiling.copies_rows else None
+        self.by_depth = tiling.copies_blocks(self.of)
+        some = tiling.block * tiling.most_rows
+        self.result = direct_result(product, build.memory)
+        self.panel_sums = some * tiling.most_columns
+        if self.result is None:
+            panels = tiling.panels_at_a_time if self.by_depth else 1
+            self.sums = Sums(self._on_stack(panels * self.panel_sums, "sums"), some, tiling.most_columns)
+        self.panel = self._panel_memory() if tiling.packs else None
+        far, near = (tiling.copied_depth, some) if tiling.transposed_rows else (some, tiling.copied_depth)
+        self.copy_step = near + PADDING
+        self.copy = self._on_stack(far * self.copy_step, "rows") if tiling.copied_depth else None
+
+    def _panel_memory(self) -> Matrix:
+        """Rows of a tile's columns side by side, or, for tiles along the contracted dimension, columns of it."""
+        tiling, zero = self.tiling, self.root.index_constant(0)
+        if tiling.along_depth:
+            step = tiling.depth + PADDING
+            return Matrix(self._on_stack(tiling.most_columns * step, "panel"), zero, 1, step)
+        step = -(-tiling.most_columns // PADDING) * PADDING
+        return Matrix(self._on_stack(tiling.depth * step, "panel"), zero, step)
 
     def _on_stack(self, size: int, name: str) -> SSAValue:
         memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [size]))
@@ -88,60 +126,108 @@ class _Tiles:
         return memory
 
     def build(self, task: Scope, number: SSAValue, blocks: Sequence[int]) -> None:
-        of, tiling = self.of, self.tiling
+        of, tiling, product = self.of, self.tiling, self.build_of.product
         batch, row_block, column_block = task_parts(task, self.root, number, blocks)
         task.indices = {self.epilogue.batch: batch}
         tiles = part_bounds(task, row_block, tiling.block, tiling.tiles)
-        first, last = (self.tiles.first_row(task, tile) for tile in tiles)
-        product = self.build_of.product
+        first, last = (self.calls.rows.first_row(task, tile) for tile in tiles)
+        rows = _Rows(tiles, first, task.add(arith.SubiOp(last, first)))
         at = plus(task, times(task, first, of.lhs[-2]), task.index(product.lhs.offset))
         left = Matrix(self.lhs, at, of.lhs[-2], of.lhs[-1])
-        if self.copy is not None:
-            target = Matrix(self.copy, self.root.index_constant(0), self.copy_step)
-            count = task.add(arith.SubiOp(last, first))
-            copy_matrix(task, self.element, left, target, count, self.root.index_constant(of.depth))
-            left = target
+        if self.copy is not None and not self.by_depth:
+            left = self._copied(task, self.copy, left, rows.count, self.root.index_constant(of.depth))
         right = Matrix(self.rhs, task.index(product.rhs.offset), of.rhs[-2], of.rhs[-1])
-        rows = first, task.add(arith.SubiOp(last, first))
         panels = part_bounds(task, column_block, tiling.panels_at_a_time, tiling.panels)
+        if self.by_depth:
+            self._blocks_of_panels(task, panels, rows, left, right)
+        else:
+            count_loop(
+                task, "panel", panels, lambda scope, panel: self._panel(scope, panel, panels[0], rows, left, right)
+            )
+
+    def _blocks_of_panels(self, task: Scope, panels: Bounds, rows: _Rows, left: Matrix, right: Matrix) -> None:
+        """All panels for a block of the contracted dimension, then for the next one."""
+
+        def block(scope: Scope, depth: SSAValue) -> None:
+            assert self.copy is not None
+            part = left.moved(scope, self.root.index_constant(0), depth)
+            copied = self._copied(scope, self.copy, part, rows.count, self._depth_of(scope, depth))
+
+            def panel_of(inner: Scope, panel: SSAValue) -> None:
+                self._multiply(inner, self._columns(inner, panel, panels[0]), rows, copied, right, depth)
+
+            count_loop(scope, "panel", panels, panel_of)
+
+        self._over_depth(task, block)
         count_loop(
-            task, "panel", panels, lambda scope, panel: self._panel(scope, panel, tiles, first, left, right, rows)
+            task,
+            "panel",
+            panels,
+            lambda scope, panel: self._finish(scope, self._columns(scope, panel, panels[0]), rows),
         )
 
-    def _panel(
-        self,
-        scope: Scope,
-        panel: SSAValue,
-        tiles: tuple[SSAValue, SSAValue],
-        first: SSAValue,
-        left: Matrix,
-        right: Matrix,
-        rows: tuple[SSAValue, SSAValue],
-    ) -> None:
-        of, tiling, constant = self.of, self.tiling, self.root.index_constant
-        column = times(scope, panel, tiling.width)
-        after = scope.add(arith.MinSIOp(plus(scope, column, constant(tiling.width)), constant(of.columns)))
-        start = column
-        if not tiling.packs:  # the last panel begins early, as nothing may be read behind the operand
-            start = scope.add(arith.MinSIOp(column, constant(of.columns - tiling.width)))
+    def _copied(self, scope: Scope, copy: SSAValue, left: Matrix, rows: SSAValue, depth: SSAValue) -> Matrix:
+        zero = self.root.index_constant(0)
+        if self.tiling.transposed_rows:
+            target = Matrix(copy, zero, 1, self.copy_step)
+            copy_matrix(scope, self.element, left.transposed(), target.transposed(), depth, rows)
+        else:
+            target = Matrix(copy, zero, self.copy_step)
+            copy_matrix(scope, self.element, left, target, rows, depth)
+        return target
+
+    def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: _Rows, left: Matrix, right: Matrix) -> None:
+        """A panel, block by block of the contracted dimension."""
+        columns = self._columns(scope, panel, first)
 
         def block(inner: Scope, depth: SSAValue) -> None:
-            rest = inner.add(arith.SubiOp(constant(of.depth), depth))
-            count = inner.add(arith.MinSIOp(rest, constant(tiling.depth)))
-            source = Matrix(right.memory, right.place(inner, depth, start), right.row, right.column)
-            if self.panel is not None:
-                wanted = inner.add(arith.SubiOp(after, column))
-                target = Matrix(self.panel, constant(0), tiling.width)
-                source = pack_panel(inner, self.element, source, target, count, wanted, of.columns % tiling.width != 0)
-            moved = Matrix(left.memory, plus(inner, left.at, depth), left.row)
+            part = left.moved(inner, self.root.index_constant(0), depth)
+            self._multiply(inner, columns, rows, part, right, depth)
 
-            def multiply(at: Scope, tile: SSAValue) -> None:
-                row = at.add(arith.SubiOp(self.tiles.first_row(at, tile), first))
-                rows = Matrix(moved.memory, plus(at, moved.at, times(at, row, moved.row)), moved.row)
-                sums = Matrix(self.sums.memory, times(at, row, tiling.width), tiling.width)
-                self.tiles.multiply(at, tile, count, rows, source, sums, depth)
+        self._over_depth(scope, block)
+        self._finish(scope, columns, rows)
 
-            count_loop(inner, "tile", tiles, multiply)
+    def _over_depth(self, scope: Scope, build: Callable[[Scope, SSAValue], None]) -> None:
+        bounds = self.root.index_constant(0), self.root.index_constant(self.of.depth)
+        count_loop(scope, "depth", bounds, build, self.tiling.depth)
 
-        count_loop(scope, "depth", (constant(0), constant(of.depth)), block, tiling.depth)
-        self.epilogue.emit(scope, self.sums, *rows, (column, after), start)
+    def _depth_of(self, scope: Scope, first: SSAValue) -> SSAValue:
+        """Of a block of the contracted dimension, how many elements it has."""
+        rest = scope.add(arith.SubiOp(self.root.index_constant(self.of.depth), first))
+        return scope.add(arith.MinSIOp(rest, self.root.index_constant(self.tiling.depth)))
+
+    def _multiply(
+        self, scope: Scope, columns: _Columns, rows: _Rows, left: Matrix, right: Matrix, depth: SSAValue
+    ) -> None:
+        """All tiles of the rows and of a panel, for the block of the contracted dimension that begins at `depth`."""
+        count = self._depth_of(scope, depth)
+        source = right.moved(scope, depth, columns.first)
+        if self.panel is not None:
+            copy_matrix(scope, self.element, source, self.panel, count, columns.count)
+            source = self.panel
+        if self.result is not None:
+            out = self.result.matrix(scope, rows.first, columns.first)
+        else:
+            out = Matrix(self.sums.memory, columns.sums, self.sums.step)
+        block = TileBlock(left, source, out, count, depth, columns.count, columns.is_last)
+        self.calls.emit(scope, rows.tiles, rows.first, block)
+
+    def _finish(self, scope: Scope, columns: _Columns, rows: _Rows) -> None:
+        if self.result is None:
+            sums = replace(self.sums, at=columns.sums)
+            after = plus(scope, columns.first, columns.count)
+            self.epilogue.emit(scope, sums, rows.first, rows.count, (columns.first, after), columns.first)
+
+    def _columns(self, scope: Scope, panel: SSAValue, first: SSAValue) -> _Columns:
+        """Of a panel, which is one of those from the first one of the task on."""
+        tiling, constant = self.tiling, self.root.index_constant
+        column, sums = times(scope, panel, tiling.width), constant(0)
+        if self.by_depth and self.result is None:
+            sums = times(scope, scope.add(arith.SubiOp(panel, first)), self.panel_sums)
+        if tiling.panels == 1:
+            return _Columns(column, constant(tiling.last_width), True, sums)
+        is_last = scope.add(arith.CmpiOp(panel, constant(tiling.panels - 1), "eq"))
+        count = constant(tiling.width)
+        if tiling.last_width != tiling.width:
+            count = scope.add(arith.SelectOp(is_last, constant(tiling.last_width), count))
+        return _Columns(column, count, is_last, sums)

@@ -1,28 +1,45 @@
-"""How a product is cut: vectors and rows of a tile, tiles of a block of rows, blocks of the contracted dimension, tasks."""
+"""How a product is cut: form and extents of a tile, panels of the right operand, blocks of the contracted dimension, tasks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
-from fuse_opt.dialects.analysis.products import FEW_ROWS
 from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.lowering.cpu.matmul.tile_shapes import (
+    TileShape,
+    dot_shape,
+    shape_cycles,
+    shapes_of_columns,
+)
 
-REGISTERS = 31
-"""Vectors that hold sums and elements of the right operand; one more is left for those of the left one."""
-MOST_ROWS = 14
-"""Of a tile: more wait for nothing, and their lines evict each other from a first cache."""
-RATE = {1: 0.6, 2: 0.95, 3: 0.98, 4: 1.0, 5: 1.0, 6: 0.97, 7: 0.93, 8: 0.8}
-"""By vectors of a tile side by side: how fast it is, next to the fastest (measured, AVX-512)."""
-MOST_VECTORS = 8
-"""Side by side, of a tile of few rows, which reads long stretches of the right operand where it lies."""
+FEW_ROWS = 32
+"""Rows for which the right operand is read where it lies, as a copy of it would take as long."""
+FEW_COLUMNS = 16
+"""Below which rows of the result fill no vector, so that sums are vectors along the contracted dimension where it is long."""
+SHORT_DEPTH = 64
+"""Of the contracted dimension: below it, joining the elements of such sums takes as long as the products."""
+SMALL_BYTES = 48 << 10
+"""Of a right operand that first caches hold: it is read where it lies, too."""
+MOST_VECTORS = {1: 16, 2: 8, 3: 7, 4: 6, 5: 5}
+"""By rows of a product: side by side, of its tile, which reads long stretches of the right operand where it lies."""
 DEPTH = 256
 """Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are short, so that rounding
 errors are no larger than those of the libraries that were measured beside it."""
+DOT_DEPTH = 1024
+"""The same where sums are vectors along it: rows of a tile, and of the next one, stay in a first cache."""
+DOT_GROUPS = 16
+"""Tiles of such sums side by side: their columns are a panel."""
 BLOCK_ROWS = 336
 """Of a block of rows: so many go over a panel, once it is copied, and have their sums in a second cache."""
+TALL_BLOCK_ROWS = 1344
+"""The same for few columns."""
 COPY_BYTES = 256 << 10
 """Of a copy of the left operand's rows, which lies on the stack."""
+NEAR_BYTES = 1 << 20
+"""Of a transposed left operand that second caches hold: a tile's rows, side by side there, are read where they lie."""
+PANELS_OF_COPY = 8
+"""For which a block of rows is copied at once, where it is copied by blocks of the contracted dimension."""
 CROWDED_BYTES = 1024
 """Rows at a multiple of this distance compete for a few sets of a first cache."""
 CROWD = 9
@@ -35,9 +52,14 @@ TASK_OPERATIONS = 1 << 19
 class Tiling:
     """The cut of a product; all of it follows from extents and strides, so results do not depend on the threads."""
 
-    vectors: int
+    along_depth: bool
+    """Whether the vectors of a tile lie along the contracted dimension; else along the columns."""
+    columns: int
+    """Of a tile; of a panel as well where vectors lie along them."""
     width: int
-    """Columns of a tile, and of a panel of the right operand."""
+    """Columns of a panel of the right operand."""
+    last_width: int
+    """Of the last panel, which may be a wider one."""
     panels: int
     tiles: int
     """Tiles of all rows, of `height` rows each, and the first `taller` of one more."""
@@ -49,15 +71,26 @@ class Tiling:
     """Of a block of the contracted dimension."""
     panels_at_a_time: int
     """Panels of a task."""
-    copies_rows: bool
-    """Whether a block of rows of the left operand is copied before it is read."""
+    copied_depth: int
+    """Elements of a row of the left operand that are copied before they are read: 0, those of a block of depth, or all."""
+    transposed_rows: bool
+    """Whether a tile reads the left operand, or its copy, with rows side by side."""
     packs: bool
     """Whether the right operand is copied into panels."""
+
+    def copies_blocks(self, product: Contraction) -> bool:
+        """Whether rows are copied anew for each block of the contracted dimension, for all panels of a task."""
+        return 0 < self.copied_depth < product.depth
 
     @property
     def most_rows(self) -> int:
         """Of a tile."""
         return self.height + (self.taller > 0)
+
+    @property
+    def most_columns(self) -> int:
+        """Of a panel."""
+        return max(self.width, self.last_width)
 
     @property
     def row_blocks(self) -> int:
@@ -68,41 +101,90 @@ class Tiling:
         return -(-self.panels // self.panels_at_a_time)
 
 
-def _side_by_side(product: Contraction, lanes: int, packs: bool) -> int:
-    """Vectors of a tile beside each other: as few columns too many as can be; for a few rows, as many as registers hold."""
-    if not packs and product.rows < REGISTERS // 5:
-        return min(MOST_VECTORS, REGISTERS // (product.rows + 1), product.columns // lanes)
-    widths = [v for v in RATE if packs or v * lanes <= product.columns]
-    return min(widths, key=lambda v: (-(-product.columns // (v * lanes)) * v / RATE[v], -v))
-
-
-def depth_blocks(depth: int) -> int:
+def depth_blocks(depth: int, longest: int = DEPTH) -> int:
     """How long the blocks of a contracted dimension are: about equal ones."""
-    block = -(-depth // -(-depth // DEPTH))
+    block = -(-depth // -(-depth // longest))
     return min(-(-block // 16) * 16, depth)
 
 
 def choose_tiling(product: Contraction, itemsize: int) -> Tiling:
     """The cut of a product of elements of so many bytes."""
     lanes = 64 // itemsize
-    packs = product.rows > FEW_ROWS
-    vectors = _side_by_side(product, lanes, packs)
-    most = min(MOST_ROWS, REGISTERS // vectors - 1)
-    tiles = -(-product.rows // most)
-    height, taller = divmod(product.rows, tiles)
-    far = product.lhs[-2] * itemsize
-    row_bytes = (height + (taller > 0)) * product.depth * itemsize
-    crowded = far % CROWDED_BYTES == 0 and height >= CROWD and product.columns >= 256 and 4 * row_bytes <= COPY_BYTES
-    copies = product.lhs[-1] != 1 or crowded
-    block = max(1, min(BLOCK_ROWS // max(height, 1), tiles))
-    if copies:
-        block = max(1, min(block, COPY_BYTES // max(row_bytes, 1)))
-    block = -(-tiles // -(-tiles // block))
-    depth = depth_blocks(product.depth)
-    width = vectors * lanes
-    panels = -(-product.columns // width)
-    blocks = prod(product.batch) * -(-tiles // block)
-    wanted = min(panels, -(-FEWEST_TASKS // blocks), max(product.operations // (blocks * TASK_OPERATIONS), 1))
-    return Tiling(
-        vectors, width, panels, tiles, height, taller, block, depth, -(-panels // max(wanted, 1)), copies, packs
+    shape, packs, along_depth = _shape(product, lanes, itemsize)
+    height, taller = divmod(product.rows, shape.tiles)
+    width = shape.width
+    panels = max(1, -(-product.columns // width) - shape.merges)
+    copied = _copied_depth(product, height, taller, itemsize, along_depth)
+    block = max(
+        1, min((TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // max(height, 1), shape.tiles)
     )
+    depth = depth_blocks(product.depth, DOT_DEPTH if along_depth else DEPTH)
+    transposed = product.lhs[-1] != 1 and product.depth > 1
+    if copied and transposed:
+        copied = depth
+    if copied:
+        block = max(1, min(block, COPY_BYTES // max((height + (taller > 0)) * copied * itemsize, 1)))
+    found = Tiling(
+        along_depth,
+        shape.columns,
+        width,
+        product.columns - (panels - 1) * width,
+        panels,
+        shape.tiles,
+        height,
+        taller,
+        -(-shape.tiles // -(-shape.tiles // block)),
+        depth,
+        panels,
+        copied,
+        transposed and not along_depth,
+        packs,
+    )
+    return replace(found, panels_at_a_time=_panels_at_a_time(product, found))
+
+
+def _panels_at_a_time(product: Contraction, tiling: Tiling) -> int:
+    blocks = prod(product.batch) * tiling.row_blocks
+    operations = product.operations // (blocks * TASK_OPERATIONS)
+    wanted = min(tiling.panels, -(-FEWEST_TASKS // blocks), max(operations, 1))
+    if tiling.copies_blocks(product):
+        wanted = max(wanted, -(-tiling.panels // PANELS_OF_COPY))
+    return -(-tiling.panels // max(wanted, 1))
+
+
+def _shape(product: Contraction, lanes: int, itemsize: int) -> tuple[TileShape, bool, bool]:
+    """The shape of tiles, whether the right operand is copied, and whether vectors lie along the contracted dimension."""
+    deep = product.rhs[-2] == 1 and product.rhs[-1] != 1
+    side_by_side = product.rhs[-1] == 1 or (product.columns == 1 and not deep)
+    if (product.rows <= FEW_ROWS and deep and product.depth >= 2 * lanes) or (
+        product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)
+    ):
+        return dot_shape(product.rows, product.columns, DOT_GROUPS), not deep, True
+    small = product.depth * product.columns * itemsize <= SMALL_BYTES and not _is_crowd(
+        product.rhs[-2] * itemsize, product.depth
+    )
+    packs = not side_by_side or (product.rows > FEW_ROWS and not small)
+    if not packs and product.rows in MOST_VECTORS:
+        width = max(1, min(MOST_VECTORS[product.rows], product.columns // lanes)) * lanes
+        return TileShape(1, width, width), packs, False
+    candidates = shapes_of_columns(product.rows, product.columns, lanes)
+    best = min(candidates, key=lambda found: shape_cycles(found, product.rows, product.columns, lanes))
+    return best, packs, False
+
+
+def _is_crowd(distance: int, rows: int) -> bool:
+    """Whether so many rows, so many bytes apart, evict each other from a first cache."""
+    return distance % CROWDED_BYTES == 0 and rows >= CROWD
+
+
+def _copied_depth(product: Contraction, height: int, taller: int, itemsize: int, along_depth: bool) -> int:
+    """Elements of rows of the left operand to copy: all that are not side by side, and rows that would evict each other."""
+    if product.lhs[-1] != 1 and product.depth > 1:
+        near = product.rows * product.depth * itemsize <= NEAR_BYTES and not _is_crowd(
+            product.lhs[-1] * itemsize, product.depth
+        )
+        beside = product.lhs[-2] == 1 or product.rows == 1
+        return 0 if near and beside and not along_depth else product.depth
+    row_bytes = (height + (taller > 0)) * product.depth * itemsize
+    crowded = _is_crowd(product.lhs[-2] * itemsize, height) and product.columns >= 256 and 4 * row_bytes <= COPY_BYTES
+    return product.depth if crowded and not along_depth else 0

@@ -129,11 +129,11 @@ func.func @streamed(%x: tensor<8x300xf32>) -> tensor<8x300xf32> {
 
 // -----
 
-// A generated product: panels of the right operand on the stack, tiles of sums, and what follows on their block.
+// A generated product: tiles of sums, and what follows on their block. A small right operand is read where it lies.
 // CHECK-LABEL: func.func private @kernel_matmul_relu(
-// CHECK:         memref.alloca() {alignment = 64 : i64} : memref<256xf32>
-// CHECK:         scf.for
-// CHECK:         func.call @fo_tile_f32_{{[0-9]+}}x2(
+// CHECK:         %sums = memref.alloca() {alignment = 64 : i64}
+// CHECK-NOT:     memref.alloca()
+// CHECK:         func.call @fo_tile_f32_{{[0-9]+}}x32(
 // CHECK:         memref.store {{.*}} : memref<1280xf32>
 func.func @product(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>) -> tensor<40x32xf32> {
   %a = fused.kernel(%0 = %x : tensor<40x8xf32>, %1 = %w : tensor<8x32xf32>) -> (tensor<40x32xf32>) attributes {schedule = {kind = "matmul"}} {
@@ -142,4 +142,41 @@ func.func @product(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>) -> tensor<40x32xf
     fused.yield %3 : tensor<40x32xf32>
   }
   func.return %a : tensor<40x32xf32>
+}
+
+// -----
+
+// Where nothing follows, tiles store where the result lies; the right operand of many rows is copied in panels.
+// CHECK-LABEL: func.func private @kernel_matmul(
+// CHECK:         memref.alloca() {alignment = 64 : i64} : memref<{{[0-9]+}}xf32>
+// CHECK-NOT:     memref.alloca()
+// CHECK:         scf.for %panel
+// CHECK:         func.call @fo_tile_f32_6x64(
+// CHECK-NOT:     memref.store
+// CHECK:         func.return
+func.func @stored(%x: tensor<96x200xf32>, %w: tensor<200x128xf32>) -> tensor<96x128xf32> {
+  %a = fused.kernel(%0 = %x : tensor<96x200xf32>, %1 = %w : tensor<200x128xf32>) -> (tensor<96x128xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 : (tensor<96x200xf32>, tensor<200x128xf32>) -> tensor<96x128xf32>
+    fused.yield %2 : tensor<96x128xf32>
+  }
+  func.return %a : tensor<96x128xf32>
+}
+
+// -----
+
+// Few rows of a transposed operand, and few columns: sums along the contracted dimension; a column becomes a row.
+// CHECK-LABEL: func.func private @kernel_matmul(
+// CHECK:         func.call @fo_dot_f32_4x4(
+// CHECK-LABEL: func.func private @kernel_matmul_1(
+// CHECK:         func.call @fo_dot_f32_1x4(
+func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor<200xf32>) -> (tensor<4x64xf32>, tensor<64xf32>) {
+  %a = fused.kernel(%0 = %x : tensor<4x200xf32>, %1 = %w : tensor<64x200xf32>) -> (tensor<4x64xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 {transpose_rhs = true} : (tensor<4x200xf32>, tensor<64x200xf32>) -> tensor<4x64xf32>
+    fused.yield %2 : tensor<4x64xf32>
+  }
+  %b = fused.kernel(%0 = %w : tensor<64x200xf32>, %1 = %v : tensor<200xf32>) -> (tensor<64xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 : (tensor<64x200xf32>, tensor<200xf32>) -> tensor<64xf32>
+    fused.yield %2 : tensor<64xf32>
+  }
+  func.return %a, %b : tensor<4x64xf32>, tensor<64xf32>
 }

@@ -37,12 +37,11 @@ func.func @generated(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>) -> tensor<8x16xf
 
 // -----
 
-// Not: no code is generated for products of integers, or of few columns, and the default library offers none.
+// Not: no code is generated for products of wide integers, and the default library offers no epilogue. Few columns are generated.
 // CHECK-LABEL: func.func @called(
 // CHECK-NEXT:      %p = graph.matmul
 // CHECK-NEXT:      %y = graph.negative
-// CHECK-NEXT:      %q = graph.matmul
-// CHECK-NEXT:      %z = graph.relu
+// CHECK-NEXT:      %z = fused.kernel(
 func.func @called(%x: tensor<8x4xi32>, %w: tensor<4x16xi32>, %u: tensor<8x4xf32>, %v: tensor<4x3xf32>) -> (tensor<8x16xi32>, tensor<8x3xf32>) {
   %p = graph.matmul %x, %w : (tensor<8x4xi32>, tensor<4x16xi32>) -> tensor<8x16xi32>
   %y = graph.negative %p : (tensor<8x16xi32>) -> tensor<8x16xi32>

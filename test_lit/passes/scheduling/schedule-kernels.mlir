@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @kinds
 // CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "pointwise"}} {
 // CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "row"}} {
-// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "matmul"}} {
 // CHECK:         attributes {schedule = {kind = "reference"}} {
 func.func @kinds(%x: tensor<4x4xf32>) -> (tensor<4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<2x4xf32>) {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
@@ -186,11 +186,11 @@ func.func @through_caches(%x: tensor<8192x1024xf32> {graph.donated}, %y: tensor<
 
 // -----
 
-// A product is generated where it can be, with what follows it; a library runs integers, few columns, and what says so.
+// A product is generated where it can be, with what follows it; a library runs wide integers, and what says so.
 // CHECK-LABEL: func.func @products
 // CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "matmul"}} {
 // CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
-// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "matmul"}} {
 // CHECK:         %d = fused.kernel({{.*}} attributes {implementation = "numpy.matmul", schedule = {kind = "library"}} {
 func.func @products(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>, %i: tensor<40x40xi32>, %v: tensor<8x3xf32>)
     -> (tensor<40x32xf32>, tensor<40x40xi32>, tensor<40x3xf32>, tensor<40x32xf32>) {

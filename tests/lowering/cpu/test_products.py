@@ -13,9 +13,8 @@ from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
 
 import fuse_opt
-from fuse_opt.dialects.analysis.products import MATMUL
-from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.lowering.cpu.matmul.tiling import choose_tiling
+from fuse_opt.dialects.analysis.products import MATMUL, product_of
+from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.host import thread_pool
 
@@ -63,6 +62,10 @@ func.func @main({arguments}) -> {self.result} {{
 {body}  func.return {last} : {self.result}
 }}"""
         self.element = element
+
+    def tiling(self) -> Tiling:
+        kernel = kernels(apply(parse(self.text), ["wrap-kernels"]))[0]
+        return choose_tiling(product_of(kernel).contraction, 4 if self.element == "f32" else 8)
 
     def arguments(self, seed: int = 0) -> list[Array]:
         rng = np.random.default_rng(seed)
@@ -120,7 +123,7 @@ def test_batches(lhs: Sequence[int], rhs: Sequence[int]) -> None:
 def test_random_extents() -> None:
     rng = random.Random(7)
     for number in range(24):
-        rows, depth, columns = (rng.choice((1, 7, 33, 64, 97, 131)), rng.randint(1, 700), rng.randint(16, 150))
+        rows, depth, columns = (rng.choice((1, 7, 33, 64, 97, 131)), rng.randint(1, 700), rng.randint(1, 150))
         epilogue = BIAS_GELU_RESIDUAL if number % 2 else ""
         Case(rows, depth, columns, epilogue=epilogue, element=rng.choice(("f32", "f64"))).check()
 
@@ -129,10 +132,10 @@ def test_random_extents() -> None:
 @needs_guard_pages
 def test_nothing_beside_operands_and_results_is_touched() -> None:
     rng = random.Random(11)
-    for number in range(30):
+    for number in range(48):
         rows, depth = rng.choice((1, 3, 6, 31, 33, 40)), rng.choice((1, 7, 16, 33, 100, 300))
-        columns = rng.choice((16, 17, 33, 48, 63, 65, 100, 129, 193))
-        flags = (rng.random() < 0.4, rng.random() < 0.4 and rows > 32)
+        columns = rng.choice((1, 2, 5, 8, 15, 16, 17, 33, 48, 63, 65, 100, 129, 193))
+        flags = (rng.random() < 0.4, rng.random() < 0.4)
         epilogue = BIAS_GELU_RESIDUAL if number % 2 else ""
         case = Case(rows, depth, columns, transposed=flags, epilogue=epilogue, element=rng.choice(("f32", "f64")))
         program, arguments = fuse_opt.compile(case.text), case.arguments()
@@ -146,9 +149,35 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
 
 
 @needs_compiler
-def test_rows_that_would_evict_each_other_are_copied() -> None:
-    Case(49, 512, 352, epilogue=BIAS_GELU_RESIDUAL).check()
-    assert choose_tiling(Contraction((), 49, 352, 512, (512, 1), (352, 1)), 4).copies_rows
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_few_rows_of_a_transposed_operand_are_sums_along_the_contracted_dimension(element: str) -> None:
+    for rows, depth, columns in ((1, 32, 5), (2, 45, 66), (3, 131, 17), (4, 64, 67), (5, 1030, 65), (29, 70, 130)):
+        for epilogue in ("", BIAS_GELU_RESIDUAL):
+            case = Case(rows, depth, columns, transposed=(False, True), element=element, epilogue=epilogue)
+            assert case.tiling().along_depth
+            case.check()
+
+
+@needs_compiler
+@pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
+def test_few_columns(transposed: tuple[bool, bool]) -> None:
+    for rows, depth, columns in ((70, 20, 1), (1, 300, 1), (33, 64, 2), (100, 131, 3), (97, 19, 7), (40, 2100, 15)):
+        for epilogue in ("", BIAS_GELU_RESIDUAL):
+            Case(rows, depth, columns, transposed=transposed, epilogue=epilogue).check()
+
+
+@needs_compiler
+def test_small_products() -> None:
+    for extent in (1, 2, 3, 4, 5, 8, 12, 13, 16, 24, 31, 64):
+        Case(extent, extent, extent, lhs=(3,), rhs=(3,)).check()
+
+
+@needs_compiler
+def test_long_rows_of_a_transposed_left_operand_are_copied_by_blocks() -> None:
+    for epilogue in ("", BIAS_GELU_RESIDUAL):
+        case = Case(300, 1100, 600, transposed=(True, False), epilogue=epilogue)
+        assert 0 < case.tiling().copied_depth < 1100
+        case.check()
 
 
 @needs_compiler

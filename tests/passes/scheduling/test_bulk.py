@@ -99,7 +99,7 @@ def test_no_kernels_no_segments() -> None:
 
 def test_schedules() -> None:
     module = apply(wrapped(), ScheduleKernelsPass())
-    assert kinds(module) == ["pointwise", "pointwise", "library", "row", "pointwise", "pointwise"]
+    assert kinds(module) == ["pointwise", "pointwise", "matmul", "row", "pointwise", "pointwise"]
     text = str(module)
     assert str(apply(module, ScheduleKernelsPass())) == text
 

@@ -1,0 +1,129 @@
+"""Calls of the tiles of a block of rows, over a panel and a block of the contracted dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.lowering.c.headers.product_dots import dot_name
+from fuse_opt.lowering.c.headers.product_tiles import tile_name
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
+from fuse_opt.lowering.cpu.matmul.tiling import Tiling
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory
+from fuse_opt.lowering.kernel.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class TileBlock:
+    """What the tiles of a block of rows go over; matrices begin where the block does."""
+
+    left: Matrix
+    right: Matrix
+    """Rows are those of the contracted dimension, columns the panel's."""
+    out: Matrix
+    depth: SSAValue
+    """How many elements are contracted."""
+    add: SSAValue
+    """Not 0 where the sums of the elements before are there."""
+    columns: SSAValue
+    """Of the panel."""
+    is_last: SSAValue | bool
+    """Whether the panel is the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileCalls:
+    """How tiles of a product are called."""
+
+    element: DType
+    tiling: Tiling
+    tall: bool
+    """Whether rows are more than columns: then a tile's rows are gone through once, else a tile's columns."""
+
+    @property
+    def rows(self) -> RowTiles:
+        return RowTiles(self.element, 1, self.tiling.height, self.tiling.taller)
+
+    def emit(self, scope: Scope, tiles: Bounds, first: SSAValue, block: TileBlock) -> None:
+        """Calls for the tiles within the bounds, of which the first begins with the row `first`."""
+
+        def over_tiles(inner: Scope, build: Callable[[Scope, SSAValue], None]) -> None:
+            count_loop(inner, "tile", tiles, build)
+
+        if not self.tiling.along_depth:
+            over_tiles(scope, lambda inner, tile: self._over_panel(inner, tile, first, block))
+        elif self.tall:
+            over_tiles(
+                scope,
+                lambda inner, tile: self._groups(
+                    inner, block, lambda s, at, columns: self._rows(s, tile, first, at, columns, block)
+                ),
+            )
+        else:
+            self._groups(
+                scope,
+                block,
+                lambda inner, at, columns: over_tiles(
+                    inner, lambda s, tile: self._rows(s, tile, first, at, columns, block)
+                ),
+            )
+
+    def _over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
+        """A tile that is as wide as the panel."""
+        tiling, start = self.tiling, scope.root.index_constant(0)
+        either(
+            scope,
+            block.is_last if tiling.width != tiling.last_width else False,
+            lambda inner: self._rows(inner, tile, first, start, tiling.last_width, block),
+            lambda inner: self._rows(inner, tile, first, start, tiling.width, block),
+        )
+
+    def _groups(self, scope: Scope, block: TileBlock, build: Callable[[Scope, SSAValue, int], None]) -> None:
+        """The panel's columns, as many at a time as a tile has, and then those that are left over in the last one."""
+        columns = self.tiling.columns
+        rest = self.tiling.last_width % columns
+        end = block.columns
+        if rest:
+            step = scope.root.index_constant(columns)
+            end = scope.add(arith.SubiOp(end, scope.add(arith.RemSIOp(end, step))))
+        bounds = scope.root.index_constant(0), end
+        count_loop(scope, "columns", bounds, lambda inner, at: build(inner, at, columns), columns)
+        if rest:
+            either(scope, block.is_last, lambda inner: build(inner, end, rest))
+
+    def _rows(
+        self, scope: Scope, tile: SSAValue, first: SSAValue, at: SSAValue, columns: int, block: TileBlock
+    ) -> None:
+        """A tile, which has one row more where it is among the taller ones."""
+        row = scope.add(arith.SubiOp(self.rows.first_row(scope, tile), first))
+        self.rows.each_height(scope, tile, lambda inner, rows: self._call(inner, rows, columns, row, at, block))
+
+    def _call(self, scope: Scope, rows: int, columns: int, row: SSAValue, column: SSAValue, block: TileBlock) -> None:
+        left, right, out, root = block.left, block.right, block.out, scope.root
+        zero = root.index_constant(0)
+        along = self.tiling.along_depth
+        transposed = self.tiling.transposed_rows
+        name = dot_name(self.element.name, rows, columns)
+        if not along:
+            name = tile_name(self.element.name, rows, columns, transposed)
+        scope.call_for_effect(
+            name,
+            [
+                block.depth,
+                flat_memory(root, left.memory),
+                left.place(scope, row, zero),
+                root.index_constant(left.column if transposed else left.row),
+                flat_memory(root, right.memory),
+                right.place(scope, zero, column),
+                root.index_constant(right.column if along else right.row),
+                flat_memory(root, out.memory),
+                out.place(scope, row, column),
+                root.index_constant(out.row),
+                block.add,
+            ],
+        )

@@ -1,0 +1,83 @@
+"""How many rows and columns a tile of sums has: what registers hold, and what a step of it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+REGISTERS = 31
+"""Vectors that hold sums and elements of the right operand; one more is left for those of the left one."""
+MOST_ROWS = 14
+"""Of a tile: more wait for nothing, and their lines evict each other from a first cache."""
+RATE = {1: 0.93, 2: 0.97, 3: 0.98, 4: 1.0, 5: 0.99, 6: 0.97, 7: 0.93, 8: 0.8}
+"""By vectors of a tile side by side: how fast it is, next to the fastest (measured, AVX-512)."""
+LATENCY = 4.0
+"""Cycles of a multiplication and addition; two begin in each, and two vectors are loaded."""
+FAR_LOAD = 1.43
+"""Cycles for a vector of a panel, which lies in a second cache."""
+DOT_ROWS = {1: 4, 2: 8, 3: 5, 4: 4}
+"""By columns of a tile of vectors along the contracted dimension: its rows, where these are many (measured, AVX-512)."""
+DOT_COLUMNS = {1: 4, 2: 6, 3: 4, 4: 4, 5: 3}
+"""By rows: its columns, where these are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """Tiles of all rows, columns of a tile and of a panel, and whether the last panel takes what is left over, too."""
+
+    tiles: int
+    columns: int
+    width: int
+    merges: bool = False
+
+
+def dot_shape(rows: int, columns: int, groups: int) -> TileShape:
+    """Of tiles whose vectors lie along the contracted dimension: of all columns where they are fewer than rows."""
+    if rows > columns:
+        some = -(-columns // -(-columns // max(DOT_ROWS)))
+        return TileShape(-(-rows // DOT_ROWS[some]), some, columns)
+    tiles = -(-rows // (5 if rows == 5 else 4))
+    some = DOT_COLUMNS[-(-rows // tiles)]
+    return TileShape(tiles, some, some * groups)
+
+
+def shapes_of_columns(rows: int, columns: int, lanes: int) -> Iterator[TileShape]:
+    """Those of tiles whose vectors lie along the columns: by vectors, and by where the last columns go."""
+    for vectors in RATE:
+        width = vectors * lanes
+        if width > max(columns, lanes):
+            return
+        most = _most_rows(vectors)
+        yield TileShape(-(-rows // most), width, width)
+        rest = columns % width
+        merged = _vectors(width + rest, lanes)
+        if rest and columns > width and merged in RATE:
+            yield TileShape(-(-rows // _most_rows(merged)), width, width, True)
+
+
+def shape_cycles(shape: TileShape, rows: int, columns: int, lanes: int) -> tuple[float, int]:
+    """About what a step along the contracted dimension costs for all rows and columns; of equal ones the wider tiles."""
+    whole, rest = divmod(columns, shape.width)
+    height = rows / shape.tiles
+    last = rest + shape.width * shape.merges
+    cycles = (whole - shape.merges) * _step(height, shape.width // lanes)
+    if last:
+        cycles += _step(height, _vectors(last, lanes))
+    return shape.tiles * cycles, -shape.width
+
+
+def _most_rows(vectors: int) -> int:
+    return min(MOST_ROWS, REGISTERS // vectors - 1)
+
+
+def _vectors(columns: int, lanes: int) -> int:
+    """Of a row of a tile; narrower ones take as long."""
+    while lanes > max(columns, 1):
+        lanes //= 2
+    return -(-columns // lanes)
+
+
+def _step(rows: float, vectors: int) -> float:
+    if not vectors:
+        return 0.0
+    return max(rows * vectors / 2 / RATE.get(vectors, 1.0), (rows + vectors) / 2, LATENCY, FAR_LOAD * vectors)
