@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from math import prod
 
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.products import FEW_ROWS, FEWEST_COLUMNS
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
@@ -49,8 +48,6 @@ def _product(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
     if prod((*stack, rows, inner, columns)) > _SMALL:
         if dtype(a) not in (F32, F64):
             raise NotCoveredError(f"is run by PyTorch's own kernel: no code is generated for products of {dtype(a)}")
-        if columns < FEWEST_COLUMNS or not (rows > FEW_ROWS or isinstance(b, BlockArgument)):
-            raise NotCoveredError("is run by PyTorch's own kernel, which is faster at so few rows or columns")
         return call.emit.matmul(a, b)
     left = call.reshaped(a, [*stack, rows, 1, inner])
     transposed = call.emit.permute_dims(b, axes=[*range(len(stack)), len(stack) + 1, len(stack)])

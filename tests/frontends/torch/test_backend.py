@@ -34,14 +34,12 @@ def test_pointwise_reductions_and_views_need_no_call_of_pytorch():
     assert external(check(function, torch.randn(6, 8), torch.randn(6, 8))) == {}
 
 
-def test_products_are_generated_but_for_few_rows_of_a_transposed_weight():
+def test_products_are_generated():
     def function(x: Any, w: Any, b: Any) -> Any:
         return torch.relu(functional.linear(x, w, b)) @ w + 1
 
     reports = check(function, torch.randn(4, 16), torch.randn(16, 16), torch.randn(16), tolerance=1e-4)
-    assert external(reports) == {"aten.addmm.default": 1}
-    assert reports[0].stats.kernels == 2
-    assert "which is faster at so few rows or columns" in str(reports[0])
+    assert external(reports) == {} and reports[0].stats.library_calls == 0
     reports = check(function, torch.randn(40, 16), torch.randn(16, 16), torch.randn(16), tolerance=1e-4)
     assert external(reports) == {} and reports[0].stats.library_calls == 0
     reports = check(function, *(torch.randn(*n).bfloat16() for n in ((40, 16), (16, 16), (16,))), tolerance=0.5)
