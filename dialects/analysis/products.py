@@ -14,11 +14,20 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static
-from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, I8, I32, U8, DType
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 MATMUL = "matmul"
 """The schedule kind of a generated product."""
+TAKEN: frozenset[tuple[DType, DType, DType]] = frozenset(
+    [
+        *((element, element, element) for element in (F32, F64, F16, BF16)),
+        *((element, element, F32) for element in (F16, BF16)),
+        (I8, I8, I32),
+        (U8, I8, I32),
+    ]
+)
+"""Element types of the operands and the result for which code is generated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +58,13 @@ def product_problem(op: OpaqueOp) -> Unschedulable | None:
 
 
 def _problem(op: OpaqueOp, contraction: Contraction) -> Unschedulable | None:
-    raw, (lhs, rhs) = op.results[0], op.operands[:2]
-    if dtype(raw) not in (F32, F64) or any(dtype(value) is not dtype(raw) for value in (lhs, rhs)):
-        return Unschedulable("element-type", f"'{op.name}' is of {dtype(raw)}; code is generated for f32 and f64", op)
+    types = [dtype(value) for value in (*op.operands[:2], op.results[0])]
+    if tuple(types) not in TAKEN:
+        names = ", ".join(map(str, types[:2]))
+        message = (
+            f"'{op.name}' is of {names} to {types[2]}; code is generated for floats, and for 8-bit integers to i32"
+        )
+        return Unschedulable("element-type", message, op)
     if not contraction.operations:
         return Unschedulable("empty", f"'{op.name}' has no elements to add", op)
     return None
@@ -78,7 +91,8 @@ def trace_product(results: Sequence[SSAValue], members: Collection[Operation]) -
         raise problem
     epilogue = trace(results, members, [op])
     product = Product(op, contraction, lhs, rhs, epilogue, result_places(epilogue, op.results[0], contraction))
-    return _as_row(product) if contraction.columns == 1 else product
+    alike = dtype(op.operands[0]) is dtype(op.operands[1])
+    return _as_row(product) if contraction.columns == 1 and alike else product
 
 
 def _as_row(product: Product) -> Product:

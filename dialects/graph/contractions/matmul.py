@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -16,7 +16,7 @@ from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import bool_value, flag
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
-from fuse_opt.dialects.types.dtypes import BOOL
+from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind, dtype_of
 
 
 @irdl_op_definition
@@ -26,6 +26,9 @@ class MatmulOp(OpaqueOp):
     `transpose_lhs` and `transpose_rhs` (default false) swap the last two axes of that operand first, which must have
     rank 2 or more; nothing is copied for it. Integers are exact and wrap. Narrow floats are computed in f32 and rounded
     once. Over an empty contracted dimension the result is 0.
+
+    `dtype` is a wider element type for the result, in which the product is computed: of 8-bit integers, which may then be of
+    two types, mostly i32, and of f16 or bf16 f32, which is not rounded.
     """
 
     name = "graph.matmul"
@@ -35,15 +38,13 @@ class MatmulOp(OpaqueOp):
     result = result_def(TensorType)
     transpose_lhs = opt_prop_def(BoolAttr)
     transpose_rhs = opt_prop_def(BoolAttr)
+    dtype = opt_prop_def(Attribute)
 
     def infer_types(self) -> Sequence[AnyTensor]:
         a, b = shape(self.lhs), shape(self.rhs)
         if len(a) == 0 or len(b) == 0:
             raise VerifyException("expected operands of rank 1 or more, got a scalar")
-        if dtype(self.lhs) is not dtype(self.rhs):
-            raise VerifyException(f"element types {dtype(self.lhs)} and {dtype(self.rhs)} differ; insert graph.astype")
-        if dtype(self.lhs) is BOOL:
-            raise VerifyException("expected operands of numbers, got i1; insert graph.astype")
+        element = self._element()
         a = _oriented("transpose_lhs", self.transpose_lhs, a)
         b = _oriented("transpose_rhs", self.transpose_rhs, b)
         inner_a, inner_b = a[-1], b[-2:][0]
@@ -53,7 +54,23 @@ class MatmulOp(OpaqueOp):
                 f"that of {shape_text(b)} is {inner_b}; they must be equal"
             )
         result = (*broadcast_shapes([a[:-2], b[:-2]]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
-        return (TensorType(tensor(self.lhs).element_type, result),)
+        return (TensorType(element, result),)
+
+    def _element(self) -> Attribute:
+        """Of the result."""
+        given = [dtype(self.lhs), dtype(self.rhs)]
+        if BOOL in given:
+            raise VerifyException("expected operands of numbers, got i1; insert graph.astype")
+        if given[0] is not given[1] and (self.dtype is None or given[0].is_float or given[1].is_float):
+            raise VerifyException(f"element types {given[0]} and {given[1]} differ; insert graph.astype")
+        if self.dtype is None:
+            return tensor(self.lhs).element_type
+        wanted = dtype_of(self.dtype)
+        if wanted is None or not all(_holds(wanted, each) for each in given):
+            raise VerifyException(
+                f"attribute 'dtype': expected a type that holds all of {given[0]} and {given[1]}, got '{self.dtype}'"
+            )
+        return self.dtype
 
     def contraction(self) -> Contraction | None:
         result = shape(self.result)
@@ -75,8 +92,18 @@ class MatmulOp(OpaqueOp):
             return None
         transposed = {"transpose_lhs": (lhs, self.transpose_lhs), "transpose_rhs": (rhs, self.transpose_rhs)}
         flags = {name: bool_value(flag(given) != (source is not None)) for name, (source, given) in transposed.items()}
-        kept = {name: value for name, value in flags.items() if flag(value)}
+        kept: dict[str, Attribute] = {name: value for name, value in flags.items() if flag(value)}
+        if self.dtype is not None:
+            kept["dtype"] = self.dtype
         return MatmulOp.build_op(self.lhs if lhs is None else lhs, self.rhs if rhs is None else rhs, **kept)
+
+
+def _holds(wider: DType, element: DType) -> bool:
+    """Whether each number of an element type is one of a wider type, of the same kind but for unsigned integers."""
+    if wider.is_float or element.is_float:
+        return wider.is_float and element.is_float and wider.bits > element.bits
+    signed_of_unsigned = element.kind is Kind.UINT and wider.kind is Kind.INT
+    return wider.bits > element.bits and (wider.kind is element.kind or signed_of_unsigned)
 
 
 def _strides(value: SSAValue, transposed: bool) -> list[int]:

@@ -9,6 +9,7 @@ from functools import cache
 
 from fuse_opt.lowering.c.headers import header
 from fuse_opt.lowering.c.headers.product_dots import dot_text
+from fuse_opt.lowering.c.headers.product_groups import group_text
 from fuse_opt.lowering.c.headers.product_tiles import tile_text
 from fuse_opt.lowering.c.headers.templates import functions_in
 
@@ -22,7 +23,7 @@ MATH: tuple[str, ...] = (
     "shared_exponentials.h",
 )
 """The files of functions of scalars in types that C has, a function behind all it calls."""
-FAMILIES: tuple[str, ...] = (*MATH, "narrow_floats.h", "memory.h", "fast_math.h")
+FAMILIES: tuple[str, ...] = (*MATH, "narrow_floats.h", "memory.h", "product_panels.h", "fast_math.h")
 """All files of functions of C, in the order in which programs define them."""
 
 _CALL = re.compile(r"\bfo_\w+(?=\()")
@@ -87,7 +88,7 @@ def is_helper(name: str) -> bool:
 
 def _product_text(name: str) -> str | None:
     """The tile of a product of that name."""
-    return tile_text(name) or dot_text(name)
+    return tile_text(name) or dot_text(name) or group_text(name)
 
 
 def called_helpers(text: str) -> list[str]:

@@ -72,7 +72,7 @@ def tile_text(name: str) -> str | None:
     )
 
 
-def _vectors(columns: int, lanes: int) -> tuple[int, list[int]]:
+def vectors_of_columns(columns: int, lanes: int) -> tuple[int, list[int]]:
     """Lanes of vectors that hold so many columns, and where each begins: the last may hold some that the one before has."""
     while lanes > columns:
         lanes //= 2
@@ -90,7 +90,7 @@ class _Tile:
     def sums(self, width: int, rows: int, columns: int, pointers: tuple[str, str, str], indent: str) -> str:
         """Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to."""
         kind, (a, b, c) = self.kind, pointers
-        lanes, starts = _vectors(columns, width // self.size)
+        lanes, starts = vectors_of_columns(columns, width // self.size)
         vector = f"vector_size({lanes} * sizeof({kind})), " if lanes > 1 else ""
         lines = [f"typedef {kind} fo_v __attribute__(({vector}aligned(sizeof({kind})), may_alias));"]
         names = [[f"s{i}_{j}" for j in range(len(starts))] for i in range(rows)]

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.utils.hints import isa
 
-from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.dtypes import DType, dtype_of
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
@@ -67,6 +69,14 @@ class Matrix:
         return Matrix(self.memory, self.at, self.column, self.row)
 
 
+def element_of(memory: SSAValue) -> DType:
+    """Of a buffer."""
+    assert isa(memory.type, MemRefType)
+    found = dtype_of(memory.type.element_type)
+    assert found is not None
+    return found
+
+
 def copy_matrix(
     scope: Scope, element: DType, source: Matrix, target: Matrix, rows: SSAValue, columns: SSAValue
 ) -> None:
@@ -123,6 +133,8 @@ def fill_columns(scope: Scope, target: Matrix, rows: SSAValue, columns: Bounds, 
 def _copy_elements(scope: Scope, source: Matrix, target: Matrix, rows: Bounds, columns: Bounds) -> None:
     def put(inner: Scope, row: SSAValue, column: SSAValue) -> None:
         value = inner.add(memref.LoadOp.get(source.memory, [source.place(inner, row, column)]))
+        if element_of(source.memory) is not (wanted := element_of(target.memory)):
+            value = inner.add(arith.ExtFOp(value, wanted.attribute))
         inner.block.add_op(memref.StoreOp.get(value, target.memory, [target.place(inner, row, column)]))
 
     _over(scope, rows, columns, put)

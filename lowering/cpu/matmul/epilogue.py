@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
@@ -14,7 +14,7 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.cpu.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage
 from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
@@ -57,9 +57,6 @@ class BlockEpilogue(StageLoops):
         stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
         start_of = Dim("block", sums.rows * sums.step)
         place = as_expr(start_of) + as_expr(local[0]) * sums.step + as_expr(local[1])
-        for load in self.loop_body.loads():
-            if load.value is self.raw:
-                stage.taken[load] = RowBuffer(sums.memory, place)
         outer = Scope(scope, Block(arg_types=[INDEX]))
         row = outer.block.args[0]
         row.name_hint = "row"
@@ -72,6 +69,11 @@ class BlockEpilogue(StageLoops):
         column = inner.block.args[0]
         column.name_hint = "column"
         inner.indices = {self.column: column, local[1]: inner.add(arith.SubiOp(column, start))}
+        for load in self.loop_body.loads():
+            if load.value is self.raw:  # rounded, where sums are of a wider type
+                value = inner.add(memref.LoadOp.get(sums.memory, [inner.index(place)]))
+                value.name_hint = load.value.name_hint
+                self.emitter.define(load, value, inner)
         self.emitter.emit(stage.roots(), inner, stage)
         self.store(stage.stores, inner)
         inner.block.add_op(scf.ReduceOp())

@@ -21,24 +21,26 @@ from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.direct_result import direct_result
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
+from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import Scope
-
-PADDING = 16
-"""Elements between the rows of a copy, so that they lie in different sets of a cache."""
+from fuse_opt.lowering.loops.fast_math import is_fast
 
 
 def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[KernelLoops]:
     """The launches of a kernel of a product and pointwise ops. Raises Unschedulable."""
     product = product_of(kernel)
-    tiling = choose_tiling(product.contraction, dtype(product.raw).itemsize)
-    return [_ProductLoops(kernel, product, tiling, storages).build()]
+    elements = [dtype(value) for value in product.op.operands[:2]]
+    arithmetic = arithmetic_of(elements[0], elements[1], is_fast(kernel))
+    tiling = choose_tiling(product.contraction, arithmetic.sums.itemsize, arithmetic)
+    return [_ProductLoops(kernel, product, arithmetic, tiling, storages).build()]
 
 
 def operand_pass(value: SSAValue) -> LoopBody:
@@ -48,11 +50,13 @@ def operand_pass(value: SSAValue) -> LoopBody:
 
 
 class _ProductLoops:
-    def __init__(self, kernel: KernelOp, product: Product, tiling: Tiling, storages: Sequence[Hashable]) -> None:
+    def __init__(
+        self, kernel: KernelOp, product: Product, arithmetic: Arithmetic, tiling: Tiling, storages: Sequence[Hashable]
+    ) -> None:
         self.product = product
+        self.arithmetic = arithmetic
         self.tiling = tiling
         self.of = product.contraction
-        self.element: DType = dtype(product.raw)
         passes = [product.epilogue, operand_pass(product.lhs.value), operand_pass(product.rhs.value)]
         self.memory = KernelBuffers(kernel, passes, storages)
 
@@ -93,35 +97,41 @@ class _Tiles:
     """The body of a task."""
 
     def __init__(self, build: _ProductLoops, root: Scope, arguments: Sequence[SSAValue]) -> None:
-        self.build_of, self.of, self.tiling, self.element = build, build.of, build.tiling, build.element
+        self.build_of, self.of, self.tiling, self.arithmetic = build, build.of, build.tiling, build.arithmetic
         self.root = root
         product, tiling, sources = build.product, build.tiling, build.memory.sources
         self.epilogue = BlockEpilogue(product.epilogue, product.places, self.of, product.raw, build.memory, root)
-        self.calls = TileCalls(self.element, tiling, self.of.rows > self.of.columns)
+        self.calls = TileCalls(self.arithmetic.tile, tiling, self.of.rows > self.of.columns)
         self.lhs, self.rhs = arguments[sources[product.lhs.value]], arguments[sources[product.rhs.value]]
         self.by_depth = tiling.copies_blocks(self.of)
         some = tiling.block * tiling.most_rows
-        self.result = direct_result(product, build.memory)
+        self.result = direct_result(product, build.memory) if dtype(product.raw) is self.arithmetic.sums else None
         self.panel_sums = some * tiling.most_columns
         if self.result is None:
             panels = tiling.panels_at_a_time if self.by_depth else 1
-            self.sums = Sums(self._on_stack(panels * self.panel_sums, "sums"), some, tiling.most_columns)
-        self.panel = self._panel_memory() if tiling.packs else None
-        far, near = (tiling.copied_depth, some) if tiling.transposed_rows else (some, tiling.copied_depth)
-        self.copy_step = near + PADDING
-        self.copy = self._on_stack(far * self.copy_step, "rows") if tiling.copied_depth else None
+            self.sums = Sums(
+                self._on_stack(self.arithmetic.sums, panels * self.panel_sums, "sums"), some, tiling.most_columns
+            )
+        self.left, self.right = self._copies(some)
 
-    def _panel_memory(self) -> Matrix:
-        """Rows of a tile's columns side by side, or, for tiles along the contracted dimension, columns of it."""
-        tiling, zero = self.tiling, self.root.index_constant(0)
-        if tiling.along_depth:
-            step = tiling.depth + PADDING
-            return Matrix(self._on_stack(tiling.most_columns * step, "panel"), zero, 1, step)
-        step = -(-tiling.most_columns // PADDING) * PADDING
-        return Matrix(self._on_stack(tiling.depth * step, "panel"), zero, step)
+    def _copies(self, rows: int) -> tuple[OperandCopy | None, OperandCopy | None]:
+        """Of a block of so many rows of the left operand, and of a panel of the right one."""
+        tiling, group = self.tiling, self.arithmetic.group
+        left = right = None
+        if tiling.copied_depth:
+            depth = -(-tiling.copied_depth // group) * group
+            extents = (depth, rows) if tiling.transposed_rows else (rows, depth)
+            left = OperandCopy(
+                self.arithmetic, self.arithmetic.left, extents, tiling.transposed_rows, self.root, "rows"
+            )
+        if tiling.packs:
+            depth, columns = -(-tiling.depth // group) * group, tiling.most_columns
+            extents = (columns, depth) if tiling.along_depth else (depth, columns)
+            right = OperandCopy(self.arithmetic, self.arithmetic.right, extents, tiling.along_depth, self.root, "panel")
+        return left, right
 
-    def _on_stack(self, size: int, name: str) -> SSAValue:
-        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [size]))
+    def _on_stack(self, element: DType, size: int, name: str) -> SSAValue:
+        memory = self.root.add(memref.AllocaOp.get(element.attribute, 64, [size]))
         memory.name_hint = name
         return memory
 
@@ -134,8 +144,8 @@ class _Tiles:
         rows = _Rows(tiles, first, task.add(arith.SubiOp(last, first)))
         at = plus(task, times(task, first, of.lhs[-2]), task.index(product.lhs.offset))
         left = Matrix(self.lhs, at, of.lhs[-2], of.lhs[-1])
-        if self.copy is not None and not self.by_depth:
-            left = self._copied(task, self.copy, left, rows.count, self.root.index_constant(of.depth))
+        if self.left is not None and not self.by_depth:
+            left = self.left.rows(task, left, rows.count, self.root.index_constant(of.depth))
         right = Matrix(self.rhs, task.index(product.rhs.offset), of.rhs[-2], of.rhs[-1])
         panels = part_bounds(task, column_block, tiling.panels_at_a_time, tiling.panels)
         if self.by_depth:
@@ -149,9 +159,9 @@ class _Tiles:
         """All panels for a block of the contracted dimension, then for the next one."""
 
         def block(scope: Scope, depth: SSAValue) -> None:
-            assert self.copy is not None
+            assert self.left is not None
             part = left.moved(scope, self.root.index_constant(0), depth)
-            copied = self._copied(scope, self.copy, part, rows.count, self._depth_of(scope, depth))
+            copied = self.left.rows(scope, part, rows.count, self._depth_of(scope, depth))
 
             def panel_of(inner: Scope, panel: SSAValue) -> None:
                 self._multiply(inner, self._columns(inner, panel, panels[0]), rows, copied, right, depth)
@@ -165,16 +175,6 @@ class _Tiles:
             panels,
             lambda scope, panel: self._finish(scope, self._columns(scope, panel, panels[0]), rows),
         )
-
-    def _copied(self, scope: Scope, copy: SSAValue, left: Matrix, rows: SSAValue, depth: SSAValue) -> Matrix:
-        zero = self.root.index_constant(0)
-        if self.tiling.transposed_rows:
-            target = Matrix(copy, zero, 1, self.copy_step)
-            copy_matrix(scope, self.element, left.transposed(), target.transposed(), depth, rows)
-        else:
-            target = Matrix(copy, zero, self.copy_step)
-            copy_matrix(scope, self.element, left, target, rows, depth)
-        return target
 
     def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: _Rows, left: Matrix, right: Matrix) -> None:
         """A panel, block by block of the contracted dimension."""
@@ -202,13 +202,15 @@ class _Tiles:
         """All tiles of the rows and of a panel, for the block of the contracted dimension that begins at `depth`."""
         count = self._depth_of(scope, depth)
         source = right.moved(scope, depth, columns.first)
-        if self.panel is not None:
-            copy_matrix(scope, self.element, source, self.panel, count, columns.count)
-            source = self.panel
+        if self.right is not None:
+            source = self.right.panel(scope, source, count, columns.count)
         if self.result is not None:
             out = self.result.matrix(scope, rows.first, columns.first)
         else:
             out = Matrix(self.sums.memory, columns.sums, self.sums.step)
+        if (group := self.arithmetic.group) > 1:
+            more = scope.add(arith.AddiOp(count, self.root.index_constant(group - 1)))
+            count = scope.add(arith.DivSIOp(more, self.root.index_constant(group)))
         block = TileBlock(left, source, out, count, depth, columns.count, columns.is_last)
         self.calls.emit(scope, rows.tiles, rows.first, block)
 

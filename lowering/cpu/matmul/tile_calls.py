@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.dtypes import F32
 from fuse_opt.lowering.c.headers.product_dots import dot_name
 from fuse_opt.lowering.c.headers.product_tiles import tile_name
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop
@@ -40,14 +40,15 @@ class TileBlock:
 class TileCalls:
     """How tiles of a product are called."""
 
-    element: DType
+    element: str
+    """By which tiles are named."""
     tiling: Tiling
     tall: bool
     """Whether rows are more than columns: then a tile's rows are gone through once, else a tile's columns."""
 
     @property
     def rows(self) -> RowTiles:
-        return RowTiles(self.element, 1, self.tiling.height, self.tiling.taller)
+        return RowTiles(F32, 1, self.tiling.height, self.tiling.taller)
 
     def emit(self, scope: Scope, tiles: Bounds, first: SSAValue, block: TileBlock) -> None:
         """Calls for the tiles within the bounds, of which the first begins with the row `first`."""
@@ -108,9 +109,9 @@ class TileCalls:
         zero = root.index_constant(0)
         along = self.tiling.along_depth
         transposed = self.tiling.transposed_rows
-        name = dot_name(self.element.name, rows, columns)
+        name = dot_name(self.element, rows, columns)
         if not along:
-            name = tile_name(self.element.name, rows, columns, transposed)
+            name = tile_name(self.element, rows, columns, transposed)
         scope.call_for_effect(
             name,
             [

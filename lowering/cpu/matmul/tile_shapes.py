@@ -41,24 +41,25 @@ def dot_shape(rows: int, columns: int, groups: int) -> TileShape:
     return TileShape(tiles, some, some * groups)
 
 
-def shapes_of_columns(rows: int, columns: int, lanes: int) -> Iterator[TileShape]:
-    """Those of tiles whose vectors lie along the columns: by vectors, and by where the last columns go."""
+def shapes_of_columns(rows: int, columns: int, lanes: int, more: int = 0) -> Iterator[TileShape]:
+    """Those of tiles whose vectors lie along the columns: by vectors, and by where the last columns go. A tile computes so many
+    rows more than those of the product."""
     for vectors in RATE:
         width = vectors * lanes
-        if width > max(columns, lanes):
+        if width > max(columns, lanes) or _most_rows(vectors, more) < 1:
             return
-        most = _most_rows(vectors)
+        most = _most_rows(vectors, more)
         yield TileShape(-(-rows // most), width, width)
         rest = columns % width
         merged = _vectors(width + rest, lanes)
-        if rest and columns > width and merged in RATE:
-            yield TileShape(-(-rows // _most_rows(merged)), width, width, True)
+        if rest and columns > width and merged in RATE and _most_rows(merged, more) > 0:
+            yield TileShape(-(-rows // _most_rows(merged, more)), width, width, True)
 
 
-def shape_cycles(shape: TileShape, rows: int, columns: int, lanes: int) -> tuple[float, int]:
+def shape_cycles(shape: TileShape, rows: int, columns: int, lanes: int, more: int = 0) -> tuple[float, int]:
     """About what a step along the contracted dimension costs for all rows and columns; of equal ones the wider tiles."""
     whole, rest = divmod(columns, shape.width)
-    height = rows / shape.tiles
+    height = rows / shape.tiles + more
     last = rest + shape.width * shape.merges
     cycles = (whole - shape.merges) * _step(height, shape.width // lanes)
     if last:
@@ -66,8 +67,8 @@ def shape_cycles(shape: TileShape, rows: int, columns: int, lanes: int) -> tuple
     return shape.tiles * cycles, -shape.width
 
 
-def _most_rows(vectors: int) -> int:
-    return min(MOST_ROWS, REGISTERS // vectors - 1)
+def _most_rows(vectors: int, more: int) -> int:
+    return min(MOST_ROWS, REGISTERS // vectors - 1) - more
 
 
 def _vectors(columns: int, lanes: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.tile_shapes import (
     TileShape,
     dot_shape,
@@ -38,6 +39,8 @@ COPY_BYTES = 256 << 10
 """Of a copy of the left operand's rows, which lies on the stack."""
 NEAR_BYTES = 1 << 20
 """Of a transposed left operand that second caches hold: a tile's rows, side by side there, are read where they lie."""
+LONGEST_COPY = 1024
+"""Elements of a row that is copied whole; of a longer one only what a block needs."""
 PANELS_OF_COPY = 8
 """For which a block of rows is copied at once, where it is copied by blocks of the contracted dimension."""
 CROWDED_BYTES = 1024
@@ -107,23 +110,28 @@ def depth_blocks(depth: int, longest: int = DEPTH) -> int:
     return min(-(-block // 16) * 16, depth)
 
 
-def choose_tiling(product: Contraction, itemsize: int) -> Tiling:
-    """The cut of a product of elements of so many bytes."""
+def choose_tiling(product: Contraction, itemsize: int, arithmetic: Arithmetic | None = None) -> Tiling:
+    """The cut of a product of elements of so many bytes, or of narrow ones as they are computed in wider ones."""
     lanes = 64 // itemsize
-    shape, packs, along_depth = _shape(product, lanes, itemsize)
+    group, stored, narrow = 1, itemsize, False
+    if arithmetic is not None:
+        group, stored, narrow = arithmetic.group, arithmetic.left.itemsize, arithmetic.is_narrow
+    shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic)
     height, taller = divmod(product.rows, shape.tiles)
     width = shape.width
     panels = max(1, -(-product.columns // width) - shape.merges)
     copied = _copied_depth(product, height, taller, itemsize, along_depth)
+    if narrow and (_more_rows(arithmetic) or group == 1 or product.lhs[-1] != 1 or product.depth % group):
+        copied = product.depth
     block = max(
         1, min((TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // max(height, 1), shape.tiles)
     )
-    depth = depth_blocks(product.depth, DOT_DEPTH if along_depth else DEPTH)
+    depth = depth_blocks(product.depth, DOT_DEPTH if along_depth else DEPTH * group)
     transposed = product.lhs[-1] != 1 and product.depth > 1
-    if copied and transposed:
+    if copied and (transposed or product.depth > LONGEST_COPY):
         copied = depth
     if copied:
-        block = max(1, min(block, COPY_BYTES // max((height + (taller > 0)) * copied * itemsize, 1)))
+        block = max(1, min(block, COPY_BYTES // max((height + (taller > 0)) * copied * stored, 1)))
     found = Tiling(
         along_depth,
         shape.columns,
@@ -137,7 +145,7 @@ def choose_tiling(product: Contraction, itemsize: int) -> Tiling:
         depth,
         panels,
         copied,
-        transposed and not along_depth,
+        transposed and not along_depth and group == 1,
         packs,
     )
     return replace(found, panels_at_a_time=_panels_at_a_time(product, found))
@@ -152,24 +160,37 @@ def _panels_at_a_time(product: Contraction, tiling: Tiling) -> int:
     return -(-tiling.panels // max(wanted, 1))
 
 
-def _shape(product: Contraction, lanes: int, itemsize: int) -> tuple[TileShape, bool, bool]:
+def _shape(
+    product: Contraction, lanes: int, itemsize: int, arithmetic: Arithmetic | None
+) -> tuple[TileShape, bool, bool]:
     """The shape of tiles, whether the right operand is copied, and whether vectors lie along the contracted dimension."""
     deep = product.rhs[-2] == 1 and product.rhs[-1] != 1
     side_by_side = product.rhs[-1] == 1 or (product.columns == 1 and not deep)
+    narrow = arithmetic is not None and arithmetic.is_narrow
+    more = _more_rows(arithmetic)
+    if arithmetic is not None and arithmetic.group > 1:
+        candidates = shapes_of_columns(product.rows, product.columns, lanes, more)
+        best = min(candidates, key=lambda found: shape_cycles(found, product.rows, product.columns, lanes, more))
+        return best, True, False
     if (product.rows <= FEW_ROWS and deep and product.depth >= 2 * lanes) or (
         product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)
     ):
-        return dot_shape(product.rows, product.columns, DOT_GROUPS), not deep, True
+        return dot_shape(product.rows, product.columns, DOT_GROUPS), narrow or not deep, True
     small = product.depth * product.columns * itemsize <= SMALL_BYTES and not _is_crowd(
         product.rhs[-2] * itemsize, product.depth
     )
-    packs = not side_by_side or (product.rows > FEW_ROWS and not small)
+    packs = narrow or not side_by_side or (product.rows > FEW_ROWS and not small)
     if not packs and product.rows in MOST_VECTORS:
         width = max(1, min(MOST_VECTORS[product.rows], product.columns // lanes)) * lanes
         return TileShape(1, width, width), packs, False
     candidates = shapes_of_columns(product.rows, product.columns, lanes)
     best = min(candidates, key=lambda found: shape_cycles(found, product.rows, product.columns, lanes))
     return best, packs, False
+
+
+def _more_rows(arithmetic: Arithmetic | None) -> int:
+    """Rows that a tile computes besides those of the product."""
+    return int(arithmetic is not None and arithmetic.corrects)
 
 
 def _is_crowd(distance: int, rows: int) -> bool:

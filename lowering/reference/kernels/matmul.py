@@ -17,8 +17,8 @@ from fuse_opt.lowering.reference.kernels.registry import implementation, in_sing
 @in_single
 def matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.matmul; half precision is computed in single and rounded once. Transposed operands are views."""
-    a, b = inputs
     (out,) = outputs
+    a, b = (each if each.dtype == out.dtype else each.astype(out.dtype) for each in inputs)
     a = a.swapaxes(-1, -2) if integer(config, "transpose_lhs") else a
     b = b.swapaxes(-1, -2) if integer(config, "transpose_rhs") else b
     if out.ndim == 0:

@@ -27,6 +27,33 @@ func.func @f(%x: tensor<4x3xf32>, %d: tensor<4x3xf64>) {
 
 // -----
 
+func.func @f(%x: tensor<4x3xi8>, %u: tensor<3x4xui8>) {
+  %r = graph.matmul %x, %u : (tensor<4x3xi8>, tensor<3x4xui8>) -> tensor<4x4xi8>
+  func.return
+}
+
+// CHECK: 'graph.matmul' element types i8 and ui8 differ; insert graph.astype
+
+// -----
+
+func.func @f(%x: tensor<4x3xi8>, %u: tensor<3x4xui8>) {
+  %r = graph.matmul %x, %u {dtype = ui32} : (tensor<4x3xi8>, tensor<3x4xui8>) -> tensor<4x4xui32>
+  func.return
+}
+
+// CHECK: 'graph.matmul' attribute 'dtype': expected a type that holds all of i8 and ui8, got 'ui32'
+
+// -----
+
+func.func @f(%x: tensor<4x3xf16>, %u: tensor<3x4xbf16>) {
+  %r = graph.matmul %x, %u {dtype = f32} : (tensor<4x3xf16>, tensor<3x4xbf16>) -> tensor<4x4xf32>
+  func.return
+}
+
+// CHECK: 'graph.matmul' element types f16 and bf16 differ; insert graph.astype
+
+// -----
+
 func.func @f(%n: tensor<1x4x6xf32>) {
   %r = graph.conv %n, %n {groups = 4 : i64} : (tensor<1x4x6xf32>, tensor<1x4x6xf32>) -> tensor<4x3xf32>
   func.return

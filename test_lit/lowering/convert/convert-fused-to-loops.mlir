@@ -180,3 +180,43 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
   }
   func.return %a, %b : tensor<4x64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// Operands of bf16 are widened as they are copied; `math = fast` multiplies pairs of them. Bytes are multiplied in fours.
+// CHECK-LABEL: func.func private @kernel_matmul(
+// CHECK:         %rows = memref.alloca() {{.*}} : memref<{{[0-9]+}}xf32>
+// CHECK:         %panel = memref.alloca() {{.*}} : memref<{{[0-9]+}}xf32>
+// CHECK:         arith.extf
+// CHECK:         func.call @fo_tile_f32_6x64(
+// CHECK-LABEL: func.func private @kernel_matmul_1(
+// CHECK:         %panel = memref.alloca() {{.*}} : memref<{{[0-9]+}}xbf16>
+// CHECK:         func.call @fo_panel_bf16(
+// CHECK:         func.call @fo_tile_bf16_6x64(
+// CHECK-LABEL: func.func private @kernel_matmul_2(
+// CHECK:         func.call @fo_rows_i8(
+// CHECK:         func.call @fo_panel_i8(
+// CHECK:         func.call @fo_tile_i8_
+// CHECK-LABEL: func.func private @kernel_matmul_3(
+// CHECK-NOT:     func.call @fo_rows
+// CHECK:         func.call @fo_tile_ui8_
+func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<96x200xi8>, %u: tensor<96x200xui8>, %v: tensor<200x128xi8>)
+    -> (tensor<96x128xbf16>, tensor<96x128xbf16>, tensor<96x128xi32>, tensor<96x128xi32>) {
+  %a = fused.kernel(%0 = %x : tensor<96x200xbf16>, %1 = %w : tensor<200x128xbf16>) -> (tensor<96x128xbf16>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 : (tensor<96x200xbf16>, tensor<200x128xbf16>) -> tensor<96x128xbf16>
+    fused.yield %2 : tensor<96x128xbf16>
+  }
+  %b = fused.kernel(%0 = %x : tensor<96x200xbf16>, %1 = %w : tensor<200x128xbf16>) -> (tensor<96x128xbf16>) attributes {schedule = {kind = "matmul", math = "fast"}} {
+    %2 = graph.matmul %0, %1 : (tensor<96x200xbf16>, tensor<200x128xbf16>) -> tensor<96x128xbf16>
+    fused.yield %2 : tensor<96x128xbf16>
+  }
+  %c = fused.kernel(%0 = %i : tensor<96x200xi8>, %1 = %v : tensor<200x128xi8>) -> (tensor<96x128xi32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 {dtype = i32} : (tensor<96x200xi8>, tensor<200x128xi8>) -> tensor<96x128xi32>
+    fused.yield %2 : tensor<96x128xi32>
+  }
+  %d = fused.kernel(%0 = %u : tensor<96x200xui8>, %1 = %v : tensor<200x128xi8>) -> (tensor<96x128xi32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 {dtype = i32} : (tensor<96x200xui8>, tensor<200x128xi8>) -> tensor<96x128xi32>
+    fused.yield %2 : tensor<96x128xi32>
+  }
+  func.return %a, %b, %c, %d : tensor<96x128xbf16>, tensor<96x128xbf16>, tensor<96x128xi32>, tensor<96x128xi32>
+}

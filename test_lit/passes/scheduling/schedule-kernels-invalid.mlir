@@ -44,7 +44,7 @@ func.func @stores(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' schedule kind "matmul" cannot run the kernel: 'graph.matmul' is of i32; code is generated for f32 and f64; remove the schedule, or write "library"
+// CHECK: error: 'fused.kernel' schedule kind "matmul" cannot run the kernel: 'graph.matmul' is of i32, i32 to i32; code is generated for floats, and for 8-bit integers to i32; remove the schedule, or write "library"
 func.func @integers(%x: tensor<16x16xi32>) -> tensor<16x16xi32> {
   %a = fused.kernel(%0 = %x : tensor<16x16xi32>) -> (tensor<16x16xi32>) attributes {schedule = {kind = "matmul"}} {
     %1 = graph.matmul %0, %0 : (tensor<16x16xi32>, tensor<16x16xi32>) -> tensor<16x16xi32>

@@ -58,6 +58,7 @@ def _transposed_cases() -> Iterator[Case]:
 
 def _matmul_cases() -> Iterator[Case]:
     yield from _transposed_cases()
+    yield from _wider_cases()
     for name, (a, b) in product([*FLOATS, *INTEGERS], MATMULS):
         x, y = (noise(name, *a), noise(name, *b)) if name in FLOATS else (ramp(name, *a), ramp(name, *b))
         letters = ("" if len(a) == 1 else "i") + "k", "k" + ("" if len(b) == 1 else "j")
@@ -68,6 +69,18 @@ def _matmul_cases() -> Iterator[Case]:
         else:
             whole = np.einsum(f"...{letters[0]},...{letters[1]}->...{result}", x.astype(np.int64), y.astype(np.int64))
             yield Case("graph.matmul", "", (x, y), wrapped(whole, name))
+
+
+def _wider_cases() -> Iterator[Case]:
+    """The products of narrow elements in a wider type, which the result has."""
+    for left, right, to in (("i8", "i8", "i32"), ("ui8", "i8", "i32"), ("ui8", "ui8", "ui32"), ("i16", "i8", "i64")):
+        for (a, b), flag in (((((3, 5), (5, 20))), ""), (((2, 3, 4), (7, 4)), "transpose_rhs = true, ")):
+            x, y = ramp(left, *a), ramp(right, *b)
+            second = y.astype(np.int64).T if flag else y.astype(np.int64)
+            yield Case("graph.matmul", f"{flag}dtype = {to}", (x, y), wrapped(x.astype(np.int64) @ second, to))
+    for name in ("f16", "bf16"):
+        x, y = noise(name, 3, 4), noise(name, 4, 18)
+        yield Case("graph.matmul", "dtype = f32", (x, y), rounded(wide(x) @ wide(y), "f32"))
 
 
 ROWS: list[Row] = [

@@ -1,0 +1,147 @@
+"""Tiles of matrix products of narrow elements, of which an instruction multiplies and adds several neighbours at a time.
+
+Panels have groups of four bytes side by side, pairs of bf16 or four bytes of integers, and so have the rows of the left operand
+(Intel: vdpbf16ps of AVX512_BF16, vpdpbusd of AVX512_VNNI). Machines without such instructions take groups apart.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from fuse_opt.lowering.c.headers.product_tiles import vectors_of_columns
+
+_NAME = re.compile(r"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)")
+_LINE = 64
+"""Bytes of a vector of the widest kind."""
+_FEWEST_LANES = 4
+"""Of a vector for which there is an instruction."""
+_PART_ROWS = 6
+
+_TILE = """\
+/* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k groups of elements of a,
+   whose rows lie a_step apart, times rows of {columns} groups of b, b_step groups apart{note}. */
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((optimize("fp-contract=fast")))
+#endif
+static __attribute__((noinline, unused)) void {name}(long k, const {left} *a, long a_at, long a_step,
+    const {right} *b_from, long b_at, long b_step, {sum} *c, long c_at, long c_step, long add) {{
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
+  typedef fo_u32 __attribute__((may_alias, aligned(1))) fo_group;
+  const fo_group *b = (const fo_group *)(b_from + b_at);
+  a += a_at, c += c_at;
+#if defined(__AVX512VL__) && defined({feature})
+{wide}#elif defined(__AVX512F__)
+{plain}#else
+{narrow}#endif
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Of the elements: C types of the left and right operand and of sums, and how groups are multiplied."""
+
+    left: str
+    right: str
+    sum: str
+    feature: str
+    instruction: str
+    terms: tuple[str, ...]
+    """What is added to a sum, where no instruction does: from a group `x` and a vector `y` of them."""
+    moved: bool = False
+    """Whether the left operand's elements are 128 too large."""
+
+
+_BYTES = tuple(f"(int)({{x}} >> {8 * place} & 255) * ((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4))
+_PAIRS = tuple(
+    "(fo_s)((fo_y){{0}} + " + part.format("{x}") + ") * (fo_s)(" + part.format("{y}") + ")"
+    for part in ("({} << 16)", "({} & 0xffff0000u)")
+)
+_KINDS = {
+    "bf16": _Kind("unsigned short", "unsigned short", "float", "__AVX512BF16__", "vdpbf16ps", _PAIRS),
+    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, True),
+    "ui8": _Kind("unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES),
+}
+
+
+@cache
+def group_text(name: str) -> str | None:
+    """The function of that name; None where it is not the name of such a tile."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    kind, rows, columns = _KINDS[found[1]], int(found[2]), int(found[3])
+    return _TILE.format(
+        name=name,
+        rows=rows,
+        columns=columns,
+        left=kind.left,
+        right=kind.right,
+        sum=kind.sum,
+        feature=kind.feature,
+        note=", without the 128 that each element of a is too large" if kind.moved else "",
+        wide=_sums(kind, _LINE, rows, columns, True),
+        plain=_sums(kind, _LINE, rows, columns, False),
+        narrow=_sums(kind, 16, rows, columns, False),
+    )
+
+
+def _sums(kind: _Kind, width: int, rows: int, columns: int, instructions: bool) -> str:
+    """All sums in vectors of so many bytes, a few rows and two vectors at a time where those of all would be too many."""
+    if width == _LINE:
+        return _part(kind, width, (0, rows), (0, columns), instructions)
+    side = 2 * width // 4
+    return "".join(
+        _part(kind, width, (i, min(i + _PART_ROWS, rows)), (j, min(j + side, columns)), instructions)
+        for i in range(0, rows, _PART_ROWS)
+        for j in range(0, columns, side)
+    )
+
+
+def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, int], instructions: bool) -> str:
+    lanes, starts = vectors_of_columns(columns[1] - columns[0], width // 4)
+    starts = [columns[0] + start for start in starts]
+    instructions = instructions and lanes >= _FEWEST_LANES
+    names = {i: [f"s{i}_{j}" for j in range(len(starts))] for i in range(*rows)}
+    extra = [f"e{j}" for j in range(len(starts))] if kind.moved else []
+    lines = [
+        f"typedef {kind.sum} __attribute__((vector_size({4 * lanes}), aligned(4), may_alias)) fo_s;",
+        f"typedef fo_u32 __attribute__((vector_size({4 * lanes}), aligned(1), may_alias)) fo_y;",
+        "fo_s " + ", ".join(f"{s} = {{0}}" for s in [*(s for row in names.values() for s in row), *extra]) + ";",
+        "for (long p = 0; p < k; p++) {",
+        "  const fo_group *restrict q = b + p * b_step;",
+        "  const fo_y " + ", ".join(f"y{j} = *(const fo_y *)(q + {at})" for j, at in enumerate(starts)) + ";",
+    ]
+    for i, row in names.items():
+        lines.append(f"  const fo_u32 x{i} = ((const fo_group *)(a + {i} * a_step))[p];")
+        lines += _products(kind, f"x{i}", row, instructions)
+    if extra:
+        lines += ["  const fo_u32 x_moved = 0x80808080u;", *_products(kind, "x_moved", extra, instructions)]
+    lines.append("}")
+    if extra:
+        lines += [f"{s} -= e{j};" for row in names.values() for j, s in enumerate(row)]
+    places = [
+        (s, f"*(fo_s *)(c + {i} * c_step + {at})")
+        for i, row in names.items()
+        for s, at in zip(row, starts, strict=True)
+    ]
+    lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
+    lines += [f"{place} = {s};" for s, place in places]
+    return "  {\n" + "".join(f"    {line}\n" for line in lines) + "  }\n"
+
+
+def _products(kind: _Kind, x: str, sums: list[str], instructions: bool) -> list[str]:
+    """A group of the left operand times vectors of those of the right one."""
+    if instructions:
+        lines = [f"  const fo_y v{x} = (fo_y){{0}} + {x};"]
+        return lines + [
+            f'  __asm__("{kind.instruction} %2, %1, %0" : "+v"({s}) : "v"(v{x}), "v"(y{j}));'
+            for j, s in enumerate(sums)
+        ]
+    return [
+        "  " + " ".join(f"{s} += {term.format(x=x, y=f'y{j}')};" for term in kind.terms) for j, s in enumerate(sums)
+    ]

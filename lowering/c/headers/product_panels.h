@@ -1,0 +1,53 @@
+/* Copies of operands of products of which a tile multiplies several neighbours along the contracted dimension at a time: groups
+   of four bytes, filled up with zeros at the end. */
+
+/* fo_panel_{bf16|i8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step apart. */
+FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char} *from, long at, long row, long column,
+    {unsigned short|signed char} *to, long to_at, long to_step) {
+  enum { group = {2|4}, bits = 32 / group };
+  typedef fo_u32 __attribute__((may_alias, aligned({2|1}))) word;
+  word *out = (word *)(to + to_at);
+  from += at;
+  long whole = k / group, first = 0;
+  if (column == 1) {
+    for (long p = 0; p < whole; p++) {
+      const {unsigned short|unsigned char} *q = (const {unsigned short|unsigned char} *)(from + p * group * row);
+      for (long j = 0; j < columns; j++) {
+        fo_u32 x = 0;
+        for (int g = 0; g < group; g++) x |= (fo_u32)q[g * row + j] << g * bits;
+        out[p * to_step + j] = x;
+      }
+    }
+    first = whole;
+  } else if (row == 1 && column % group == 0) {
+    first = whole / 16 * 16;
+    for (long j = 0; j + 16 <= columns; j += 16)
+      for (long p = 0; p < first; p += 16)
+        fo_transpose_tile_u32(from + j * column + p * group, column / group, out + p * to_step + j, to_step);
+    for (long j = columns / 16 * 16; j < columns; j++)
+      for (long p = 0; p < first; p++) out[p * to_step + j] = *(const word *)(from + j * column + p * group);
+  }
+  for (long p = first; p * group < k; p++)
+    for (long j = 0; j < columns; j++) {
+      fo_u32 x = 0;
+      for (int g = 0; g < group && p * group + g < k; g++)
+        x |= (fo_u32)({unsigned short|unsigned char})from[(p * group + g) * row + j * column] << g * bits;
+      out[p * to_step + j] = x;
+    }
+}
+
+/* fo_rows_{bf16|i8|ui8}: `rows` rows of k elements, `row` apart and `column` along k, as rows of groups, to_step elements apart; signed
+   bytes are moved up by 128, to unsigned ones. */
+FO_FN void fo_rows_bf16(long rows, long k, const {unsigned short|signed char|unsigned char} *from, long at, long row, long column,
+    {unsigned short|signed char|unsigned char} *to, long to_at, long to_step) {
+  enum { group = {2|4|4}, up = {0|128|0} };
+  long end = (k + group - 1) / group * group;
+  from += at, to += to_at;
+  for (long i = 0; i < rows; i++, from += row, to += to_step) {
+    if (column == 1)
+      for (long p = 0; p < k; p++) to[p] = from[p] ^ up;
+    else
+      for (long p = 0; p < k; p++) to[p] = from[p * column] ^ up;
+    for (long p = k; p < end; p++) to[p] = 0;
+  }
+}

@@ -1,0 +1,71 @@
+"""Copies of parts of a product's operands as tiles read them: rows side by side, wider elements, or groups of narrow ones."""
+
+from __future__ import annotations
+
+from xdsl.dialects import memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, element_of
+from fuse_opt.lowering.kernel.loop_splitting import flat_memory
+from fuse_opt.lowering.kernel.scope import Scope
+
+PADDING = 16
+"""Elements between the rows of a copy, so that they lie in different sets of a cache."""
+
+
+class OperandCopy:
+    """Memory on the stack for a matrix of so many rows and columns in memory, transposed or not."""
+
+    def __init__(
+        self, arithmetic: Arithmetic, element: DType, extents: tuple[int, int], transposed: bool, root: Scope, name: str
+    ) -> None:
+        self.arithmetic, self.element, self.transposed = arithmetic, element, transposed
+        self.root, self.name = root, name
+        rows, columns = extents
+        if arithmetic.group > 1 and name == "panel":
+            step = -(-columns // PADDING) * PADDING  # of groups
+            self.size = rows * step
+        else:
+            step = columns + PADDING if name == "rows" or transposed else -(-columns // PADDING) * PADDING
+            self.size = rows * step
+        self.matrix = Matrix(self._memory(element, name), root.index_constant(0), step)
+        self.narrow: Matrix | None = None
+
+    def _memory(self, element: DType, name: str) -> SSAValue:
+        memory = self.root.add(memref.AllocaOp.get(element.attribute, 64, [self.size]))
+        memory.name_hint = name
+        return memory
+
+    def rows(self, scope: Scope, source: Matrix, rows: SSAValue, depth: SSAValue) -> Matrix:
+        """So many rows of the left operand, of so much depth."""
+        if self.arithmetic.group == 1:
+            return self._copied(scope, source, rows, depth)
+        self._call(scope, f"fo_rows_{self.element.name}", (rows, depth), source)
+        return self.matrix
+
+    def panel(self, scope: Scope, source: Matrix, depth: SSAValue, columns: SSAValue) -> Matrix:
+        """So many columns of the right operand, of so much depth."""
+        if self.arithmetic.group == 1:
+            return self._copied(scope, source, depth, columns)
+        self._call(scope, f"fo_panel_{self.element.name}", (depth, columns), source)
+        return self.matrix
+
+    def _call(self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Matrix) -> None:
+        constant, to = self.root.index_constant, self.matrix
+        given = [flat_memory(self.root, source.memory), source.at, constant(source.row), constant(source.column)]
+        scope.call_for_effect(name, [*extents, *given, flat_memory(self.root, to.memory), to.at, constant(to.row)])
+
+    def _copied(self, scope: Scope, source: Matrix, rows: SSAValue, columns: SSAValue) -> Matrix:
+        target = self.matrix.transposed() if self.transposed else self.matrix
+        if self.transposed:
+            source, rows, columns = source.transposed(), columns, rows
+        given = element_of(source.memory)
+        if given is not self.element and source.row == 1 != source.column:  # transposed first, by squares in registers
+            if self.narrow is None:
+                self.narrow = Matrix(self._memory(given, f"narrow_{self.name}"), self.matrix.at, self.matrix.row)
+            copy_matrix(scope, given, source, self.narrow, rows, columns)
+            source = self.narrow
+        copy_matrix(scope, self.element, source, self.matrix, rows, columns)
+        return target

@@ -1,0 +1,145 @@
+"""Generated products of narrow elements: bf16 and f16 widened or in pairs, bytes in fours, beside NumPy's wide ones."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from guard_pages import guarded, needs_guard_pages
+from ir_testing import kernels
+from lowered_programs import needs_compiler
+
+import fuse_opt
+from fuse_opt.dialects.analysis.products import MATMUL
+from fuse_opt.runtime.host import thread_pool
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+
+Array = np.ndarray[Any, Any]
+NUMPY: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "i8": np.int8, "ui8": np.uint8, "i32": np.int32}
+FAST = [text.replace("schedule-kernels", "schedule-kernels{math=fast}") for text in DEFAULT_PIPELINE]
+EXTENTS = [(1, 1, 1), (3, 5, 7), (40, 33, 70), (1, 130, 33), (4, 64, 64), (37, 300, 65), (33, 20, 1), (70, 1300, 100)]
+FLAGS = [(False, False), (False, True), (True, False), (True, True)]
+GELU = "  %y = graph.gelu %p : (T) -> T\n"
+
+
+class Narrow:
+    """A program of one product of narrow elements, with arguments."""
+
+    def __init__(
+        self, extents: tuple[int, int, int], types: tuple[str, str, str], flags: tuple[bool, bool], epilogue: str = ""
+    ) -> None:
+        rows, depth, columns = extents
+        self.types, self.flags = types, flags
+        self.shapes = (depth, rows) if flags[0] else (rows, depth), (columns, depth) if flags[1] else (depth, columns)
+        x, w = (f"tensor<{a}x{b}x{t}>" for (a, b), t in zip(self.shapes, types[:2], strict=True))
+        y = f"tensor<{rows}x{columns}x{types[2]}>"
+        names = [
+            name for name, flag in zip(("transpose_lhs = true", "transpose_rhs = true"), flags, strict=True) if flag
+        ]
+        names += [f"dtype = {types[2]}"] if types[2] != types[0] else []
+        self.text = f"""
+func.func @main(%x: {x}, %w: {w}) -> {y} {{
+  %p = graph.matmul %x, %w {{{", ".join(names)}}} : ({x}, {w}) -> {y}
+{epilogue.replace("T", y)}  func.return {"%y" if epilogue else "%p"} : {y}
+}}"""
+
+    def arguments(self) -> list[Array]:
+        rng = np.random.default_rng(5)
+        found: list[Array] = []
+        for shape, name in zip(self.shapes, self.types[:2], strict=True):
+            if name in ("i8", "ui8"):
+                low = -128 if name == "i8" else 0
+                found.append(rng.integers(low, low + 256, shape).astype(NUMPY[name]))
+            else:
+                found.append(rng.standard_normal(shape).astype(NUMPY[name]))
+        return found
+
+    def compile(self, fast: bool = False) -> Any:
+        program = fuse_opt.compile(self.text, pipeline=FAST if fast else None)
+        assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [MATMUL]
+        assert program.stats.library_calls == 0
+        return program
+
+    def exact(self) -> Array:
+        """The product in wide numbers, of integers or of f64."""
+        wide = [each.astype(np.int64 if self.types[2] == "i32" else np.float64) for each in self.arguments()]
+        x, w = (each.T if flag else each for each, flag in zip(wide, self.flags, strict=True))
+        return x @ w
+
+
+@needs_compiler
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+@pytest.mark.parametrize("flags", FLAGS)
+def test_strict_products_are_those_of_f32_rounded_once(element: str, flags: tuple[bool, bool]) -> None:
+    for number, extents in enumerate(EXTENTS):
+        case = Narrow(extents, (element, element, element), flags, GELU if number % 2 else "")
+        wanted = fuse_opt.evaluate(case.text, *case.arguments()).astype(np.float64)
+        unit = {"bf16": 2.0**-8, "f16": 2.0**-11}[element]
+        actual = case.compile()(*case.arguments()).astype(np.float64)
+        np.testing.assert_allclose(actual, wanted, rtol=2.1 * unit, atol=1e-4 * max(np.abs(wanted).max(), 1))
+
+
+@needs_compiler
+@pytest.mark.parametrize("flags", FLAGS)
+def test_fast_products_of_bf16_have_sums_of_f32(flags: tuple[bool, bool]) -> None:
+    for extents in EXTENTS:
+        case = Narrow(extents, ("bf16", "bf16", "f32"), flags)
+        exact = case.exact()
+        program = case.compile(fast=True)
+        assert "fo_tile_bf16_" in program.source
+        np.testing.assert_allclose(
+            program(*case.arguments()), exact, rtol=1e-4, atol=1e-4 * max(np.abs(exact).max(), 1)
+        )
+
+
+@needs_compiler
+@pytest.mark.parametrize("element", ["i8", "ui8"])
+@pytest.mark.parametrize("flags", FLAGS)
+def test_products_of_bytes_are_exact(element: str, flags: tuple[bool, bool]) -> None:
+    for extents in EXTENTS:
+        case = Narrow(extents, (element, "i8", "i32"), flags)
+        np.testing.assert_array_equal(case.compile()(*case.arguments()), case.exact())
+
+
+@needs_compiler
+def test_extreme_bytes() -> None:
+    case = Narrow((15, 2048, 17), ("i8", "i8", "i32"), (False, False))
+    x, w = (np.full_like(each, -128) for each in case.arguments())
+    assert (case.compile()(x, w) == 128 * 128 * 2048).all()
+
+
+@needs_compiler
+@needs_guard_pages
+def test_nothing_beside_operands_and_results_is_touched() -> None:
+    rng = random.Random(3)
+    kinds = [("bf16", "bf16", "bf16"), ("f16", "f16", "f16"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")]
+    for number in range(24):
+        extents = rng.choice((1, 5, 14, 33)), rng.choice((1, 2, 3, 7, 64, 301)), rng.choice((1, 3, 16, 33, 65, 130))
+        case = Narrow(extents, kinds[number % 4], (rng.random() < 0.4, rng.random() < 0.4))
+        program, arguments = case.compile(fast=number % 8 > 3), case.arguments()
+        wanted = case.exact()
+        with guarded() as allocate:
+            given = [allocate(array, at_end=number % 3 > 0) for array in arguments]
+            out = allocate(np.zeros(wanted.shape, NUMPY[case.types[2]]), at_end=number % 3 > 0)
+            program(*given, out=out)
+            tolerance = 0 if case.types[2] == "i32" else 0.02
+            np.testing.assert_allclose(out.astype(wanted.dtype), wanted, rtol=tolerance, atol=10 * tolerance)
+            del given, out
+
+
+@needs_compiler
+def test_threads_change_no_bit() -> None:
+    case, before = Narrow((150, 700, 131), ("bf16", "bf16", "bf16"), (False, True), GELU), thread_pool.num_threads()
+    for fast in (False, True):
+        program, results = case.compile(fast), list[Array]()
+        try:
+            for threads in (1, 2, 4, 8):
+                thread_pool.set_num_threads(threads)
+                results.append(program(*case.arguments()).copy().view(np.uint16))
+        finally:
+            thread_pool.set_num_threads(before)
+        for result in results[1:]:
+            np.testing.assert_array_equal(result, results[0])
