@@ -38,13 +38,21 @@ def einsum(n: Node, g: Emitter) -> Results:
 
 @handler("MatMulInteger")
 def matmul_integer(n: Node, g: Emitter) -> Results:
-    a, b = (g.cast(n.operand(position), I32) for position in (0, 1))
-    if n.has(2):
-        zero = g.cast(n.operand(2), I32)
-        a = g.subtract(a, g.reshape(zero, shape=[-1, 1]) if rank(zero) == 1 else zero)
-    if n.has(3):
-        b = g.subtract(b, g.cast(n.operand(3), I32))
-    return g.matmul(a, b)
+    """The product of the bytes themselves; what zero points change of it are sums of rows and columns: all of it exact."""
+    a, b = n.operand(0), n.operand(1)
+    zeros = [g.cast(n.operand(position), I32) if n.has(position) else None for position in (2, 3)]
+    if zeros[0] is not None and rank(zeros[0]) == 1 and rank(a) > 1:
+        zeros[0] = g.reshape(zeros[0], shape=[-1, 1])
+    if dtype(b) is U8 or 1 in (rank(a), rank(b)) or extents(a)[-1] == 0:
+        wide = [g.cast(value, I32) for value in (a, b)]
+        return g.matmul(*(x if zero is None else g.subtract(x, zero) for x, zero in zip(wide, zeros, strict=True)))
+    y = g.matmul(a, b, dtype=I32)
+    if zeros[0] is not None:
+        y = g.subtract(y, g.multiply(zeros[0], g.sum(g.cast(b, I32), axes=[rank(b) - 2], keepdims=True)))
+    if zeros[1] is not None:
+        x = g.cast(a, I32) if zeros[0] is None else g.subtract(g.cast(a, I32), zeros[0])
+        y = g.subtract(y, g.multiply(zeros[1], g.sum(x, axes=[rank(a) - 1], keepdims=True)))
+    return y
 
 
 def _blocks(g: Emitter, value: Value, like: Value, size: int, axis: int) -> Value:

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation
 
 from fuse_opt.dialects.graph.reductions.reductions import extreme
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import BOOL, I8, I64, Kind
+from fuse_opt.dialects.types.dtypes import BF16, BOOL, F16, F32, I8, I32, I64, U8, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.stablehlo.operators.op import HloOp, Results, attributes_of, handler, name_of
 from fuse_opt.frontends.stablehlo.operators.pointwise import flattened, joined, ordered, padded, padded_by
@@ -235,13 +235,21 @@ def top_k(h: HloOp, g: Emitter) -> Results:
     return [values, g.cast(positions, h.dtype(1))]
 
 
+_WIDENED = {(I8, I8, I32), (U8, I8, I32), (F16, F16, F32), (BF16, BF16, F32)}
+"""Element types of operands and result of products that are computed in the result's."""
+
+
 @handler("stablehlo.dot_general")
 def dot_general(h: HloOp, g: Emitter) -> Results:
     found = h.fields("dot_dimension_numbers")
     batches = found.get("lhs_batching_dimensions", []), found.get("rhs_batching_dimensions", [])
     contracted = found.get("lhs_contracting_dimensions", []), found.get("rhs_contracting_dimensions", [])
     element = h.dtype()
-    lhs, rhs = (g.cast(value, element) for value in h.operands)
+    lhs, rhs = h.operands
+    types = dtype(lhs), dtype(rhs)
+    widened = (*types, element) in _WIDENED
+    if not widened:
+        lhs, rhs = (g.cast(value, element) for value in h.operands)
     lhs_free, rhs_free = (
         [axis for axis in range(rank(value)) if axis not in (*batch, *inner)]
         for value, batch, inner in zip((lhs, rhs), batches, contracted, strict=True)
@@ -249,7 +257,7 @@ def dot_general(h: HloOp, g: Emitter) -> Results:
     a, transpose_a = _matrix(g, lhs, batches[0], lhs_free, contracted[0])
     b, transpose_b = _matrix(g, rhs, batches[1], contracted[1], rhs_free)
     flags = {"transpose_lhs": transpose_a or None, "transpose_rhs": transpose_b or None}
-    return g.reshaped(g.matmul(a, b, **flags), h.shape())
+    return g.reshaped(g.matmul(a, b, dtype=element if widened else None, **flags), h.shape())
 
 
 def _matrix(

@@ -11,7 +11,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.dialects.types.dtypes import F16, F32, F64, I32
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 PRODUCTS, handler = handlers()
@@ -46,13 +46,18 @@ def _product(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
     *stack, rows, inner = shape(a)
     columns = shape(b)[-1]
     if prod((*stack, rows, inner, columns)) > _SMALL:
-        if dtype(a) not in (F32, F64):
-            raise NotCoveredError(f"is run by PyTorch's own kernel: no code is generated for products of {dtype(a)}")
-        return call.emit.matmul(a, b)
+        if dtype(a) not in (F32, F64, F16):
+            raise NotCoveredError(f"is run by PyTorch's own kernel, which is faster for products of {dtype(a)}")
+        return call.emit.matmul(a, b, dtype=F32 if dtype(a) is F16 else None)
     left = call.reshaped(a, [*stack, rows, 1, inner])
     transposed = call.emit.permute_dims(b, axes=[*range(len(stack)), len(stack) + 1, len(stack)])
     right = call.reshaped(transposed, [*stack, 1, columns, inner])
     return _summed(call, left, right)
+
+
+@handler("aten._int_mm.default")
+def _int_mm(call: Call) -> SSAValue:
+    return call.result(call.emit.matmul(call.tensor("self"), call.tensor("mat2"), dtype=I32))
 
 
 def _summed(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:

@@ -24,6 +24,9 @@ needs_onnx = pytest.mark.skipif(find_spec("onnx") is None, reason="the package o
 RNG = np.random.default_rng(3)
 
 
+KINDS: dict[Any, int] = {np.float32: 1, np.uint8: 2, np.int8: 3, np.int64: 7, np.bool_: 9, np.complex64: 14}
+
+
 def package(name: str = "onnx") -> Any:
     return import_module(name)
 
@@ -42,7 +45,7 @@ def model(
     """A ModelProto: nodes as (operator, inputs, outputs, attributes), the last of which makes the outputs."""
     helper = package().helper
     protos = [helper.make_node(op, a.split(), b.split(), name=f"node_{op}", **more) for op, a, b, more in nodes]
-    types = {np.dtype(np.float32): 1, np.dtype(np.int64): 7, np.dtype(np.bool_): 9, np.dtype(np.complex64): 14}
+    types = {np.dtype(kind): n for kind, n in KINDS.items()}
     graph = helper.make_graph(
         protos,
         "test",
@@ -304,6 +307,30 @@ def test_backend_declines_what_is_not_supported() -> None:
     with pytest.raises(package("onnx.backend.test.runner").BackendIsNotSupposedToImplementIt, match="operator NonZero"):
         FuseOptBackend.run_model(model([("NonZero", "x", "y", {})], {"x": [3]}), [x])
     assert FuseOptBackend.supports_device("CPU") and not FuseOptBackend.supports_device("CUDA")
+
+
+@needs_onnx
+@pytest.mark.parametrize("kinds", [(np.int8, np.int8), (np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8)])
+def test_integer_products_with_zero_points(kinds: tuple[Any, Any]) -> None:
+    def given(kind: Any, *shape: int) -> Array:
+        info = np.iinfo(kind)
+        return RNG.integers(info.min, info.max + 1, shape).astype(kind)
+
+    for zeros in ("", "p", "p q", "r q", "r s", " q"):
+        shapes = {"p": (), "q": (), "r": (5,), "s": (4,)}
+        names = ["a", "b", *zeros.split()]
+        arrays = [given(kinds[0], 5, 7), given(kinds[1], 7, 4)]
+        arrays += [given(kinds[name in "qs"], *shapes[name]) for name in names[2:]]
+        inputs = {name: (array.dtype.type, array.shape) for name, array in zip(names, arrays, strict=True)}
+        values = {name: array.astype(np.int64) for name, array in zip(names, arrays, strict=True)}
+        left = values["a"] - values.get("p", values.get("r", np.zeros(1, np.int64)).reshape(-1, 1))
+        right = values["b"] - values.get("q", values.get("s", np.int64(0)))
+        node = ("MatMulInteger", "a b", "y", {})
+        proto = model([node], inputs)
+        del proto.graph.node[0].input[2:]
+        proto.graph.node[0].input.extend([zeros.split(" ")[0], *zeros.split(" ")[1:]] if zeros else [])
+        (result,) = load(proto)(*arrays)
+        np.testing.assert_array_equal(result, left @ right)
 
 
 @needs_onnx

@@ -43,7 +43,17 @@ def test_products_are_generated():
     reports = check(function, torch.randn(40, 16), torch.randn(16, 16), torch.randn(16), tolerance=1e-4)
     assert external(reports) == {} and reports[0].stats.library_calls == 0
     reports = check(function, *(torch.randn(*n).bfloat16() for n in ((40, 16), (16, 16), (16,))), tolerance=0.5)
-    assert "no code is generated for products of bf16" in str(reports[0])
+    assert "which is faster for products of bf16" in str(reports[0])
+    reports = check(function, *(torch.randn(*n).half() for n in ((40, 16), (16, 16), (16,))), tolerance=0.05)
+    assert external(reports) == {} and reports[0].stats.library_calls == 0
+
+
+def test_products_of_bytes_are_generated():
+    def function(x: Any, w: Any) -> Any:
+        return torch._int_mm(x, w) + 1
+
+    reports = check(function, *(torch.randint(-128, 128, n, dtype=torch.int8) for n in ((40, 16), (16, 24))))
+    assert external(reports) == {} and reports[0].stats.library_calls == 0
 
 
 def test_programs_use_no_more_threads_than_pytorch_may():
