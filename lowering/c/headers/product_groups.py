@@ -53,7 +53,7 @@ class _Kind:
     terms: tuple[str, ...]
     """What is added to a sum, where no instruction does: from a group `x` and a vector `y` of them."""
     moved: bool = False
-    """Whether the left operand's elements are 128 too large."""
+    """Whether the left operand's elements are 128 too large, and sums 128 times those of the right operand's columns."""
 
 
 _BYTES = tuple(f"(int)({{x}} >> {8 * place} & 255) * ((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4))
@@ -107,11 +107,10 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
     starts = [columns[0] + start for start in starts]
     instructions = instructions and lanes >= _FEWEST_LANES
     names = {i: [f"s{i}_{j}" for j in range(len(starts))] for i in range(*rows)}
-    extra = [f"e{j}" for j in range(len(starts))] if kind.moved else []
     lines = [
         f"typedef {kind.sum} __attribute__((vector_size({4 * lanes}), aligned(4), may_alias)) fo_s;",
         f"typedef fo_u32 __attribute__((vector_size({4 * lanes}), aligned(1), may_alias)) fo_y;",
-        "fo_s " + ", ".join(f"{s} = {{0}}" for s in [*(s for row in names.values() for s in row), *extra]) + ";",
+        "fo_s " + ", ".join(f"{s} = {{0}}" for row in names.values() for s in row) + ";",
         "for (long p = 0; p < k; p++) {",
         "  const fo_group *restrict q = b + p * b_step;",
         "  const fo_y " + ", ".join(f"y{j} = *(const fo_y *)(q + {at})" for j, at in enumerate(starts)) + ";",
@@ -119,11 +118,10 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
     for i, row in names.items():
         lines.append(f"  const fo_u32 x{i} = ((const fo_group *)(a + {i} * a_step))[p];")
         lines += _products(kind, f"x{i}", row, instructions)
-    if extra:
-        lines += ["  const fo_u32 x_moved = 0x80808080u;", *_products(kind, "x_moved", extra, instructions)]
     lines.append("}")
-    if extra:
-        lines += [f"{s} -= e{j};" for row in names.values() for j, s in enumerate(row)]
+    if kind.moved:  # 128 times the sums of columns lie behind the panel
+        moved = [f"*(const fo_s *)(b + k * b_step + {at})" for at in starts]
+        lines += [f"{s} -= {sums};" for row in names.values() for s, sums in zip(row, moved, strict=True)]
     places = [
         (s, f"*(fo_s *)(c + {i} * c_step + {at})")
         for i, row in names.items()

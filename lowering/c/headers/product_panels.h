@@ -1,7 +1,8 @@
 /* Copies of operands of products of which a tile multiplies several neighbours along the contracted dimension at a time: groups
    of four bytes, filled up with zeros at the end. */
 
-/* fo_panel_{bf16|i8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step apart. */
+/* fo_panel_{bf16|i8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step
+   apart. Of bytes a row follows of 128 times the sums of columns. */
 FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char} *from, long at, long row, long column,
     {unsigned short|signed char} *to, long to_at, long to_step) {
   enum { group = {2|4}, bits = 32 / group };
@@ -34,6 +35,16 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
         x |= (fo_u32)({unsigned short|unsigned char})from[(p * group + g) * row + j * column] << g * bits;
       out[p * to_step + j] = x;
     }
+  if (group == 4) {
+    long end = (k + group - 1) / group;
+    word *sums = out + end * to_step;
+    for (long j = 0; j < columns; j++) sums[j] = 0;
+    for (long p = 0; p < end; p++)
+      for (long j = 0; j < columns; j++) {
+        int x = (int)out[p * to_step + j];
+        sums[j] += (fo_u32)((x << 24 >> 24) + (x << 16 >> 24) + (x << 8 >> 24) + (x >> 24)) << 7;
+      }
+  }
 }
 
 /* fo_rows_{bf16|i8|ui8}: `rows` rows of k elements, `row` apart and `column` along k, as rows of groups, to_step elements apart; signed

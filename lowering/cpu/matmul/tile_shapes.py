@@ -9,7 +9,7 @@ REGISTERS = 31
 """Vectors that hold sums and elements of the right operand; one more is left for those of the left one."""
 MOST_ROWS = 14
 """Of a tile: more wait for nothing, and their lines evict each other from a first cache."""
-RATE = {1: 0.93, 2: 0.97, 3: 0.98, 4: 1.0, 5: 0.99, 6: 0.97, 7: 0.93, 8: 0.8}
+RATE = {1: 0.85, 2: 0.97, 3: 0.98, 4: 1.0, 5: 0.99, 6: 0.97, 7: 0.93, 8: 0.8}
 """By vectors of a tile side by side: how fast it is, next to the fastest (measured, AVX-512)."""
 LATENCY = 4.0
 """Cycles of a multiplication and addition; two begin in each, and two vectors are loaded."""
@@ -41,25 +41,29 @@ def dot_shape(rows: int, columns: int, groups: int) -> TileShape:
     return TileShape(tiles, some, some * groups)
 
 
-def shapes_of_columns(rows: int, columns: int, lanes: int, more: int = 0) -> Iterator[TileShape]:
-    """Those of tiles whose vectors lie along the columns: by vectors, and by where the last columns go. A tile computes so many
-    rows more than those of the product."""
+def best_shape(rows: int, columns: int, lanes: int) -> TileShape:
+    """Of tiles whose vectors lie along the columns."""
+    return min(_shapes(rows, columns, lanes), key=lambda found: _cycles(found, rows, columns, lanes))
+
+
+def _shapes(rows: int, columns: int, lanes: int) -> Iterator[TileShape]:
+    """Those of tiles whose vectors lie along the columns: by vectors, and by where the last columns go."""
     for vectors in RATE:
         width = vectors * lanes
-        if width > max(columns, lanes) or _most_rows(vectors, more) < 1:
+        if width > max(columns, lanes):
             return
-        most = _most_rows(vectors, more)
+        most = _most_rows(vectors)
         yield TileShape(-(-rows // most), width, width)
         rest = columns % width
         merged = _vectors(width + rest, lanes)
-        if rest and columns > width and merged in RATE and _most_rows(merged, more) > 0:
-            yield TileShape(-(-rows // _most_rows(merged, more)), width, width, True)
+        if rest and columns > width and merged in RATE:
+            yield TileShape(-(-rows // _most_rows(merged)), width, width, True)
 
 
-def shape_cycles(shape: TileShape, rows: int, columns: int, lanes: int, more: int = 0) -> tuple[float, int]:
+def _cycles(shape: TileShape, rows: int, columns: int, lanes: int) -> tuple[float, int]:
     """About what a step along the contracted dimension costs for all rows and columns; of equal ones the wider tiles."""
     whole, rest = divmod(columns, shape.width)
-    height = rows / shape.tiles + more
+    height = rows / shape.tiles
     last = rest + shape.width * shape.merges
     cycles = (whole - shape.merges) * _step(height, shape.width // lanes)
     if last:
@@ -67,8 +71,8 @@ def shape_cycles(shape: TileShape, rows: int, columns: int, lanes: int, more: in
     return shape.tiles * cycles, -shape.width
 
 
-def _most_rows(vectors: int, more: int) -> int:
-    return min(MOST_ROWS, REGISTERS // vectors - 1) - more
+def _most_rows(vectors: int) -> int:
+    return min(MOST_ROWS, REGISTERS // vectors - 1)
 
 
 def _vectors(columns: int, lanes: int) -> int:

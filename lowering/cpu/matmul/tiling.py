@@ -7,18 +7,13 @@ from math import prod
 
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
-from fuse_opt.lowering.cpu.matmul.tile_shapes import (
-    TileShape,
-    dot_shape,
-    shape_cycles,
-    shapes_of_columns,
-)
+from fuse_opt.lowering.cpu.matmul.tile_shapes import TileShape, best_shape, dot_shape
 
 FEW_ROWS = 32
 """Rows for which the right operand is read where it lies, as a copy of it would take as long."""
 FEW_COLUMNS = 16
 """Below which rows of the result fill no vector, so that sums are vectors along the contracted dimension where it is long."""
-SHORT_DEPTH = 64
+SHORT_DEPTH = 16
 """Of the contracted dimension: below it, joining the elements of such sums takes as long as the products."""
 SMALL_BYTES = 48 << 10
 """Of a right operand that first caches hold: it is read where it lies, too."""
@@ -113,15 +108,16 @@ def depth_blocks(depth: int, longest: int = DEPTH) -> int:
 def choose_tiling(product: Contraction, itemsize: int, arithmetic: Arithmetic | None = None) -> Tiling:
     """The cut of a product of elements of so many bytes, or of narrow ones as they are computed in wider ones."""
     lanes = 64 // itemsize
-    group, stored, narrow = 1, itemsize, False
+    group, stored, converts = 1, itemsize, False
     if arithmetic is not None:
-        group, stored, narrow = arithmetic.group, arithmetic.left.itemsize, arithmetic.is_narrow
+        group, stored = arithmetic.group, arithmetic.left.itemsize
+        converts = arithmetic.is_narrow and (group == 1 or arithmetic.corrects)
     shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic)
     height, taller = divmod(product.rows, shape.tiles)
     width = shape.width
     panels = max(1, -(-product.columns // width) - shape.merges)
     copied = _copied_depth(product, height, taller, itemsize, along_depth)
-    if narrow and (_more_rows(arithmetic) or group == 1 or product.lhs[-1] != 1 or product.depth % group):
+    if converts or (group > 1 and (product.lhs[-1] != 1 or product.depth % group)):
         copied = product.depth
     block = max(
         1, min((TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // max(height, 1), shape.tiles)
@@ -167,11 +163,8 @@ def _shape(
     deep = product.rhs[-2] == 1 and product.rhs[-1] != 1
     side_by_side = product.rhs[-1] == 1 or (product.columns == 1 and not deep)
     narrow = arithmetic is not None and arithmetic.is_narrow
-    more = _more_rows(arithmetic)
     if arithmetic is not None and arithmetic.group > 1:
-        candidates = shapes_of_columns(product.rows, product.columns, lanes, more)
-        best = min(candidates, key=lambda found: shape_cycles(found, product.rows, product.columns, lanes, more))
-        return best, True, False
+        return best_shape(product.rows, product.columns, lanes), True, False
     if (product.rows <= FEW_ROWS and deep and product.depth >= 2 * lanes) or (
         product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)
     ):
@@ -183,14 +176,7 @@ def _shape(
     if not packs and product.rows in MOST_VECTORS:
         width = max(1, min(MOST_VECTORS[product.rows], product.columns // lanes)) * lanes
         return TileShape(1, width, width), packs, False
-    candidates = shapes_of_columns(product.rows, product.columns, lanes)
-    best = min(candidates, key=lambda found: shape_cycles(found, product.rows, product.columns, lanes))
-    return best, packs, False
-
-
-def _more_rows(arithmetic: Arithmetic | None) -> int:
-    """Rows that a tile computes besides those of the product."""
-    return int(arithmetic is not None and arithmetic.corrects)
+    return best_shape(product.rows, product.columns, lanes), packs, False
 
 
 def _is_crowd(distance: int, rows: int) -> bool:

@@ -325,7 +325,7 @@ def test_integer_products_with_zero_points(kinds: tuple[Any, Any]) -> None:
         values = {name: array.astype(np.int64) for name, array in zip(names, arrays, strict=True)}
         left = values["a"] - values.get("p", values.get("r", np.zeros(1, np.int64)).reshape(-1, 1))
         right = values["b"] - values.get("q", values.get("s", np.int64(0)))
-        node = ("MatMulInteger", "a b", "y", {})
+        node: Any = ("MatMulInteger", "a b", "y", {})
         proto = model([node], inputs)
         del proto.graph.node[0].input[2:]
         proto.graph.node[0].input.extend([zeros.split(" ")[0], *zeros.split(" ")[1:]] if zeros else [])
