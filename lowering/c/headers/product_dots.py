@@ -106,7 +106,7 @@ def _step(pairs: list[tuple[int, int]], chain: int, at: str, masked: str, wide: 
         for name, numbers in (("a", rows), ("b", columns))
         for n in numbers
     ]
-    if wide and 1 < len(rows) <= len(columns) and not masked:  # those of the next call
+    if wide and len(rows) <= len(columns) and not masked:  # those of the next call
         lines += [f"  __builtin_prefetch(b + {j + len(columns)} * b_step + {at});" for j in columns]
     if wide:  # gcc would load again for each multiplication
         for name, numbers, others in (("a", rows, columns), ("b", columns, rows)):

@@ -34,8 +34,8 @@ COPY_BYTES = 256 << 10
 """Of a copy of the left operand's rows, which lies on the stack."""
 NEAR_BYTES = 1 << 20
 """Of a transposed left operand that second caches hold: a tile's rows, side by side there, are read where they lie."""
-LONGEST_COPY = 1024
-"""Elements of a row that is copied whole; of a longer one only what a block needs."""
+LONGEST_COPY = 4096
+"""Bytes of a row that is copied whole; of a longer one only what a block needs."""
 PANELS_OF_COPY = 8
 """For which a block of rows is copied at once, where it is copied by blocks of the contracted dimension."""
 CROWDED_BYTES = 1024
@@ -124,7 +124,7 @@ def choose_tiling(product: Contraction, itemsize: int, arithmetic: Arithmetic | 
     )
     depth = depth_blocks(product.depth, DOT_DEPTH if along_depth else DEPTH * group)
     transposed = product.lhs[-1] != 1 and product.depth > 1
-    if copied and (transposed or product.depth > LONGEST_COPY):
+    if copied and (transposed or product.depth * stored > LONGEST_COPY):
         copied = depth
     if copied:
         block = max(1, min(block, COPY_BYTES // max((height + (taller > 0)) * copied * stored, 1)))
