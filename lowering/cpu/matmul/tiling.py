@@ -9,8 +9,10 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.tile_shapes import TileShape, best_shape, dot_shape
 
-FEW_ROWS = 32
-"""Rows for which the right operand is read where it lies, as a copy of it would take as long."""
+FEW_ROWS = 64
+"""Rows for which the right operand is read where it lies, as a copy of it would take too long."""
+FEW_TRANSPOSED = 32
+"""The same where that is transposed."""
 FEW_COLUMNS = 16
 """Below which rows of the result fill no vector, so that sums are vectors along the contracted dimension where it is long."""
 SHORT_DEPTH = 16
@@ -165,7 +167,7 @@ def _shape(
     narrow = arithmetic is not None and arithmetic.is_narrow
     if arithmetic is not None and arithmetic.group > 1:
         return best_shape(product.rows, product.columns, lanes), True, False
-    if (product.rows <= FEW_ROWS and deep and product.depth >= 2 * lanes) or (
+    if (product.rows <= FEW_TRANSPOSED and deep and product.depth >= 2 * lanes) or (
         product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)
     ):
         return dot_shape(product.rows, product.columns, DOT_GROUPS), narrow or not deep, True
