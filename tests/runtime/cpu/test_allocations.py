@@ -1,0 +1,62 @@
+"""A run asks for no memory that the plan does not know: counted by an allocator that is preloaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lowered_programs import needs_compiler
+
+from fuse_opt.runtime.host.c_compiler import find_c_compiler
+
+ROOT = Path(__file__).resolve().parents[3]
+LEAST = 2048
+"""Bytes from which on an allocation counts; Python's own objects are smaller."""
+CALLS = """
+import ctypes, sys
+import numpy as np
+import fuse_opt
+
+program = fuse_opt.compile(sys.argv[1])
+values = [np.zeros(v.shape, v.dtype) for v in program.signature.arguments]
+outs = tuple(np.zeros(v.shape, v.dtype) for v in program.signature.results)
+out = outs if len(outs) > 1 else outs[0]
+counter = ctypes.CDLL(None)
+counter.count_until.restype = counter.count_largest.restype = ctypes.c_size_t
+kept = np.ones(1 << 20)
+for number in range(4):
+    counter.count_from(ctypes.c_size_t(int(sys.argv[2])))
+    program(*values, out=out)
+    found = counter.count_until()
+    if sys.argv[3] == "with one":
+        counter.count_from(ctypes.c_size_t(int(sys.argv[2])))
+        kept = np.ones(1 << 20)
+        found = counter.count_until()
+print(found, counter.count_largest())
+"""
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is of Linux's loader")
+def test_a_run_allocates_nothing(tmp_path: Path) -> None:
+    """Of a transformer block: products, attention and norms; the counter finds one that is there."""
+    library, compiler = tmp_path / "malloc_count.so", find_c_compiler()
+    assert compiler is not None
+    source = ROOT / "tests" / "support" / "malloc_count.c"
+    built = subprocess.run(
+        [compiler.path, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], capture_output=True
+    )
+    if built.returncode:
+        pytest.skip("no library for LD_PRELOAD is built here")
+    for name in ("transformer_block", "resnet_block"):
+        for allocates in ("with none", "with one"):
+            command = [sys.executable, "-c", CALLS, ROOT / "examples" / f"{name}.mlir", str(LEAST), allocates]
+            environment = {**os.environ, "LD_PRELOAD": str(library)}
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+            count, largest = map(int, done.stdout.split())
+            assert (count > 0) == (allocates == "with one"), (
+                f"{name}: {count} allocations, the largest of {largest} bytes"
+            )
