@@ -35,6 +35,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "decompose",
     "canonicalize",
     "cse",
+    "hoist-frozen",
     *FUSION_RULES,
     *SECOND_ROUND,
     "duplicate-producers",
