@@ -20,7 +20,7 @@ from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, r
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, notebook_html, page_of
-from fuse_opt.tools.compiler.pipeline import LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
+from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature
@@ -290,6 +290,8 @@ def _passes(target: str, pipeline: str | Sequence[str] | None, poison: bool) -> 
     passes = make_passes(pipeline)
     if pipeline is not None:
         passes += _completion(passes)
+    elif target != "cpu":
+        passes = [each for each in passes if each.name not in FOR_CPUS]
     return passes + (make_passes(LAUNCH_BY_LAUNCH) if poison else [])
 
 

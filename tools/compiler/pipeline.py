@@ -42,6 +42,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "fuse-horizontal",
     "explain-fusion",
     "wrap-kernels",
+    "pack-weights",
     "schedule-kernels",
     "order-for-memory",
     "infer-inplace",
@@ -49,6 +50,9 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "bulk-launches",
 )
 """What `compile` runs."""
+
+FOR_CPUS: tuple[str, ...] = ("pack-weights",)
+"""Of these, what makes programs of other targets slower."""
 
 UNFUSED_PIPELINE: tuple[str, ...] = ("decompose", "wrap-kernels", "schedule-kernels", "plan-memory", "bulk-launches")
 """One kernel for each op: what fusion is compared with."""
