@@ -44,9 +44,9 @@ class PackWeightsPass(RewritePass):
       %0 = graph.matmul %a, %2 ...
     ```
     The views in the kernel move nothing: generated code reads the panels where they lie, and needs no copy of its own in each
-    call. Sums are added in the same order. Not packed: what is no generated product of f32 or f64; an operand that first caches
-    hold, that differs along a batch, or that one panel would hold. Run it on kernels, before schedule-kernels; a kernel that is
-    packed is scheduled anew. For programs of CPUs: elsewhere the views are copies.
+    call. Not packed: what is no generated product of f32 or f64; an operand that first caches hold, that differs along a batch,
+    or that one panel would hold. Run it on kernels, before schedule-kernels; a kernel that is packed is scheduled anew. For
+    programs of CPUs: elsewhere the views are copies.
     """
 
     name = "pack-weights"
