@@ -25,6 +25,7 @@ class AtenOp(OpaqueOp):
 
     name = "torch.aten"
     ACCEPTS_STORAGE: ClassVar[bool] = True
+    RUN_BY_CALLER: ClassVar[bool] = True
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
     callee = prop_def(StringAttr)

@@ -25,8 +25,19 @@ BATCH = "batch"
 
 
 @dataclass(frozen=True, slots=True)
+class Panels:
+    """Columns in panels: column c lies `c // width * distance` further on than column `c % width`."""
+
+    width: int
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
 class OperandAccess:
-    """The matrices of an operand: row r and column c of one lie at `offset + r * row + c * column` in `value`."""
+    """
+    The matrices of an operand: row r and column c of one lie at `offset + r * row + c * column` in `value`, where columns
+    are not in panels.
+    """
 
     value: SSAValue
     """What is in memory."""
@@ -34,6 +45,7 @@ class OperandAccess:
     """In elements, over the dimension `BATCH`."""
     row: int
     column: int
+    panels: Panels | None = None
 
 
 class SplitRows(Unschedulable):
@@ -65,8 +77,22 @@ def operand_access(
         if not node.op.is_view() and not node.op.widens():
             raise Unschedulable("prologue", f"an operand is computed by '{node.op.name}' in the kernel", node.op)
         node = node.operands[int(node.op.body().value)]
-    offset, factors = _split(node.address, {name: _dim(e) for name, e in (("row", row), ("column", column))})
-    return OperandAccess(node.value, offset, *factors)
+    address, panels = _without_panels(node.address, column)
+    offset, factors = _split(address, {name: _dim(e) for name, e in (("row", row), ("column", column))})
+    return OperandAccess(node.value, offset, *factors, panels)
+
+
+def _without_panels(address: IndexExpr, column: IndexExpr) -> tuple[IndexExpr, Panels | None]:
+    """The address as it is in the first panel, where columns are in panels."""
+    terms = dict(address.terms)
+    for atom, factor in address.terms:
+        if isinstance(atom, Remainder) and atom.numerator == column:
+            far = Quotient(column, atom.divisor)
+            if far in terms:
+                rest = [(IndexExpr(((a, 1),)), f) for a, f in terms.items() if a not in (atom, far)]
+                near = linear([(IndexExpr((), address.constant), 1), *rest, (column, factor)])
+                return near, Panels(atom.divisor, terms[far])
+    return address, None
 
 
 def _dim(expression: IndexExpr) -> Dim | None:

@@ -115,5 +115,7 @@ def product_operands(
     apart = {op, *outside}
     lhs = operand_access(op.operands[0], of.lhs, (*of.batch, of.rows, of.depth), members, apart)
     rhs = operand_access(op.operands[1], of.rhs, (*of.batch, of.depth, of.columns), members, apart)
+    if lhs.panels is not None:
+        raise Unschedulable("strides", "the columns of the left operand are in panels", op)
     strides = [(*s[:-2], access.row, access.column) for s, access in ((of.lhs, lhs), (of.rhs, rhs))]
     return replace(of, lhs=strides[0], rhs=strides[1]), lhs, rhs

@@ -307,6 +307,9 @@ _EXPANSIONS: dict[tuple[type[CompositeOp], tuple[Attribute, ...], frozenset[tupl
 class OpaqueOp(GraphOp):
     """Run by an implementation as a whole; never inlined, never in place unless its implementation says so."""
 
+    RUN_BY_CALLER: ClassVar[bool] = False
+    """States that who calls the program runs the op between its steps, so that it stays in the function that is called."""
+
     def contraction(self) -> Contraction | None:
         """The product of its first two operands that its only result is, for generated code; None where it is none."""
         return None

@@ -1,6 +1,6 @@
 """ONNX models: `load(path)` gives one that can be called, printed, and compiled for the shapes it is called with.
 
-Weights are arguments of the module, bound by the model and kept out of its text. Inputs that decide shapes (`shape` of
+Weights are frozen arguments of the module, bound by the model and kept out of its text. Inputs that decide shapes (`shape` of
 Reshape, `axes` of ReduceSum ...) are known when a module is built: there is one for each set of their values, made when they
 are first met.
 """
@@ -167,7 +167,7 @@ class OnnxModel:
 def _compiled(imported: Imported, target: str, pipeline: str | None) -> Any:
     from fuse_opt.tools.compiler.api import compile
 
-    return compile(imported.module, target, pipeline)
+    return compile(imported.module, target, pipeline).freeze(imported.frozen())
 
 
 def _run(program: Any, imported: Imported, given: Mapping[str, Array]) -> tuple[Array, ...]:

@@ -27,7 +27,7 @@ from fuse_opt.tools.compiler import api
 
 __all__ = ["GraphReport", "Options", "collect_reports", "compile_graph", "fuse_opt"]
 
-_OPTIONS = ("target", "pipeline", "dump", "decisions", "programs", "strict")
+_OPTIONS = ("target", "pipeline", "dump", "decisions", "programs", "strict", "freezing")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Options:
     """The most programs of one graph, where extents vary."""
     strict: bool = False
     """Whether what cannot be compiled is an error. If not, PyTorch runs the graph, and a warning says why."""
+    freezing: bool = True
+    """Whether what follows from parameters and buffers alone is kept between calls under inference, until one is written to."""
 
 
 def fuse_opt(
@@ -72,8 +74,8 @@ def fuse_opt(
     return Guarded(original, compiled) if original.has_backward else compiled
 
 
-def _checked(given: dict[str, Any] | None) -> Options:
-    options = dict(given or {})
+def _checked(wanted: dict[str, Any] | None) -> Options:
+    options = dict(wanted or {})
     unknown = sorted(options.keys() - set(_OPTIONS))
     if unknown:
         raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
@@ -86,8 +88,9 @@ def _checked(given: dict[str, Any] | None) -> Options:
         raise ValueError(
             f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
         )
-    if not isinstance(strict := options.get("strict", False), bool):
-        raise ValueError(f"option 'strict': expected True or False, got {strict!r}")
+    for name in ("strict", "freezing"):
+        if not isinstance(given := options.get(name, False), bool):
+            raise ValueError(f"option '{name}': expected True or False, got {given!r}")
     return Options(**options)
 
 
@@ -117,9 +120,12 @@ def compile_graph(
     where the `original` of the graph is given: raises LeftError, or for a backward graph gives PyTorch's own run of it.
     """
 
+    frozen = _static_inputs() if kind == "inference" and options.freezing else frozenset[int]()
+
     def compile_for(metas: Callable[[], Callable[[Any], Any]]) -> Callable[[list[Any]], Any]:
         try:
-            return _compile(graph_module, kind, options, metas(), original is not None and kind != "backward")
+            may_leave = original is not None and kind != "backward"
+            return _compile(graph_module, kind, options, metas(), may_leave, frozen)
         except Exception as error:
             return _left(graph_module, kind, original, error)
 
@@ -135,6 +141,13 @@ def compile_graph(
         original.has_backward |= kind == "forward"
     boxed._boxed_call = True
     return boxed
+
+
+def _static_inputs() -> frozenset[int]:
+    """The numbers of the arguments of the graph that is being compiled that are parameters and buffers."""
+    context: Any = import_module("torch._guards").TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return frozenset(getattr(metadata, "static_input_indices", None) or ())
 
 
 def _left(graph_module: Any, kind: str, original: Original | None, error: Exception) -> Callable[[list[Any]], Any]:
@@ -154,13 +167,18 @@ def _left(graph_module: Any, kind: str, original: Original | None, error: Except
 
 
 def _compile(
-    graph_module: Any, kind: str, options: Options, metas: Callable[[Any], Any], may_leave: bool
+    graph_module: Any,
+    kind: str,
+    options: Options,
+    metas: Callable[[Any], Any],
+    may_leave: bool,
+    frozen: frozenset[int],
 ) -> Callable[[list[Any]], Any]:
     started = time.perf_counter()
     api.use_openmp_threads()  # those that PyTorch's own kernels run on
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
-        imported = Importer(graph_module, metas).run()
+        imported = Importer(graph_module, metas, frozen=frozen).run()
         if may_leave and not options.strict and (why := nothing_to_win(imported.counts)) is not None:
             report(GraphReport(kind, imported.counts, NoStats(), time.perf_counter() - started, why))
             raise LeftError(why)

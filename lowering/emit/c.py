@@ -14,9 +14,9 @@ from fuse_opt.lowering.c.language import C
 from fuse_opt.lowering.c.printer import FunctionText, print_function, print_translation_unit
 from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoopsPass
 from fuse_opt.lowering.emit.c_program import segments_text
-from fuse_opt.lowering.emit.lower import lowered_record, program_of
+from fuse_opt.lowering.emit.lower import lowered_record, prepared_record, program_of
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder
-from fuse_opt.lowering.program import Program, Segment, Unit
+from fuse_opt.lowering.program import Preparation, Program, Segment, Unit
 
 _CALL = 1000
 """What the inlined text of a scalar function costs a compiler, in characters of plain arithmetic: measured with gcc 12."""
@@ -32,20 +32,28 @@ def build_program(module: ModuleOp, function: str | None = None) -> Program:
     or what convert-fused-to-loops made of them; it is not changed. Raises LoweringError, EvaluationError, CPrintError.
     """
     record = lowered_record(module, function, ConvertFusedToLoopsPass())
-    kernels, launcher = _parts(record)
-    return program_of(record, _whole(kernels, launcher), _units(kernels, launcher))
+    found = prepared_record(record)
+    prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
+    return _program(record, prepare)
+
+
+def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:
+    kernels, launcher = _parts([record])
+    return program_of(record, _whole(kernels, launcher), _units(kernels, launcher), prepare)
 
 
 def emit_c(module: ModuleOp, function: str | None = None) -> str:
-    """The C text of a program; raises as `build_program` does."""
-    return _whole(*_parts(lowered_record(module, function, ConvertFusedToLoopsPass())))
+    """The C text of a program, and of what prepares its arguments; raises as `build_program` does."""
+    record = lowered_record(module, function, ConvertFusedToLoopsPass())
+    found = prepared_record(record)
+    return _whole(*_parts([record] if found is None else [record, found[0]]))
 
 
-def _parts(record: ProgramBuilder) -> tuple[list[FunctionText], str]:
+def _parts(records: Sequence[ProgramBuilder]) -> tuple[list[FunctionText], str]:
     """The kernels, and the text that launches them."""
-    kernels = [print_function(kernel, C) for kernel in record.kernels.values()]
-    segments = [step for step in record.steps if isinstance(step, Segment)]
-    return kernels, segments_text(segments)
+    kernels = {name: kernel for record in records for name, kernel in record.kernels.items()}
+    segments = [step for record in records for step in record.steps if isinstance(step, Segment)]
+    return [print_function(kernel, C) for kernel in kernels.values()], segments_text(segments)
 
 
 def _whole(kernels: list[FunctionText], launcher: str) -> str:

@@ -12,7 +12,7 @@ from fuse_opt.lowering.c.language import CUDA
 from fuse_opt.lowering.c.names import comment_lines, global_identifier
 from fuse_opt.lowering.c.printer import print_function, print_translation_unit
 from fuse_opt.lowering.convert.convert_fused_to_gpu import ConvertFusedToGpuPass
-from fuse_opt.lowering.emit.lower import lowered_record, program_of
+from fuse_opt.lowering.emit.lower import lowered_record, prepared_record, program_of
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.program import (
@@ -22,6 +22,7 @@ from fuse_opt.lowering.program import (
     GridLaunch,
     Launch,
     LibraryCall,
+    Preparation,
     Program,
     Result,
     Segment,
@@ -35,7 +36,13 @@ def build_cuda_program(module: ModuleOp, function: str | None = None) -> Program
     Raises LoweringError, EvaluationError, CPrintError.
     """
     record = lowered_record(module, function, ConvertFusedToGpuPass())
-    program = program_of(record, _cuda_text(record))
+    found = prepared_record(record)
+    prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
+    return _program(record, prepare)
+
+
+def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:
+    program = program_of(record, _cuda_text(record), prepare=prepare)
     return replace(program, steps=tuple(map(_in_cuda, program.steps)))
 
 
@@ -54,8 +61,10 @@ def _named(launch: Launch) -> Launch:
 
 
 def emit_cuda(module: ModuleOp, function: str | None = None) -> str:
-    """The CUDA text of a program; raises as `build_cuda_program` does."""
-    return _cuda_text(lowered_record(module, function, ConvertFusedToGpuPass()))
+    """The CUDA text of a program, and of what prepares its arguments; raises as `build_cuda_program` does."""
+    record = lowered_record(module, function, ConvertFusedToGpuPass())
+    found = prepared_record(record)
+    return _cuda_text(record) if found is None else f"{_cuda_text(record)}\n{_cuda_text(found[0])}"
 
 
 def _cuda_text(record: ProgramBuilder) -> str:

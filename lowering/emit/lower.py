@@ -7,9 +7,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
+from fuse_opt.dialects.analysis.prepared import Prepared, prepared_of
 from fuse_opt.lowering.convert.functions import is_program
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder, program_function
-from fuse_opt.lowering.program import Program, Unit
+from fuse_opt.lowering.program import Preparation, Program, Unit
 
 
 def lowered_record(module: ModuleOp, function: str | None, conversion: ModulePass) -> ProgramBuilder:
@@ -23,7 +24,17 @@ def lowered_record(module: ModuleOp, function: str | None, conversion: ModulePas
     return ProgramBuilder(module, program_function(module, function))
 
 
-def program_of(record: ProgramBuilder, text: str, units: tuple[Unit, ...] = ()) -> Program:
+def prepared_record(record: ProgramBuilder) -> tuple[ProgramBuilder, Prepared] | None:
+    """The record of the function that computes arguments of another, and which they are; None where there is none."""
+    prepared = prepared_of(record.function)
+    if prepared is None:
+        return None
+    return ProgramBuilder(record.module, prepared.function, segment_names="fuse_prepare"), prepared
+
+
+def program_of(
+    record: ProgramBuilder, text: str, units: tuple[Unit, ...] = (), prepare: Preparation | None = None
+) -> Program:
     """All that a runtime reads."""
     return Program(
         record.function.sym_name.data,
@@ -35,4 +46,5 @@ def program_of(record: ProgramBuilder, text: str, units: tuple[Unit, ...] = ()) 
         record.arena_alignment,
         record.stats(),
         units,
+        prepare,
     )

@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects import gpu
+from fuse_opt.dialects.analysis.prepared import called_functions, prepared_arguments
 from fuse_opt.dialects.analysis.storage import ARENA, DONATED, argument_attributes
 from fuse_opt.dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
 from fuse_opt.dialects.gpu.kernels import ALIGNED, DYNAMIC_SHARED, UNALIGNED
@@ -72,6 +73,8 @@ class ProgramBuilder:
     """Those that take the place of others, by where buffers begin."""
     bulks: int = 0
     arena_alignment: int = 1
+    segment_names: str = "fuse_segment"
+    """What names of segments begin with: no two programs of a text may share it."""
 
     def __post_init__(self) -> None:
         self._symbols = {
@@ -228,7 +231,7 @@ class ProgramBuilder:
             launches, generated = tuple(self._launches), not isinstance(self._launches[0], GridLaunch)
             phases = plan_phases(launches, self._slices_of) if generated else ()
             region = None if self._bulk in self._with_calls else self._bulk
-            self.steps.append(Segment(f"fuse_segment_{self._segments}", launches, phases, region))
+            self.steps.append(Segment(f"{self.segment_names}_{self._segments}", launches, phases, region))
             self._segments += 1
             self._launches.clear()
 
@@ -300,7 +303,12 @@ class ProgramBuilder:
         return ProgramStats(
             len(self.kernels), len(launches), len(calls), self.bulks, self.arena_bytes,
             bound.value.data if isinstance(bound, IntegerAttr) else None, read, written,
+            sum(BufferRef(0, 0, *_described(argument)).nbytes for argument in self._prepared()),
         )  # fmt: skip
+
+    def _prepared(self) -> list[SSAValue]:
+        """The arguments that another function computes."""
+        return [self.function.body.block.args[number] for number in prepared_arguments(self.function)]
 
     def _kernel_traffic(self, name: str) -> tuple[frozenset[int], frozenset[int]]:
         """Which of a kernel's buffers it reads, and which it writes."""
@@ -345,7 +353,7 @@ def _is_target(memory: SSAValue) -> bool:
 
 def program_function(module: ModuleOp, name: str | None = None) -> func.FuncOp:
     """The function on buffers called `name`, or the only one (or `main`). Raises EvaluationError."""
-    found = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and RESULTS in op.attributes]
+    found = [op for op in called_functions(module) if RESULTS in op.attributes]
     if name is not None or len(found) > 1:
         wanted = [op for op in found if op.sym_name.data == (name or "main")]
     else:

@@ -166,6 +166,8 @@ class ProgramStats:
     bytes_read: int = 0
     """By kernels and library calls, each operand once for each of its readers."""
     bytes_written: int = 0
+    prepared_bytes: int = 0
+    """Of tensors that are computed from frozen arguments and kept between runs."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class Program:
     source: str
     """Text in the target's language; "" where no kernel was generated."""
     buffers: tuple[Buffer, ...]
-    """Arguments in order, then results', constants', and the arena if there is one."""
+    """Arguments in order, prepared ones included, then results', constants', and the arena if there is one."""
     steps: tuple[Segment | LibraryCall, ...]
     results: tuple[Result, ...]
     arena_bytes: int
@@ -191,7 +193,20 @@ class Program:
     stats: ProgramStats
     units: tuple[Unit, ...] = ()
     """`source` in parts that are worth compiling side by side; () where it is to be compiled as a whole."""
+    prepare: Preparation | None = None
+    """What computes the arguments that no caller gives."""
 
     @property
     def arguments(self) -> tuple[Buffer, ...]:
         return tuple(buffer for buffer in self.buffers if buffer.kind == "argument")
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A program whose arguments are frozen ones of another program, and whose results are further arguments of that."""
+
+    program: Program
+    frozen: tuple[int, ...]
+    """The other's arguments that it takes, in its order."""
+    arguments: tuple[int, ...]
+    """The other's arguments that its results are."""

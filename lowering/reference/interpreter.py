@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.analysis.prepared import Prepared, called_functions, prepared_of
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import agree, dtype, is_static, shape, shape_text, tensor
@@ -29,7 +30,7 @@ from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, Array, evaluate_bod
 
 def entry_function(module: ModuleOp, name: str | None = None) -> FuncOp:
     """The function called `name`, or the only one (or `main`). Raises EvaluationError."""
-    functions = [op for op in module.ops if isinstance(op, FuncOp) and not op.is_declaration]
+    functions = called_functions(module)
     wanted = [f for f in functions if f.sym_name.data == (name or "main")] if name or len(functions) > 1 else functions
     if len(wanted) == 1:
         return wanted[0]
@@ -40,12 +41,30 @@ def entry_function(module: ModuleOp, name: str | None = None) -> FuncOp:
 
 
 def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Array]:
-    """Results of a function on arrays. Raises EvaluationError when arguments do not fit or an op has no meaning here."""
+    """
+    Results of a function on arrays, without those that it is prepared: the function behind these runs first. Raises
+    EvaluationError when arguments do not fit or an op has no meaning here.
+    """
     block = function.body.block
-    if len(arguments) != len(block.args):
-        raise EvaluationError(f"'{function.sym_name.data}' takes {len(block.args)} arguments, got {len(arguments)}")
+    prepared = prepared_of(function)
+    taken = len(block.args) - (0 if prepared is None else len(prepared.arguments))
+    if len(arguments) != taken:
+        raise EvaluationError(f"'{function.sym_name.data}' takes {taken} arguments, got {len(arguments)}")
+    if prepared is not None:
+        arguments = _with_prepared(prepared, arguments)
     given = enumerate(zip(block.args, arguments, strict=True))
     return _run_block(block, {value: _checked_argument(number, value, array) for number, (value, array) in given})
+
+
+def _with_prepared(prepared: Prepared, arguments: Sequence[Array]) -> list[Array]:
+    """The arguments as the function has them, with those between that its second function computes."""
+    found = list(arguments)
+    for number in prepared.arguments:
+        found.insert(number, np.empty(0))
+    given = [found[number] for number in prepared.frozen]
+    for number, array in zip(prepared.arguments, evaluate_function(prepared.function, given), strict=True):
+        found[number] = array
+    return found
 
 
 def _checked_argument(number: int, value: SSAValue, array: Array) -> Array:

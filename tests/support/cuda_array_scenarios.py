@@ -22,6 +22,7 @@ from cuda_running import (
     raises,
 )
 
+import fuse_opt
 from fuse_opt.lowering.program.float_formats import NARROW, narrow, widen
 from fuse_opt.runtime.cuda.program import CudaProgram, CudaStats
 from fuse_opt.runtime.device.driver import open_device
@@ -142,6 +143,28 @@ def _real_torch(program: CudaProgram, x: Array, b: Array, expected: Array) -> st
                 found = program(dx * 1, db, out=[torch.empty_like(dx)] if call % 2 else None)
                 np.testing.assert_allclose((found * 1).cpu().numpy(), expected, 1e-5, 1e-6)
     return f"torch {torch.__version__}"
+
+
+FROZEN = """func.func @main(%x: tensor<8x33xf32>, %b: tensor<33xf32> {graph.frozen}) -> tensor<8x33xf32> {
+  %e = graph.exp %b : (tensor<33xf32>) -> tensor<33xf32>
+  %s = graph.multiply %x, %e : (tensor<8x33xf32>, tensor<33xf32>) -> tensor<8x33xf32>
+  func.return %s : tensor<8x33xf32>
+}"""
+
+
+def frozen_arguments() -> str:
+    """What follows from them alone is computed by a program of its own, when they are bound."""
+    program, x, b = fuse_opt.compile(FROZEN, target="cuda"), normal(8, 33), normal(33, seed=1)
+    np.testing.assert_allclose(program(x, b), x * np.exp(b), 1e-5, 1e-6)
+    program.freeze({"b": b})
+    with on_device() as (_, gpuarray):
+        dx = gpuarray.to_gpu(x)
+        for given in (x, dx, x):
+            found = program(given)
+            np.testing.assert_allclose(found if given is x else found.get(), x * np.exp(b), 1e-5, 1e-6)
+    raises(ValueError, "read-only", lambda: b.fill(0))
+    np.testing.assert_allclose(program.freeze({1: -b})(x), x * np.exp(-b), 1e-5, 1e-6)
+    return f"{program.stats.prepared_bytes} bytes prepared"
 
 
 def donated_arguments() -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from cuda_array_scenarios import (
     device_arrays,
     donated_arguments,
+    frozen_arguments,
     narrow_floats,
     results,
     streams,
@@ -303,9 +304,9 @@ def launch_costs() -> str:
 SCENARIOS: dict[str, Callable[[], str]] = {
     scenario.__name__: scenario
     for scenario in (
-        examples, twelve_kernels, changing_pointers, device_arrays, donated_arguments, narrow_floats, streams, torch_tensors,
-        host_calls, products, threads, results, targets_in_common_memory, kernel_names, shared_memory, bound_calls,
-        *STREAM_SCENARIOS, launch_costs,
+        examples, twelve_kernels, changing_pointers, device_arrays, donated_arguments, frozen_arguments, narrow_floats,
+        streams, torch_tensors, host_calls, products, threads, results, targets_in_common_memory, kernel_names,
+        shared_memory, bound_calls, *STREAM_SCENARIOS, launch_costs,
     )
 }  # fmt: skip
 

@@ -511,7 +511,9 @@ class _Writer:
         self.block.add_op(ReturnOp(*results))
         types = FunctionType.from_lists([value.type for value in self.block.args], [value.type for value in results])
         donated = [self.rng.random() < 0.3 for _ in self.block.args]
-        attributes = ArrayAttr([DictionaryAttr({"graph.donated": UnitAttr()} if d else {}) for d in donated])
+        frozen = [not gone and self.rng.random() < 0.4 for gone in donated]
+        marks = [["graph.donated"] * d + ["graph.frozen"] * f for d, f in zip(donated, frozen, strict=True)]
+        attributes = ArrayAttr([DictionaryAttr(dict.fromkeys(names, UnitAttr())) for names in marks])
         return ModuleOp([FuncOp("main", types, Region(self.block), arg_attrs=attributes)])
 
 

@@ -81,7 +81,13 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace, seed: int | None) -> int:
-    from fuse_opt.tools.commands.measuring import check_against_reference, example_inputs, interleave, tolerance
+    from fuse_opt.tools.commands.measuring import (
+        check_against_reference,
+        example_inputs,
+        fresh_arguments,
+        interleave,
+        tolerance,
+    )
     from fuse_opt.tools.compiler.api import compile as compile_program
 
     source, weights = _load(given, seed is None)
@@ -92,8 +98,9 @@ def _run(given: argparse.Namespace, seed: int | None) -> int:
         inputs = [weights.get(v.name, array) for v, array in zip(program.signature.arguments, inputs, strict=True)]
     else:
         inputs = _saved_inputs(given.inputs, program.signature, weights)
+    program.freeze({number: inputs[number] for number, v in enumerate(program.signature.arguments) if v.frozen})
     if any(-1 in value.shape for value in program.signature.arguments):
-        program(*(array.copy() for array in inputs))  # compiled for these shapes, and its statistics known, from now on
+        program(*fresh_arguments(program, inputs))  # compiled for these shapes, and its statistics known, from now on
     passed, seen = True, dict[str, Any]()
     if given.check:
         error, allowed = check_against_reference(source, program, inputs, given.function), tolerance(program)
@@ -169,8 +176,9 @@ def _saved_inputs(file: str, signature: Signature, weights: Mapping[str, Array])
 
 def _describe(program: CompiledProgram, inputs: Sequence[Array]) -> list[Any]:
     from fuse_opt.lowering.program.float_formats import computed, type_name
+    from fuse_opt.tools.commands.measuring import fresh_arguments
 
-    results = program(*inputs)
+    results = program(*fresh_arguments(program, inputs))
     arrays = cast("tuple[Array, ...]", results if isinstance(results, tuple) else (results,))
     means = [float(computed(r).astype("float64").mean()) if r.size else None for r in arrays]
     return [

@@ -159,16 +159,16 @@ def _draw(value: Value, shape: Sequence[int], random: np.random.Generator) -> Ar
 
 
 def fresh_arguments(program: CompiledProgram, inputs: Sequence[Array]) -> list[Array]:
-    """The inputs, with copies of those that a call may overwrite."""
-    marks = [value.donated for value in program.signature.arguments]
-    return [a.copy() if donated else a for a, donated in zip(inputs, marks, strict=True)]
+    """Of the inputs those that a call takes, with copies of those that it may overwrite."""
+    pairs = ((program.signature.arguments[number], inputs[number]) for number in program.unbound)
+    return [array.copy() if value.donated else array for value, array in pairs]
 
 
 def restore_arguments(program: CompiledProgram, copies: Sequence[Array], inputs: Sequence[Array]) -> None:
     """Gives the copies that a call may have overwritten their values again."""
-    for value, copy, original in zip(program.signature.arguments, copies, inputs, strict=True):
-        if value.donated:
-            np.copyto(copy, original)
+    for copy, number in zip(copies, program.unbound, strict=True):
+        if program.signature.arguments[number].donated:
+            np.copyto(copy, inputs[number])
 
 
 def _tuple(results: Any) -> tuple[Array, ...]:

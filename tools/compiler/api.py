@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -12,16 +13,23 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from fuse_opt.dialects.analysis.prepared import freeze_arguments
 from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, notebook_html, page_of
-from fuse_opt.tools.compiler.pipeline import LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
+from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature
-from fuse_opt.tools.compiler.specialization import SpecializedPrograms, is_dynamic, specialize
+from fuse_opt.tools.compiler.specialization import (
+    FrozenSpecializedCalls,
+    SpecializedPrograms,
+    is_dynamic,
+    specialize,
+)
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 
@@ -30,18 +38,33 @@ __all__ = ["CompiledProgram", "InputError", "compile", "evaluate", "load", "opti
 TARGETS = ("cpu", "cuda", "reference")
 
 
+@dataclass(frozen=True)
+class _Compiled:
+    """What compiling gives."""
+
+    signature: Signature
+    module: ModuleOp
+    backend: Backend
+
+
 class CompiledProgram:
     """A program that is ready to run; it may be called from several threads at once."""
 
-    def __init__(self, signature: Signature, module: ModuleOp, target: str, backend: Backend) -> None:
-        self.signature = signature
-        """Names, shapes and element types of the arguments, and of the results."""
-        self.module = module
-        """The program after all passes."""
+    def __init__(self, compiled: _Compiled, target: str, again: Callable[[frozenset[int]], _Compiled]) -> None:
+        self._take(compiled)
         self.target = target
         """What it runs on: "cpu", "cuda" or "reference"."""
-        self._backend = backend
-        self._direct: Any = getattr(backend, "direct", None)
+        self._again = again
+        self._bound: dict[int, Bound] = {}
+        self._frozen: FrozenCalls | FrozenSpecializedCalls | None = None
+
+    def _take(self, compiled: _Compiled) -> None:
+        self.signature = compiled.signature
+        """Names, shapes and element types of the arguments, and of the results."""
+        self.module = compiled.module
+        """The program after all passes."""
+        self._backend = compiled.backend
+        self._direct: Any = getattr(compiled.backend, "direct", None)
 
     def __call__(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
         """
@@ -51,13 +74,82 @@ class CompiledProgram:
         For "cuda" they may be arrays of a device, too; then the results are, and the work is ordered on `stream` (a handle,
         or one of PyCUDA's, torch's or cupy's) or on the first array's own, without waiting for it.
         """
+        if stream is not None and self.target != "cuda":
+            raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
+        if (frozen := self._frozen) is not None:
+            return frozen(arrays, out, stream)
         if stream is None:
             if self._direct is not None and (found := self._direct(arrays, out)) is not NotImplemented:
                 return found
             return self._backend(*arrays, out=out)
-        if self.target != "cuda":
-            raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
         return cast("Any", self._backend)(*arrays, out=out, stream=stream)
+
+    def freeze(self, arrays: Mapping[int | str, Any]) -> CompiledProgram:
+        """
+        Binds arguments, by number or name, from now on: calls take the others. What follows from bound arguments alone is
+        computed once, and again when one of them changed. Compiles the source again where an argument is not
+        `graph.frozen` there. Returns the program itself; not to be called while others call it.
+
+        A NumPy array that has its memory to itself is read-only while it is bound; a view of another one is compared with a
+        copy in each call, and so are tensors of PyTorch, which count how often they are written to. After elements changed
+        by other means (an earlier view of an array that is bound itself, an address), call `refresh`. Raises ValueError and
+        TypeError for what cannot be bound.
+        """
+        found = {self.signature.position(name): array for name, array in arrays.items()}
+        marks = {number for number, value in enumerate(self.signature.arguments) if value.frozen}
+        bound = {number: self._bind(number, array) for number, array in found.items()}
+        if not marks.issuperset(found):
+            self._take(self._again(frozenset(marks.union(found))))
+        replaced = [self._bound[number] for number in bound if number in self._bound]
+        self._bound |= bound
+        self._call_frozen()
+        for entry in replaced:
+            entry.release()
+        return self
+
+    def unfreeze(self) -> CompiledProgram:
+        """Lets go of all arrays that arguments are bound to: calls take every argument again. Returns the program itself."""
+        bound, self._bound, self._frozen = self._bound, {}, None
+        for entry in bound.values():
+            entry.release()
+        return self
+
+    @property
+    def unbound(self) -> tuple[int, ...]:
+        """The numbers of the arguments that calls take."""
+        return tuple(number for number in range(len(self.signature.arguments)) if number not in self._bound)
+
+    def refresh(self) -> None:
+        """Computes what follows from bound arguments anew, at the next call."""
+        if self._frozen is not None:
+            self._frozen.refresh()
+
+    def _bind(self, number: int, array: Any) -> Bound:
+        value = self.signature.arguments[number]
+        if value.donated:
+            raise ValueError(f"{value.label} is donated: calls overwrite it; it cannot be frozen")
+        try:
+            bound = Bound(array)
+        except TypeError as error:
+            raise TypeError(f"{value.label}: {error}") from None
+        if self.target != "cuda":
+            value.convert(bound.value())  # or every call would be refused
+        return bound
+
+    def _call_frozen(self) -> None:
+        signature, bound, on_device = self.signature, dict(self._bound), self.target == "cuda"
+
+        def converted(number: int, array: Any) -> Any:
+            return array if on_device else signature.arguments[number].convert(array)
+
+        def calls(backend: Backend) -> FrozenCalls:
+            return FrozenCalls(signature.name, backend, bound, len(signature.arguments), converted)
+
+        backend = self._backend
+        if isinstance(backend, SpecializedPrograms):
+            self._frozen = FrozenSpecializedCalls(signature, backend, bound, calls)
+        else:
+            self._frozen = calls(backend)
 
     @property
     def native(self) -> Any:
@@ -155,19 +247,36 @@ def compile(
     """
     passes = _passes(target, pipeline, poison)
     target = _usable(target, whole)
+    build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
+
+    def compiled(frozen: frozenset[int]) -> _Compiled:
+        return _compiled(source, function, frozen, passes, build, target == "cpu")
+
+    return CompiledProgram(compiled(frozenset()), target, compiled)
+
+
+def _compiled(
+    source: Source,
+    function: str | None,
+    frozen: frozenset[int],
+    passes: Sequence[ModulePass],
+    build: Callable[[ModuleOp, str | None, Sequence[ModulePass]], Backend],
+    specializes: bool,
+) -> _Compiled:
+    """The program of a function of the source of which some arguments are frozen, beside those that it says are."""
     module = load(source)
     module = module.clone() if module is source else module
-    build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
     with located(source, module):
         entry = entry_function(module, function)
-        if target == "cpu" and is_dynamic(entry):
+        freeze_arguments(entry, frozen)
+        if specializes and is_dynamic(entry):
             known = [*make_passes("infer-shapes"), *passes]
             backend: Backend = SpecializedPrograms(
                 entry, lambda shapes: build(specialize(module, function, shapes), function, known)
             )
         else:
             backend = build(module, function, passes)
-        return CompiledProgram(Signature.of(entry_function(module, function)), module, target, backend)
+        return _Compiled(Signature.of(entry_function(module, function)), module, backend)
 
 
 def _passes(target: str, pipeline: str | Sequence[str] | None, poison: bool) -> list[ModulePass]:
@@ -181,6 +290,8 @@ def _passes(target: str, pipeline: str | Sequence[str] | None, poison: bool) -> 
     passes = make_passes(pipeline)
     if pipeline is not None:
         passes += _completion(passes)
+    elif target != "cpu":
+        passes = [each for each in passes if each.name not in FOR_CPUS]
     return passes + (make_passes(LAUNCH_BY_LAUNCH) if poison else [])
 
 

@@ -7,9 +7,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
+
+if TYPE_CHECKING:
+    from fuse_opt.lowering.program import Program
 
 
 class Backend(Protocol):
@@ -54,7 +57,9 @@ def _cpu() -> Builder:
     from fuse_opt.runtime.host.c_compiler import CompileError, CompilerUnusable
 
     return Builder(
-        lambda module, function: CpuProgram(build_program(module, function)), CompileError, final=CompilerUnusable
+        lambda module, function: _whole(build_program(module, function), CpuProgram),
+        CompileError,
+        final=CompilerUnusable,
     )
 
 
@@ -64,16 +69,35 @@ def _poisoned() -> Builder:
     from fuse_opt.runtime.host.c_compiler import CompileError, CompilerUnusable
 
     return Builder(
-        lambda module, function: PoisonedProgram(build_program(module, function)), CompileError, final=CompilerUnusable
+        lambda module, function: _whole(build_program(module, function), PoisonedProgram),
+        CompileError,
+        final=CompilerUnusable,
     )
+
+
+def _whole(program: Program, load: Callable[[Program], Any]) -> Backend:
+    """What runs a program on the CPU, and where one computes arguments of it that one, too."""
+    from fuse_opt.runtime.prepared import PreparedProgram, persistent_memory
+
+    if (preparation := program.prepare) is None:
+        return load(program)
+    second = preparation.program
+    return PreparedProgram(load(program), load(second), preparation, persistent_memory(second))
 
 
 def _cuda() -> Builder:
     from fuse_opt.lowering.emit import build_cuda_program
     from fuse_opt.runtime.cuda.program import CudaProgram, CudaUnavailable, KernelRefused
+    from fuse_opt.runtime.prepared import PreparedProgram
+
+    def build(module: ModuleOp, function: str | None) -> Backend:
+        program = build_cuda_program(module, function)
+        if (preparation := program.prepare) is None:
+            return CudaProgram(program)
+        return PreparedProgram(CudaProgram(program), CudaProgram(preparation.program), preparation)
 
     return Builder(
-        lambda module, function: CudaProgram(build_cuda_program(module, function)),
+        build,
         KernelRefused,
         unavailable=CudaUnavailable,
         text=lambda module, function, reason: _CudaText(build_cuda_program(module, function), reason),

@@ -35,12 +35,14 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "decompose",
     "canonicalize",
     "cse",
+    "hoist-frozen",
     *FUSION_RULES,
     *SECOND_ROUND,
     "duplicate-producers",
     "fuse-horizontal",
     "explain-fusion",
     "wrap-kernels",
+    "pack-weights",
     "schedule-kernels",
     "order-for-memory",
     "infer-inplace",
@@ -48,6 +50,9 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "bulk-launches",
 )
 """What `compile` runs."""
+
+FOR_CPUS: tuple[str, ...] = ("pack-weights",)
+"""Of these, what makes programs of other targets slower."""
 
 UNFUSED_PIPELINE: tuple[str, ...] = ("decompose", "wrap-kernels", "schedule-kernels", "plan-memory", "bulk-launches")
 """One kernel for each op: what fusion is compared with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,6 +13,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, FloatAttr, IntegerAt
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
+from fuse_opt.dialects.analysis.prepared import FROZEN, PREPARED
 from fuse_opt.dialects.analysis.storage import DONATED
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.lowering.program.float_formats import recognized, type_name
@@ -36,6 +38,7 @@ class Value:
     dtype: np.dtype[Any]
     donated: bool = False
     range: tuple[float, float] | None = None
+    frozen: bool = False
 
     def check(self, array: Array) -> None:
         """Raises TypeError or ValueError when the array is not of this type."""
@@ -45,13 +48,21 @@ class Value:
         if not fits:
             raise ValueError(f"{self.label}: expected {self}, got shape {list(array.shape)}")
 
+    def convert(self, given: Any) -> Array:
+        """A caller's array in C order, the same where it is that already. Raises TypeError or ValueError."""
+        array = recognized(as_array(given, self.dtype, f"{self.label}: expected {self}"), self.dtype)
+        self.check(array)
+        if not (array.flags.c_contiguous and array.flags.aligned) or (self.donated and not array.flags.writeable):
+            return np.array(array, order="C")
+        return array
+
     def __str__(self) -> str:
         return f"{type_name(self.dtype)} {list(self.shape)}".replace("-1", "?")
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments and results of a function."""
+    """The arguments and results of a function, without the arguments that another one computes."""
 
     name: str
     arguments: tuple[Value, ...]
@@ -65,6 +76,7 @@ class Signature:
         arguments = [
             _value(function, f"argument {number}", arg.name_hint or "", arg.type, mark)
             for number, (arg, mark) in enumerate(zip(function.args, marks, strict=True))
+            if PREPARED not in mark
         ]
         results = [_value(function, f"result {number}", "", type_, {}) for number, type_ in enumerate(types.outputs)]
         return cls(function.sym_name.data, tuple(arguments), tuple(results))
@@ -76,7 +88,18 @@ class Signature:
         """
         if len(arrays) != len(self.arguments):
             raise TypeError(f"'{self.name}' takes {_counted(len(self.arguments), 'argument')}, got {len(arrays)}")
-        return [_input(value, given) for value, given in zip(self.arguments, arrays, strict=True)]
+        return [value.convert(given) for value, given in zip(self.arguments, arrays, strict=True)]
+
+    def position(self, argument: int | str) -> int:
+        """The number of an argument given by number or by name. Raises ValueError where there is none."""
+        names = [value.name for value in self.arguments]
+        if isinstance(argument, str):
+            if argument in names:
+                return names.index(argument)
+        elif 0 <= operator.index(argument) < len(names):
+            return operator.index(argument)
+        known = ", ".join(f"{number} ('{name}')" for number, name in enumerate(names)) or "none"
+        raise ValueError(f"'{self.name}' has no argument {argument!r}; there are: {known}")
 
     def check_outputs(self, out: Any) -> list[Array]:
         """The caller's arrays for the results. Raises TypeError or ValueError when results cannot be put there."""
@@ -86,14 +109,6 @@ class Signature:
         return checked
 
 
-def _input(value: Value, given: Any) -> Array:
-    array = recognized(as_array(given, value.dtype, f"{value.label}: expected {value}"), value.dtype)
-    value.check(array)
-    if not (array.flags.c_contiguous and array.flags.aligned) or (value.donated and not array.flags.writeable):
-        return np.array(array, order="C")
-    return array
-
-
 def _value(function: FuncOp, label: str, name: str, type_: Attribute, marks: dict[str, Attribute]) -> Value:
     label += f" (%{name})" if name else ""
     tensor = cast(TensorType[Attribute], type_) if isinstance(type_, TensorType) else None
@@ -101,7 +116,9 @@ def _value(function: FuncOp, label: str, name: str, type_: Attribute, marks: dic
     if tensor is None or element is None:
         raise located(function, f"'{function.sym_name.data}', {label}: expected a tensor that can run, got '{type_}'")
     extents = tuple(-1 if n == DYNAMIC_INDEX else n for n in tensor.get_shape())
-    return Value(label, name, extents, NUMPY_DTYPES[element], DONATED in marks, _range(marks.get(RANGE)))
+    return Value(
+        label, name, extents, NUMPY_DTYPES[element], DONATED in marks, _range(marks.get(RANGE)), FROZEN in marks
+    )
 
 
 def _argument_attributes(function: FuncOp) -> list[dict[str, Attribute]]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import Rewriter
 
+from fuse_opt.dialects.analysis.prepared import prepared_arguments
 from fuse_opt.dialects.analysis.symbolic_shapes import argument_dims
 from fuse_opt.dialects.interfaces.shapes import shape, tensor
 from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.runtime.frozen import Bound, FrozenCalls, wrong_count
 from fuse_opt.tools.compiler.signature import Signature
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -32,7 +34,8 @@ def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
     copy = module.clone()
     function = entry_function(copy, name)
     _check_names(function, shapes)
-    for value, extents in zip(function.body.block.args, shapes, strict=True):
+    given = [value for value in function.args if value.index not in prepared_arguments(function)]
+    for value, extents in zip(given, shapes, strict=True):
         Rewriter.replace_value_with_new_type(value, TensorType(tensor(value).element_type, extents))
     last = function.body.block.last_op
     assert last is not None
@@ -63,7 +66,7 @@ class SpecializedPrograms:
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         inputs = self._signature.convert_inputs(arrays)
-        return self._program(tuple(array.shape for array in inputs))(*inputs, out=out)
+        return self.program(tuple(array.shape for array in inputs))(*inputs, out=out)
 
     @property
     def stats(self) -> Any:
@@ -74,7 +77,8 @@ class SpecializedPrograms:
     def source(self) -> str:
         return self._last().source
 
-    def _program(self, shapes: Shapes) -> Any:
+    def program(self, shapes: Shapes) -> Any:
+        """The one for arguments of these shapes."""
         with self._lock:
             if shapes in self._programs:
                 self._programs.move_to_end(shapes)
@@ -91,3 +95,46 @@ class SpecializedPrograms:
             if not self._programs:
                 raise RuntimeError("the program has unknown extents: it is compiled at its first call, and known then")
             return next(reversed(self._programs.values()))
+
+
+class FrozenSpecializedCalls:
+    """Calls of specialized programs some of whose arguments are bound: like FrozenCalls, for each set of shapes."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        programs: SpecializedPrograms,
+        bound: Mapping[int, Bound],
+        calls: Callable[[Any], FrozenCalls],
+    ) -> None:
+        """`calls` gives those of one program."""
+        self._signature, self._programs, self._make = signature, programs, calls
+        self._bound = bound
+        self._calls: OrderedDict[Shapes, FrozenCalls] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, arrays: Sequence[Any], out: Any, stream: Any = None) -> Any:
+        values, left = self._signature.arguments, list(arrays)
+        if len(left) != len(values) - len(self._bound):
+            raise wrong_count(self._signature.name, len(values), len(self._bound), len(left))
+        bound = [self._bound.get(number) for number in range(len(values))]
+        given = [left.pop(0) if entry is None else entry.value() for entry in bound]
+        inputs = self._signature.convert_inputs(given)
+        calls = self._of(tuple(array.shape for array in inputs))
+        return calls([array for array, entry in zip(inputs, bound, strict=True) if entry is None], out, stream)
+
+    def refresh(self) -> None:
+        """As that of each program."""
+        with self._lock:
+            for calls in self._calls.values():
+                calls.refresh()
+
+    def _of(self, shapes: Shapes) -> FrozenCalls:
+        program = self._programs.program(shapes)
+        with self._lock:
+            if shapes not in self._calls:
+                self._calls[shapes] = self._make(program)
+            self._calls.move_to_end(shapes)
+            while len(self._calls) > KEPT:
+                self._calls.popitem(last=False)
+            return self._calls[shapes]

@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.verify.dominance import DominanceError, verify_dominance
+from fuse_opt.dialects.verify.frozen_arguments import FrozenError, verify_frozen_arguments
 from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plans
 
 
@@ -26,15 +27,16 @@ class OpVerifyError(VerifyException):
 
 def verify(module: Operation) -> None:
     """
-    What `module.verify()` checks, dominance, and the memory plans that the module states. Raises OpVerifyError.
+    What `module.verify()` checks, dominance, frozen arguments, and the memory plans that the module states. Raises OpVerifyError.
 
     Nested ops come first, without recursion: of several faults the innermost of the textually first is reported.
     """
     try:
         verify_dominance(module)
         _verify_ops(module)
+        verify_frozen_arguments(module)
         verify_plans(module)
-    except (DominanceError, PlanError) as error:
+    except (DominanceError, FrozenError, PlanError) as error:
         raise OpVerifyError(str(error), error.op) from None
 
 

@@ -39,6 +39,10 @@ class Imported:
     """By name in the text: the arrays bound to the other arguments."""
 
     def bind(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """All arguments, from the model's inputs by name."""
-        pairs = zip(self.arguments, self.names, strict=True)
-        return [self.weights[name] if source is None else inputs[source] for source, name in pairs]
+        """The arguments that are no weights, from the model's inputs by name."""
+        return [inputs[source] for source in self.arguments if source is not None]
+
+    def frozen(self) -> dict[int | str, Array]:
+        """The weights, by the number of the argument."""
+        pairs = enumerate(zip(self.arguments, self.names, strict=True))
+        return {number: self.weights[name] for number, (source, name) in pairs if source is None}

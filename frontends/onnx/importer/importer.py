@@ -104,7 +104,8 @@ class Importer:
             results = [self._materialize(slot) for slot in slots]
         except UnsupportedTypeError as error:
             raise UnsupportedError(f"the graph's output: {error}") from error
-        module = self._emit.finish(results, self._extents)
+        marks = ["graph.frozen" if source is None else "" for source in self._arguments]
+        module = self._emit.finish(results, self._extents, marks)
         return Imported(module, tuple(self._arguments), tuple(self._argument_names), self._weights)
 
     def _input(self, given: Input, known_shape: Sequence[int] | None, array: Array | None) -> Slot:
@@ -141,7 +142,8 @@ class Importer:
             if inline is None:
                 element = element_type(array.dtype.name)
                 inline = self._argument(slot.name, element, array.shape, None)
-                self._weights[self._argument_names[-1]] = np.ascontiguousarray(array).reshape(array.shape)
+                whole = np.asarray(array, order="C")  # the same array where it is whole: a program binds it as it is
+                self._weights[self._argument_names[-1]] = whole
             slot.value = inline
         return slot.value
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from fuse_opt.frontends.torch.codegen.kept import Kept
 from fuse_opt.frontends.torch.codegen.steps import FrameView
-from fuse_opt.frontends.torch.fx.api import torch
+from fuse_opt.frontends.torch.fx.api import DTYPES, torch
 from fuse_opt.frontends.torch.fx.strides import View, contiguous_view
 from fuse_opt.frontends.torch.importer.imported import Imported, Returned, Stored
 
@@ -36,7 +37,10 @@ class Results(ABC):
 
     def __init__(self, imported: Imported, native: Any) -> None:
         self.imported = imported
-        self.program: Any = native.program
+        self.prepared = native if hasattr(native, "preparation") else None
+        """The program with the one that computes further arguments of it; None where there is none."""
+        self.native: Any = native if self.prepared is None else self.prepared.program
+        self.program: Any = self.native.program
         self.lines: list[str] = []
         self.names: dict[str, Any] = dict(imported.constants)
         self.views: dict[FrameView, str] = {}
@@ -57,6 +61,19 @@ class Results(ABC):
                 name, view = f"c{name}", contiguous_view(view.shape)
                 self.lines.append(f"{name} = {argument.name}.contiguous()")
             self._hold(number, Held(name, view, argument.dtype))
+
+    def _write_prepared(self) -> None:
+        """Tensors that follow from arguments which are seldom written to; computed where one was."""
+        if self.prepared is None:
+            return
+        kept = Kept(self.prepared)
+        self.names["kept"] = kept
+        given = [self.imported.arguments[number].name for number in kept.read]
+        names = [f"q{place}" for place in range(len(kept.arguments))]
+        self.lines.append(f"{', '.join(names)}, = kept({', '.join(given)})")
+        for name, number in zip(names, kept.arguments, strict=True):
+            buffer = self.program.buffers[number]
+            self._hold(number, Held(name, contiguous_view(buffer.shape), DTYPES[buffer.dtype]))
 
     def _write_results(self) -> None:
         """New tensors for the results that the program writes."""

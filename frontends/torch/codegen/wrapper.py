@@ -37,6 +37,7 @@ class CallWriter(Results):
 
     def __init__(self, imported: Imported, native: Any) -> None:
         super().__init__(imported, native)
+        native = self.native
         self.names["run"] = native.run
         self.steps: Sequence[Any] = native.steps
         self.compiled, self.may_fail = native.compiled_calls
@@ -57,6 +58,7 @@ class CallWriter(Results):
         """The text; `names` and `views` are complete after it."""
         self._find_last_uses()
         self._write_arguments()
+        self._write_prepared()
         self._write_results()
         for number, step in enumerate(self.steps):
             if self._is_compiled(number):
@@ -234,7 +236,7 @@ def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]],
     text = writer.write()
     given = [o for call in imported.calls for o in call.outputs if call.out is None and o.view is not None]
     _expect_memory(2 * sum(prod(o.view.shape) * o.dtype.itemsize for o in (*given, *imported.buffers) if o.view))
-    views = list(writer.views)
+    views, native = list(writer.views), writer.native
 
     def new_frame() -> tuple[Any, tuple[int, ...], tuple[Any, ...], Any]:
         binding = native.bind()

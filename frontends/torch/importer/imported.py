@@ -37,6 +37,13 @@ class Argument:
     dense: bool
     """Whether its elements fill its memory; if not, the program is given a copy in C order."""
     donated: bool = False
+    frozen: bool = False
+    """Whether it is seldom written to: what follows from it alone is computed again only where it was."""
+
+    @property
+    def mark(self) -> str:
+        """The attribute that it has in the program's text; empty for none."""
+        return "graph.donated" if self.donated else "graph.frozen" if self.frozen else ""
 
 
 @dataclass

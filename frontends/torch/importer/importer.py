@@ -36,9 +36,8 @@ class Importer(Calls):
     def run(self) -> Imported:
         nodes = list(self.gm.graph.nodes)
         self._find_stored(nodes)
-        for node in nodes:
-            if node.op == "placeholder":
-                self._placeholder(node)
+        for number, node in enumerate(node for node in nodes if node.op == "placeholder"):
+            self._placeholder(node, number)
         if self.library:
             self._read_arguments(nodes)
         stored: list[Stored] = []
@@ -67,7 +66,7 @@ class Importer(Calls):
         )
 
     def _finish(self) -> Any:
-        marks = ["graph.donated" if argument.donated else "" for argument in self.arguments]
+        marks = [argument.mark for argument in self.arguments]
         return self.emit.finish([*self.buffer_values, *self.effects], marks=marks)
 
     def _find_stored(self, nodes: Sequence[Any]) -> None:
@@ -91,10 +90,12 @@ class Importer(Calls):
         self.places[source] = place
         return found
 
-    def _placeholder(self, node: Any) -> None:
+    def _placeholder(self, node: Any, number: int) -> None:
         name = f"a{len(self.names)}"
         self.names[node] = name
-        self._variable(node, self.metas(node), name, donated=any(node is target for target, _ in self.stored))
+        stored = any(node is target for target, _ in self.stored)
+        self._variable(node, self.metas(node), name, donated=stored)
+        self.places[node].root.frozen = number in self.frozen and not stored
 
     def _read_arguments(self, nodes: Sequence[Any]) -> None:
         """Makes all arguments those of the program, in order."""

@@ -28,6 +28,7 @@ class Root:
     """The node whose value is to be written there."""
     buffer: int | None = None
     donated: bool = False
+    frozen: bool = False
     base: Root | None = None
     """The root whose memory it is in another guise: what a view gave that only PyTorch can make."""
 

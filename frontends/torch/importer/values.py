@@ -8,7 +8,7 @@ strides. So does the layout: a root is a tensor in the order of its elements in 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from typing import Any
 
@@ -30,11 +30,20 @@ TOKEN = TensorType(I8.attribute, [])
 class Values(ABC):
     """What is known of a graph while it is imported, and how values of it are found."""
 
-    def __init__(self, graph_module: Any, metas: Callable[[Any], Any], *, library: bool = False) -> None:
+    def __init__(
+        self,
+        graph_module: Any,
+        metas: Callable[[Any], Any],
+        *,
+        library: bool = False,
+        frozen: Collection[int] = (),
+    ) -> None:
+        """`frozen` are numbers of arguments, of parameters and buffers under inference."""
         self.emit = Emitter()
         self.gm = graph_module
         self.metas = metas
         self.library = library
+        self.frozen = frozen
         self.values: dict[Any, SSAValue] = {}
         self.places: dict[Any, Place] = {}
         self.parts: dict[Any, Sequence[Any]] = {}
@@ -58,7 +67,9 @@ class Values(ABC):
             layout = layout_of(root.view.shape, root.view.strides)
             extents = root.view.shape if layout is None else layout.extents
             root.memory = self.emit.argument(root.variable, ELEMENTS[root.dtype], extents)
-            self.arguments.append(Argument(root.variable, root.view, root.dtype, layout is not None, root.donated))
+            dense = layout is not None
+            frozen = root.frozen and dense and not root.donated
+            self.arguments.append(Argument(root.variable, root.view, root.dtype, dense, root.donated, frozen))
             if layout is None:
                 self.counts.copies.append(root.variable)
         return root.memory

@@ -39,7 +39,8 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     product = product_of(kernel)
     elements = [dtype(access.value) for access in (product.lhs, product.rhs)]
     arithmetic = arithmetic_of(elements[0], elements[1], is_fast(kernel))
-    tiling = choose_tiling(product.contraction, arithmetic.sums.itemsize, arithmetic)
+    panels = product.rhs.panels
+    tiling = choose_tiling(product.contraction, arithmetic.sums.itemsize, arithmetic, panels and panels.width)
     return [_ProductLoops(kernel, product, arithmetic, tiling, storages).build()]
 
 
@@ -201,7 +202,7 @@ class _Tiles:
     ) -> None:
         """All tiles of the rows and of a panel, for the block of the contracted dimension that begins at `depth`."""
         count = self._depth_of(scope, depth)
-        source = right.moved(scope, depth, columns.first)
+        source = self._right_from(scope, right, depth, columns.first)
         if self.right is not None:
             source = self.right.panel(scope, source, count, columns.count)
         if self.result is not None:
@@ -213,6 +214,16 @@ class _Tiles:
             count = scope.add(arith.DivSIOp(more, self.root.index_constant(group)))
         block = TileBlock(left, source, out, count, depth, columns.count, columns.is_last)
         self.calls.emit(scope, rows.tiles, rows.first, block)
+
+    def _right_from(self, scope: Scope, right: Matrix, depth: SSAValue, column: SSAValue) -> Matrix:
+        """The right operand from a row and the first column of a panel on."""
+        panels = self.build_of.product.rhs.panels
+        if panels is None:
+            return right.moved(scope, depth, column)
+        first = Matrix(
+            right.memory, right.at, right.row, panels.distance // panels.width
+        )  # a column's share of a panel
+        return Matrix(right.memory, first.place(scope, depth, column), right.row)
 
     def _finish(self, scope: Scope, columns: _Columns, rows: _Rows) -> None:
         if self.result is None:

@@ -41,6 +41,11 @@ def dot_shape(rows: int, columns: int, groups: int) -> TileShape:
     return TileShape(tiles, some, some * groups)
 
 
+def panel_shape(rows: int, width: int, lanes: int) -> TileShape:
+    """Of tiles over panels of a width that is given."""
+    return TileShape(-(-rows // _most_rows(width // lanes)), width, width)
+
+
 def best_shape(rows: int, columns: int, lanes: int) -> TileShape:
     """Of tiles whose vectors lie along the columns."""
     return min(_shapes(rows, columns, lanes), key=lambda found: _cycles(found, rows, columns, lanes))

@@ -7,7 +7,7 @@ from math import prod
 
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
-from fuse_opt.lowering.cpu.matmul.tile_shapes import TileShape, best_shape, dot_shape
+from fuse_opt.lowering.cpu.matmul.tile_shapes import TileShape, best_shape, dot_shape, panel_shape
 
 FEW_ROWS = 64
 """Rows for which the right operand is read where it lies, as a copy of it would take too long."""
@@ -107,14 +107,22 @@ def depth_blocks(depth: int, longest: int = DEPTH) -> int:
     return min(-(-block // 16) * 16, depth)
 
 
-def choose_tiling(product: Contraction, itemsize: int, arithmetic: Arithmetic | None = None) -> Tiling:
-    """The cut of a product of elements of so many bytes, or of narrow ones as they are computed in wider ones."""
+def choose_tiling(
+    product: Contraction, itemsize: int, arithmetic: Arithmetic | None = None, packed: int | None = None
+) -> Tiling:
+    """
+    The cut of a product of elements of so many bytes, or of narrow ones as they are computed in wider ones; `packed` is the
+    width of the panels that the right operand is in already.
+    """
     lanes = 64 // itemsize
     group, stored, converts = 1, itemsize, False
     if arithmetic is not None:
         group, stored = arithmetic.group, arithmetic.left.itemsize
         converts = arithmetic.is_narrow and (group == 1 or arithmetic.corrects)
-    shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic)
+    if packed is None:
+        shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic)
+    else:
+        shape, packs, along_depth = panel_shape(product.rows, packed, lanes), False, False
     height, taller = divmod(product.rows, shape.tiles)
     width = shape.width
     panels = max(1, -(-product.columns // width) - shape.merges)

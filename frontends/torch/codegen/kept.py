@@ -1,0 +1,76 @@
+"""What follows from parameters and buffers alone: kept between calls, as tensors, until one of them is written to."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from fuse_opt.frontends.torch.fx.api import DTYPES, torch
+from fuse_opt.lowering.program import NUMPY_NAMES, Buffer
+
+
+class Kept:
+    """
+    A function of the tensors that the second program reads; it runs that where one of them is another one than before, or has
+    been written to. Results keep them alive, so that no other tensor can have the address of one that is gone.
+    """
+
+    def __init__(self, prepared: Any) -> None:
+        """`prepared` is a PreparedProgram."""
+        self._prepared = prepared
+        self.arguments: tuple[int, ...] = prepared.preparation.arguments
+        """By result: the argument of the first program that it is."""
+        self.read: tuple[int, ...] = prepared.read
+        """The arguments that are read for it."""
+        taken: tuple[int, ...] = prepared.preparation.frozen
+        self._unread = [number for number in taken if number not in self.read]
+        self._buffers: Sequence[Buffer] = prepared.program.program.buffers
+        self._lock = threading.Lock()
+        self._state: tuple[Any, Any, Sequence[Any]] | None = None
+        """The versions, and the results."""
+
+    def __call__(self, *tensors: Any) -> Sequence[Any]:
+        try:
+            versions = [(tensor.data_ptr(), tensor._version) for tensor in tensors]
+        except RuntimeError:  # made under inference_mode: they do not count how often they are written to
+            return self._computed(tensors, None)[1]
+        state = self._state
+        if state is not None and state[0] == versions:
+            return state[2]
+        with self._lock:
+            if self._state is None or self._state[0] != versions:
+                held = [tensor.detach() for tensor in tensors]
+                self._state = versions, *self._computed(held, ("torch", *versions))
+            return self._state[2]
+
+    def _computed(self, tensors: Sequence[Any], versions: Any) -> tuple[Any, Sequence[Any]]:
+        """The results as arrays, which are to be kept as long as they are used, and as tensors."""
+        full: list[Any] = [None] * len(self._buffers)
+        for number, tensor in zip(self.read, tensors, strict=True):
+            full[number] = _array(tensor, self._buffers[number])
+        for number in self._unread:
+            full[number] = np.empty(self._buffers[number].shape, NUMPY_NAMES[self._buffers[number].dtype])
+        arrays = self._prepared.prepared(full, versions, tensors)
+        return arrays, [_tensor(a, self._buffers[n]) for n, a in zip(self.arguments, arrays, strict=True)]
+
+
+def _array(tensor: Any, buffer: Buffer) -> Any:
+    """The memory of a tensor, from its first element on, as the program has it."""
+    dtype = np.dtype(NUMPY_NAMES[buffer.dtype])
+    count = prod(buffer.shape)
+    if not count:
+        return np.empty(buffer.shape, dtype)
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(tensor.data_ptr())
+    return np.frombuffer(memoryview(memory), dtype, count).reshape(buffer.shape)
+
+
+def _tensor(array: Any, buffer: Buffer) -> Any:
+    if not array.size:
+        return torch.empty(buffer.shape, dtype=DTYPES[buffer.dtype])
+    flat = torch.from_numpy(array.reshape(-1).view(np.uint8)).view(DTYPES[buffer.dtype])
+    return flat.reshape(buffer.shape)

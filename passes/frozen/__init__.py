@@ -1,0 +1,5 @@
+"""What depends on frozen arguments alone: computed once, by a second function.
+
+May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis,
+dialects/graph/movement, passes.
+"""

@@ -1,0 +1,234 @@
+"""Have products read frozen right operands in panels as wide as their tiles, which are made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.rewriter import Rewriter
+
+from fuse_opt.dialects.analysis.loop_body import Unschedulable
+from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments
+from fuse_opt.dialects.analysis.product_panels import packed_bytes, panel_width
+from fuse_opt.dialects.analysis.products import MATMUL, product_of, product_operands
+from fuse_opt.dialects.analysis.storage import byte_size
+from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.graph.movement.panels import packed, unpacked
+from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.interfaces.op import GraphBuilder, OpaqueOp
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.passes.frozen.prepare_function import PrepareFunction
+from fuse_opt.passes.options import check_counts
+from fuse_opt.passes.remarks import remark
+from fuse_opt.passes.rewrite_pass import RewritePass
+
+
+@dataclass(frozen=True)
+class PackWeightsPass(RewritePass):
+    """A kernel of a product reads what `@f.prepare` made of a frozen right operand: `[panels][k][width]`, zeros at the end.
+
+    ```mlir
+    %y = fused.kernel(%a = %x : tensor<64x512xf32>, %b = %w : tensor<512x640xf32>) -> (tensor<64x640xf32>) {
+      %0 = graph.matmul %a, %b ...
+    ```
+    becomes
+    ```mlir
+    %y = fused.kernel(%a = %x : tensor<64x512xf32>, %b = %w_packed : tensor<10x512x64xf32>) -> (tensor<64x640xf32>) {
+      %1 = graph.permute_dims %b {axes = array<i64: 1, 0, 2>} ...
+      %2 = graph.reshape %1 {shape = array<i64: 512, 640>} ...
+      %0 = graph.matmul %a, %2 ...
+    ```
+    The views in the kernel move nothing: generated code reads the panels where they lie, and needs no copy of its own in each
+    call. Not packed: what is no generated product of f32 or f64; an operand that first caches hold, that differs along a batch,
+    or that one panel would hold. Run it on kernels, before schedule-kernels; a kernel that is packed is scheduled anew. For
+    programs of CPUs: elsewhere the views are copies.
+    """
+
+    name = "pack-weights"
+
+    smallest_bytes: int = 49152
+    """An operand that has no more bytes is left as it is: first caches hold it, wherever its elements lie."""
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        for function in called_functions(op):
+            if frozen_arguments(function) and function.body.first_block is function.body.last_block:
+                _Packing(function, self).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """The right operand of a kernel's product."""
+
+    op: OpaqueOp
+    argument: BlockArgument
+    """Of the kernel: what is in memory."""
+    of: Contraction
+    """By the strides of the op's own operand."""
+    width: int
+
+    @property
+    def value(self) -> SSAValue:
+        return self.op.operands[1]
+
+    @property
+    def transposed(self) -> bool:
+        return self.of.rhs[-1] != 1
+
+
+class _Packing:
+    def __init__(self, function: FuncOp, options: PackWeightsPass) -> None:
+        self.function = function
+        self.options = options
+        self.second = PrepareFunction(function)
+        self.known: dict[tuple[SSAValue, int, bool, int], SSAValue] = {}
+        """What is packed, by operand, width, order and rows; of operands without views in front of them."""
+
+    def run(self) -> None:
+        changed = False
+        for kernel in list(self.function.body.block.ops):
+            if isinstance(kernel, KernelOp) and kernel.implementation is None:
+                changed |= self._visit(kernel)
+        if changed:
+            self.second.finish()
+
+    def _visit(self, kernel: KernelOp) -> bool:
+        if kernel.schedule_kind() not in (None, MATMUL) or (op := _product(kernel)) is None:
+            return False
+        try:
+            weight = self._weight(kernel, op)
+            if weight is not None:
+                self._pack(kernel, weight)
+            return weight is not None
+        except Unschedulable as problem:
+            remark(self.options.name, kernel, problem.code, f"reads its right operand as it is: {problem}")
+            return False
+
+    def _weight(self, kernel: KernelOp, op: OpaqueOp) -> _Weight | None:
+        """What is to be packed; None where nothing is frozen, or all is packed. Raises Unschedulable."""
+        of, access = op.contraction(), product_operands(op, dict.fromkeys(kernel.block.ops))[2]
+        argument = access.value
+        assert of is not None
+        if not isinstance(argument, BlockArgument) or kernel.operands[argument.index] not in self.second.values:
+            return None
+        if access.panels is not None:
+            return None
+        if access.offset.dims() or byte_size(op.operands[1]) != of.depth * of.columns * dtype(op.results[0]).itemsize:
+            raise Unschedulable("batched", "it is another one along a batch", op)
+        elements = {dtype(value) for value in (*op.operands[:2], op.results[0])}
+        if len(elements) > 1 or elements.isdisjoint((F32, F64)):
+            raise Unschedulable(
+                "element-type", f"'{op.name}' is of {dtype(op.operands[1])}; f32 and f64 are packed", op
+            )
+        weight = _Weight(op, argument, of, panel_width(of, dtype(op.results[0]).itemsize))
+        if (byte_size(weight.value) or 0) <= self.options.smallest_bytes:
+            raise Unschedulable("small", "first caches hold it", op)
+        if weight.width >= of.columns or of.depth == 1:
+            raise Unschedulable("one-panel", "one panel would hold it, or it is one row", op)
+        if of.rhs[-2:] not in ((of.columns, 1), (1, of.depth)):
+            raise Unschedulable("strides", "its rows do not lie side by side", op)
+        if any(len(view.operands) != 1 for view in _before(weight.value)):
+            raise Unschedulable("strides", "it is read through ops of several operands", op)
+        _check(kernel, weight)
+        return weight
+
+    def _pack(self, kernel: KernelOp, weight: _Weight) -> None:
+        operand = kernel.operands[weight.argument.index]
+        key = (operand, weight.width, weight.transposed, weight.of.depth) if weight.value is weight.argument else None
+        made = self.known.get(key) if key is not None else None
+        if made is None:
+            made = self.second.give(self._packed(kernel, weight), f"{operand.name_hint or 'w'}_packed")
+            if key is not None:
+                self.known[key] = made
+        itemsize = dtype(weight.value).itemsize
+        numbers = {"width": weight.width, "bytes": packed_bytes(weight.of, itemsize)}
+        message = f"reads its right operand in panels that '{self.second.prepare.sym_name.data}' makes"
+        remark(self.options.name, kernel, "packed", message, numbers=numbers)
+        _read_packed(kernel, weight, made)
+
+    def _packed(self, kernel: KernelOp, weight: _Weight) -> SSAValue:
+        """What a kernel of the second function makes: the op's operand, by the views in front of it, in panels."""
+        operand = self.second.values[kernel.operands[weight.argument.index]]
+        block = Block(arg_types=[operand.type])
+        block.args[0].name_hint = operand.name_hint
+        known: dict[SSAValue, SSAValue] = {weight.argument: block.args[0]}
+        for op in _before(weight.value):
+            block.add_op(copy := op.clone(known))
+            known.update(zip(op.results, copy.results, strict=True))
+        build = GraphBuilder()
+        found = _in_panels(build, weight, known[weight.value])
+        block.add_ops([*build.ops, YieldOp.create(operands=[found])])
+        for op in block.ops:
+            op.location = weight.op.location
+        made = KernelOp([operand], [found.type], Region(block))
+        made.location = kernel.location
+        self.second.add(made)
+        return made.results[0]
+
+
+def _product(kernel: KernelOp) -> OpaqueOp | None:
+    """The only opaque op of a kernel, where it is a product of tensors of known shapes."""
+    found = [op for op in kernel.ops() if isinstance(op, OpaqueOp)]
+    if (
+        len(found) != 1
+        or len(found[0].results) != 1
+        or not all(map(is_static, (*found[0].operands, *found[0].results)))
+    ):
+        return None
+    return found[0] if found[0].contraction() is not None else None
+
+
+def _check(kernel: KernelOp, weight: _Weight) -> None:
+    """Raises Unschedulable where no code would be generated for the kernel."""
+    copy = kernel.clone()
+    places = dict(zip(kernel.block.ops, copy.block.ops, strict=True))
+    op = places[weight.op]
+    assert isinstance(op, OpaqueOp)
+    same = _Weight(op, copy.block.args[weight.argument.index], weight.of, weight.width)
+    _read_packed(copy, same, _in_panels(GraphBuilder(), weight, Block(arg_types=[weight.value.type]).args[0]))
+    try:
+        product_of(copy)
+    finally:
+        copy.erase()
+
+
+def _in_panels(build: GraphBuilder, weight: _Weight, value: SSAValue) -> SSAValue:
+    of = weight.of
+    return packed(build, value, of.depth, of.columns, transposed=weight.transposed, width=weight.width)
+
+
+def _read_packed(kernel: KernelOp, weight: _Weight, value: SSAValue) -> None:
+    """Has the kernel read a packed operand, through the views that undo the packing."""
+    argument = kernel.block.insert_arg(value.type, len(kernel.block.args))
+    argument.name_hint = value.name_hint
+    kernel.operands = [*kernel.operands, value]
+    build, of = GraphBuilder(), weight.of
+    seen = unpacked(build, argument, of.depth, of.columns, transposed=weight.transposed, extents=shape(weight.value))
+    for op in build.ops:
+        op.location = weight.op.location
+        kernel.block.insert_op_before(op, weight.op)
+    before = _before(weight.value)
+    weight.op.operands[1] = seen
+    for op in reversed(before):
+        if not any(result.uses for result in op.results):
+            Rewriter.erase_op(op)
+    if not weight.argument.uses:
+        kernel.operands = [o for k, o in enumerate(kernel.operands) if k != weight.argument.index]
+        kernel.block.erase_arg(weight.argument)
+    kernel.drop_decisions()
+
+
+def _before(value: SSAValue) -> Sequence[Operation]:
+    """The views that a value is seen through, in order."""
+    found: list[Operation] = []
+    while isinstance(value, OpResult):
+        found.append(value.op)
+        value = value.op.operands[0]
+    return found[::-1]

@@ -1,0 +1,104 @@
+// RUN: fuse-opt %s --split-input-file --pack-weights | filecheck %s
+// RUN: fuse-opt %s --split-input-file --pack-weights --pack-weights | filecheck %s
+// RUN: fuse-opt %s --split-input-file --pack-weights --remarks=- 2>&1 | filecheck %s --check-prefix=WHY
+
+// The kernel reads panels, through views that undo the packing; the other function makes them in a kernel of its own.
+// CHECK-LABEL: func.func @packed(
+// CHECK-SAME:      %w: tensor<300x100xf32> {graph.frozen}, %w_packed: tensor<2x300x64xf32> {graph.prepared = @packed.prepare})
+// CHECK-NEXT:      %y = fused.kernel(%a = %x : tensor<40x300xf32>, %w_packed_1 = %w_packed : tensor<2x300x64xf32>) -> (tensor<40x100xf32>) {
+// CHECK-NEXT:        %0 = graph.permute_dims %w_packed_1 {axes = array<i64: 1, 0, 2>}
+// CHECK-NEXT:        %1 = graph.reshape %0 {shape = array<i64: 300, 128>}
+// CHECK-NEXT:        %2 = graph.slice %1
+// CHECK:             %p = graph.matmul %a,
+// CHECK-NEXT:        %r = graph.relu %p
+// CHECK:         func.func private @packed.prepare(%w: tensor<300x100xf32>) -> tensor<2x300x64xf32> {
+// CHECK-NEXT:      %0 = fused.kernel(%w_1 = %w : tensor<300x100xf32>) -> (tensor<2x300x64xf32>) {
+// CHECK:             graph.pad {{.*}}pads = array<i64: 0, 0, 0, 28>
+// CHECK:             graph.permute_dims {{.*}}axes = array<i64: 1, 0, 2>
+// CHECK:           func.return %0
+// WHY: packed: 'fused.kernel' reads its right operand in panels that 'packed.prepare' makes width=64 bytes=153600
+func.func @packed(%x: tensor<40x300xf32>, %w: tensor<300x100xf32> {graph.frozen}) -> tensor<40x100xf32> {
+  %y = fused.kernel(%a = %x : tensor<40x300xf32>, %b = %w : tensor<300x100xf32>) -> (tensor<40x100xf32>) {
+    %p = graph.matmul %a, %b : (tensor<40x300xf32>, tensor<300x100xf32>) -> tensor<40x100xf32>
+    %r = graph.relu %p : (tensor<40x100xf32>) -> tensor<40x100xf32>
+    fused.yield %r : tensor<40x100xf32>
+  }
+  func.return %y : tensor<40x100xf32>
+}
+
+// -----
+
+// A transposed operand is turned as it is packed; two kernels read the same panels. What is prepared and nobody reads any more
+// is no argument.
+// CHECK-LABEL: func.func @turned(
+// CHECK-SAME:      %w: tensor<100x300xf32> {graph.frozen}, %e_packed: tensor<2x300x64xf32> {graph.prepared = @turned.prepare})
+// CHECK-COUNT-2:   %e_packed : tensor<2x300x64xf32>
+// CHECK-LABEL:   func.func private @turned.prepare(
+// CHECK-SAME:      -> tensor<2x300x64xf32> {
+// CHECK:           %e = graph.exp %w
+// CHECK:           fused.kernel(%e_1 = %e
+// CHECK:             graph.permute_dims {{.*}}axes = array<i64: 1, 0>
+// CHECK-NOT:       fused.kernel
+func.func @turned(%x: tensor<40x300xf32>, %w: tensor<100x300xf32> {graph.frozen}, %e: tensor<100x300xf32> {graph.prepared = @turned.prepare}) -> (tensor<40x100xf32>, tensor<40x100xf32>) {
+  %y = fused.kernel(%a = %x : tensor<40x300xf32>, %b = %e : tensor<100x300xf32>) -> (tensor<40x100xf32>) {
+    %p = graph.matmul %a, %b {transpose_rhs = true} : (tensor<40x300xf32>, tensor<100x300xf32>) -> tensor<40x100xf32>
+    fused.yield %p : tensor<40x100xf32>
+  }
+  %z = fused.kernel(%a = %x : tensor<40x300xf32>, %b = %e : tensor<100x300xf32>) -> (tensor<40x100xf32>) {
+    %p = graph.matmul %a, %b {transpose_rhs = true} : (tensor<40x300xf32>, tensor<100x300xf32>) -> tensor<40x100xf32>
+    %r = graph.relu %p : (tensor<40x100xf32>) -> tensor<40x100xf32>
+    fused.yield %r : tensor<40x100xf32>
+  }
+  func.return %y, %z : tensor<40x100xf32>, tensor<40x100xf32>
+}
+func.func private @turned.prepare(%w: tensor<100x300xf32>) -> tensor<100x300xf32> {
+  %e = graph.exp %w : (tensor<100x300xf32>) -> tensor<100x300xf32>
+  func.return %e : tensor<100x300xf32>
+}
+
+// -----
+
+// Not: another one for each matrix of a batch, a small one, one panel, element types that are no generated product.
+// CHECK-LABEL: func.func @left(
+// CHECK-NOT:     @left.prepare
+// WHY: batched: 'fused.kernel' reads its right operand as it is: it is another one along a batch
+// WHY: small: 'fused.kernel' reads its right operand as it is: first caches hold it
+// WHY: one-panel: 'fused.kernel' reads its right operand as it is: one panel would hold it, or it is one row
+// WHY: element-type: 'fused.kernel' reads its right operand as it is: 'graph.matmul' is of f16; f32 and f64 are packed
+func.func @left(%x: tensor<2x40x300xf32>, %y: tensor<40x900xf32>, %h: tensor<40x300xf16>, %a: tensor<2x300x100xf32> {graph.frozen}, %b: tensor<64x70xf32> {graph.frozen}, %c: tensor<900x32xf32> {graph.frozen}, %d: tensor<300x900xf16> {graph.frozen}, %s: tensor<40x64xf32>)
+    -> (tensor<2x40x100xf32>, tensor<40x70xf32>, tensor<40x32xf32>, tensor<40x900xf16>) {
+  %0 = fused.kernel(%i = %x : tensor<2x40x300xf32>, %j = %a : tensor<2x300x100xf32>) -> (tensor<2x40x100xf32>) {
+    %p = graph.matmul %i, %j : (tensor<2x40x300xf32>, tensor<2x300x100xf32>) -> tensor<2x40x100xf32>
+    fused.yield %p : tensor<2x40x100xf32>
+  }
+  %1 = fused.kernel(%i = %s : tensor<40x64xf32>, %j = %b : tensor<64x70xf32>) -> (tensor<40x70xf32>) {
+    %p = graph.matmul %i, %j : (tensor<40x64xf32>, tensor<64x70xf32>) -> tensor<40x70xf32>
+    fused.yield %p : tensor<40x70xf32>
+  }
+  %2 = fused.kernel(%i = %y : tensor<40x900xf32>, %j = %c : tensor<900x32xf32>) -> (tensor<40x32xf32>) {
+    %p = graph.matmul %i, %j : (tensor<40x900xf32>, tensor<900x32xf32>) -> tensor<40x32xf32>
+    fused.yield %p : tensor<40x32xf32>
+  }
+  %3 = fused.kernel(%i = %h : tensor<40x300xf16>, %j = %d : tensor<300x900xf16>) -> (tensor<40x900xf16>) {
+    %p = graph.matmul %i, %j : (tensor<40x300xf16>, tensor<300x900xf16>) -> tensor<40x900xf16>
+    fused.yield %p : tensor<40x900xf16>
+  }
+  func.return %0, %1, %2, %3 : tensor<2x40x100xf32>, tensor<40x70xf32>, tensor<40x32xf32>, tensor<40x900xf16>
+}
+
+// -----
+
+// Not: what is not frozen; a kernel that a person gave to a library.
+// CHECK-LABEL: func.func @kept(
+// CHECK-NOT:     @kept.prepare
+func.func @kept(%x: tensor<40x300xf32>, %v: tensor<300x100xf32>, %w: tensor<300x100xf32> {graph.frozen}) -> (tensor<40x100xf32>, tensor<40x100xf32>) {
+  %y = fused.kernel(%a = %x : tensor<40x300xf32>, %b = %v : tensor<300x100xf32>) -> (tensor<40x100xf32>) {
+    %p = graph.matmul %a, %b : (tensor<40x300xf32>, tensor<300x100xf32>) -> tensor<40x100xf32>
+    fused.yield %p : tensor<40x100xf32>
+  }
+  %z = fused.kernel(%a = %x : tensor<40x300xf32>, %b = %w : tensor<300x100xf32>) -> (tensor<40x100xf32>) attributes {schedule = {kind = "library"}} {
+    %p = graph.matmul %a, %b : (tensor<40x300xf32>, tensor<300x100xf32>) -> tensor<40x100xf32>
+    fused.yield %p : tensor<40x100xf32>
+  }
+  func.return %y, %z : tensor<40x100xf32>, tensor<40x100xf32>
+}

@@ -1,0 +1,161 @@
+"""Products whose right operands are packed once: the sums of those that are not, at every width, and nothing else is touched."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from guard_pages import guarded, needs_guard_pages
+from lowered_programs import needs_compiler
+
+import fuse_opt
+from fuse_opt.runtime.host import thread_pool
+from fuse_opt.runtime.prepared import PreparedProgram
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+
+Array = np.ndarray[Any, Any]
+ALL_PACKED = [name.replace("pack-weights", "pack-weights{smallest-bytes=0}") for name in DEFAULT_PIPELINE]
+NUMPY: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
+
+
+class Case:
+    """relu(x @ w + b), with w frozen or not."""
+
+    def __init__(
+        self, rows: int, depth: int, columns: int, *, batch: int = 1, transposed: bool = False, element: str = "f32"
+    ) -> None:
+        many = "" if batch == 1 else f"{batch}x"
+        right = (columns, depth) if transposed else (depth, columns)
+        x, w = f"tensor<{many}{rows}x{depth}x{element}>", f"tensor<{right[0]}x{right[1]}x{element}>"
+        y, b = f"tensor<{many}{rows}x{columns}x{element}>", f"tensor<{columns}x{element}>"
+        self.text = f"""
+func.func @main(%x: {x}, %w: {w} FROZEN, %b: {b}) -> {y} {{
+  %p = graph.matmul %x, %w {{transpose_rhs = {str(transposed).lower()}}} : ({x}, {w}) -> {y}
+  %a = graph.add %p, %b : ({y}, {b}) -> {y}
+  %y = graph.relu %a : ({y}) -> {y}
+  func.return %y : {y}
+}}"""
+        rng = np.random.default_rng(rows + columns)
+        shapes = ((batch, rows, depth) if batch > 1 else (rows, depth)), right, (columns,)
+        self.x, self.w, self.b = (rng.standard_normal(shape).astype(NUMPY[element]) for shape in shapes)
+
+    def plain(self) -> Array:
+        program = fuse_opt.compile(self.text.replace("FROZEN", ""))
+        return cast(Array, program(self.x, self.w, self.b))
+
+    def packed(self) -> fuse_opt.CompiledProgram:
+        program = fuse_opt.compile(self.text.replace("FROZEN", "{graph.frozen}"), pipeline=ALL_PACKED)
+        assert program.stats.prepared_bytes >= self.w.nbytes
+        return program
+
+
+def assert_equal(got: Array, wanted: Array) -> None:
+    """The same bits in whole vectors; what is left over may be computed in a narrower tile, which rounds its own way."""
+    whole = wanted.shape[-1] // 16 * 16
+    np.testing.assert_array_equal(got[..., : whole - 16], wanted[..., : whole - 16])
+    scale = 1e-5 if wanted.dtype == np.float32 else 1e-13
+    np.testing.assert_allclose(got, wanted, rtol=scale, atol=scale * float(np.abs(wanted).max()))
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(Case(rows, 33, 129) for rows in range(1, 8)),
+        *(Case(34, 19, columns) for columns in (97, 128, 161, 193)),
+        Case(40, 600, 100, transposed=True),
+        Case(50, 61, 190, transposed=True),
+        Case(35, 300, 150, batch=3),
+        Case(1, 40, 150, batch=5),
+        Case(50, 300, 77, element="f64", transposed=True),
+        Case(3, 270, 130, element="f64"),
+        Case(49, 512, 352),
+    ],
+    ids=lambda case: (
+        case.text.split("tensor<", 1)[1].split(">")[0] + " " + case.text.split("tensor<", 2)[2].split(">")[0]
+    ),
+)
+def test_the_same_sums_as_unpacked(case: Case) -> None:
+    program = case.packed()
+    assert program.stats.library_calls == 0
+    wanted = case.plain()
+    assert_equal(program(case.x, case.w, case.b), wanted)
+    assert_equal(program.freeze({"w": case.w})(case.x, case.b), wanted)
+
+
+@needs_compiler
+def test_few_rows_of_a_transposed_operand() -> None:
+    """Which a library may multiply where it is not packed: packed, it is as one that is not transposed."""
+    for rows in (1, 4, 31):
+        case, plain = Case(rows, 300, 200, transposed=True), Case(rows, 300, 200)
+        program, plain.x, plain.w, plain.b = case.packed(), case.x, case.w.T.copy(), case.b
+        assert program.stats.library_calls == 0
+        assert_equal(program(case.x, case.w, case.b), plain.plain())
+
+
+@needs_compiler
+def test_an_operand_that_is_a_view_of_a_weight() -> None:
+    """The second of three matrices, turned: the views in the kernel become a part of what packs it."""
+    text = """
+func.func @main(%x: tensor<40x90xf32>, %w: tensor<3x150x90xf32> {graph.frozen}) -> tensor<40x150xf32> {
+  %y = fused.kernel(%a = %x : tensor<40x90xf32>, %b = %w : tensor<3x150x90xf32>) -> (tensor<40x150xf32>) {
+    %s = graph.slice %b {starts = array<i64: 1, 0, 0>, stops = array<i64: 2, 150, 90>}
+        : (tensor<3x150x90xf32>) -> tensor<1x150x90xf32>
+    %m = graph.reshape %s {shape = array<i64: 150, 90>} : (tensor<1x150x90xf32>) -> tensor<150x90xf32>
+    %t = graph.permute_dims %m {axes = array<i64: 1, 0>} : (tensor<150x90xf32>) -> tensor<90x150xf32>
+    %p = graph.matmul %a, %t : (tensor<40x90xf32>, tensor<90x150xf32>) -> tensor<40x150xf32>
+    fused.yield %p : tensor<40x150xf32>
+  }
+  func.return %y : tensor<40x150xf32>
+}"""
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((40, 90), (3, 150, 90)))
+    program = fuse_opt.compile(text, pipeline=ALL_PACKED)
+    assert program.stats.prepared_bytes >= 4 * 150 * 90 and program.stats.library_calls == 0
+    np.testing.assert_allclose(program.freeze({1: w})(x), x @ w[1].T, rtol=1e-4, atol=1e-4)
+
+
+@needs_compiler
+def test_a_weight_that_changes_is_packed_anew() -> None:
+    case = Case(40, 60, 200)
+    program = case.packed().freeze({"w": case.w})
+    first = program(case.x, case.b)
+    other = case.w[::-1].copy()
+    program.freeze({"w": other})
+    np.testing.assert_allclose(program(case.x, case.b), np.maximum(case.x @ other + case.b, 0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(program.freeze({"w": case.w})(case.x, case.b), first)
+
+
+@needs_compiler
+def test_threads_change_no_bit() -> None:
+    case, before = Case(150, 500, 231), thread_pool.num_threads()
+    program = case.packed().freeze({"w": case.w})
+    results: list[Array] = []
+    try:
+        for threads in (1, 2, 4, 8):
+            thread_pool.set_num_threads(threads)
+            results.append(program(case.x, case.b).copy())
+    finally:
+        thread_pool.set_num_threads(before)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+@needs_compiler
+@needs_guard_pages
+def test_nothing_beside_packed_operands_is_read() -> None:
+    rng = random.Random(5)
+    for _ in range(8):
+        rows, depth, columns = rng.choice((1, 4, 9, 40)), rng.choice((2, 17, 270)), rng.choice((130, 193, 260))
+        case = Case(rows, depth, columns, transposed=rows > 32 and rng.random() < 0.5)
+        native: PreparedProgram = case.packed().native
+        full = native.merged([case.x, case.w, case.b])
+        results = native.prepared(full)
+        with guarded() as allocate:
+            native.fill(full, [allocate(np.asarray(array), at_end=True) for array in results])
+            given = [full[0], case.w, *full[2:]]
+            assert_equal(native.program(*given), case.plain())
+            del given
+            full.clear()
