@@ -15,6 +15,17 @@ from fuse_opt.lowering.kernel.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
+class Taps:
+    """Places from which each row of a right operand is read, for elements of the left one that lie side by side."""
+
+    offsets: SSAValue
+    """In memory."""
+    count: int
+    step: int
+    """In the left operand, from the taps of a row of the right one to those of the next."""
+
+
+@dataclass(frozen=True, slots=True)
 class RowTiles:
     """Tiles of `height` rows, and the first `taller` of one more, of so many vectors beside each other."""
 
@@ -38,15 +49,29 @@ class RowTiles:
         return scope.add(arith.SelectOp(is_taller, constant(self.height + 1), constant(self.height)))
 
     def multiply(
-        self, scope: Scope, tile: SSAValue, depth: SSAValue, left: Matrix, right: Matrix, sums: Matrix, add: SSAValue
+        self,
+        scope: Scope,
+        tile: SSAValue,
+        depth: SSAValue,
+        left: Matrix,
+        right: Matrix,
+        sums: Matrix,
+        add: SSAValue,
+        taps: Taps | None = None,
     ) -> None:
-        """Sums, from the tile's first row on, are products over so much depth; they are added to where `add` is not 0."""
+        """
+        Sums, from the tile's first row on, are products over so much depth, at each tap where there are some; they are added
+        to where `add` is not 0.
+        """
         constant = scope.root.index_constant
         arguments = [depth]
         for matrix in (left, right, sums):
             arguments += [flat_memory(scope.root, matrix.memory), matrix.at, constant(matrix.row)]
         arguments.append(add)
-        names = [tile_name(self.element.name, rows, self.vectors) for rows in (self.height + 1, self.height)]
+        if taps is not None:
+            arguments += [constant(taps.step), flat_memory(scope.root, taps.offsets), constant(taps.count)]
+        kind, heights = "tile" if taps is None else "taps", (self.height + 1, self.height)
+        names = [tile_name(self.element.name, rows, self.vectors, kind) for rows in heights]
         if not self.taller:
             scope.call_for_effect(names[1], arguments)
             return
