@@ -14,14 +14,17 @@ from fuse_opt.lowering.cpu.matmul.tiling import FEWEST_TASKS, MOST_ROWS, MOST_VE
 
 DEPTH = 256
 """Channels and taps that are summed up at a time, about: what a tile reads of them stays in a first cache, and sums are short."""
+FIRST_CACHE = 40 << 10
+"""Bytes of a first cache that a panel of them may take."""
 SUM_BYTES = 96 << 10
 """Of the sums of some panels, which stay in a second cache."""
 MOST_BLOCK_ROWS = 64
 COPY_WORK = 0.4
 """Of an element that is copied, in halves of a step of a vector; of one of every stride-th element, as much more."""
 STRIDED_COPY_WORK = 2.0
-FAR_WORK = 3.0
-"""Of a tile that reads each row where it lies, on a page of its own."""
+RATE = {1: 0.5, 2: 0.99, 3: 0.98, 4: 1.0, 5: 1.0, 6: 0.92, 7: 0.84, 8: 0.76}
+"""By vectors of a tile side by side: how fast it is, next to the fastest, where it has as many filters as registers hold
+(measured, AVX-512)."""
 CALL_WORK = 64.0
 """Of a tile's call, and for storing a vector of its sums."""
 
@@ -129,7 +132,8 @@ def _cut(contraction: WindowContraction, block: Block, vectors: int, lanes: int)
     height, taller = divmod(contraction.filters, tiles)
     tasks = contraction.batch * contraction.groups * prod(block_counts(contraction, block))
     parts = min(tiles, -(-FEWEST_TASKS // tasks), max(contraction.operations // (tasks * TASK_OPERATIONS), 1))
-    some = max(DEPTH // contraction.taps, 1)
+    rows = prod(contraction.window[:2]) * vectors * lanes * (64 // lanes)
+    some = max(min(DEPTH // contraction.taps, FIRST_CACHE // rows), 1)
     channels = -(-contraction.channels // -(-contraction.channels // some))
     width, at_a_time = vectors * lanes, -(-tiles // max(parts, 1))
     most_filters = min(at_a_time * (height + (taller > 0)), contraction.filters)
@@ -158,9 +162,8 @@ def _work(contraction: WindowContraction, tiling: ConvolutionTiling) -> float:
         panels += -(-(row - (parts - 1) * block.columns) // tiling.width)
         panels *= height
     steps = contraction.channels * contraction.taps
-    tile = max(filters * tiling.vectors, tiling.tiles * (2 * tiling.vectors + 3) + filters, 2 * filters)
-    far = 0 if block.copies else FAR_WORK * tiling.tiles
+    tile = max(filters * tiling.vectors / RATE[tiling.vectors], 2.2 * tiling.tiles * tiling.vectors + filters)
     stored = -(-contraction.channels // tiling.channels) * (CALL_WORK * tiling.tiles + 4 * filters * tiling.vectors)
     copied = copied_elements(contraction, block) * tiling.filter_blocks if block.copies else 0
     each = COPY_WORK if contraction.strides[2] == 1 else STRIDED_COPY_WORK
-    return panels * (steps * (tile + far) + stored) + blocks * parts * copied * each
+    return panels * (steps * tile + stored) + blocks * parts * copied * each
