@@ -21,6 +21,8 @@ SUM_BYTES = 96 << 10
 MOST_BLOCK_ROWS = 64
 COPY_WORK = 0.4
 """Of an element that is copied, in halves of a step of a vector; of one of every stride-th element, as much more."""
+NEAR_COPY = 5 << 10
+"""Elements of a copy that a first cache holds, with the sums; others take as long again."""
 STRIDED_COPY_WORK = 2.0
 RATE = {1: 0.5, 2: 0.99, 3: 0.98, 4: 1.0, 5: 1.0, 6: 0.92, 7: 0.84, 8: 0.76}
 """By vectors of a tile side by side: how fast it is, next to the fastest, where it has as many filters as registers hold
@@ -166,4 +168,5 @@ def _work(contraction: WindowContraction, tiling: ConvolutionTiling) -> float:
     stored = -(-contraction.channels // tiling.channels) * (CALL_WORK * tiling.tiles + 4 * filters * tiling.vectors)
     copied = copied_elements(contraction, block) * tiling.filter_blocks if block.copies else 0
     each = COPY_WORK if contraction.strides[2] == 1 else STRIDED_COPY_WORK
+    each *= 1 if copied <= NEAR_COPY else 2
     return panels * (steps * tile + stored) + blocks * parts * copied * each
