@@ -10,7 +10,7 @@ from math import prod
 from fuse_opt.dialects.analysis.convolutions import LARGEST_COPY
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.window_rows import Reach
-from fuse_opt.lowering.cpu.matmul.tiling import FEWEST_TASKS, MOST_ROWS, MOST_VECTORS, REGISTERS, TASK_OPERATIONS
+from fuse_opt.lowering.cpu.matmul.tiling import MOST_ROWS, MOST_VECTORS, REGISTERS, TASK_OPERATIONS
 
 DEPTH = 256
 """Channels and taps that are summed up at a time, about: what a tile reads of them stays in a first cache, and sums are short."""
@@ -18,6 +18,8 @@ FIRST_CACHE = 40 << 10
 """Bytes of a first cache that a panel of them may take."""
 SUM_BYTES = 96 << 10
 """Of the sums of some panels, which stay in a second cache."""
+FEWEST_TASKS = 8
+"""Below which filters are shared out, too: each of these tasks copies what windows see."""
 MOST_BLOCK_ROWS = 64
 COPY_WORK = 0.4
 """Of an element that is copied, in halves of a step of a vector; of one of every stride-th element, as much more."""
@@ -133,7 +135,7 @@ def _cut(contraction: WindowContraction, block: Block, vectors: int, lanes: int)
     tiles = -(-contraction.filters // most)
     height, taller = divmod(contraction.filters, tiles)
     tasks = contraction.batch * contraction.groups * prod(block_counts(contraction, block))
-    parts = min(tiles, -(-FEWEST_TASKS // tasks), max(contraction.operations // (tasks * TASK_OPERATIONS), 1))
+    parts = min(tiles, FEWEST_TASKS // tasks, contraction.operations // (tasks * TASK_OPERATIONS))
     rows = prod(contraction.window[:2]) * vectors * lanes * (64 // lanes)
     some = max(min(DEPTH // contraction.taps, FIRST_CACHE // rows), 1)
     channels = -(-contraction.channels // -(-contraction.channels // some))
