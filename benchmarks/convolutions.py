@@ -1,4 +1,4 @@
-"""Generated convolutions beside the library's path and, where installed, PyTorch and ONNX Runtime: `python benchmarks/convolutions.py`.
+"""Generated convolutions beside a library's, PyTorch's and ONNX Runtime's: `python benchmarks/convolutions.py [--only TEXT]`.
 
     FUSE_OPT_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 python benchmarks/convolutions.py
 
@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -128,8 +129,7 @@ def arrays(case: Case) -> tuple[Array, Array, Array]:
 
 
 def torch_call(case: Case, x: Array, w: Array, b: Array, threads: int) -> Call:
-    import torch
-
+    torch: Any = import_module("torch")
     torch.set_num_threads(threads)
     tx, tw, tb = (torch.from_numpy(array) for array in (x, w, b.reshape(-1)))
 
@@ -144,9 +144,8 @@ def torch_call(case: Case, x: Array, w: Array, b: Array, threads: int) -> Call:
 
 
 def onnx_call(case: Case, x: Array, w: Array, b: Array, threads: int) -> Call:
-    import onnx
-    import onnxruntime
-
+    onnx: Any = import_module("onnx")
+    onnxruntime: Any = import_module("onnxruntime")
     helper, floats = onnx.helper, onnx.TensorProto.FLOAT
     attributes = {"strides": [case.stride] * 2, "pads": [case.pad] * 4, "group": case.groups}
     nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Relu", ["c"], ["r"])]

@@ -15,7 +15,6 @@ from fuse_opt.lowering.cpu.convolution.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.kernel.scope import Scope
 
-
 Bound = int | SSAValue
 
 
@@ -106,7 +105,9 @@ class InputCopy:
         last = (of.positions[0] - 1) * of.strides[0] + (of.window[0] - 1) * of.dilations[0] - of.begins[0]
         if not of.begins[0] and last < of.extents[0]:
             return None
-        return scope.add(arith.CmpiOp(place, constant(of.extents[0]), "ult"))  # as an unsigned number it is none below 0
+        return scope.add(
+            arith.CmpiOp(place, constant(of.extents[0]), "ult")
+        )  # as an unsigned number it is none below 0
 
     def _plane(
         self,

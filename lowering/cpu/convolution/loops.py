@@ -80,9 +80,7 @@ class _Task:
         element: DType = dtype(convolution.raw)
         of, block, product = self.of, tiling.block, convolution.contraction.product()
         self.tiles = RowTiles(element, tiling.vectors, tiling.height, tiling.taller)
-        self.epilogue = BlockEpilogue(
-            convolution.epilogue, convolution.places, product, convolution.raw, memory, root
-        )
+        self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
         self.counts = (of.batch, of.groups, *block_counts(of, block), tiling.filter_blocks)
         filters = min(tiling.tiles_at_a_time * tiling.most_filters, of.filters)

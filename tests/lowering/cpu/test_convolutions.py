@@ -1,4 +1,4 @@
-"""Generated convolutions: every extent, stride, padding, group and epilogue gives the reference's values, and touches nothing else."""
+"""Generated convolutions: every geometry, group and epilogue gives the reference's values, and touches nothing else."""
 
 from __future__ import annotations
 
