@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.lowering.cpu.convolution.tiling import Block, copied_elements, copied_rows, planes_of
+from fuse_opt.lowering.cpu.convolution.blocks import Block, copied_elements, copied_rows, planes_of
 from fuse_opt.lowering.cpu.convolution.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.kernel.scope import Scope

@@ -23,8 +23,9 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import dimensions
+from fuse_opt.lowering.cpu.convolution.blocks import block_counts
 from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, Origin, tap_offsets
-from fuse_opt.lowering.cpu.convolution.tiling import ConvolutionTiling, block_counts, choose_tiling
+from fuse_opt.lowering.cpu.convolution.tiling import ConvolutionTiling, Tile, choose_tiling
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
@@ -59,8 +60,7 @@ def _operand(value: SSAValue) -> LoopBody:
 class _Place:
     """What a task works on: of filters, of the input, and where its positions end and have their results."""
 
-    tiles: Bounds
-    filters: Bounds
+    first_filter: SSAValue
     weight: Matrix
     """Of the first filter."""
     source: Matrix
@@ -79,17 +79,19 @@ class _Task:
         self.tiling, self.of, self.root = tiling, convolution.contraction, root
         element: DType = dtype(convolution.raw)
         of, block, product = self.of, tiling.block, convolution.contraction.product()
-        self.tiles = RowTiles(element, tiling.vectors, tiling.height, tiling.taller)
+        self.element = element
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
-        self.counts = (of.batch, of.groups, *block_counts(of, block), tiling.filter_blocks)
-        filters = min(tiling.tiles_at_a_time * tiling.most_filters, of.filters)
-        columns = tiling.panels_at_a_time * tiling.width
-        sums = root.add(memref.AllocaOp.get(element.attribute, 64, [filters * columns]))
+        self.counts = (of.batch, of.groups, *block_counts(of, block), of.filters // tiling.filters)
+        sums = root.add(memref.AllocaOp.get(element.attribute, 64, [tiling.filters * tiling.columns]))
         sums.name_hint = "sums"
-        self.sums = Sums(sums, filters, columns)
+        self.sums = Sums(sums, tiling.filters, tiling.columns)
         self.taps = self._taps() if of.taps > 1 or of.channel_step != 1 else None
-        self.copy = InputCopy(of, block, element, root, tiling.width) if block.copies else None
+        self.copy = InputCopy(of, block, element, root, self._widest()) if block.copies else None
+
+    def _widest(self) -> int:
+        """Positions of a panel."""
+        return max(tile.width for tile in (self.tiling.tile, self.tiling.last) if tile is not None)
 
     def _taps(self) -> Taps:
         """A table of places."""
@@ -105,11 +107,10 @@ class _Task:
         batch, group, first, row, column, some = task_parts(task, self.root, number, self.counts)
         rows = part_bounds(task, row, block.rows, of.positions[1])
         columns = part_bounds(task, column, block.columns, of.positions[2])
-        tiles = part_bounds(task, some, tiling.tiles_at_a_time, tiling.tiles)
-        filters = self.tiles.first_row(task, tiles[0]), self.tiles.first_row(task, tiles[1])
+        first_filter = times(task, some, tiling.filters)
         image = plus(task, times(task, batch, of.groups), group)
         task.indices = {self.epilogue.batch: image}
-        weight = plus(task, times(task, group, of.group_step), times(task, filters[0], of.filter_step))
+        weight = plus(task, times(task, group, of.group_step), times(task, first_filter, of.filter_step))
         channels = times(task, image, of.channels * prod(of.extents))
         moved = times(task, first, of.positions[1] * of.positions[2])
         if self.copy is not None:
@@ -123,49 +124,62 @@ class _Task:
         last = task.add(arith.SubiOp(task.add(arith.SubiOp(rows[1], rows[0])), constant(1)))
         length = plus(task, times(task, last, block.pitch), task.add(arith.SubiOp(columns[1], columns[0])))
         end = plus(task, start, length)
-        place = _Place(tiles, filters, Matrix(self.weight, weight, of.filter_step), source, rows[0], moved, end)
+        place = _Place(first_filter, Matrix(self.weight, weight, of.filter_step), source, rows[0], moved, end)
         count_loop(task, "position", (start, end), lambda s, at: self._panels(s, at, place), self.sums.step)
 
     def _panels(self, scope: Scope, first: SSAValue, place: _Place) -> None:
         """Some panels, from the first position on, and what follows from them."""
         after = scope.add(arith.MinSIOp(plus(scope, first, self.root.index_constant(self.sums.step)), place.end))
-        start, width = self._start(scope, first), self.tiling.width
-        count_loop(scope, "panel", (first, after), lambda inner, at: self._panel(inner, at, start, place), width)
+        tile, last, split = self.tiling.tile, self.tiling.last, after
+        if last is not None:
+            split = self._split(scope, first, after, last)
+        start = self._start(scope, first, self._widest())
+        count_loop(scope, "panel", (first, split), lambda s, at: self._panel(s, at, start, place, tile), tile.width)
+        if last is not None:
+            self._panel(scope, split, start, place, last)
         self._epilogue(scope, (first, after), start, place)
 
-    def _start(self, scope: Scope, position: SSAValue) -> SSAValue:
-        """Where a panel begins: the last one early, as nothing may be read behind the operand."""
+    def _split(self, scope: Scope, first: SSAValue, after: SSAValue, last: Tile) -> SSAValue:
+        """Where the last panel begins, behind as few others as there must be."""
+        constant, width = self.root.index_constant, self.tiling.tile.width
+        rest = scope.add(arith.SubiOp(scope.add(arith.SubiOp(after, first)), constant(last.width - width + 1)))
+        others = scope.add(arith.DivSIOp(scope.add(arith.MaxSIOp(rest, constant(0))), constant(width)))
+        return plus(scope, first, times(scope, others, width))
+
+    def _start(self, scope: Scope, position: SSAValue, width: int) -> SSAValue:
+        """Where so wide a panel begins: the last one early, as nothing may be read behind the operand."""
         if self.copy is not None:
             return position
-        last = (self.of.positions[1] - 1) * self.tiling.block.pitch + self.of.positions[2] - self.tiling.width
+        last = (self.of.positions[1] - 1) * self.tiling.block.pitch + self.of.positions[2] - width
         return scope.add(arith.MinSIOp(position, self.root.index_constant(last)))
 
-    def _panel(self, scope: Scope, position: SSAValue, first: SSAValue, place: _Place) -> None:
+    def _panel(self, scope: Scope, position: SSAValue, first: SSAValue, place: _Place, tile: Tile) -> None:
         """All channels of a panel; its sums lie behind those of the `first` position."""
         of, tiling, constant = self.of, self.tiling, self.root.index_constant
-        start = self._start(scope, position)
+        rows = RowTiles(self.element, tile.vectors, tile.height, tile.taller)
+        start = self._start(scope, position, tile.width)
         column = scope.add(arith.SubiOp(start, first))
 
-        def multiply(inner: Scope, tile: SSAValue, channel: SSAValue, count: SSAValue, source: Matrix) -> None:
-            row = inner.add(arith.SubiOp(self.tiles.first_row(inner, tile), place.filters[0]))
+        def multiply(inner: Scope, number: SSAValue, channel: SSAValue, count: SSAValue, source: Matrix) -> None:
+            row = rows.first_row(inner, number)
             at = plus(inner, place.weight.at, times(inner, channel, of.channel_step))
             weight = replace(place.weight, at=plus(inner, at, times(inner, row, of.filter_step)))
             sums = Matrix(self.sums.memory, plus(inner, column, times(inner, row, self.sums.step)), self.sums.step)
-            self.tiles.multiply(inner, tile, count, weight, source, sums, channel, self.taps)
+            rows.multiply(inner, number, count, weight, source, sums, channel, self.taps)
 
         def block(inner: Scope, channel: SSAValue) -> None:
             rest = inner.add(arith.SubiOp(constant(of.channels), channel))
             count = inner.add(arith.MinSIOp(rest, constant(tiling.channels)))
             at = plus(inner, place.source.at, times(inner, channel, place.source.row), start)
             source = replace(place.source, at=at)
-            count_loop(inner, "tile", place.tiles, lambda s, tile: multiply(s, tile, channel, count, source))
+            tiles = constant(0), constant(tile.tiles)
+            count_loop(inner, "tile", tiles, lambda s, number: multiply(s, number, channel, count, source))
 
         count_loop(scope, "channel", (constant(0), constant(of.channels)), block, tiling.channels)
 
     def _epilogue(self, scope: Scope, positions: Bounds, start: SSAValue, place: _Place) -> None:
         """Stores panels of the result, and what follows from it: for each filter the rows of positions that they have."""
         constant, pitch, length = self.root.index_constant, self.tiling.block.pitch, self.of.positions[2]
-        count = scope.add(arith.SubiOp(place.filters[1], place.filters[0]))
 
         def store(inner: Scope, row: SSAValue, bounds: Bounds) -> None:
             moved = plus(inner, place.moved, times(inner, row, length - pitch)) if length != pitch else place.moved
@@ -185,4 +199,4 @@ class _Task:
             last = inner.add(arith.DivSIOp(inner.add(arith.SubiOp(positions[1], constant(1))), constant(pitch)))
             count_loop(inner, "line", (first, plus(inner, last, constant(1))), segment)
 
-        self.epilogue.over_rows(scope, self.sums, place.filters[0], count, rows)
+        self.epilogue.over_rows(scope, self.sums, place.first_filter, constant(self.tiling.filters), rows)
