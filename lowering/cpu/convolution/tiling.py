@@ -21,10 +21,10 @@ DEPTH = 256
 """Channels and taps that are summed up at a time, about: what a tile reads of them stays in a first cache, and sums are short."""
 FIRST_CACHE = 40 << 10
 """Bytes of a first cache that a panel of them may take."""
-SUM_BYTES = 96 << 10
-"""Of the sums of some panels, which stay in a second cache."""
+SUM_BYTES = 224 << 10
+"""Of the sums of some panels, which stay in a second cache: what follows then goes along stretches of some rows of memory."""
 MOST_SUM_BYTES = 512 << 10
-"""Of the sums of one panel, which lie on the stack."""
+"""Of all sums at a time, which lie on the stack."""
 LAST_VECTORS = (2, 3, 4, 5, 6)
 """Of the last panel of a block."""
 TRIED = 12
@@ -81,7 +81,7 @@ class ConvolutionTiling:
     channels: int
     """That are summed up at a time."""
     panels_at_a_time: int
-    """Panels whose sums are kept until what follows is computed: so that it goes along rows, not along parts of them."""
+    """Panels whose sums are kept until what follows is computed."""
 
     @property
     def columns(self) -> int:
@@ -136,7 +136,7 @@ def _with_last(
     all_positions = (contraction.positions[1] - 1) * block.pitch + contraction.positions[2]
     if vectors == tiling.tile.vectors or not (block.copies or all_positions >= last.width):
         return None
-    return found if found.columns * tiling.filters * (64 // lanes) <= 2 * SUM_BYTES else None
+    return found if found.columns * tiling.filters * (64 // lanes) <= MOST_SUM_BYTES else None
 
 
 def _work(contraction: WindowContraction, tiling: ConvolutionTiling) -> float:
