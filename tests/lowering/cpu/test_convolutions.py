@@ -250,3 +250,31 @@ def test_unfuse_takes_the_convolution_and_what_follows_apart() -> None:
         ["graph.conv", "graph.add", "graph.add", "graph.relu"]
     ]
     assert kernels(apply(module, ["unfuse"])) == []
+
+
+@needs_compiler
+def test_neighbours_share_a_region_with_barriers_between() -> None:
+    """A convolution reads what a softmax stored before, a product what the convolution did, and one more reads that."""
+    t, w, v, m = (f"tensor<{shape}xf32>" for shape in ("2x16x20x20", "16x16x3x3", "16x16x1x1", "20x20"))
+    text = f"""
+func.func @main(%x: {t}, %w: {w}, %v: {v}, %m: {m}) -> {t} {{
+  %a = graph.conv %x, %w {{pads = array<i64: 1, 1, 1, 1>}} : ({t}, {w}) -> {t}
+  %b = graph.softmax %a {{axis = 3 : i64}} : ({t}) -> {t}
+  %c = graph.conv %b, %v : ({t}, {v}) -> {t}
+  %d = graph.matmul %c, %m : ({t}, {m}) -> {t}
+  %e = graph.conv %d, %w {{pads = array<i64: 1, 1, 1, 1>}} : ({t}, {w}) -> {t}
+  %f = graph.add %e, %b : ({t}, {t}) -> {t}
+  func.return %f : {t}
+}}"""
+    shapes = ((2, 16, 20, 20), (16, 16, 3, 3), (16, 16, 1, 1), (20, 20))
+    arguments = [np.random.default_rng(6).standard_normal(shape).astype(np.float32) for shape in shapes]
+    program, before = fuse_opt.compile(text), thread_pool.num_threads()
+    assert program.stats.segments == 1 and program.stats.library_calls == 0
+    wanted = evaluate(parse(text), arguments)[0]
+    try:
+        for threads in (1, 2, 4):
+            thread_pool.set_num_threads(threads)
+            for _ in range(50):
+                close(program(*arguments), wanted, "f32")
+    finally:
+        thread_pool.set_num_threads(before)
