@@ -30,8 +30,8 @@ FEWEST_POSITIONS = 16
 """Of a result, below which they fill no vector."""
 MOST_TAPS = 512
 """Of a window, whose places are a table."""
-LARGEST_COPY = 96 << 10
-"""Elements of the input that the fewest positions of a task read: they are copied to the stack, with zeros around them."""
+LARGEST_COPY = 384 << 10
+"""Bytes of the input that the fewest positions of a task read: they are copied to the stack, with zeros around them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
         return Unschedulable("few-positions", f"'{op.name}' has a result of {count} positions", op)
     if contraction.taps > MOST_TAPS:
         return Unschedulable("large-window", f"'{op.name}' has windows of {contraction.taps} elements", op)
-    if (count := least_copy(contraction)) > LARGEST_COPY and not contraction.reads_all_inside:
-        return Unschedulable("large-copy", f"'{op.name}' copies {count} elements for a few positions", op)
+    if not contraction.reads_all_inside and (size := least_copy(contraction) * dtype(raw).itemsize) > LARGEST_COPY:
+        return Unschedulable("large-copy", f"'{op.name}' copies {size} bytes for a few positions", op)
     return None
 
 

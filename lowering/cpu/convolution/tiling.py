@@ -102,7 +102,7 @@ def choose_tiling(contraction: WindowContraction, itemsize: int) -> ConvolutionT
     found = [
         _cut(contraction, block, vectors, lanes)
         for vectors in range(1, MOST_VECTORS + 1)
-        for block in candidate_blocks(contraction, vectors * lanes, LARGEST_COPY * 4 // itemsize)
+        for block in candidate_blocks(contraction, vectors * lanes, LARGEST_COPY // itemsize)
     ]
     found.sort(key=lambda tiling: _work(contraction, tiling))
     others = [_with_last(contraction, tiling, vectors, lanes) for tiling in found[:TRIED] for vectors in LAST_VECTORS]

@@ -15,7 +15,9 @@ from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
 
 import fuse_opt
-from fuse_opt.dialects.analysis.convolutions import CONV
+from fuse_opt.dialects.analysis.convolutions import CONV, LARGEST_COPY, least_copy
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.lowering.cpu.convolution.tiling import choose_tiling
 from fuse_opt.runtime.host import thread_pool
 
 Array = np.ndarray[Any, Any]
@@ -130,7 +132,7 @@ CASES = {
     "three-axes-strided": Conv((2, 3, 9, 8, 9), 5, (3, 3, 3), strides=(2, 1, 2), pads=(1, 1, 1, 2, 1, 1)),
     "three-axes-pointwise": Conv((1, 13, 3, 4, 5), 6, (1, 1, 1)),
     "many-channels": Conv((1, 600, 5, 6), 40, (3, 3), pads=(1, 1, 1, 1)),
-    "rows-in-parts": Conv((1, 500, 4, 70), 5, (3, 3), pads=(1, 1, 1, 1)),
+    "rows-in-parts": Conv((1, 300, 4, 150), 5, (3, 3), pads=(1, 1, 1, 1)),
     "one-filter": Conv((1, 9, 10, 70), 1, (3, 3), pads=(1, 1, 1, 1)),
     "one-column": Conv((1, 9, 40, 1), 6, (3, 1), pads=(1, 0, 1, 0)),
 }
@@ -278,3 +280,23 @@ func.func @main(%x: {t}, %w: {w}, %v: {v}, %m: {m}) -> {t} {{
                 close(program(*arguments), wanted, "f32")
     finally:
         thread_pool.set_num_threads(before)
+
+
+def test_every_accepted_copy_fits() -> None:
+    """At the largest number of channels that is taken there is a cut, for either element type."""
+    for itemsize in (4, 8):
+        for window, stride, dilation in (((1, 3, 3), 1, 1), ((3, 3, 3), 2, 1), ((1, 2, 5), 3, 4), ((1, 7, 1), 1, 2)):
+            size = least_copy(contraction(1, window, stride, dilation)) * itemsize
+            largest = contraction(LARGEST_COPY // size, window, stride, dilation)
+            assert choose_tiling(largest, itemsize).block.copies
+
+
+def contraction(channels: int, window: tuple[int, ...], stride: int, dilation: int) -> WindowContraction:
+    """Of 40 positions along each axis, with padding."""
+    extents = tuple(39 * stride + dilation * (k - 1) for k in window)
+    begins = tuple(int(number == 2) for number in range(3))
+    ones, taps = (1, 1, 1), prod(window)
+    return WindowContraction(
+        1, 1, 5, channels, extents, (40, 40, 40), window, tuple(stride * n for n in ones),
+        tuple(dilation * n for n in ones), begins, 5 * channels * taps, channels * taps, taps,
+    )  # fmt: skip
