@@ -300,3 +300,25 @@ def contraction(channels: int, window: tuple[int, ...], stride: int, dilation: i
         1, 1, 5, channels, extents, (40, 40, 40), window, tuple(stride * n for n in ones),
         tuple(dilation * n for n in ones), begins, 5 * channels * taps, channels * taps, taps,
     )  # fmt: skip
+
+
+@needs_compiler
+def test_several_results_behind_reshapes() -> None:
+    text = """
+func.func @main(%x: tensor<2x5x9x11xf32>, %w: tensor<6x5x3x3xf32>) -> (tensor<2x6x99xf32>, tensor<12x99xbf16>) {
+  %p = graph.conv %x, %w {pads = array<i64: 1, 1, 1, 1>}
+      : (tensor<2x5x9x11xf32>, tensor<6x5x3x3xf32>) -> tensor<2x6x9x11xf32>
+  %f = graph.reshape %p {shape = array<i64: 2, 6, 99>} : (tensor<2x6x9x11xf32>) -> tensor<2x6x99xf32>
+  %t = graph.tanh %f : (tensor<2x6x99xf32>) -> tensor<2x6x99xf32>
+  %g = graph.reshape %t {shape = array<i64: 12, 99>} : (tensor<2x6x99xf32>) -> tensor<12x99xf32>
+  %h = graph.astype %g {dtype = bf16} : (tensor<12x99xf32>) -> tensor<12x99xbf16>
+  func.return %t, %h : tensor<2x6x99xf32>, tensor<12x99xbf16>
+}"""
+    rng = np.random.default_rng(8)
+    arguments = [rng.standard_normal(shape).astype(np.float32) for shape in ((2, 5, 9, 11), (6, 5, 3, 3))]
+    program = fuse_opt.compile(text)
+    assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [CONV]
+    first, second = program(*arguments)
+    wanted = fuse_opt.evaluate(text, *arguments)
+    close(first, wanted[0], "f32")
+    assert second.dtype == wanted[1].dtype and second.shape == wanted[1].shape
