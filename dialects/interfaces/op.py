@@ -28,6 +28,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.index_expr import Index, constant, dimensions, linearize
 
@@ -312,6 +313,10 @@ class OpaqueOp(GraphOp):
 
     def contraction(self) -> Contraction | None:
         """The product of its first two operands that its only result is, for generated code; None where it is none."""
+        return None
+
+    def window_contraction(self) -> WindowContraction | None:
+        """The convolution of its first operand by its second one that its only result is; None where it is none."""
         return None
 
     def refuse_arithmetic(self) -> None:

@@ -29,7 +29,18 @@ __all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print
 
 _WIDTH = 110
 _LARGE_BUFFER = 2**30
-_TARGETS = {"fo_transpose_": 3, "fo_widen_f16": 2, "fo_narrow_f16": 2, "fo_stream_": 2, "fo_prefetch_": -1}
+_TARGETS = {
+    "fo_transpose_": 3,
+    "fo_widen_f16": 2,
+    "fo_narrow_f16": 2,
+    "fo_stream_": 2,
+    "fo_tile_": 7,
+    "fo_taps_": 7,
+    "fo_dot_": 7,
+    "fo_rows_": 6,
+    "fo_panel_": 6,
+    "fo_prefetch_": -1,
+}
 """The argument that helpers write to, -1 for none; they only read the others."""
 
 

@@ -2,5 +2,5 @@
 
 May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis, dialects/gpu,
 dialects/implementation, lowering, lowering/program, lowering/kernel, lowering/loops, lowering/cpu,
-lowering/cpu/attention, lowering/cpu/matmul, lowering/gpu, lowering/reference/kernels.
+lowering/cpu/attention, lowering/cpu/convolution, lowering/cpu/matmul, lowering/gpu, lowering/reference/kernels.
 """

@@ -12,6 +12,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.attention import ATTENTION
+from fuse_opt.dialects.analysis.convolutions import CONV
+from fuse_opt.dialects.analysis.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.analysis.products import MATMUL
@@ -20,6 +22,7 @@ from fuse_opt.lowering.convert.functions import ModuleConverter, convert_program
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
 from fuse_opt.lowering.cpu.columns import build_column_loops
+from fuse_opt.lowering.cpu.convolution.loops import build_convolution_loops
 from fuse_opt.lowering.cpu.horizontal import build_horizontal_loops
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_function
 from fuse_opt.lowering.cpu.matmul.loops import build_product_loops
@@ -119,7 +122,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
         return _Generated(tuple(functions), tuple(phases))
 
     def generates_product(self, kernel: KernelOp) -> bool:
-        return kernel.schedule_kind() in (MATMUL, ATTENTION)
+        return kernel.schedule_kind() in PRODUCT_KINDS
 
     def parameters(self, generated: _Generated) -> Sequence[Parameter]:
         return generated.phases[0].parameters
@@ -147,11 +150,14 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 put_first(self.block, declaration)
 
 
+_PRODUCTS = {MATMUL: build_product_loops, ATTENTION: build_attention_loops, CONV: build_convolution_loops}
+"""What builds the loops of kernels with opaque ops in them, by schedule kind."""
+
+
 def _build_phases(kernel: KernelOp, passes: Sequence[LoopBody], memory: Sequence[int]) -> Sequence[KernelLoops]:
     """The launches of a kernel by its schedule."""
     if not passes:
-        build = build_attention_loops if kernel.schedule_kind() == ATTENTION else build_product_loops
-        return build(kernel, memory)
+        return _PRODUCTS[kernel.schedule_kind() or MATMUL](kernel, memory)
     if len(passes) > 1:
         return [build_horizontal_loops(kernel, passes, memory)]
     kind, loop_body = kernel.schedule_kind(), merge_equal_reductions(passes[0])

@@ -12,11 +12,10 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.analysis.attention import ATTENTION
+from fuse_opt.dialects.analysis.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import generated_kind, is_library, library_op
 from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
-from fuse_opt.dialects.analysis.products import MATMUL
 from fuse_opt.dialects.analysis.storage import (
     MOST_BYTES,
     StorageMap,
@@ -272,7 +271,7 @@ def scheduled(kernel: KernelOp) -> Sequence[LoopBody] | None:
     schedule cannot be kept.
     """
     kind = kernel.schedule_kind()
-    if kind in ("library", MATMUL, ATTENTION, REFERENCE) or kernel.implementation is not None:
+    if kind in ("library", REFERENCE, *PRODUCT_KINDS) or kernel.implementation is not None:
         return None
     try:
         return kernel_passes(kernel, generated_kind(kernel))

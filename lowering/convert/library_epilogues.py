@@ -9,8 +9,8 @@ from xdsl.dialects import func
 from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
 from fuse_opt.dialects.analysis.attention import ATTENTION
+from fuse_opt.dialects.analysis.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import kernel_access, library_op
-from fuse_opt.dialects.analysis.products import MATMUL
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
 from fuse_opt.dialects.implementation.queries import offer_of, opaque_op
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
@@ -104,7 +104,8 @@ def split_library_kernels(function: func.FuncOp, is_generated: Callable[[KernelO
             continue
         op, offer = opaque_op(kernel), offer_of(kernel)
         offered = offer is not None and bool(offer.epilogue or offer.prologue)
-        if op is None or (kernel.implementation is None and not offered and kernel.schedule_kind() != MATMUL):
+        named = kernel.implementation is not None or kernel.schedule_kind() in PRODUCT_KINDS
+        if op is None or not (named or offered):
             continue
         parts = library_parts(kernel)
         if parts is None:

@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
+from fuse_opt.dialects.analysis.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
 from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size, functions_of
 from fuse_opt.dialects.fused import KernelOp
@@ -38,7 +39,8 @@ class BulkLaunchesPass(ModulePass):
     %d = fused.kernel(...) -> (tensor<8x8xf32>) attributes {segment = 1 : i64} { ... graph.exp ... }
     ```
     A library call, a kernel that runs op by op (schedule kind "reference") and an op outside of kernels that computes
-    end a segment and are in none; views that move nothing and constants launch nothing and end none.
+    end a segment and are in none; views that move nothing and constants launch nothing and end none. A product, attention or
+    convolution is a generated kernel where its schedule says so.
 
     Threads meet once at the end of a segment, and inside only where a launch needs what others made: the remark of a segment
     gives its launches, the bytes that they read and write, and the longest chain of launches that need each other.
@@ -127,6 +129,8 @@ def _is_apart(kernel: KernelOp) -> bool:
 
 def _runs_apart(kernel: KernelOp) -> str | None:
     """Why a kernel cannot share a segment with others; None for generated kernels."""
+    if kernel.schedule_kind() in PRODUCT_KINDS:
+        return None
     if is_library(kernel):
         return "it is a library call"
     if kernel.schedule_kind() == "reference":

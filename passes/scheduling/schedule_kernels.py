@@ -1,4 +1,4 @@
-"""Choose how each kernel runs: over elements, by rows, as tiles of a product, side by side, by a library, or op by op."""
+"""Choose how each kernel runs: over elements, by rows, as tiles of products, side by side, by a library, or op by op."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringA
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.attention import ATTENTION, attention_of
+from fuse_opt.dialects.analysis.generated_products import (
+    PRODUCT_KINDS,
+    generated_product,
+    product_kind_problem,
+    why_no_product,
+)
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
-from fuse_opt.dialects.analysis.loop_body import Unschedulable, trace_kernel
+from fuse_opt.dialects.analysis.loop_body import trace_kernel
 from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
-from fuse_opt.dialects.analysis.products import MATMUL, product_of
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.implementation.generated import MATMUL_IMPLEMENTATION
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
@@ -42,29 +45,11 @@ def _refuse_library(kernel: KernelOp) -> str | None:
     return None if is_library(kernel) else "it holds no op of a library and names no implementation"
 
 
-def _matmul_problem(kernel: KernelOp) -> Unschedulable | None:
-    if kernel.implementation is not None and kernel.implementation.data != MATMUL_IMPLEMENTATION:
-        return Unschedulable("named", f'it names the implementation "{kernel.implementation.data}"')
-    try:
-        product_of(kernel)
-    except Unschedulable as problem:
-        return problem
-    return None
+def _product(kind: str) -> Callable[[KernelOp], str | None]:
+    """Why a kernel cannot be generated code of a kind with an opaque op, or None when it can."""
 
-
-def _attention_problem(kernel: KernelOp) -> Unschedulable | None:
-    if kernel.implementation is not None:
-        return Unschedulable("named", f'it names the implementation "{kernel.implementation.data}"')
-    try:
-        attention_of(kernel)
-    except Unschedulable as problem:
-        return problem
-    return None
-
-
-def _refused_by(problem_of: Callable[[KernelOp], Unschedulable | None]) -> Callable[[KernelOp], str | None]:
     def refuse(kernel: KernelOp) -> str | None:
-        problem = problem_of(kernel)
+        problem = product_kind_problem(kernel, kind)
         return None if problem is None else str(problem)
 
     return refuse
@@ -101,8 +86,7 @@ SCHEMES: dict[str, Callable[[KernelOp], str | None]] = {
     "column": _generated("row", "it holds no reduction"),
     "split": _generated("row", "it holds no reduction"),
     "pack": _generated("pack", "it is one part"),
-    MATMUL: _refused_by(_matmul_problem),
-    ATTENTION: _refused_by(_attention_problem),
+    **{kind: _product(kind) for kind in PRODUCT_KINDS},
     "library": _refuse_library,
     "reference": _refuse_reference,
 }
@@ -126,7 +110,7 @@ class ScheduleKernelsPass(ModulePass):
     few and long. `column` and `split` reduce in `splits` parts, which are joined in order: the result does not depend on
     the number of threads. `pack`: parts that do not depend on each other side by side, each a `pointwise` or a `row` one.
     `matmul`: a product as tiles in registers, with the pointwise ops behind it. `attention`: two products, and between them
-    rows of the first one's result, which are never in memory.
+    rows of the first one's result, which are never in memory. `conv`: a convolution by such tiles, without unfolded windows.
     `library`: an implementation runs it as a whole.
     `reference`: op by op, for what is neither passes nor a library's.
 
@@ -184,11 +168,10 @@ def _schedule(kernel: KernelOp, math: str, rules: StoreRules) -> None:
 
 def _choose(kernel: KernelOp) -> LoopOrder:
     if is_library(kernel):
-        reason = _attention_problem(kernel)
-        kind = ATTENTION if reason is None else "library" if (reason := _matmul_problem(kernel)) else MATMUL
-        why = f": {reason}" if reason and reason.code != "no-product" else ""
-        remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{kind}"{why}')
-        return LoopOrder(kind)
+        kind = generated_product(kernel)
+        why = "" if kind else why_no_product(kernel)
+        remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{kind or "library"}"{why}')
+        return LoopOrder(kind or "library")
     access = kernel_access(kernel, scheduled=False)
     if access.scheme is None:
         remark(ScheduleKernelsPass.name, kernel, access.code, f'runs op by op ("reference"): {access.message}')

@@ -1,4 +1,4 @@
-"""Convolutions and their backward forms, run by an implementation as matrix products of unfolded windows.
+"""Convolutions and their backward forms.
 
 All are over 1 to 3 spatial axes, channels first, and without a bias: add it with `graph.add`, which is fused with what
 follows. Their attributes are those of ONNX: `strides`, `dilations` (default 1 everywhere), `pads` (default 0; the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
@@ -18,6 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,23 @@ class Convolution(OpaqueOp):
             raise VerifyException(f"attribute '{name}': expected {count} {kind}, got {list(values)}")
         return values
 
+    def gathered(self) -> WindowContraction | None:
+        """The sums that a convolution's gradient comes to for each element of the input; None where a stride leaves gaps.
+
+        The element reads what each tap of a window added to it: a convolution, with the taps in reverse order.
+        """
+        (given, weight), result = (shape(value) for value in self._operands), shape(self.results[0])
+        windows, groups, window = self.windows(len(given) - 2), self.group_count(), weight[2:]
+        along = zip(windows.dilations, window, windows.begins, strict=True)
+        begins = tuple(d * (k - 1) - begin for d, k, begin in along)
+        if any(s > 1 for s in windows.strides) or min(begins) < 0:
+            return None
+        taps, channels = prod(window), weight[0] // groups
+        return WindowContraction(
+            given[0], groups, weight[1], channels, given[2:], result[2:], window, windows.strides, windows.dilations,
+            begins, channels * weight[1] * taps, taps, weight[1] * taps, flipped=True,
+        )  # fmt: skip
+
     def group_count(self) -> int:
         return 1 if self.groups is None else self.groups.value.data
 
@@ -119,6 +138,16 @@ class ConvOp(Convolution):
         self.check_groups(x[1], w[1], w[0])
         extents = self.windows(len(x) - 2).positions(x[2:], w[2:])
         return (TensorType(tensor(self.x).element_type, [x[0], w[0], *extents]),)
+
+    def window_contraction(self) -> WindowContraction | None:
+        x, weight, result = (shape(value) for value in (self.x, self.weight, self.result))
+        windows, groups = self.windows(len(x) - 2), self.group_count()
+        filters, taps = weight[0] // groups, prod(weight[2:])
+        row = weight[1] * taps
+        return WindowContraction(
+            x[0], groups, filters, weight[1], x[2:], result[2:], weight[2:], windows.strides, windows.dilations,
+            windows.begins, filters * row, row, taps,
+        )  # fmt: skip
 
 
 @irdl_op_definition
@@ -156,6 +185,9 @@ class ConvTransposeOp(Convolution):
             raise VerifyException(f"the pads leave no output element: the extents would be {extents}; make them less")
         return (TensorType(tensor(self.x).element_type, [x[0], w[1] * groups, *extents]),)
 
+    def window_contraction(self) -> WindowContraction | None:
+        return self.gathered()
+
 
 @irdl_op_definition
 class ConvBackwardDataOp(Convolution):
@@ -183,6 +215,9 @@ class ConvBackwardDataOp(Convolution):
                 f"{shape_text(w)}; expected {shape_text((grad[0], *expected))}"
             )
         return (TensorType(tensor(self.grad).element_type, [grad[0], channels, *extents]),)
+
+    def window_contraction(self) -> WindowContraction | None:
+        return self.gathered()
 
 
 @irdl_op_definition

@@ -1,6 +1,6 @@
-"""Records of convolutions: kernels where they are small, else calls of PyTorch's.
+"""Records of convolutions: sums where they are small, generated convolutions, or else calls of PyTorch's.
 
-A call costs microseconds and cuts the program in two; up to some thousand multiplications a kernel is done before that.
+A call costs microseconds and cuts the program in two; up to some thousand multiplications a sum is done before that.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.analysis.convolutions import convolution_problem
+from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F32
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 CONVOLUTION, handler = handlers()
+_OPTIONS = {"strides": "stride", "pads": "padding", "dilations": "dilation"}
+"""PyTorch's names of attributes."""
 _SMALL = 4096
 """Multiplications, those with padding included: measured with one thread, up to here a kernel takes no longer than a call."""
 
@@ -29,15 +33,36 @@ def _convolution(call: Call) -> SSAValue:
         raise NotCoveredError("has no elements")
     channels = shape(weight)[0] if call["transposed"] else shape(weight)[1] * call["groups"]
     terms = prod(call.shape) * channels // call["groups"] * prod(shape(weight)[2:])
-    if spatial < 1 or terms > _SMALL:
+    if spatial < 1:
         raise NotCoveredError("is run by PyTorch's own kernel")
+    if terms > _SMALL:
+        return _biased(call, _generated(call, x, weight, spatial), spatial)
     if (element := dtype(x)).is_float and element.bits < 32:
         x, weight = call.cast(x, F32), call.cast(weight, F32)
-    y = (_transposed if call["transposed"] else _plain)(call, x, weight, spatial)
+    return _biased(call, (_transposed if call["transposed"] else _plain)(call, x, weight, spatial), spatial)
+
+
+def _biased(call: Call, y: SSAValue, spatial: int) -> SSAValue:
     if call.has("bias"):
         bias = call.cast(call.tensor("bias"), dtype(y))
         y = call.emit.add(y, call.reshaped(bias, [shape(bias)[0], *[1] * spatial]))
     return call.result(y)
+
+
+def _generated(call: Call, x: SSAValue, weight: SSAValue, spatial: int) -> SSAValue:
+    """The op, where code is generated for it; PyTorch's own kernels are at home in memory with channels last."""
+    if not all(call.meta(name).is_contiguous() for name in ("input", "weight")):
+        raise NotCoveredError("is run by PyTorch's own kernel, with its operands in another order of memory")
+    options = {name: _lengthened(call, option, spatial) for name, option in _OPTIONS.items()}
+    options["pads"] *= 2
+    emit = call.emit.conv
+    if call["transposed"]:
+        emit, options["output_padding"] = call.emit.conv_transpose, _lengthened(call, "output_padding", spatial)
+    y = emit(x, weight, **options, groups=call["groups"])
+    assert isinstance(y.owner, OpaqueOp)
+    if (problem := convolution_problem(y.owner)) is not None:
+        raise NotCoveredError(f"is run by PyTorch's own kernel: {problem}")
+    return y
 
 
 def _lengthened(call: Call, name: str, spatial: int) -> list[int]:
@@ -123,8 +148,9 @@ def _exported(call: Call) -> SSAValue:
     spatial = len(shape(x)) - 2
     if call["transposed"]:
         raise NotCoveredError("is transposed")
-    strides, padding, dilations = (_lengthened(call, name, spatial) for name in ("stride", "padding", "dilation"))
-    y = call.emit.conv(x, weight, strides=strides, pads=padding * 2, dilations=dilations, groups=call["groups"])
+    options = {name: _lengthened(call, option, spatial) for name, option in _OPTIONS.items()}
+    options["pads"] *= 2
+    y = call.emit.conv(x, weight, **options, groups=call["groups"])
     if not call.has("bias"):
         return y
     bias = call.tensor("bias")

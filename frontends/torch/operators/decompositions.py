@@ -8,6 +8,7 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
+from fuse_opt.dialects.analysis.convolutions import FEWEST_POSITIONS
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, aten, is_tensor, static_shape, torch
 from fuse_opt.frontends.torch.operators.table import TABLE
 
@@ -119,7 +120,7 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    """A convolution whose windows have one element, as a product for each image; PyTorch's kernels compute it so."""
+    """A convolution whose windows have one element, at few positions, as a product for each image."""
     extents, window = static_shape(x), static_shape(weight)
     if extents is None or window is None or 0 in extents or len(extents) != len(window) or transposed or groups != 1:
         return NotImplemented
@@ -129,7 +130,9 @@ def _convolution(
     if not x.is_contiguous() or not weight.is_contiguous():
         return NotImplemented
     images, channels, *spatial = extents
-    positions, weight = prod(spatial), weight.reshape(window[0], channels)
+    if (positions := prod(spatial)) >= FEWEST_POSITIONS:
+        return NotImplemented
+    weight = weight.reshape(window[0], channels)
     if positions == 1:
         y = x.reshape(images, channels)
         y = torch.mm(y, weight.t()) if bias is None else torch.addmm(bias, y, weight.t())

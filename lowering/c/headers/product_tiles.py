@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
-_NAME = re.compile(r"fo_tile_(f32|f64)_(\d+)x(\d+)(t?)")
+_NAME = re.compile(r"fo_(tile|taps)_(f32|f64)_(\d+)x(\d+)(t?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _LINE = 64
 """Bytes of a vector of the widest kind."""
@@ -24,13 +25,13 @@ _PART_ROWS = 6
 """Rows at a time where vectors are shorter: two of 32 bytes beside each other and six rows fill sixteen registers."""
 
 _TILE = """\
-/* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k of elements of a,
-   whose {lines} lie a_step apart, times rows of {columns} elements of b, b_step apart; a product and a sum round once. */
+/* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k{over} of elements of a,
+   whose {lines} lie a_step apart, times rows of {columns} elements of b, b_step apart{more}; a product and a sum round once. */
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("fp-contract=fast")))
 #endif
 static __attribute__((noinline, unused)) void {name}(long k, const {c} *a, long a_at, long a_step,
-    const {c} *b, long b_at, long b_step, {c} *c, long c_at, long c_step, long add) {{
+    const {c} *b, long b_at, long b_step, {c} *c, long c_at, long c_step, long add{parameters}) {{
 #if defined(__clang__)
 #pragma clang fp contract(fast)
 #endif
@@ -47,9 +48,36 @@ def vector_elements(name: str) -> int:
     return _LINE // _TYPES[name][1]
 
 
-def tile_name(element: str, rows: int, columns: int, transposed: bool = False) -> str:
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The loops of a tile, around what they do for a row of b: where that lies, and an element of a's first row."""
+
+    parameters: str
+    over: str
+    more: str
+    loops: tuple[str, ...]
+    row: str
+    element: str
+
+
+_STEPS = {
+    "tile": _Steps("", "", "", ("for (long p = 0; p < k; p++) {",), "p * b_step", "p"),
+    "taps": _Steps(
+        ",\n    long a_block, const long *taps, long n",
+        " and n taps",
+        " and as far from there as a tap says; elements of k are a_block apart in a, those of taps side by side",
+        ("for (long p = 0; p < k; p++) {", "for (long t = 0; t < n; t++) {"),
+        "p * b_step + taps[t]",
+        "p * a_block + t",
+    ),
+}
+
+
+def tile_name(
+    element: str, rows: int, columns: int, transposed: bool = False, kind: Literal["tile", "taps"] = "tile"
+) -> str:
     """The function for so many rows and columns; transposed: whose left operand has the rows of a tile side by side."""
-    return f"fo_tile_{element}_{rows}x{columns}{'t' * transposed}"
+    return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}"
 
 
 @cache
@@ -58,15 +86,18 @@ def tile_text(name: str) -> str | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    kind, size = _TYPES[found[1]]
-    tile = _Tile(kind, size, bool(found[4]))
-    rows, columns = int(found[2]), int(found[3])
+    steps, (kind, size) = _STEPS[found[1]], _TYPES[found[2]]
+    tile = _Tile(kind, size, bool(found[5]), steps)
+    rows, columns = int(found[3]), int(found[4])
     return _TILE.format(
         name=name,
         rows=rows,
         columns=columns,
         lines="columns" if tile.transposed else "rows",
         c=kind,
+        over=steps.over,
+        more=steps.more,
+        parameters=steps.parameters,
         wide=tile.sums(_LINE, rows, columns, ("a", "b", "c"), "  "),
         narrow=tile.parts(rows, columns),
     )
@@ -86,6 +117,7 @@ class _Tile:
     kind: str
     size: int
     transposed: bool
+    steps: _Steps
 
     def sums(self, width: int, rows: int, columns: int, pointers: tuple[str, str, str], indent: str) -> str:
         """Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to."""
@@ -95,17 +127,17 @@ class _Tile:
         lines = [f"typedef {kind} fo_v __attribute__(({vector}aligned(sizeof({kind})), may_alias));"]
         names = [[f"s{i}_{j}" for j in range(len(starts))] for i in range(rows)]
         lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
-        lines.append("for (long p = 0; p < k; p++) {")
-        lines.append(f"  const {kind} *restrict q = {b} + p * b_step;")
+        lines += self.steps.loops
+        lines.append(f"  const {kind} *restrict q = {b} + {self.steps.row};")
         lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
-        if width == _LINE and rows <= _WAITING_ROWS and len(starts) > 2:
+        if width == _LINE and rows <= _WAITING_ROWS and len(starts) > 2 and len(self.steps.loops) == 1:
             lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
         if width == _LINE and 1 < rows <= _FEW_USES:
             lines += [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
         for i, row in enumerate(names):
-            lines.append(f"  const {kind} x{i} = {a}[{self._place(str(i), 'p')}];")
+            lines.append(f"  const {kind} x{i} = {a}[{self._place(str(i), self.steps.element)}];")
             lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
-        lines.append("}")
+        lines.append("}" * len(self.steps.loops))
         pairs = [(s, i, at) for i, row in enumerate(names) for s, at in zip(row, starts, strict=True)]
         places = [(s, f"*(fo_v *)({c} + {i} * c_step + {at})") for s, i, at in pairs]
         lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref, scf
@@ -53,22 +53,32 @@ class BlockEpilogue(StageLoops):
         self, scope: Scope, sums: Sums, first: SSAValue, count: SSAValue, columns: Sequence[SSAValue], start: SSAValue
     ) -> None:
         """Stores so many rows from the first on, and the columns within the bounds; the block begins at column `start`."""
-        local = Dim("block_row", sums.rows), Dim("block_column", sums.step)
-        stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
-        start_of = Dim("block", sums.rows * sums.step)
-        place = as_expr(start_of) + as_expr(local[0]) * sums.step + as_expr(local[1])
+        self.over_rows(scope, sums, first, count, lambda row: self.over_columns(row, sums, columns, start))
+
+    def over_rows(
+        self, scope: Scope, sums: Sums, first: SSAValue, count: SSAValue, build: Callable[[Scope], None]
+    ) -> None:
+        """A loop over so many rows from the first on; `build` puts its body down."""
         outer = Scope(scope, Block(arg_types=[INDEX]))
         row = outer.block.args[0]
         row.name_hint = "row"
         outer.indices = {
-            start_of: sums.at or scope.root.index_constant(0),
-            local[0]: row,
+            _block(sums): sums.at or scope.root.index_constant(0),
+            _block_row(sums): row,
             self.row: outer.add(arith.AddiOp(first, row)),
         }
-        inner = Scope(outer, Block(arg_types=[INDEX]))
+        build(outer)
+        outer.block.add_op(scf.YieldOp())
+        scope.block.add_op(self.loop(outer.block, self.root.index_constant(0), count))
+
+    def over_columns(self, row: Scope, sums: Sums, columns: Sequence[SSAValue], start: SSAValue) -> None:
+        """Stores the columns of a row within the bounds; the block begins at column `start`."""
+        stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
+        place = as_expr(_block(sums)) + as_expr(_block_row(sums)) * sums.step + as_expr(_block_column(sums))
+        inner = Scope(row, Block(arg_types=[INDEX]))
         column = inner.block.args[0]
         column.name_hint = "column"
-        inner.indices = {self.column: column, local[1]: inner.add(arith.SubiOp(column, start))}
+        inner.indices = {self.column: column, _block_column(sums): inner.add(arith.SubiOp(column, start))}
         for load in self.loop_body.loads():
             if load.value is self.raw:  # rounded, where sums are of a wider type
                 value = inner.add(memref.LoadOp.get(sums.memory, [inner.index(place)]))
@@ -78,6 +88,16 @@ class BlockEpilogue(StageLoops):
         self.store(stage.stores, inner)
         inner.block.add_op(scf.ReduceOp())
         lower, upper = columns
-        outer.block.add_op(self.parallel(inner.block, lower, upper))
-        outer.block.add_op(scf.YieldOp())
-        scope.block.add_op(self.loop(outer.block, self.root.index_constant(0), count))
+        row.block.add_op(self.parallel(inner.block, lower, upper))
+
+
+def _block(sums: Sums) -> Dim:
+    return Dim("block", sums.rows * sums.step)
+
+
+def _block_row(sums: Sums) -> Dim:
+    return Dim("block_row", sums.rows)
+
+
+def _block_column(sums: Sums) -> Dim:
+    return Dim("block_column", sums.step)

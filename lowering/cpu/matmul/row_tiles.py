@@ -16,6 +16,17 @@ from fuse_opt.lowering.kernel.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
+class Taps:
+    """Places from which each row of a right operand is read, for elements of the left one that lie side by side."""
+
+    offsets: SSAValue
+    """In memory."""
+    count: int
+    step: int
+    """In the left operand, from the taps of a row of the right one to those of the next."""
+
+
+@dataclass(frozen=True, slots=True)
 class RowTiles:
     """Tiles of `height` rows, and the first `taller` of one more, of so many vectors beside each other."""
 
@@ -46,18 +57,34 @@ class RowTiles:
         either(scope, taller, lambda inner: build(inner, self.height + 1), lambda inner: build(inner, self.height))
 
     def multiply(
-        self, scope: Scope, tile: SSAValue, depth: SSAValue, left: Matrix, right: Matrix, sums: Matrix, add: SSAValue
+        self,
+        scope: Scope,
+        tile: SSAValue,
+        depth: SSAValue,
+        left: Matrix,
+        right: Matrix,
+        sums: Matrix,
+        add: SSAValue,
+        taps: Taps | None = None,
     ) -> None:
-        """Sums, from the tile's first row on, are products over so much depth; they are added to where `add` is not 0."""
-        columns = self.vectors * vector_elements(self.element.name)
+        """
+        Sums, from the tile's first row on, are products over so much depth, at each tap where there are some; they are added
+        to where `add` is not 0.
+        """
+        columns, constant = self.vectors * vector_elements(self.element.name), scope.root.index_constant
         arguments = [depth]
         for matrix in (left, right, sums):
-            arguments += [flat_memory(scope.root, matrix.memory), matrix.at, scope.root.index_constant(matrix.row)]
+            arguments += [flat_memory(scope.root, matrix.memory), matrix.at, constant(matrix.row)]
         arguments.append(add)
+        if taps is not None:
+            arguments += [constant(taps.step), flat_memory(scope.root, taps.offsets), constant(taps.count)]
+        kind = "tile" if taps is None else "taps"
         self.each_height(
             scope,
             tile,
-            lambda inner, rows: inner.call_for_effect(tile_name(self.element.name, rows, columns), arguments),
+            lambda inner, rows: inner.call_for_effect(
+                tile_name(self.element.name, rows, columns, kind=kind), arguments
+            ),
         )
 
 

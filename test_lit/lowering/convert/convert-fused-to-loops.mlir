@@ -220,3 +220,27 @@ func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<
   }
   func.return %a, %b, %c, %d : tensor<96x128xbf16>, tensor<96x128xbf16>, tensor<96x128xi32>, tensor<96x128xi32>
 }
+
+// -----
+
+// Rows of the input are copied with zeros around them, and taps read them at places of a table; 1 by 1 windows read the input.
+// CHECK-LABEL: func.func private @kernel_conv_relu(
+// CHECK:         memref.alloca() {alignment = 64 : i64} : memref<9xindex>
+// CHECK:         scf.for
+// CHECK:         func.call @fo_taps_f32_{{[0-9x]+}}(
+// CHECK:         memref.store {{.*}} : memref<1024xf32>
+// CHECK-LABEL: func.func private @kernel_conv(
+// CHECK-NOT:     memref<9xindex>
+// CHECK:         func.call @fo_tile_f32_{{[0-9x]+}}(
+func.func @convolutions(%x: tensor<1x4x8x8xf32>, %w: tensor<16x4x3x3xf32>, %v: tensor<4x16x1x1xf32>) -> tensor<1x4x8x8xf32> {
+  %a = fused.kernel(%0 = %x : tensor<1x4x8x8xf32>, %1 = %w : tensor<16x4x3x3xf32>) -> (tensor<1x16x8x8xf32>) attributes {schedule = {kind = "conv"}} {
+    %2 = graph.conv %0, %1 {pads = array<i64: 1, 1, 1, 1>} : (tensor<1x4x8x8xf32>, tensor<16x4x3x3xf32>) -> tensor<1x16x8x8xf32>
+    %3 = graph.relu %2 : (tensor<1x16x8x8xf32>) -> tensor<1x16x8x8xf32>
+    fused.yield %3 : tensor<1x16x8x8xf32>
+  }
+  %b = fused.kernel(%0 = %a : tensor<1x16x8x8xf32>, %1 = %v : tensor<4x16x1x1xf32>) -> (tensor<1x4x8x8xf32>) attributes {schedule = {kind = "conv"}} {
+    %2 = graph.conv %0, %1 : (tensor<1x16x8x8xf32>, tensor<4x16x1x1xf32>) -> tensor<1x4x8x8xf32>
+    fused.yield %2 : tensor<1x4x8x8xf32>
+  }
+  func.return %b : tensor<1x4x8x8xf32>
+}

@@ -11,7 +11,7 @@ func.func @reduction(%x: tensor<4x4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' schedule kind "spiral": expected one of pointwise, row, tile, column, split, pack, matmul, attention, library, reference
+// CHECK: error: 'fused.kernel' schedule kind "spiral": expected one of pointwise, row, tile, column, split, pack, matmul, attention, conv, library, reference
 func.func @unknown(%x: tensor<8xf32>) -> tensor<8xf32> {
   %a = fused.kernel(%0 = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {schedule = {kind = "spiral"}} {
     %1 = graph.exp %0 : (tensor<8xf32>) -> tensor<8xf32>
@@ -74,4 +74,15 @@ func.func @one_product(%x: tensor<16x32xf32>, %w: tensor<32x64xf32>) -> tensor<1
     fused.yield %2 : tensor<16x64xf32>
   }
   func.return %a : tensor<16x64xf32>
+}
+
+// -----
+
+// CHECK: error: 'fused.kernel' schedule kind "conv" cannot run the kernel: 'graph.conv' has windows of 529 elements; remove the schedule, or write "library"
+func.func @large_windows(%x: tensor<1x1x32x32xf32>, %w: tensor<2x1x23x23xf32>) -> tensor<1x2x10x10xf32> {
+  %a = fused.kernel(%0 = %x : tensor<1x1x32x32xf32>, %1 = %w : tensor<2x1x23x23xf32>) -> (tensor<1x2x10x10xf32>) attributes {schedule = {kind = "conv"}} {
+    %2 = graph.conv %0, %1 : (tensor<1x1x32x32xf32>, tensor<2x1x23x23xf32>) -> tensor<1x2x10x10xf32>
+    fused.yield %2 : tensor<1x2x10x10xf32>
+  }
+  func.return %a : tensor<1x2x10x10xf32>
 }

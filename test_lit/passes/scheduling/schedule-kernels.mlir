@@ -213,3 +213,46 @@ func.func @products(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>, %i: tensor<40x40
   }
   func.return %a, %b, %c, %d : tensor<40x32xf32>, tensor<40x40xi32>, tensor<40x3xf32>, tensor<40x32xf32>
 }
+
+// -----
+
+// A convolution is generated with what follows it, and so is its gradient by the input where no stride leaves gaps; a library
+// runs other element types, few positions, gradients of strided ones, and what says so.
+// CHECK-LABEL: func.func @convolutions
+// CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
+// CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
+// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %d = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %e = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %f = fused.kernel({{.*}} attributes {implementation = "numpy.conv", schedule = {kind = "library"}} {
+func.func @convolutions(%x: tensor<1x4x9x9xf32>, %w: tensor<8x4x3x3xf32>, %h: tensor<1x4x9x9xf16>, %v: tensor<8x4x3x3xf16>,
+    %s: tensor<1x4x5x5xf32>) -> (tensor<1x8x7x7xf32>, tensor<1x4x9x9xf32>, tensor<1x8x7x7xf16>, tensor<1x8x3x3xf32>,
+    tensor<1x4x9x9xf32>, tensor<1x8x7x7xf32>) {
+  %a = fused.kernel(%0 = %x : tensor<1x4x9x9xf32>, %1 = %w : tensor<8x4x3x3xf32>) -> (tensor<1x8x7x7xf32>) {
+    %2 = graph.conv %0, %1 : (tensor<1x4x9x9xf32>, tensor<8x4x3x3xf32>) -> tensor<1x8x7x7xf32>
+    %3 = graph.relu %2 : (tensor<1x8x7x7xf32>) -> tensor<1x8x7x7xf32>
+    fused.yield %3 : tensor<1x8x7x7xf32>
+  }
+  %b = fused.kernel(%0 = %a : tensor<1x8x7x7xf32>, %1 = %w : tensor<8x4x3x3xf32>) -> (tensor<1x4x9x9xf32>) {
+    %2 = graph.conv_backward_data %0, %1 {shape = array<i64: 9, 9>} : (tensor<1x8x7x7xf32>, tensor<8x4x3x3xf32>) -> tensor<1x4x9x9xf32>
+    fused.yield %2 : tensor<1x4x9x9xf32>
+  }
+  %c = fused.kernel(%0 = %h : tensor<1x4x9x9xf16>, %1 = %v : tensor<8x4x3x3xf16>) -> (tensor<1x8x7x7xf16>) {
+    %2 = graph.conv %0, %1 : (tensor<1x4x9x9xf16>, tensor<8x4x3x3xf16>) -> tensor<1x8x7x7xf16>
+    fused.yield %2 : tensor<1x8x7x7xf16>
+  }
+  %d = fused.kernel(%0 = %s : tensor<1x4x5x5xf32>, %1 = %w : tensor<8x4x3x3xf32>) -> (tensor<1x8x3x3xf32>) {
+    %2 = graph.conv %0, %1 : (tensor<1x4x5x5xf32>, tensor<8x4x3x3xf32>) -> tensor<1x8x3x3xf32>
+    fused.yield %2 : tensor<1x8x3x3xf32>
+  }
+  %e = fused.kernel(%0 = %w : tensor<8x4x3x3xf32>, %1 = %d : tensor<1x8x3x3xf32>) -> (tensor<1x4x9x9xf32>) {
+    %2 = graph.conv_backward_data %1, %0 {shape = array<i64: 9, 9>, strides = array<i64: 3, 3>} : (tensor<1x8x3x3xf32>, tensor<8x4x3x3xf32>) -> tensor<1x4x9x9xf32>
+    fused.yield %2 : tensor<1x4x9x9xf32>
+  }
+  %f = fused.kernel(%0 = %x : tensor<1x4x9x9xf32>, %1 = %w : tensor<8x4x3x3xf32>) -> (tensor<1x8x7x7xf32>) attributes {implementation = "numpy.conv"} {
+    %2 = graph.conv %0, %1 : (tensor<1x4x9x9xf32>, tensor<8x4x3x3xf32>) -> tensor<1x8x7x7xf32>
+    fused.yield %2 : tensor<1x8x7x7xf32>
+  }
+  func.return %a, %b, %c, %d, %e, %f : tensor<1x8x7x7xf32>, tensor<1x4x9x9xf32>, tensor<1x8x7x7xf16>, tensor<1x8x3x3xf32>,
+      tensor<1x4x9x9xf32>, tensor<1x8x7x7xf32>
+}

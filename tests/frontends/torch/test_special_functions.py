@@ -294,11 +294,21 @@ def test_convolutions_with_infinite_weights_and_integers():
     assert external(check(lambda x, w: functional.conv1d(x, w, padding=1), whole, whole.reshape(2, 2, 3))) == {}
 
 
-def test_large_convolutions_are_calls():
-    reports = check(
-        lambda x, w: functional.conv2d(x, w), torch.randn(1, 4, 16, 16), torch.randn(4, 4, 3, 3), tolerance=1e-4
-    )
-    assert external(reports) == {"aten.convolution.default": 1}
+@pytest.mark.parametrize("transposed", [False, True])
+def test_large_convolutions_are_generated_in_the_default_order_of_memory(transposed: bool):
+    run = functional.conv_transpose2d if transposed else functional.conv2d
+    x, w, b = torch.randn(2, 8, 16, 16), torch.randn(8, 8, 3, 3), torch.randn(8)
+
+    def function(x: Any, w: Any, b: Any) -> Any:
+        return torch.relu(run(x, w, b, padding=1))
+
+    assert external(check(function, x, w, b, tolerance=1e-4)) == {}
+    torch._dynamo.reset()
+    last = x.to(memory_format=torch.channels_last)
+    assert external(check(function, last, w, b, tolerance=1e-4)) == {"aten.convolution.default": 1}
+    torch._dynamo.reset()
+    strided = check(lambda x, w: run(x, w, stride=2), x, w, tolerance=1e-4)
+    assert external(strided) == ({"aten.convolution.default": 1} if transposed else {})
 
 
 def test_batch_norm_with_update():

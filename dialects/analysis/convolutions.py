@@ -1,0 +1,103 @@
+"""Kernels of one convolution and the pointwise ops behind it, as code can be generated for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from fuse_opt.dialects.analysis.loop_body import (
+    LoopBody,
+    Unschedulable,
+    member_ops,
+    resolve,
+    seen_through,
+    trace,
+)
+from fuse_opt.dialects.analysis.result_places import result_places
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+
+CONV = "conv"
+"""The schedule kind of a generated convolution."""
+FEWEST_POSITIONS = 16
+"""Of a result, below which they fill no vector."""
+MOST_TAPS = 512
+"""Of a window, whose places are a table."""
+LARGEST_COPY = 384 << 10
+"""Bytes of the input that the fewest positions of a task read: they are copied to the stack, with zeros around them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution, and what is stored of it: `epilogue` loads the convolution's result, `raw`, where it stores."""
+
+    op: OpaqueOp
+    contraction: WindowContraction
+    x: SSAValue
+    weight: SSAValue
+    epilogue: LoopBody
+    places: Mapping[Dim, IndexExpr]
+    """The dimensions of the epilogue, by groups, filters and positions of the convolution's result."""
+
+    @property
+    def raw(self) -> SSAValue:
+        return self.op.results[0]
+
+
+def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
+    """Why no code is generated for an op as a convolution; None where it can be."""
+    if not all(map(is_static, (*op.operands, *op.results))):
+        return Unschedulable("dynamic-shape", "it has unknown shapes", op)
+    if (contraction := op.window_contraction()) is None:
+        return Unschedulable("no-convolution", f"'{op.name}' is no convolution whose windows read what lies there", op)
+    contraction, raw = contraction.merged(), op.results[0]
+    if dtype(raw) not in (F32, F64) or any(dtype(value) is not dtype(raw) for value in op.operands[:2]):
+        return Unschedulable("element-type", f"'{op.name}' is of {dtype(raw)}; code is generated for f32 and f64", op)
+    if not contraction.operations or prod(contraction.positions[1:]) < FEWEST_POSITIONS:
+        count = prod(contraction.positions[1:])
+        return Unschedulable("few-positions", f"'{op.name}' has a result of {count} positions", op)
+    if contraction.taps > MOST_TAPS:
+        return Unschedulable("large-window", f"'{op.name}' has windows of {contraction.taps} elements", op)
+    if not contraction.reads_all_inside and (size := least_copy(contraction) * dtype(raw).itemsize) > LARGEST_COPY:
+        return Unschedulable("large-copy", f"'{op.name}' copies {size} bytes for a few positions", op)
+    return None
+
+
+def least_copy(contraction: WindowContraction) -> int:
+    """Elements of the input around the fewest positions of a task, of a merged contraction."""
+    positions = (1, 1, min(contraction.positions[-1], 2 * FEWEST_POSITIONS))
+    along = zip(positions, contraction.strides, contraction.dilations, contraction.window, strict=True)
+    reached = [n * s + d * (k - 1) + s for n, s, d, k in along]
+    return contraction.channels * contraction.window[0] * reached[1] * reached[2]
+
+
+def convolution_of(kernel: KernelOp) -> Convolution:
+    """The convolution of a kernel, with its epilogue. Raises Unschedulable: why no code is generated for it."""
+    return trace_convolution(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
+
+
+def trace_convolution(results: Sequence[SSAValue], members: Collection[Operation]) -> Convolution:
+    """The convolution of a group that gives `results`, with what follows it. Raises Unschedulable."""
+    ops, boundaries = member_ops(members), seen_through(members)
+    opaque = [op for op in ops if isinstance(op, OpaqueOp)]
+    if len(opaque) != 1 or len(opaque[0].results) != 1:
+        raise Unschedulable("no-convolution", "it holds no convolution, or several opaque ops")
+    op = opaque[0]
+    if (problem := convolution_problem(op)) is not None:
+        raise problem
+    contraction, (x, weight) = op.window_contraction(), (resolve(value, boundaries) for value in op.operands[:2])
+    assert contraction is not None
+    if any(value.owner in ops for value in (x, weight)):
+        raise Unschedulable("prologue", f"an operand of '{op.name}' is computed in the kernel", op)
+    if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):
+        raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
+    epilogue = trace(results, members, [op])
+    places = result_places(epilogue, op.results[0], contraction.product())
+    return Convolution(op, contraction.merged(), x, weight, epilogue, places)

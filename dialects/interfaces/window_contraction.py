@@ -1,0 +1,82 @@
+"""What a convolution is to those who generate code for it: sums over channels and taps of elements that windows reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from fuse_opt.dialects.interfaces.contraction import Contraction
+
+SPATIAL = 3
+"""Axes to which those of fewer are brought."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowContraction:
+    """
+    result[n, g, f, p] = sum over c and t of weight[g, f, c, t] * x[n, g, c, p * stride + t * dilation - begin], where x is 0
+    outside of its extents; x and the result are in row-major order. Positions p and taps t are indices of spatial axes.
+
+    The weight has its taps side by side, in row-major order or, where `flipped`, in the reverse one; the strides of its
+    groups, filters and channels are in elements.
+    """
+
+    batch: int
+    groups: int
+    filters: int
+    """Of a group."""
+    channels: int
+    """Of a group."""
+    extents: tuple[int, ...]
+    positions: tuple[int, ...]
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begins: tuple[int, ...]
+    """Zeros before the first element, along each axis."""
+    group_step: int
+    filter_step: int
+    channel_step: int
+    flipped: bool = False
+
+    @property
+    def taps(self) -> int:
+        return prod(self.window)
+
+    @property
+    def operations(self) -> int:
+        """Multiplications and additions."""
+        places = self.batch * self.groups * self.filters * prod(self.positions)
+        return 2 * places * self.channels * self.taps
+
+    @property
+    def reads_all_inside(self) -> bool:
+        """Whether windows lie at all elements, one behind the other, and reach none outside."""
+        along = zip(self.positions, self.window, self.dilations, self.extents, strict=True)
+        inside = all(n + d * (k - 1) <= extent for n, k, d, extent in along)
+        return inside and not any(self.begins) and all(s == 1 for s in self.strides)
+
+    def product(self) -> Contraction:
+        """The product, for each group of each sample, of filters by what windows see: of unfolded windows, side by side."""
+        columns, depth = prod(self.positions), self.channels * self.taps
+        weight, windows = (0, self.group_step, depth, 1), (depth * columns * self.groups, depth * columns, columns, 1)
+        return Contraction((self.batch, self.groups), self.filters, columns, depth, weight, windows)
+
+    def merged(self) -> WindowContraction:
+        """The same with three axes; a window of one element that goes over all of them sees a single long one."""
+        extents, positions, window = self.extents, self.positions, self.window
+        strides, dilations, begins = self.strides, self.dilations, self.begins
+        if self.taps == 1 and self.reads_all_inside and extents == positions:
+            extents, positions, window = (prod(extents),), (prod(positions),), (1,)
+            strides, dilations, begins = (1,), (1,), (0,)
+        more = SPATIAL - len(extents)
+        ones = (1,) * more
+        return replace(
+            self,
+            extents=ones + extents,
+            positions=ones + positions,
+            window=ones + window,
+            strides=ones + strides,
+            dilations=ones + dilations,
+            begins=(0,) * more + begins,
+        )

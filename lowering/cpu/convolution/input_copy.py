@@ -1,0 +1,181 @@
+"""The copy of what a block of positions reads of the input: planes of rows, phase by phase, with zeros around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.lowering.cpu.convolution.blocks import Block, copied_elements, copied_rows, planes_of
+from fuse_opt.lowering.cpu.convolution.window_rows import Reach
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, parallel_loop, plus, times
+from fuse_opt.lowering.kernel.scope import Scope
+
+Bound = int | SSAValue
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a block of positions begins, along each axis, and where the channels of its group do in the input."""
+
+    first: SSAValue
+    row: SSAValue
+    column: SSAValue
+    channels: SSAValue
+
+
+def tap_offsets(of: WindowContraction, block: Block) -> list[int]:
+    """Where each tap reads, next to where the first position of a channel's block does."""
+    _, rows, columns = (Reach.along(of, axis) for axis in range(3))
+    _, height, row = of.extents
+    found: list[int] = []
+    for first in range(of.window[0]):
+        for i in range(of.window[1]):
+            for j in range(of.window[2]):
+                if not block.copies:
+                    steps = (first * height * row, i * row, j)
+                    found.append(sum(d * step for d, step in zip(of.dilations, steps, strict=True)))
+                    continue
+                (phase, down), (part, right) = rows.taps[i], columns.taps[j]
+                plane = (first * len(rows.phases) + phase) * len(columns.phases) + part
+                found.append(plane * copied_rows(of, block) * block.pitch + down * block.pitch + right)
+    return found[::-1] if of.flipped else found
+
+
+class InputCopy:
+    """The memory on the stack, and what fills it."""
+
+    def __init__(self, of: WindowContraction, block: Block, element: DType, root: Scope, width: int) -> None:
+        self.of, self.block, self.root = of, block, root
+        self.rows, self.columns = Reach.along(of, 1), Reach.along(of, 2)
+        self.zero = root.constant(0.0, element)
+        whole = copied_elements(of, block)
+        slack = width + max(self.columns.behind + block.columns - block.pitch, 0)
+        self.memory = root.add(memref.AllocaOp.get(element.attribute, 64, [whole + slack]))
+        self.memory.name_hint = "rows"
+        self._fill(root, (whole, whole + slack), root.index_constant(0))
+
+    @property
+    def channel_step(self) -> int:
+        return planes_of(self.of) * self.plane
+
+    @property
+    def plane(self) -> int:
+        return copied_rows(self.of, self.block) * self.block.pitch
+
+    def build(self, task: Scope, source: SSAValue, origin: Origin) -> None:
+        """Copies what the block of positions from `origin` on reads of the group's channels."""
+        constant = self.root.index_constant
+
+        def channel(scope: Scope, number: SSAValue) -> None:
+            count_loop(
+                scope,
+                "plane",
+                (constant(0), constant(self.of.window[0])),
+                lambda inner, first: self._planes(inner, source, origin, number, first),
+            )
+
+        count_loop(task, "channel", (constant(0), constant(self.of.channels)), channel)
+
+    def _planes(self, scope: Scope, source: SSAValue, origin: Origin, channel: SSAValue, first: SSAValue) -> None:
+        """All phases of a plane of the input, or zeros where it has no such plane."""
+        of, constant = self.of, self.root.index_constant
+        step, dilation, begin = of.strides[0], of.dilations[0], of.begins[0]
+        place = plus(scope, times(scope, origin.first, step), times(scope, first, dilation))
+        if begin:
+            place = scope.add(arith.SubiOp(place, constant(begin)))
+        there = plus(scope, origin.channels, times(scope, channel, prod(of.extents)))
+        there = plus(scope, there, times(scope, place, of.extents[1] * of.extents[2]))
+        bounds = self._inside_planes(scope, place)
+        phases = len(self.rows.phases) * len(self.columns.phases)
+        here = plus(scope, times(scope, channel, self.channel_step), times(scope, first, phases * self.plane))
+        for number, down in enumerate(self.rows.phases):
+            for other, right in enumerate(self.columns.phases):
+                at = number * len(self.columns.phases) + other
+                target = plus(scope, here, constant(at * self.plane)) if at else here
+                self._plane(scope, source, there, target, (down, right), origin, bounds)
+
+    def _inside_planes(self, scope: Scope, place: SSAValue) -> SSAValue | None:
+        """Whether the input has the plane; None where it has them all."""
+        of, constant = self.of, self.root.index_constant
+        last = (of.positions[0] - 1) * of.strides[0] + (of.window[0] - 1) * of.dilations[0] - of.begins[0]
+        if not of.begins[0] and last < of.extents[0]:
+            return None
+        return scope.add(
+            arith.CmpiOp(place, constant(of.extents[0]), "ult")
+        )  # as an unsigned number it is none below 0
+
+    def _plane(
+        self,
+        scope: Scope,
+        source: SSAValue,
+        there: SSAValue,
+        target: SSAValue,
+        phase: tuple[int, int],
+        origin: Origin,
+        exists: SSAValue | None,
+    ) -> None:
+        """Rows of zeros, those of the input, rows of zeros."""
+        constant, pitch, count = self.root.index_constant, self.block.pitch, copied_rows(self.of, self.block)
+        lower, upper = self._inside(scope, self.rows, phase[0], origin.row, count, self.of.positions[1])
+        if exists is not None:
+            upper = scope.add(arith.SelectOp(exists, self._value(upper), self._value(lower)))
+        left = self._inside(scope, self.columns, phase[1], origin.column, pitch, self.of.positions[2])
+        down = scope.add(arith.SubiOp(times(scope, origin.row, self.rows.stride), constant(self.rows.begin - phase[0])))
+        across = times(scope, origin.column, self.columns.stride)
+        across = scope.add(arith.SubiOp(across, constant(self.columns.begin - phase[1])))
+        first = plus(scope, there, times(scope, down, self.of.extents[2]), across)
+
+        def row(inner: Scope, number: SSAValue) -> None:
+            here = plus(inner, target, times(inner, number, pitch))
+            begin = plus(inner, first, times(inner, number, self.rows.stride * self.of.extents[2]))
+            self._fill(inner, (0, left[0]), here)
+            self._copy(inner, source, begin, here, (self._value(left[0]), self._value(left[1])))
+            self._fill(inner, (left[1], pitch), here)
+
+        self._fill(scope, (0, _scaled(scope, lower, pitch)), target)
+        count_loop(scope, "row", (self._value(lower), self._value(upper)), row)
+        self._fill(scope, (_scaled(scope, upper, pitch), count * pitch), target)
+
+    def _inside(
+        self, scope: Scope, reach: Reach, phase: int, origin: SSAValue, count: int, positions: int
+    ) -> tuple[Bound, Bound]:
+        """Which of so many elements of a phase from the origin on are of the input."""
+        constant = self.root.index_constant
+        whole = reach.inside(phase, positions + count)
+        if positions <= (self.block.rows if reach is self.rows else self.block.columns):
+            return min(whole[0], count), min(whole[1], count)
+        found: list[SSAValue] = []
+        for bound in whole:
+            place = scope.add(arith.SubiOp(constant(bound), origin))
+            place = scope.add(arith.MaxSIOp(place, constant(0)))
+            found.append(scope.add(arith.MinSIOp(place, constant(count))))
+        return found[0], found[1]
+
+    def _copy(self, scope: Scope, source: SSAValue, begin: SSAValue, here: SSAValue, columns: Bounds) -> None:
+        def put(inner: Scope, column: SSAValue) -> None:
+            place = plus(inner, begin, times(inner, column, self.columns.stride))
+            value = inner.add(memref.LoadOp.get(source, [place]))
+            inner.block.add_op(memref.StoreOp.get(value, self.memory, [plus(inner, here, column)]))
+
+        parallel_loop(scope, "column", columns, put)
+
+    def _fill(self, scope: Scope, bounds: tuple[Bound, Bound], here: SSAValue) -> None:
+        if bounds[0] == bounds[1]:
+            return
+
+        def put(inner: Scope, column: SSAValue) -> None:
+            inner.block.add_op(memref.StoreOp.get(self.zero, self.memory, [plus(inner, here, column)]))
+
+        parallel_loop(scope, "column", (self._value(bounds[0]), self._value(bounds[1])), put)
+
+    def _value(self, bound: Bound) -> SSAValue:
+        return self.root.index_constant(bound) if isinstance(bound, int) else bound
+
+
+def _scaled(scope: Scope, bound: Bound, factor: int) -> Bound:
+    return bound * factor if isinstance(bound, int) else times(scope, bound, factor)

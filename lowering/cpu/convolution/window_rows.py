@@ -1,0 +1,50 @@
+"""Where windows find their elements in rows of an input that are laid side by side, with zeros between them.
+
+Rows of `pitch` elements, one behind the other, are one long row: a tap reads as many neighbours from some place on, across
+the ends of rows, and what it reads there belongs to no position. The zeros behind a row are those before the next one. With
+a stride each phase has rows of its own, of every stride-th element, so that neighbours stay neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The taps of a window along one axis: element j of phase f is that at `j * stride + phases[f] - begin` of the input."""
+
+    stride: int
+    begin: int
+    extent: int
+    phases: tuple[int, ...]
+    taps: tuple[tuple[int, int], ...]
+    """By tap: the number of its phase, and how far it lies behind the first one of that phase."""
+
+    @staticmethod
+    def along(contraction: WindowContraction, axis: int) -> Reach:
+        stride, dilation = contraction.strides[axis], contraction.dilations[axis]
+        offsets = [dilation * tap for tap in range(contraction.window[axis])]
+        phases = tuple(sorted({offset % stride for offset in offsets}))
+        taps = tuple((phases.index(offset % stride), offset // stride) for offset in offsets)
+        return Reach(stride, contraction.begins[axis], contraction.extents[axis], phases, taps)
+
+    @property
+    def behind(self) -> int:
+        """Elements of a phase that the last tap reads behind the first position's."""
+        return max(shift for _, shift in self.taps)
+
+    def inside(self, phase: int, count: int) -> tuple[int, int]:
+        """Which of so many elements of a phase are of the input, and no zeros: the first, and the one after the last."""
+        first = -(-(self.begin - phase) // self.stride)
+        last = -(-(self.extent + self.begin - phase) // self.stride)
+        return min(max(first, 0), count), min(max(last, 0), count)
+
+    def pitch(self, positions: int) -> int:
+        """The least distance of rows, so that what a window reads behind a row is 0, and so is what lies there."""
+        length = positions + self.behind
+        ranges = [self.inside(phase, length) for phase in self.phases]
+        zeros_before, zeros_from = min(first for first, _ in ranges), max(last for _, last in ranges)
+        return max(positions, zeros_from, length - zeros_before)
