@@ -14,6 +14,7 @@ from lowered_programs import needs_compiler
 
 import fuse_opt
 from fuse_opt.dialects.analysis.attention import ATTENTION, attention_of
+from fuse_opt.lowering.program.float_formats import computed
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
@@ -37,11 +38,6 @@ func.func @main({arguments}) -> {result} {{
   %y = graph.scaled_dot_product_attention {", ".join(names)}{given} : ({", ".join(types)}) -> {result}
   func.return %y : {result}
 }}"""
-
-
-def widened(array: Array) -> Array:
-    """Elements of f16 or bf16 as f32."""
-    return array.astype(np.float32)
 
 
 def check(text: str, *, seed: int = 1, others: int = 0) -> Any:
@@ -88,7 +84,7 @@ def test_narrow_floats_are_widened_as_they_are_copied(element: str) -> None:
         arguments = random_arguments(module, 2)
         program = fuse_opt.compile(text)
         assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [ATTENTION]
-        actual, expected = (widened(array) for array in (program(*arguments), evaluate(module, arguments)[0]))
+        actual, expected = (computed(array).astype(np.float32) for array in (program(*arguments), evaluate(module, arguments)[0]))
         np.testing.assert_allclose(actual, expected, rtol=2**-7, atol=2**-9)
 
 

@@ -68,10 +68,12 @@ def refusing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_refused_kernel_comes_apart(refusing: Path) -> None:
     wanted = fuse_opt.evaluate(THREE, X)
-    refusing.write_text("kernel_exp_negative\n")
-    with pytest.warns(RuntimeWarning, match=r"kernels do not compile: exp\+negative run unfused \(.*error: refused\)"):
+    refusing.write_text("kernel_matmul_exp_negative\n")
+    with pytest.warns(
+        RuntimeWarning, match=r"kernels do not compile: matmul\+exp\+negative run unfused \(.*error: refused\)"
+    ):
         program = fuse_opt.compile(THREE)
-    assert (program.stats.kernels, program.stats.launches) == (3, 4)
+    assert (program.stats.kernels, program.stats.launches) == (5, 5)
     np.testing.assert_allclose(program(X), wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -84,7 +86,7 @@ def test_refused_op_is_left_to_the_reference(refusing: Path) -> None:
 
 
 def test_whole_programs_do_not_come_apart(refusing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refusing.write_text("kernel_exp_negative\n")
+    refusing.write_text("kernel_matmul_exp_negative\n")
     with pytest.raises(RuntimeError, match="refused"):
         fuse_opt.compile(THREE, whole=True)
     monkeypatch.setenv("FUSE_OPT_CC", "/bin/false")

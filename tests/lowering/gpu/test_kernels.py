@@ -17,6 +17,7 @@ from kernel_resources import check_resources, compiled
 from narrow_floats import decode, name_of
 from program_generator import random_program
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from fuse_opt.dialects import gpu
@@ -130,8 +131,13 @@ def combined(texts: dict[str, str], pipeline: str | Sequence[str] = DEFAULT_PIPE
     """One module on buffers of the texts' functions, each called as its key."""
     functions: list[Operation] = []
     for name, text in texts.items():
-        module = apply(parse(text), pipeline)
-        found = function(module)
+        module = parse(text)
+        for op in module.body.block.ops:
+            if isinstance(op, FuncOp):
+                op.properties.pop(
+                    "arg_attrs", None
+                )  # frozen arguments have a second function, of the name of the first
+        found = function(apply(module, pipeline))
         found.detach()
         found.sym_name = StringAttr(name)
         functions.append(found)
