@@ -41,6 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.shapes import refuse_encoding
 from fuse_opt.dialects.interfaces.properties import ints
 
 NOT_IN_ARENA = -1
@@ -146,6 +147,11 @@ class KernelOp(IRDLOperation):
             raise VerifyException(
                 f"'fused.kernel' block arguments: expected {_types(operands)} as its operands, got {_types(arguments)}"
             )
+        for value in (*self.operands, *self.results):
+            try:
+                refuse_encoding(value)
+            except VerifyException as error:
+                raise VerifyException(f"'fused.kernel' {error}") from error
         yielded = [value.type for value in self.yielded()]
         results = [value.type for value in self.results]
         if yielded != results:

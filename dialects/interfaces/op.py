@@ -27,7 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, refuse_encoding, shape, tensor
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.index_expr import Index, constant, dimensions, linearize
@@ -101,6 +101,7 @@ class GraphOp(IRDLOperation, ABC):
         try:
             for value in (*self.operands, *self.results):
                 dtype(value)
+                refuse_encoding(value)
             expected = self.infer_types()
             self.check_storage_types()
         except VerifyException as error:

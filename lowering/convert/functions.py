@@ -29,7 +29,7 @@ from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
 from fuse_opt.dialects.implementation.queries import inplace_operands
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
-from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.dialects.interfaces.shapes import is_static, refuse_encoding, shape
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
 from fuse_opt.lowering.convert.memory import RESULTS, Constants, ProgramMemory, is_constant, memref_type
 from fuse_opt.lowering.errors import LoweringError
@@ -312,6 +312,10 @@ def check_convertible(function: func.FuncOp) -> None:
 
 
 def _check_static(value: SSAValue, op: Operation) -> None:
+    try:
+        refuse_encoding(value)
+    except VerifyException as error:
+        raise LoweringError(f"'{op.name}': {value_name(value)} is of {error}", op) from error
     try:
         if is_static(value):
             if (byte_size(value) or 0) < MOST_BYTES:

@@ -113,3 +113,14 @@ func.func @f(%x: tensor<4xf32>) {
 }
 
 // CHECK: 'fused.yield' expects parent op 'fused.kernel'
+
+// -----
+
+func.func @f(%x: tensor<4x4xf32, "csr">) {
+  %r = fused.kernel(%a = %x : tensor<4x4xf32, "csr">) -> (tensor<4x4xf32, "csr">) {
+    fused.yield %a : tensor<4x4xf32, "csr">
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' type 'tensor<4x4xf32, "csr">': expected a dense tensor in row-major order, got the encoding '"csr"', which would be ignored; remove it, or convert the value before

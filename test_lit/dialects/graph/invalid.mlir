@@ -114,3 +114,12 @@ func.func @f(%x: tensor<4x3xf32>, %y: tensor<4xf32>, %i: tensor<4xi32>, %d: tens
 }
 
 // CHECK: 'graph.astype' element type 'complex<f32>' is not supported; use one of i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64 f16 bf16 f32 f64 f8E4M3FN f8E5M2
+
+// -----
+
+func.func @f(%x: tensor<4x4xf32, "csr">) {
+  %r = graph.exp %x : (tensor<4x4xf32, "csr">) -> tensor<4x4xf32, "csr">
+  func.return
+}
+
+// CHECK: 'graph.exp' type 'tensor<4x4xf32, "csr">': expected a dense tensor in row-major order, got the encoding '"csr"', which would be ignored; remove it, or convert the value before
