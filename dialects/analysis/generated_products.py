@@ -22,15 +22,15 @@ NOT_OF_THE_KIND = frozenset(("no-product", "no-attention", "no-convolution"))
 """Reasons that say no more than that a kernel has no op of the kind."""
 
 
-def generated_product(kernel: KernelOp) -> str | None:
-    """The kind by which code is generated for a kernel with an opaque op; None where it is for none."""
-    return next((kind for kind in _ANALYSES if product_kind_problem(kernel, kind) is None), None)
-
-
 def product_kind_problem(kernel: KernelOp, kind: str) -> Unschedulable | None:
     """Why a kernel cannot run by a kind of these; None where it can."""
     if kernel.implementation is not None and kernel.implementation.data != f"fuse.{kind}":
         return Unschedulable("named", f'it names the implementation "{kernel.implementation.data}"')
+    return kind_problem(kernel, kind)
+
+
+def kind_problem(kernel: KernelOp, kind: str) -> Unschedulable | None:
+    """The same, whatever implementation it names."""
     try:
         _ANALYSES[kind](kernel)
     except Unschedulable as problem:

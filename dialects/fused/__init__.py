@@ -8,9 +8,19 @@ from fuse_opt.dialects.fused.kernel import (
     FUSED,
     NOT_IN_ARENA,
     STOP_FUSION,
+    USE_IMPLEMENTATION,
     KernelOp,
     YieldOp,
     directives,
 )
 
-__all__ = ["DIRECTIVES", "FUSED", "NOT_IN_ARENA", "STOP_FUSION", "KernelOp", "YieldOp", "directives"]
+__all__ = [
+    "DIRECTIVES",
+    "FUSED",
+    "NOT_IN_ARENA",
+    "STOP_FUSION",
+    "USE_IMPLEMENTATION",
+    "KernelOp",
+    "YieldOp",
+    "directives",
+]

@@ -41,8 +41,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.shapes import refuse_encoding
 from fuse_opt.dialects.interfaces.properties import ints
+from fuse_opt.dialects.interfaces.shapes import refuse_encoding
 
 NOT_IN_ARENA = -1
 """The slot of a result that lives outside the arena: a result of the program or a donated argument."""
@@ -50,7 +50,10 @@ NOT_IN_ARENA = -1
 STOP_FUSION = "stop_fusion"
 """The directive that ends a kernel: nothing in the kernel of the op reads its results."""
 
-DIRECTIVES = ("no_fuse", "fuse_group", STOP_FUSION, "must_inplace", "no_inplace", "keep_live")
+USE_IMPLEMENTATION = "use_implementation"
+"""The directive that names what has to run an opaque op."""
+
+DIRECTIVES = ("no_fuse", "fuse_group", STOP_FUSION, "must_inplace", "no_inplace", "keep_live", USE_IMPLEMENTATION)
 """Attributes by which a person steers the passes; they survive every rewrite or it is refused."""
 
 

@@ -9,6 +9,7 @@ from fuse_opt.dialects.implementation.offers import (
     default_offer,
     find_offer,
     known_implementations,
+    load_with,
     offers_of,
     register_offer,
 )
@@ -22,3 +23,12 @@ __all__ = [
     "offers_of",
     "register_offer",
 ]
+
+
+def _register_generated() -> None:
+    from fuse_opt.dialects.implementation.generated import register_generated
+
+    register_generated()
+
+
+load_with(_register_generated)

@@ -1,46 +1,59 @@
-"""Implementations that are generated code of the program: what they take, and what may be fused with them."""
+"""Implementations that are generated code of the program: what they take, cost, and may be fused with."""
 
 from __future__ import annotations
 
-from fuse_opt.dialects.analysis.convolutions import convolution_problem, trace_convolution
-from fuse_opt.dialects.analysis.products import product_problem, trace_product
+from collections.abc import Callable
+
+from fuse_opt.dialects.analysis.attention import ATTENTION
+from fuse_opt.dialects.analysis.convolutions import CONV, convolution_problem, trace_convolution
+from fuse_opt.dialects.analysis.loop_body import Unschedulable
+from fuse_opt.dialects.analysis.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
+from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
 
+PRODUCTS = ("graph.matmul",)
 CONVOLUTIONS = ("graph.conv", "graph.conv_transpose", "graph.conv_backward_data")
+_POINTWISE = PointwiseOffer(FusionKind.INJECTIVE)
 
 
-def _is_product(op: OpaqueOp) -> bool:
-    return product_problem(op) is None
+def _accepts(problem: Callable[[OpaqueOp], Unschedulable | None]) -> Callable[[Site], str | None]:
+    def accepts(site: Site) -> str | None:
+        found = problem(site.op)
+        return None if found is None else found.code
+
+    return accepts
 
 
-def _is_convolution(op: OpaqueOp) -> bool:
-    return convolution_problem(op) is None
+def _cost(site: Site) -> Cost:
+    """A kernel among others, without a call, at the rate of the element type that is multiplied."""
+    assert site.device is not None
+    return Cost(site.operations, site.nbytes, site.device.product_rate(site.operands[0].dtype))
 
 
 def register_generated() -> None:
     """Makes the offers known."""
-    register_offer(
-        Offer(
-            "graph.matmul",
-            "fuse.matmul",
-            epilogue=PointwiseOffer(FusionKind.INJECTIVE),
-            prologue=PointwiseOffer(FusionKind.INJECTIVE),
-            priority=1,
-            generated=True,
-            trace=trace_product,
-            accepts=_is_product,
-        )
-    )
-    for op in CONVOLUTIONS:
+    for op in PRODUCTS:
+        takes = _accepts(product_problem)
         register_offer(
             Offer(
                 op,
-                "fuse.conv",
-                epilogue=PointwiseOffer(FusionKind.INJECTIVE),
-                priority=1,
-                generated=True,
-                trace=trace_convolution,
-                accepts=_is_convolution,
+                "fuse.matmul",
+                (),
+                _POINTWISE,
+                _POINTWISE,
+                1,
+                kind=MATMUL,
+                trace=trace_product,
+                accepts=takes,
+                cost=_cost,
+            )
+        )
+        register_offer(Offer(op, "fuse.attention", priority=1, kind=ATTENTION, composite=True, cost=_cost))
+    for op in CONVOLUTIONS:
+        takes = _accepts(convolution_problem)
+        register_offer(
+            Offer(
+                op, "fuse.conv", (), _POINTWISE, None, 1, kind=CONV, trace=trace_convolution, accepts=takes, cost=_cost
             )
         )

@@ -2,7 +2,9 @@
 
     register_offer(Offer("mine.sort", "mylib.sort", inplace=((0, 0),)))
 
-An implementation that says nothing offers nothing: its results are in memory of their own, and it takes in no other op.
+An implementation that says nothing offers nothing: its results are in memory of their own, it takes in no other op, it
+runs every op of its name, and it costs as much as another one that says nothing. Whatever is asked here is asked of data:
+no library is loaded to answer.
 Whoever has functions to run registers their offers with them; `load_with` names what is loaded before the first question.
 """
 
@@ -10,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
+from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.dialects.interfaces.op import FusionKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,53 @@ class Offer:
     """The default of an op is the offer of the highest priority, of equal ones that registered first."""
     workspace: int = 0
     """Bytes that a call takes besides its operands and results."""
-    generated: bool = False
-    """It is code of the program itself, for kernels whose schedule says so, and no function to call."""
+    kind: str = ""
+    """It is code of the program itself, for kernels of this schedule kind, and no function to call; empty: it is called."""
+    composite: bool = False
+    """It runs kernels of several opaque ops only, of which one has that name."""
     trace: Callable[[Sequence[SSAValue], Collection[Operation]], object] | None = None
     """For generated code: raises Unschedulable where ops that give these results cannot be one kernel of it."""
-    accepts: Callable[[OpaqueOp], bool] | None = None
-    """Whether it runs an op of that name; None: it runs them all."""
+    accepts: Callable[[Site], str | None] | None = None
+    """Why it does not run an op of that name, as a code for remarks; None (or no function): it does."""
+    cost: Callable[[Site], Cost] | None = None
+    """What running it costs; who does not know is chosen by its place among the offers."""
+    numerics: Literal["strict", "fast"] = "strict"
+    """`fast`: bits differ between runs, or results by more than the op's documented bound; chosen on demand only."""
+
+    @property
+    def backend(self) -> str:
+        """What is before the first dot of its name."""
+        return self.name.partition(".")[0]
+
+    def refusal(self, site: Site) -> str | None:
+        """The code of why it does not run the site's op. Raises BackendFault."""
+        if self.accepts is None:
+            return None
+        found = self._ask("accepts", lambda: self.accepts and self.accepts(site))
+        if found is None or (isinstance(found, str) and found):
+            return found
+        raise BackendFault(f"'{self.name}', answer of accepts: expected None or a reason, got {found!r}")
+
+    def seconds(self, site: Site) -> float | None:
+        """What running the site's op takes on its machine; None where that is not known. Raises BackendFault."""
+        if self.cost is None or site.device is None:
+            return None
+        found = self._ask("cost", lambda: self.cost and self.cost(site))
+        if isinstance(found, Cost):
+            seconds = self._ask("cost", lambda: found.seconds(site.device))  # pyright: ignore[reportArgumentType]
+            if isinstance(seconds, int | float) and 0 <= seconds < inf:
+                return float(seconds)
+        raise BackendFault(f"'{self.name}', answer of cost: expected a Cost of 0 or more seconds, got {found!r}")
+
+    def _ask(self, what: str, ask: Callable[[], object]) -> object:
+        try:
+            return ask()
+        except Exception as error:
+            raise BackendFault(f"'{self.name}', {what} raised {type(error).__name__}: {error}") from error
+
+
+class BackendFault(ValueError):
+    """What an implementation says of itself is no answer; names the implementation and what it was asked."""
 
 
 _OFFERS: dict[str, list[Offer]] = {}
@@ -92,7 +137,7 @@ def offers_of(op: str) -> tuple[Offer, ...]:
 
 def default_offer(op: str) -> Offer | None:
     """The offer of the implementation that is called for an op when none is named; None when there is none."""
-    return next((offer for offer in offers_of(op) if not offer.generated), None)
+    return next((offer for offer in offers_of(op) if not offer.kind), None)
 
 
 def find_offer(op: str, name: str | None) -> Offer | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from xdsl.ir import BlockArgument
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import BlockArgument, Operation
 
 from fuse_opt.dialects.analysis.kernel_access import library_op
-from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.implementation.generated import register_generated
-from fuse_opt.dialects.implementation.offers import Offer, find_offer, load_with, offers_of
+from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp
+from fuse_opt.dialects.implementation.offers import Offer, find_offer
+from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.dialects.implementation.switch import allowed_offers
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 
 
@@ -17,14 +19,23 @@ def opaque_op(kernel: KernelOp) -> OpaqueOp | None:
     return found[0] if len(found) == 1 else None
 
 
-load_with(register_generated)
+def wanted_implementation(op: Operation) -> str | None:
+    """What a person asks for by a directive on the op, on an op of the kernel, or on the kernel that holds it."""
+    kernel = op if isinstance(op, KernelOp) else op.parent_op()
+    inside = [inner for inner in op.block.ops if isinstance(inner, OpaqueOp)] if isinstance(op, KernelOp) else [op]
+    for one in (*inside, kernel):
+        found = None if one is None else one.attributes.get(USE_IMPLEMENTATION)
+        if isinstance(found, StringAttr):
+            return found.data
+    return None
 
 
 def offer_for(op: OpaqueOp, name: str | None = None) -> Offer | None:
     """The offer called `name`, or else the first one that takes the op, be it called or generated."""
     if name is not None:
         return find_offer(op.name, name)
-    return next((offer for offer in offers_of(op.name) if offer.accepts is None or offer.accepts(op)), None)
+    site = Site.of(op)
+    return next((offer for offer in allowed_offers(op) if not offer.composite and offer.refusal(site) is None), None)
 
 
 def offer_of(kernel: KernelOp) -> Offer | None:
@@ -32,6 +43,25 @@ def offer_of(kernel: KernelOp) -> Offer | None:
     if (op := opaque_op(kernel)) is None:
         return None
     return find_offer(op.name, None if kernel.implementation is None else kernel.implementation.data)
+
+
+def named_offer(kernel: KernelOp) -> Offer | None:
+    """What the implementation that a kernel names offers, for any of its opaque ops; None where it names none that is known."""
+    if kernel.implementation is None:
+        return None
+    found = (find_offer(op.name, kernel.implementation.data) for op in kernel.block.ops if isinstance(op, OpaqueOp))
+    return next((offer for offer in found if offer is not None), None)
+
+
+def is_for_kind(kernel: KernelOp, kind: str) -> bool:
+    """Whether what the kernel names, if anything, is generated code of a schedule kind."""
+    return kernel.implementation is None or ((offer := named_offer(kernel)) is not None and offer.kind == kind)
+
+
+def called_implementation(kernel: KernelOp) -> str | None:
+    """The function that the kernel names, for who calls one: None where it names none, or code that is generated."""
+    offer, named = named_offer(kernel), kernel.implementation
+    return None if named is None or (offer is not None and offer.kind) else named.data
 
 
 def inplace_operands(kernel: KernelOp) -> tuple[frozenset[int], ...]:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     BoolAttr,
     DenseArrayBase,
     FloatAttr,
     IntegerAttr,
     IntegerType,
+    StringAttr,
     f64,
+    i1,
     i64,
 )
+from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.types.dtypes import dtype_of
+
 IntArray: TypeAlias = DenseArrayBase[IntegerType]
+PlainScalar: TypeAlias = bool | int | float | str
+PlainValue: TypeAlias = PlainScalar | tuple[PlainScalar, ...]
+"""A property as Python has it; an element type is its name."""
 
 
 def ints(attribute: IntArray | None, default: Sequence[int] = ()) -> tuple[int, ...]:
@@ -57,3 +66,34 @@ def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise VerifyException(f"axes {list(axes)} name an axis twice")
     return tuple(found)
+
+
+def plain_properties(op: Operation) -> dict[str, PlainValue]:
+    """The op's properties as plain Python values. Raises TypeError for a property of another kind."""
+    return {name: plain_value(name, value) for name, value in op.properties.items()}
+
+
+def plain_value(name: str, value: Attribute) -> PlainValue:
+    """A number, a truth value, a text, the name of an element type, or a tuple of such."""
+    match value:
+        case DenseArrayBase():
+            values = cast(IntArray, value).get_values()  # floats are read by the same method
+            return tuple(v != 0 for v in values) if value.elt_type == i1 else tuple(values)
+        case ArrayAttr():
+            return tuple(_plain_scalar(name, element) for element in value.data)
+        case _:
+            return _plain_scalar(name, value)
+
+
+def _plain_scalar(name: str, value: Attribute) -> PlainScalar:
+    match value:
+        case IntegerAttr():
+            return value.value.data != 0 if value.type == i1 else value.value.data
+        case FloatAttr():
+            return value.value.data
+        case StringAttr():
+            return value.data
+        case _ if (element := dtype_of(value)) is not None:
+            return element.name
+        case _:
+            raise TypeError(f"property '{name}' of kind {type(value).__name__} cannot be given to a library")

@@ -27,8 +27,9 @@ from fuse_opt.dialects.analysis.storage import (
 )
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
-from fuse_opt.dialects.implementation.queries import inplace_operands
+from fuse_opt.dialects.implementation.queries import called_implementation, inplace_operands
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import is_static, refuse_encoding, shape
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
 from fuse_opt.lowering.convert.memory import RESULTS, Constants, ProgramMemory, is_constant, memref_type
@@ -36,7 +37,6 @@ from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_key, kernel_name
 from fuse_opt.lowering.reference.kernels import find_implementation
-from fuse_opt.lowering.reference.kernels.config import library_config
 
 REFERENCE = "reference"
 """The implementation that runs a kernel op by op; its config names the function that holds the ops."""
@@ -231,7 +231,7 @@ class _FunctionConverter(Generic[Generated]):
         return self.module.launch(found, buffers, self.memory.number)
 
     def _library_call(self, kernel: KernelOp, op: OpaqueOp, results: Sequence[SSAValue]) -> Operation:
-        name = None if kernel.implementation is None else kernel.implementation.data
+        name = called_implementation(kernel)
         found = find_implementation(op.name, name)
         if found is None:
             wanted = (
@@ -239,7 +239,7 @@ class _FunctionConverter(Generic[Generated]):
             )
             raise LoweringError(f"'{op.name}' is opaque and {wanted}", op)
         try:
-            library_config(op)
+            plain_properties(op)
         except TypeError as error:
             raise LoweringError(f"'{op.name}': {error}", op) from error
         inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]

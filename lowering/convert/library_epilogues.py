@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
 from fuse_opt.dialects.analysis.attention import ATTENTION
 from fuse_opt.dialects.analysis.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import kernel_access, library_op
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
-from fuse_opt.dialects.implementation.queries import offer_of, opaque_op
+from fuse_opt.dialects.implementation.queries import called_implementation, offer_of, opaque_op
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
 from fuse_opt.lowering.kernel.buffers import Parameter
@@ -65,7 +66,7 @@ def library_parts(kernel: KernelOp) -> LibraryParts | None:
     if access.scheme != "pointwise" or len(kernel.operands) not in access.replaceable[home]:
         return None
     offer = offer_of(kernel)
-    return LibraryParts(op, home, epilogue, offer is not None and offer.epilogue is not None)
+    return LibraryParts(op, home, epilogue, offer is not None and not offer.kind and offer.epilogue is not None)
 
 
 def _epilogue(kernel: KernelOp, op: OpaqueOp, home: int) -> KernelOp:
@@ -104,7 +105,7 @@ def split_library_kernels(function: func.FuncOp, is_generated: Callable[[KernelO
             continue
         op, offer = opaque_op(kernel), offer_of(kernel)
         offered = offer is not None and bool(offer.epilogue or offer.prologue)
-        named = kernel.implementation is not None or kernel.schedule_kind() in PRODUCT_KINDS
+        named = called_implementation(kernel) is not None or kernel.schedule_kind() in PRODUCT_KINDS
         if op is None or not (named or offered):
             continue
         parts = library_parts(kernel)
@@ -162,7 +163,7 @@ def _part(
     if slots:
         part.slots = int_array([slots.get(value, NOT_IN_ARENA) for value in made])
     if any(isinstance(op, OpaqueOp) for op in ops):
-        part.implementation = kernel.implementation
+        part.implementation = None if (name := called_implementation(kernel)) is None else StringAttr(name)
     assert isinstance(kernel.parent, Block)
     kernel.parent.insert_op_before(part, kernel)
     for value, result in zip(made, part.results, strict=True):

@@ -30,6 +30,7 @@ from fuse_opt.dialects.analysis.prepared import called_functions, prepared_argum
 from fuse_opt.dialects.analysis.storage import ARENA, DONATED, argument_attributes
 from fuse_opt.dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
 from fuse_opt.dialects.gpu.kernels import ALIGNED, DYNAMIC_SHARED, UNALIGNED
+from fuse_opt.dialects.interfaces.properties import plain_value
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.lowering.c.printer import is_helper_target
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE
@@ -52,7 +53,6 @@ from fuse_opt.lowering.program import (
 from fuse_opt.lowering.program.float_formats import Array
 from fuse_opt.lowering.reference.interpreter import dense_array, evaluate_function
 from fuse_opt.lowering.reference.kernels import find_implementation
-from fuse_opt.lowering.reference.kernels.config import plain_value
 
 REFERENCE = "reference"
 

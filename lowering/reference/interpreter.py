@@ -18,13 +18,13 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.analysis.prepared import Prepared, called_functions, prepared_of
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import agree, dtype, is_static, shape, shape_text, tensor
 from fuse_opt.dialects.types.dtypes import Kind, dtype_of
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions, linearize
 from fuse_opt.lowering.errors import EvaluationError
 from fuse_opt.lowering.program.float_formats import bit_patterns, converted, is_narrow, recognized, type_name
 from fuse_opt.lowering.reference.kernels import find_implementation
-from fuse_opt.lowering.reference.kernels.config import library_config
 from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, Array, evaluate_body, reduce
 
 
@@ -134,7 +134,7 @@ def _run_library(op: OpaqueOp, operands: Sequence[Array]) -> Sequence[Array]:
     # As in memory: NumPy and BLAS sum in another order for other strides, and a view has those of what it is made of.
     stored = [np.asarray(array, order="C") for array in operands]
     with np.errstate(all="ignore"):
-        implementation.run(stored, outs, library_config(op))
+        implementation.run(stored, outs, plain_properties(op))
     return outs
 
 

@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
 
+from fuse_opt.dialects.types.dtypes import DTYPES
 from fuse_opt.passes.deprecated_spellings import current_spelling
 
 _FOLDER = Path(__file__).parent
@@ -47,8 +48,14 @@ class Device:
     """Bytes of a kernel's arguments; each operand and each result is an address of 8."""
     last_level_cache_bytes: int = 0
     """Bytes of the largest cache; 0 where it does not matter to how kernels store."""
+    products: tuple[tuple[str, float], ...] = ()
+    """Operations a second of matrix products, all processors together, by element type; see `product_rate`."""
     gpu: tuple[tuple[str, int], ...] = ()
     """What kernels of a GPU may use, by the names of GPU_ENTRIES; nothing for other devices."""
+
+    def product_rate(self, dtype: str) -> float:
+        """Operations a second of products of an element type; of one that is not in the file, four for each simple one."""
+        return next((rate for name, rate in self.products if name == dtype), 4 * self.rate)
 
     def move_seconds(self, nbytes: float) -> float:
         """Seconds to read or write so many bytes, which come from the caches when they are few."""
@@ -95,10 +102,10 @@ def _read_device(name: str) -> Device:
 
 
 def _described(entries: dict[str, object], path: Path) -> Device:
-    names = [field.name for field in fields(Device) if field.name != "gpu"]
+    names = [field.name for field in fields(Device) if field.name not in ("gpu", "products")]
     required = [field.name for field in fields(Device) if field.default is MISSING]
     entries = {current_spelling("device", name): value for name, value in entries.items()}
-    table = entries.pop("gpu", {})
+    table, products = entries.pop("gpu", {}), entries.pop("products", {})
     for name in (*required, *entries):
         if name not in entries or name not in names:
             problem = "has no entry" if name in names else "has the unknown entry"
@@ -106,7 +113,18 @@ def _described(entries: dict[str, object], path: Path) -> Device:
     for name, value in entries.items():
         if (wanted := _misfit(name, value)) is not None:
             raise ValueError(f"option 'device': {path}: {name}: expected {wanted}, got {value!r}")
-    return Device(**entries, gpu=_described_gpu(table, path))  # pyright: ignore[reportArgumentType]
+    found = {"gpu": _described_gpu(table, path), "products": _described_products(products, path)}
+    return Device(**entries, **found)  # pyright: ignore[reportArgumentType]
+
+
+def _described_products(table: object, path: Path) -> tuple[tuple[str, float], ...]:
+    found: dict[str, object] = table if isinstance(table, dict) else {"": table}  # pyright: ignore[reportUnknownVariableType]
+    rates: list[tuple[str, float]] = []
+    for name, value in found.items():
+        if name not in [dtype.name for dtype in DTYPES] or not isinstance(value, int | float) or not value > 0:
+            raise ValueError(f"option 'device': {path}: products.{name}: expected an element type = a positive number")
+        rates.append((name, float(value)))
+    return tuple(rates)
 
 
 def _described_gpu(table: object, path: Path) -> tuple[tuple[str, int], ...]:

@@ -18,6 +18,7 @@ from fuse_opt.dialects.analysis.products import MATMUL, product_of, product_oper
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.graph.movement.panels import packed, unpacked
+from fuse_opt.dialects.implementation.queries import is_for_kind
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.op import GraphBuilder, OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
@@ -94,7 +95,7 @@ class _Packing:
     def run(self) -> None:
         changed = False
         for kernel in list(self.function.body.block.ops):
-            if isinstance(kernel, KernelOp) and kernel.implementation is None:
+            if isinstance(kernel, KernelOp) and is_for_kind(kernel, MATMUL):
                 changed |= self._visit(kernel)
         if changed:
             self.second.finish()
@@ -222,7 +223,9 @@ def _read_packed(kernel: KernelOp, weight: _Weight, value: SSAValue) -> None:
     if not weight.argument.uses:
         kernel.operands = [o for k, o in enumerate(kernel.operands) if k != weight.argument.index]
         kernel.block.erase_arg(weight.argument)
+    implementation = kernel.implementation
     kernel.drop_decisions()
+    kernel.implementation = implementation  # which takes it packed, too
 
 
 def _before(value: SSAValue) -> Sequence[Operation]:

@@ -1,91 +1,186 @@
-"""Choose an implementation for each kernel of one opaque op: the one that is named, or a preferred one that offers it."""
+"""Choose what runs each kernel with an opaque op: the cheapest implementation that takes it, or the one that is asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.kernel_access import library_op
+from fuse_opt.dialects.analysis.prepared import frozen_arguments
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.implementation.offers import Offer, find_offer, known_implementations, offers_of
-from fuse_opt.dialects.implementation.queries import opaque_op
-from fuse_opt.passes.remarks import RefusedError, remark
+from fuse_opt.dialects.implementation.offers import BackendFault, Offer, find_offer, known_implementations, offers_of
+from fuse_opt.dialects.implementation.queries import inplace_operands, wanted_implementation
+from fuse_opt.dialects.implementation.selection import Candidate, best, candidates, opaque_ops
+from fuse_opt.passes.devices.device import Device, find_device
+from fuse_opt.passes.remarks import Number, RefusedError, remark
+
+Found = tuple[Candidate, ...]
 
 
 @dataclass(frozen=True)
 class SelectImplementationPass(ModulePass):
-    """Names the implementation that runs a kernel, where another one than the default is preferred.
+    """Names what runs a kernel with an opaque op: code of the program, or a function of a backend.
 
     ```mlir
     %r = fused.kernel(%a = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) { ... graph.matmul ... }
     ```
-    becomes, with `prefer=mylib.matmul` where that is registered for the op,
+    becomes
     ```mlir
-    %r = fused.kernel(...) -> (tensor<4x4xf32>) attributes {implementation = "mylib.matmul"} { ... graph.matmul ... }
+    %r = fused.kernel(...) -> (tensor<4x4xf32>) attributes {implementation = "fuse.matmul"} { ... graph.matmul ... }
     ```
-    An implementation that the kernel names is kept. Without a preferred one the default runs the kernel and nothing is
-    written. A kernel of more than one op keeps what it has, for its ops were put together for that.
+    Of the implementations that take the kernel (by backends that the module allows, see attach-backends) it is the first one
+    that is preferred; without a preference the cheapest by what they say they cost, one being cheaper by less than 5 % not
+    counting; where one does not say, the first. The remark has the next best one, and why others refuse.
 
-    Requires: nothing. Ensures: every implementation that a kernel of an opaque op names is registered for it. In-place
-    pairs and slots of a kernel whose implementation is named now are dropped: infer them anew.
+    An implementation that the kernel names is kept while it takes the kernel: edit it by hand. `use_implementation = "name"`
+    on an op or a kernel is a promise: an error where that implementation does not take it.
+
+    Requires: kernels. Ensures: every kernel of an opaque op, but those that the schedule leaves to the reference, names an
+    implementation that takes it. In-place pairs and slots that another one offered are dropped: decide them anew.
     """
 
     name = "select-implementation"
 
     prefer: tuple[str, ...] = ()
-    """Implementations, or libraries (what is before the first dot of a name), in order of preference."""
+    """Implementations, or backends (what is before the first dot of a name), in order of preference."""
+    device: str = "cpu"
+    """What costs are worked out for: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
+    numerics: Literal["strict", "fast"] = "strict"
+    """Which implementations are taken: "strict" for those within the bounds of ops, or "fast" for all."""
+
+    def __post_init__(self) -> None:
+        find_device(self.device)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.prefer:
             self._check_known(op)
+        machine = find_device(self.device)
         for function in functions_of(op):
+            frozen = _frozen(function)
             for kernel in function.body.block.ops:
-                if isinstance(kernel, KernelOp):
-                    self._select(kernel)
+                if isinstance(kernel, KernelOp) and opaque_ops(kernel):
+                    self._visit(kernel, machine, frozen)
 
     def _check_known(self, op: ModuleOp) -> None:
         known = known_implementations()
         for wanted in self.prefer:
-            if not any(_is_called(name, wanted) for name in known):
+            if not any(wanted in (name, name.partition(".")[0]) for name in known):
                 names = ", ".join(known) or "none"
                 raise RefusedError(f"'{self.name}' option prefer: unknown '{wanted}'; expected one of {names}", op)
 
-    def _select(self, kernel: KernelOp) -> None:
-        if (op := opaque_op(kernel)) is None:
+    def _visit(self, kernel: KernelOp, machine: Device, frozen: Collection[SSAValue]) -> None:
+        if kernel.schedule_kind() == "reference":
             return
-        if kernel.implementation is not None:
-            _check_given(kernel, op.name, kernel.implementation.data)
-            remark(self.name, kernel, "kept", f'is run by "{kernel.implementation.data}", as it says')
+        try:
+            found = candidates(kernel, machine, self.numerics, frozen)
+        except BackendFault as fault:
+            raise RefusedError(str(fault), kernel) from fault
+        if (wanted := wanted_implementation(kernel)) is not None:
+            chosen = _promised(kernel, wanted, found)
+            self._take(kernel, chosen, None, found)
             return
-        if (
-            library_op(kernel) is None
-            or kernel.schedule_kind() == "reference"
-            or (found := self._find(op.name)) is None
-        ):
+        named = None if kernel.implementation is None else kernel.implementation.data
+        if named is not None:
+            _check_known_for(kernel, named)
+            if any(one.offer.name == named and not one.refusal for one in found):
+                remark(self.name, kernel, "kept", f'is run by "{named}", as it says')
+                return
+        chosen, second = best(found, self.prefer)
+        if chosen is None:
+            self._refuse(kernel, found)
+        else:
+            self._take(kernel, chosen, second, found)
+
+    def _refuse(self, kernel: KernelOp, found: Sequence[Candidate]) -> None:
+        """Nothing runs the kernel as a whole: ops are run one by one where each can be, else it is an error."""
+        ops = opaque_ops(kernel)
+        if len(ops) > 1:
+            kernel.implementation = None
+            message = f"has {len(ops)} opaque ops, and nothing runs them together: it runs op by op"
+            remark(self.name, kernel, "several-ops", message, refused=_refusals(found))
             return
-        kernel.implementation = StringAttr(found.name)
-        if kernel.inplace is not None:
-            kernel.inplace = kernel.slots = None  # another implementation offered the pairs
-        message = f"\"{found.name}\" is preferred to run '{op.name}'"
-        remark(self.name, kernel, "selected", message, offers=len(offers_of(op.name)), workspace=found.workspace)
-
-    def _find(self, op: str) -> Offer | None:
-        offers = offers_of(op)
-        return next((offer for wanted in self.prefer for offer in offers if _is_called(offer.name, wanted)), None)
-
-
-def _is_called(name: str, wanted: str) -> bool:
-    return name == wanted or name.startswith(f"{wanted}.")
-
-
-def _check_given(kernel: KernelOp, op: str, name: str) -> None:
-    if find_offer(op, name) is None:
-        known = ", ".join(offer.name for offer in offers_of(op)) or "none"
+        reasons = _refusals(found) or "none is allowed"
+        types = ", ".join(str(value.type) for value in ops[0].operands)
         raise RefusedError(
-            f"'fused.kernel' implementation \"{name}\" does not run '{op}': expected one of {known}; "
-            "remove the property or register the implementation", kernel
-        )  # fmt: skip
+            f"'{ops[0].name}' of {types}: no implementation runs it: {reasons}; "
+            "allow a backend that does, or cast or reshape what it gets",
+            ops[0],
+        )
+
+    def _take(self, kernel: KernelOp, chosen: Candidate, second: Candidate | None, found: Sequence[Candidate]) -> None:
+        name = chosen.offer.name
+        if kernel.implementation is not None and kernel.implementation.data == name:
+            remark(self.name, kernel, "kept", f'is run by "{name}", as it says')
+            return
+        _write(kernel, chosen.offer)
+        numbers: dict[str, Number] = {**_microseconds("us", chosen)}
+        flip = ""
+        if second is not None:
+            flip = f'use_implementation = "{second.offer.name}"'
+            numbers |= {"second": second.offer.name, **_microseconds("second_us", second)}
+        numbers["candidates"] = len(found)
+        if refused := _refusals(found):
+            numbers["refused"] = refused
+        if chosen.offer.workspace:
+            numbers["workspace"] = chosen.offer.workspace
+        names = " and ".join(f"'{op.name}'" for op in opaque_ops(kernel))
+        remark(self.name, kernel, "selected", f'{names}: run by "{name}"', flip=flip, numbers=numbers)
+
+
+def _write(kernel: KernelOp, offer: Offer) -> None:
+    """Names the implementation; what was decided for another one is dropped: its schedule, pairs and slots."""
+    kind = offer.kind or "library"
+    if differs := kernel.schedule_kind() not in (None, kind):
+        kernel.schedule = None
+    kernel.implementation = StringAttr(offer.name)
+    if kernel.inplace is None:
+        return
+    allowed = inplace_operands(kernel)
+    if differs or (
+        not offer.kind and any(operand not in allowed[result] for result, operand in kernel.inplace_pairs())
+    ):
+        kernel.inplace = kernel.slots = None
+
+
+def _frozen(function: FuncOp) -> set[SSAValue]:
+    return {function.body.block.args[number] for number in frozen_arguments(function)}
+
+
+def _check_known_for(kernel: KernelOp, name: str) -> None:
+    """An implementation that nobody registered for the kernel's ops is an error, and no wish."""
+    ops = opaque_ops(kernel)
+    if any(find_offer(op.name, name) is not None for op in ops):
+        return
+    known = ", ".join(dict.fromkeys(offer.name for op in ops for offer in offers_of(op.name))) or "none"
+    raise RefusedError(
+        f"'fused.kernel' implementation \"{name}\" does not run '{ops[0].name}': expected one of {known}; "
+        "remove the property or register the implementation", kernel
+    )  # fmt: skip
+
+
+def _promised(kernel: KernelOp, name: str, found: Sequence[Candidate]) -> Candidate:
+    """The candidate that a directive names. Raises RefusedError where there is none, or where it refuses."""
+    chosen = next((one for one in found if one.offer.name == name), None)
+    if chosen is not None and not chosen.refusal:
+        return chosen
+    known = ", ".join(one.offer.name for one in found) or "none"
+    why = f"is not among what is allowed: {known}" if chosen is None else f"refuses it: {chosen.refusal}"
+    raise RefusedError(
+        f"'{opaque_ops(kernel)[0].name}' use_implementation \"{name}\" {why}; remove the directive or name another one",
+        opaque_ops(kernel)[0],
+    )
+
+
+def _refusals(found: Sequence[Candidate]) -> str:
+    return ",".join(f"{one.offer.name}:{one.refusal}" for one in found if one.refusal)
+
+
+def _microseconds(name: str, candidate: Candidate) -> dict[str, Number]:
+    return {} if candidate.seconds is None else {name: round(candidate.seconds * 1e6, 1)}

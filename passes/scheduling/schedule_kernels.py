@@ -13,7 +13,6 @@ from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.generated_products import (
     PRODUCT_KINDS,
-    generated_product,
     product_kind_problem,
     why_no_product,
 )
@@ -22,6 +21,7 @@ from fuse_opt.dialects.analysis.loop_body import trace_kernel
 from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.implementation.selection import generated_kind
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
@@ -168,7 +168,7 @@ def _schedule(kernel: KernelOp, math: str, rules: StoreRules) -> None:
 
 def _choose(kernel: KernelOp) -> LoopOrder:
     if is_library(kernel):
-        kind = generated_product(kernel)
+        kind = generated_kind(kernel)
         why = "" if kind else why_no_product(kernel)
         remark(ScheduleKernelsPass.name, kernel, "scheduled", f'runs as "{kind or "library"}"{why}')
         return LoopOrder(kind or "library")

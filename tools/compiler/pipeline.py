@@ -42,6 +42,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "fuse-horizontal",
     "explain-fusion",
     "wrap-kernels",
+    "select-implementation",
     "pack-weights",
     "schedule-kernels",
     "order-for-memory",
@@ -51,8 +52,8 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
 )
 """What `compile` runs."""
 
-FOR_CPUS: tuple[str, ...] = ("pack-weights",)
-"""Of these, what makes programs of other targets slower."""
+FOR_CPUS: tuple[str, ...] = ("select-implementation", "pack-weights")
+"""Of these, what makes programs of other targets slower, or chooses what runs on CPUs."""
 
 UNFUSED_PIPELINE: tuple[str, ...] = ("decompose", "wrap-kernels", "schedule-kernels", "plan-memory", "bulk-launches")
 """One kernel for each op: what fusion is compared with."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from fuse_opt.lowering.program import Array, Config
 from fuse_opt.lowering.reference.kernels.config import integer, integers
+from fuse_opt.lowering.reference.kernels.costs import convolution_cost
 from fuse_opt.lowering.reference.kernels.registry import implementation, in_single
 
 _UNFOLDED_BYTES = 32 << 20
@@ -67,7 +68,7 @@ class _Geometry:
         return padded[(..., *(slice(begin, begin + n) for (begin, _), n in along))]
 
 
-@implementation("numpy.conv", "graph.conv")
+@implementation("numpy.conv", "graph.conv", cost=convolution_cost)
 @in_single
 def conv(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Convolution as matrix products of unfolded windows, one sample and group at a time."""
@@ -83,8 +84,8 @@ def conv(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> N
         np.matmul(kernel, columns, out=target.reshape(groups, filters, positions))
 
 
-@implementation("numpy.conv_transpose", "graph.conv_transpose")
-@implementation("numpy.conv_backward_data", "graph.conv_backward_data")
+@implementation("numpy.conv_transpose", "graph.conv_transpose", cost=convolution_cost)
+@implementation("numpy.conv_backward_data", "graph.conv_backward_data", cost=convolution_cost)
 @in_single
 def conv_transpose(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """The windows that each position adds, as matrix products, folded onto the result, one sample at a time.

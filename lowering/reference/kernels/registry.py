@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from typing import Literal
 
 import numpy as np
 
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, default_offer, register_offer
+from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import Array, Config, Run
 from fuse_opt.lowering.program.float_formats import by_values
 
@@ -43,6 +45,9 @@ def implementation(
     prologue: PointwiseOffer | None = None,
     priority: int = 0,
     workspace: int = 0,
+    accepts: Callable[[Site], str | None] | None = None,
+    cost: Callable[[Site], Cost] | None = None,
+    numerics: Literal["strict", "fast"] = "strict",
 ) -> Callable[[Run], Run]:
     """Registers a function as the implementation `name` of op `op`, and what it offers to passes.
 
@@ -50,9 +55,13 @@ def implementation(
     looks at them with nothing but what `narrow_floats` has for it, gets them as they are. NumPy warns of nothing in it.
 
     `inplace` lists the pairs (result, operand) that may be one array when it is called. An `epilogue` or a `prologue`
-    says that pointwise ops run well next to it; they are code of their own, which a runtime may run by parts.
+    says that pointwise ops run well next to it; they are code of their own, which a runtime may run by parts. `accepts`
+    says why it does not run an op, `cost` what it takes, for select-implementation; `numerics="fast"` that it is not
+    within the op's bound, and to be chosen on demand only. Raises ValueError where the op has another one of that name.
     """
-    offer = Offer(op, name, inplace, epilogue, prologue, priority, workspace)
+    offer = Offer(
+        op, name, inplace, epilogue, prologue, priority, workspace, accepts=accepts, cost=cost, numerics=numerics
+    )
 
     def register(run: Run) -> Run:
         quiet = np.errstate(all="ignore")(run)

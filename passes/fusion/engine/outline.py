@@ -9,12 +9,12 @@ from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
-from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp, YieldOp
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph
 from fuse_opt.passes.fusion.engine.groups import is_creation
 
-_KERNEL_DIRECTIVES = ("must_inplace", "no_inplace", "keep_live")
+_KERNEL_DIRECTIVES = ("must_inplace", "no_inplace", "keep_live", USE_IMPLEMENTATION)
 
 
 def build_kernels(graph: GroupGraph, groups: Iterable[Group]) -> None:

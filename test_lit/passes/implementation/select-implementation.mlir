@@ -1,16 +1,18 @@
-// RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation=prefer=numpy.sort,numpy.matmul_epilogue | filecheck %s
-// RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation=prefer=numpy.sort,numpy.matmul_epilogue --select-implementation | filecheck %s
-// RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation | filecheck %s --check-prefix=NONE
+// RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation | filecheck %s
+// RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation --select-implementation | filecheck %s
+// RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation=prefer=numpy.sort,numpy.matmul_epilogue | filecheck %s --check-prefix=PREFER
+// RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation --remarks 2>&1 | filecheck %s --check-prefix=REMARK
 
-// The first preferred one that offers the op; what is named already is kept; generated code has none.
+// What takes the op and costs least, or is preferred; what is named already is kept; a kernel of pointwise ops has none.
 // CHECK-LABEL: func.func @main(
-// CHECK:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul_epilogue"} {
+// CHECK:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "fuse.matmul"} {
 // CHECK:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul"} {
 // CHECK:         %c = fused.kernel(%0 = %b : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
-// Not: without a preference the default runs it, and nothing is written.
-// NONE-LABEL: func.func @main(
-// NONE:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
-// NONE:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul"} {
+// PREFER-LABEL: func.func @main(
+// PREFER:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul_epilogue"} {
+// PREFER:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul"} {
+// REMARK: select-implementation.mlir:20:3: remark: [select-implementation] selected: 'fused.kernel' 'graph.matmul': run by "fuse.matmul" (otherwise with: use_implementation = "numpy.matmul_epilogue") us=0.0 second=numpy.matmul_epilogue second_us=5.0 candidates=3
+// REMARK: remark: [select-implementation] kept: 'fused.kernel' is run by "numpy.matmul", as it says
 func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
     %1 = graph.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
@@ -29,7 +31,79 @@ func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' implementation "numpy.conv" does not run 'graph.matmul': expected one of fuse.matmul, numpy.matmul, numpy.matmul_epilogue; remove the property or register the implementation
+// What one refuses another one runs, even where the first is named: no code is generated for products of i32.
+// CHECK-LABEL: func.func @refused(
+// CHECK:         attributes {implementation = "numpy.matmul"} {
+// REMARK: selected: 'fused.kernel' 'graph.matmul': run by "numpy.matmul" {{.*}} refused=fuse.matmul:element-type
+func.func @refused(%x: tensor<4x4xi32>) -> tensor<4x4xi32> {
+  %a = fused.kernel(%0 = %x : tensor<4x4xi32>) -> (tensor<4x4xi32>) attributes {implementation = "fuse.matmul"} {
+    %1 = graph.matmul %0, %0 : (tensor<4x4xi32>, tensor<4x4xi32>) -> tensor<4x4xi32>
+    fused.yield %1 : tensor<4x4xi32>
+  }
+  func.return %a : tensor<4x4xi32>
+}
+
+// -----
+
+// Not: kernels that the schedule leaves to the reference. A schedule of a library is kept, with one that is called.
+// CHECK-LABEL: func.func @scheduled(
+// CHECK:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {schedule = {kind = "reference"}} {
+// CHECK:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {schedule = {kind = "library"}, implementation = "numpy.matmul"} {
+func.func @scheduled(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {schedule = {kind = "reference"}} {
+    %1 = graph.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %1 : tensor<4x4xf32>
+  }
+  %b = fused.kernel(%2 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {schedule = {kind = "library"}} {
+    %3 = graph.matmul %2, %2 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %3 : tensor<4x4xf32>
+  }
+  func.return %b : tensor<4x4xf32>
+}
+
+// -----
+
+// A directive is a promise, on the op and on the kernel.
+// CHECK-LABEL: func.func @promised(
+// CHECK:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul"} {
+// CHECK:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul", use_implementation = "numpy.matmul"} {
+func.func @promised(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
+    %1 = graph.matmul %0, %0 {use_implementation = "numpy.matmul"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %1 : tensor<4x4xf32>
+  }
+  %b = fused.kernel(%2 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {use_implementation = "numpy.matmul", implementation = "fuse.matmul"} {
+    %3 = graph.matmul %2, %2 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %3 : tensor<4x4xf32>
+  }
+  func.return %b : tensor<4x4xf32>
+}
+
+// -----
+
+// CHECK: error: 'graph.matmul' use_implementation "fuse.matmul" refuses it: element-type; remove the directive or name another one
+func.func @broken(%x: tensor<4x4xi32>) -> tensor<4x4xi32> {
+  %a = fused.kernel(%0 = %x : tensor<4x4xi32>) -> (tensor<4x4xi32>) {
+    %1 = graph.matmul %0, %0 {use_implementation = "fuse.matmul"} : (tensor<4x4xi32>, tensor<4x4xi32>) -> tensor<4x4xi32>
+    fused.yield %1 : tensor<4x4xi32>
+  }
+  func.return %a : tensor<4x4xi32>
+}
+
+// -----
+
+// CHECK: error: 'graph.matmul' use_implementation "mkl.matmul" is not among what is allowed: fuse.matmul, numpy.matmul, numpy.matmul_epilogue; remove the directive or name another one
+func.func @unheard(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
+    %1 = graph.matmul %0, %0 {use_implementation = "mkl.matmul"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %1 : tensor<4x4xf32>
+  }
+  func.return %a : tensor<4x4xf32>
+}
+
+// -----
+
+// CHECK: error: 'fused.kernel' implementation "numpy.conv" does not run 'graph.matmul': expected one of fuse.matmul, fuse.attention, numpy.matmul, numpy.matmul_epilogue; remove the property or register the implementation
 func.func @unknown(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.conv"} {
     %1 = graph.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>

@@ -544,7 +544,8 @@ def test_passes_know_the_offers_before_anything_ran() -> None:
         "from fuse_opt.tools.compiler import available_passes\n"
         "from fuse_opt.dialects.implementation import offers_of\n"
         "available_passes()['infer-inplace']()\n"
-        "assert [offer.name for offer in offers_of('graph.matmul')] == ['fuse.matmul', 'numpy.matmul', 'numpy.matmul_epilogue']\n"
+        "names = [offer.name for offer in offers_of('graph.matmul')]\n"
+        "assert names == ['fuse.matmul', 'fuse.attention', 'numpy.matmul', 'numpy.matmul_epilogue'], names\n"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

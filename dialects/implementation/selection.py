@@ -1,0 +1,116 @@
+"""Which implementations can run a kernel with an opaque op, and what each would cost: answers, without a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.generated_products import kind_problem
+from fuse_opt.dialects.analysis.kernel_access import library_op
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.implementation.offers import Offer
+from fuse_opt.dialects.implementation.site import Machine, Site
+from fuse_opt.dialects.implementation.switch import allowed_offers
+from fuse_opt.dialects.interfaces.op import OpaqueOp
+
+NEAR = 1.05
+"""Costs are estimates: what is dearer by less than this does not come behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An implementation of the opaque op of a kernel: why it does not run it, or what that costs."""
+
+    offer: Offer
+    refusal: str = ""
+    """A code; empty where it runs the kernel."""
+    seconds: float | None = None
+    """None where it does not say what it costs."""
+
+
+def opaque_ops(kernel: KernelOp) -> list[OpaqueOp]:
+    """The kernel's opaque ops, in order."""
+    return [op for op in kernel.block.ops if isinstance(op, OpaqueOp)]
+
+
+def candidates(kernel: KernelOp, machine: Machine, numerics: str, frozen: Collection[SSAValue]) -> list[Candidate]:
+    """
+    What is offered for the kernel's opaque ops by backends that its module allows, the default first; nothing where it has
+    none. `frozen` are values of which the caller says that they never change. Raises BackendFault.
+    """
+    ops = opaque_ops(kernel)
+    inside = {argument for argument, value in zip(kernel.block.args, kernel.operands, strict=True) if value in frozen}
+    sites = [Site.of(op, machine, inside) for op in ops]
+    offers = dict.fromkeys(offer for op in ops for offer in allowed_offers(op) if len(ops) > 1 or not offer.composite)
+    return [_judged(kernel, offer, sites, numerics) for offer in offers]
+
+
+def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: str) -> Candidate:
+    if offer.numerics == "fast" and numerics != "fast":
+        return Candidate(offer, "numerics")
+    if (
+        (kind := kernel.schedule_kind()) is not None
+        and kernel.implementation is None
+        and kind != (offer.kind or "library")
+    ):
+        return Candidate(offer, "schedule")
+    if offer.kind:
+        problem = kind_problem(kernel, offer.kind)
+        refusal = None if problem is None else problem.code
+    elif len(sites) > 1:
+        refusal = "several-ops"
+    else:
+        refusal = offer.refusal(sites[0])
+    if refusal is not None:
+        return Candidate(offer, refusal)
+    return Candidate(offer, "", _seconds(kernel, offer, sites))
+
+
+def _seconds(kernel: KernelOp, offer: Offer, sites: Sequence[Site]) -> float | None:
+    """Of the opaque ops, and of the passes over memory that what is around them takes where it is a kernel of its own."""
+    total = 0.0
+    for site in sites:
+        if (seconds := offer.seconds(site)) is None:
+            return None
+        total += seconds
+    machine = sites[0].device
+    if offer.kind or offer.epilogue is not None or machine is None or library_op(kernel) is not None:
+        return total
+    moved = 2 * sum(tensor.nbytes for site in sites for tensor in site.results)
+    return total + machine.launch + machine.move_seconds(moved)
+
+
+def best(found: Sequence[Candidate], preferred: Sequence[str] = ()) -> tuple[Candidate | None, Candidate | None]:
+    """
+    The candidate to take and the next best one: of those that run the kernel the first that is preferred (by its name or
+    its backend), else the first that costs no more than NEAR times the least, where all say what they cost.
+    """
+    able = [candidate for candidate in found if not candidate.refusal]
+    order = [one for wanted in preferred for one in able if is_called(one.offer, wanted)]
+    rest = [candidate for candidate in able if candidate not in order]
+    while rest:
+        order.append(next_ := _cheapest(rest))
+        rest.remove(next_)
+    return (order[0] if order else None), (order[1] if len(order) > 1 else None)
+
+
+def _cheapest(able: Sequence[Candidate]) -> Candidate:
+    known = [candidate.seconds for candidate in able if candidate.seconds is not None]
+    if len(known) < len(able):
+        return able[0]
+    return next(one for one in able if one.seconds is not None and one.seconds <= NEAR * min(known))
+
+
+def is_called(offer: Offer, wanted: str) -> bool:
+    """Whether a word means an implementation: its name, or its backend's."""
+    return wanted in (offer.name, offer.backend)
+
+
+def generated_kind(kernel: KernelOp) -> str:
+    """The schedule kind by which code is generated for a kernel with opaque ops that names no implementation; or empty."""
+    offers = dict.fromkeys(offer for op in opaque_ops(kernel) for offer in allowed_offers(op) if offer.kind)
+    named = None if kernel.implementation is None else kernel.implementation.data
+    kinds = (offer.kind for offer in offers if named in (None, offer.name))
+    return next((kind for kind in kinds if kind_problem(kernel, kind) is None), "")

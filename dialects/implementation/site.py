@@ -1,0 +1,127 @@
+"""What an implementation is asked about: an op with the types around it, and the machine that is to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
+
+
+class Machine(Protocol):
+    """What costs depend on; see `passes/devices`, whose files hold the numbers."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def launch(self) -> float: ...
+    def product_rate(self, dtype: str) -> float:
+        """Operations a second of matrix products of such elements, all processors together."""
+        ...
+
+    def move_seconds(self, nbytes: float) -> float:
+        """Seconds to read or write so many bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An operand or a result, as an implementation sees it; -1 is an extent that is not known."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    """The element type by its name in MLIR: f32, bf16, ui8 ..."""
+    itemsize: int
+    frozen: bool = False
+    """Whether it is the same array in all calls, by a promise of the caller."""
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def is_static(self) -> bool:
+        return DYNAMIC_INDEX not in self.shape
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An op that something has to run, where it stands. Types and properties, never elements."""
+
+    op: OpaqueOp
+    operands: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+    device: Machine | None = None
+    """None where only the op counts: before costs are compared."""
+
+    @classmethod
+    def of(cls, op: OpaqueOp, device: Machine | None = None, frozen: Collection[SSAValue] = ()) -> Site:
+        """The site of an op. Raises VerifyException where an operand is no tensor."""
+        operands = tuple(_tensor(value, value in frozen) for value in op.operands)
+        return cls(op, operands, tuple(map(_tensor, op.results)), device)
+
+    @property
+    def name(self) -> str:
+        """The op's, such as graph.matmul."""
+        return self.op.name
+
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Element types of operands and results."""
+        return frozenset(tensor.dtype for tensor in (*self.operands, *self.results))
+
+    @property
+    def config(self) -> dict[str, PlainValue]:
+        """The op's properties by name, as numbers, texts and tuples: what a routine gets when it is called."""
+        return plain_properties(self.op)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all extents are known."""
+        return all(tensor.is_static for tensor in (*self.operands, *self.results))
+
+    @property
+    def nbytes(self) -> int:
+        """Of operands and results together."""
+        return sum(tensor.nbytes for tensor in (*self.operands, *self.results))
+
+    @property
+    def operations(self) -> int:
+        """Multiplications and additions of a product or a convolution; 0 for other ops."""
+        found = self.op.contraction() or self.op.window_contraction()
+        return 0 if found is None else found.operations
+
+    def product(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of a product, of each matrix of a batch. Raises ValueError for another op."""
+        if (found := self.op.contraction()) is None:
+            raise ValueError(f"'{self.name}' is no product")
+        return found.rows, found.columns, found.depth
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a call takes: `call` seconds, and the longer of `flops` at `rate` a second and `nbytes` to and from memory."""
+
+    flops: float = 0.0
+    nbytes: float = 0.0
+    rate: float = 1.0
+    call: float = 0.0
+
+    def seconds(self, machine: Machine) -> float:
+        return self.call + max(self.flops / self.rate, machine.move_seconds(self.nbytes))
+
+
+def _tensor(value: SSAValue, frozen: bool = False) -> Tensor:
+    element = dtype(value)
+    return Tensor(shape(value), element.name, element.itemsize, frozen)

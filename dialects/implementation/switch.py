@@ -1,0 +1,69 @@
+"""Which backends may run ops: a list on the module, from what a person says.
+
+    module attributes {graph.backends = ["fuse", "numpy"]} { ... }
+
+Without the attribute all do that are registered for it. What a person says is a text such as `mkl,-numpy`: names add, names
+behind a minus remove, `none` removes all; what is not named stays as it is by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.ir import Attribute, Operation
+
+from fuse_opt.dialects.implementation.offers import Offer, known_implementations, offers_of
+
+BACKENDS = "graph.backends"
+"""The attribute of a module."""
+NONE = "none"
+
+
+def known_backends() -> tuple[str, ...]:
+    """The names of all backends, sorted."""
+    return tuple(sorted({name.partition(".")[0] for name in known_implementations()}))
+
+
+def chosen_backends(words: Iterable[str]) -> tuple[str, ...]:
+    """The backends that are left, sorted, by the words of a person. Raises ValueError for one that nobody registered."""
+    known = known_backends()
+    found = set(known)
+    for word in words:
+        name = word.removeprefix("-")
+        if word == NONE:
+            found = set[str]()
+        elif name not in known:
+            raise ValueError(f"unknown backend '{name}'; expected one of {', '.join(known)}, or '{NONE}'")
+        elif word.startswith("-"):
+            found.discard(name)
+        else:
+            found.add(name)
+    return tuple(sorted(found))
+
+
+def allowed_backends(op: Operation) -> Collection[str] | None:
+    """What the module that holds the op says; None where that is nothing, and every backend may run it."""
+    top: Operation = op
+    while (parent := top.parent_op()) is not None:
+        top = parent
+    found = top.attributes.get(BACKENDS)
+    if not isinstance(found, ArrayAttr):
+        return None
+    names = cast("ArrayAttr[Attribute]", found).data
+    return [name.data for name in names if isinstance(name, StringAttr)]
+
+
+def allow_backends(module: ModuleOp, names: Sequence[str]) -> None:
+    """Writes the list; without one where it is all there are."""
+    if set(names) == set(known_backends()):
+        module.attributes.pop(BACKENDS, None)
+    else:
+        module.attributes[BACKENDS] = ArrayAttr(StringAttr(name) for name in names)
+
+
+def allowed_offers(op: Operation) -> tuple[Offer, ...]:
+    """The offers for an op by backends that its module allows, the default first."""
+    allowed = allowed_backends(op)
+    return tuple(offer for offer in offers_of(op.name) if allowed is None or offer.backend in allowed)
