@@ -59,6 +59,8 @@ class Offer:
     """Why it does not run an op of that name, as a code for remarks; None (or no function): it does."""
     cost: Callable[[Site], Cost] | None = None
     """What running it costs; who does not know is chosen by its place among the offers."""
+    optional: bool = False
+    """It is there only for modules whose list of backends names its own."""
     numerics: Literal["strict", "fast"] = "strict"
     """`fast`: bits differ between runs, or results by more than the op's documented bound; chosen on demand only."""
 
@@ -129,6 +131,12 @@ def register_offer(offer: Offer) -> None:
     known.sort(key=lambda o: -o.priority)  # stable
 
 
+def forget_backend(name: str) -> None:
+    """Takes back all offers of a backend, such as one whose file is read again."""
+    for op, offers in _OFFERS.items():
+        _OFFERS[op] = [offer for offer in offers if offer.backend != name]
+
+
 def offers_of(op: str) -> tuple[Offer, ...]:
     """The offers for an op, the default first."""
     _load()
@@ -137,7 +145,7 @@ def offers_of(op: str) -> tuple[Offer, ...]:
 
 def default_offer(op: str) -> Offer | None:
     """The offer of the implementation that is called for an op when none is named; None when there is none."""
-    return next((offer for offer in offers_of(op) if not offer.kind), None)
+    return next((offer for offer in offers_of(op) if not offer.kind and not offer.optional), None)
 
 
 def find_offer(op: str, name: str | None) -> Offer | None:
@@ -147,7 +155,12 @@ def find_offer(op: str, name: str | None) -> Offer | None:
     return next((offer for offer in offers_of(op) if offer.name == name), None)
 
 
+def all_offers() -> tuple[Offer, ...]:
+    """Every offer for every op."""
+    _load()
+    return tuple(offer for offers in _OFFERS.values() for offer in offers)
+
+
 def known_implementations() -> tuple[str, ...]:
     """The names of all implementations, sorted."""
-    _load()
-    return tuple(sorted({offer.name for offers in _OFFERS.values() for offer in offers}))
+    return tuple(sorted({offer.name for offer in all_offers()}))

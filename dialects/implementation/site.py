@@ -77,9 +77,9 @@ class Site:
         return self.op.name
 
     @property
-    def dtypes(self) -> frozenset[str]:
+    def dtypes(self) -> set[str]:
         """Element types of operands and results."""
-        return frozenset(tensor.dtype for tensor in (*self.operands, *self.results))
+        return {tensor.dtype for tensor in (*self.operands, *self.results)}
 
     @property
     def config(self) -> dict[str, PlainValue]:

@@ -2,8 +2,8 @@
 
     module attributes {graph.backends = ["fuse", "numpy"]} { ... }
 
-Without the attribute all do that are registered for it. What a person says is a text such as `mkl,-numpy`: names add, names
-behind a minus remove, `none` removes all; what is not named stays as it is by default.
+Without the attribute all do that are registered, but for optional ones, which a person's files bring. What a person says is
+a text such as `mkl,-numpy`: names add, names behind a minus remove, `none` removes all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation
 
-from fuse_opt.dialects.implementation.offers import Offer, known_implementations, offers_of
+from fuse_opt.dialects.implementation.offers import Offer, all_offers, offers_of
 
 BACKENDS = "graph.backends"
 """The attribute of a module."""
@@ -23,13 +23,18 @@ NONE = "none"
 
 def known_backends() -> tuple[str, ...]:
     """The names of all backends, sorted."""
-    return tuple(sorted({name.partition(".")[0] for name in known_implementations()}))
+    return tuple(sorted({offer.backend for offer in all_offers()}))
+
+
+def default_backends() -> tuple[str, ...]:
+    """Those that may run ops where nothing is said, sorted."""
+    return tuple(sorted({offer.backend for offer in all_offers() if not offer.optional}))
 
 
 def chosen_backends(words: Iterable[str]) -> tuple[str, ...]:
     """The backends that are left, sorted, by the words of a person. Raises ValueError for one that nobody registered."""
     known = known_backends()
-    found = set(known)
+    found = set(default_backends())
     for word in words:
         name = word.removeprefix("-")
         if word == NONE:
@@ -44,7 +49,7 @@ def chosen_backends(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def allowed_backends(op: Operation) -> Collection[str] | None:
-    """What the module that holds the op says; None where that is nothing, and every backend may run it."""
+    """What the module that holds the op says; None where that is nothing, and those that are no one's option may run it."""
     top: Operation = op
     while (parent := top.parent_op()) is not None:
         top = parent
@@ -56,8 +61,8 @@ def allowed_backends(op: Operation) -> Collection[str] | None:
 
 
 def allow_backends(module: ModuleOp, names: Sequence[str]) -> None:
-    """Writes the list; without one where it is all there are."""
-    if set(names) == set(known_backends()):
+    """Writes the list; none where it is the default."""
+    if set(names) == set(default_backends()):
         module.attributes.pop(BACKENDS, None)
     else:
         module.attributes[BACKENDS] = ArrayAttr(StringAttr(name) for name in names)
@@ -66,4 +71,5 @@ def allow_backends(module: ModuleOp, names: Sequence[str]) -> None:
 def allowed_offers(op: Operation) -> tuple[Offer, ...]:
     """The offers for an op by backends that its module allows, the default first."""
     allowed = allowed_backends(op)
-    return tuple(offer for offer in offers_of(op.name) if allowed is None or offer.backend in allowed)
+    offers = offers_of(op.name)
+    return tuple(o for o in offers if (not o.optional if allowed is None else o.backend in allowed))

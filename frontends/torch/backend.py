@@ -27,7 +27,7 @@ from fuse_opt.tools.compiler import api
 
 __all__ = ["GraphReport", "Options", "collect_reports", "compile_graph", "fuse_opt"]
 
-_OPTIONS = ("target", "pipeline", "dump", "decisions", "programs", "strict", "freezing")
+_OPTIONS = ("target", "pipeline", "backend", "dump", "decisions", "programs", "strict", "freezing")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Options:
     """"cpu", the only one."""
     pipeline: str | None = None
     """The passes in place of the default ones, as `fuse-opt -p` takes them."""
+    backend: str | None = None
+    """Which backends may run ops, as `fuse-opt --backend` takes them."""
     dump: str | None = None
     """A directory for the programs as text, before and after the passes, with the generated C and calls."""
     decisions: str | None = None
@@ -81,7 +83,7 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
         raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
     if options.get("target", "cpu") != "cpu":
         raise ValueError(f"option 'target': expected 'cpu', got {options['target']!r}; other targets cannot run yet")
-    for name in ("pipeline", "dump", "decisions"):
+    for name in ("pipeline", "backend", "dump", "decisions"):
         if not isinstance(text := options.get(name), str | Path | None):
             raise ValueError(f"option '{name}': expected a text, got {text!r}")
     if type(programs := options.get("programs", 1)) is not int or programs < 0:
@@ -203,7 +205,7 @@ def _compile(
 def _program(imported: Imported, options: Options) -> Any:
     if not imported.has_results:
         return NoProgram(imported.module)
-    return api.compile(imported.module, target=options.target, pipeline=options.pipeline, whole=True)
+    return api.compile(imported.module, target=options.target, pipeline=options.pipeline, backend=options.backend, whole=True)
 
 
 def _dump(directory: Path, kind: str, texts: Mapping[str, object]) -> None:

@@ -25,7 +25,7 @@ class AttachBackendsPass(ModulePass):
     ```
     Fusion then puts nothing into kernels that only others would run, and select-implementation chooses among those. A name
     adds a backend to those that are there by default, `-name` removes it, `none` removes all. Without a word nothing is
-    changed, and nothing is written where all there are may run.
+    changed, and nothing is written where the default ones may run.
 
     Requires: nothing. Ensures: the list is what the words say. What kernels name already is left to select-implementation.
     """

@@ -62,7 +62,7 @@ def test_python_examples_run(page: str) -> None:
 
 def test_registered_function_runs_the_op() -> None:
     """The function of docs/implementations.md is the default of its op, and gives what the op means."""
-    (text,) = blocks(ROOT / "docs" / "implementations.md", "python")
+    _, text = blocks(ROOT / "docs" / "implementations.md", "python")
     check = """
 import fuse_opt
 x = np.array([[3, 1, 2], [6, 5, 4]], np.float32)
@@ -77,6 +77,19 @@ assert np.array_equal(fuse_opt.evaluate(program, x), np.sort(x, axis=0)) and cal
 """
     done = subprocess.run([sys.executable, "-c", text + check], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_backend_of_one_file_runs_the_op(tmp_path: Path) -> None:
+    text, _ = blocks(ROOT / "docs" / "implementations.md", "python")
+    (tmp_path / "mine.py").write_text(text)
+    (tmp_path / "sort.mlir").write_text(
+        "func.func @main(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {\n"
+        "  %0 = graph.sort %x {axis = 0 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>\n"
+        "  func.return %0 : tensor<4x3xf32>\n}\n"
+    )
+    files = f"{tmp_path}/sort.mlir --backend=-numpy,{tmp_path}/mine.py"
+    assert 'implementation = "mine.sort"' in run(f"fuse-opt {files} --default").stdout
+    assert "check: passed" in run(f"fuse-run {files} --check").stdout
 
 
 def test_worked_example_is_real_output() -> None:

@@ -16,6 +16,7 @@ from fuse_opt.passes.deprecated_spellings import current_spelling
 FAILED = 1
 USAGE = 2
 INTERNAL = 70
+BACKEND_HELP = "what may run opaque ops: backends by name, -NAME without one, none, FILE.py with one of yours"
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fuse_opt import __version__
-from fuse_opt.tools.commands.command import Parser, run_command
+from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, run_command
 from fuse_opt.tools.compiler.pipeline import PIPELINES
 from fuse_opt.tools.compiler.registry import available_passes
 
@@ -45,6 +45,7 @@ def _main(arguments: list[str]) -> int:
     if given.file is None and sys.stdin is not None and sys.stdin.isatty():
         parser.error("no input: name a file, or - for standard input")
     from fuse_opt.tools.commands.driver import Options, UnreadableError, run
+    from fuse_opt.tools.compiler.backend_switch import backend_passes
     from fuse_opt.tools.compiler.pipeline import UsageError, parse_pass_flag, parse_pipeline
 
     options = Options(
@@ -66,11 +67,9 @@ def _main(arguments: list[str]) -> int:
         extents=given.extents,
     )
     try:
-        passes = [
-            pass_
-            for kind, name, text in given.passes
-            for pass_ in (parse_pass_flag(name, text) if kind == "flag" else parse_pipeline(text))
-        ]
+        passes = backend_passes(given.backend)
+        for kind, name, text in given.passes:
+            passes += parse_pass_flag(name, text) if kind == "flag" else parse_pipeline(text)
         return run(options, passes)
     except UsageError as error:
         parser.error(str(error))
@@ -122,6 +121,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "-p", "--passes", "--pass-pipeline", metavar="PIPELINE", action=_AddPipeline, default=[], help="passes in order"
     )
     add("--pass-flag", dest="passes", action=_AddPipeline, default=[], help=argparse.SUPPRESS)
+    add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
     add("--fuel", metavar="N", type=_count, help="let all fusion passes together make only the first N decisions")
     add("--dump-decisions", metavar="FILE", help="write every fusion decision, one line each; - for standard output")
     add(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
-from fuse_opt.tools.commands.command import Parser, run_command
+from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, run_command
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -65,6 +65,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--target", default="cpu", choices=("cpu", "cuda", "reference"), help="what runs it (default: cpu)")
     add("-p", "--passes", metavar="PIPELINE", help='instead of the default pipeline; "" fuses nothing')
     add("--unfused", action="store_true", help="one kernel for each op: the same as -p unfused")
+    add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
     add("--function", metavar="NAME", help="which function (default: the only one, or main)")
     add("--inputs", metavar="random:SEED|FILE.npz", default="random:0", help="where arguments come from")
     add(
@@ -92,7 +93,9 @@ def _run(given: argparse.Namespace, seed: int | None) -> int:
 
     source, weights = _load(given, seed is None)
     pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
-    program = compile_program(source, given.target, pipeline, given.function, poison=given.poison)
+    program = compile_program(
+        source, given.target, pipeline, given.function, poison=given.poison, backend=given.backend
+    )
     if seed is not None:
         inputs = example_inputs(source, seed, given.function, _extents(given))
         inputs = [weights.get(v.name, array) for v, array in zip(program.signature.arguments, inputs, strict=True)]

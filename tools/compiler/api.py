@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.prepared import freeze_arguments
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
+from fuse_opt.tools.compiler.backend_switch import backend_passes
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
@@ -229,11 +230,15 @@ def compile(
     pipeline: str | Sequence[str] | None = None,
     function: str | None = None,
     *,
+    backend: str | None = None,
     poison: bool = False,
     whole: bool = False,
 ) -> CompiledProgram:
     """
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
+
+    `backend` says what may run opaque ops: names of backends, `-name` for one that may not, `none`, and files of Python
+    that bring one, with commas between; `$FUSE_OPT_BACKEND` stands in for None.
 
     With `poison` (for "cpu") all bytes of the arena that no later step reads are NaN between steps: slow, to find errors.
 
@@ -245,7 +250,7 @@ def compile(
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
-    passes = _passes(target, pipeline, poison)
+    passes = [*backend_passes(backend), *_passes(target, pipeline, poison)]
     target = _usable(target, whole)
     build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
 

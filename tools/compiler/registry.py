@@ -83,7 +83,7 @@ def own_dialects() -> dict[str, Callable[[], Dialect]]:
     def graph() -> Dialect:
         from fuse_opt.dialects.graph import GRAPH
 
-        _offer_implementations()
+        offer_implementations()
         return GRAPH
 
     def fused() -> Dialect:
@@ -99,7 +99,7 @@ def own_dialects() -> dict[str, Callable[[], Dialect]]:
     def torch() -> Dialect:
         from fuse_opt.dialects.torch import TORCH
 
-        _offer_implementations()
+        offer_implementations()
         return TORCH
 
     return {"fused": fused, "gpu": gpu, "graph": graph, "torch": torch}
@@ -128,7 +128,7 @@ def _summary(source: str) -> str:
     return found[1].strip() if found else ""
 
 
-def _offer_implementations() -> None:
+def offer_implementations() -> None:
     """Has passes know what the implementations in lowering offer; NumPy is imported when one asks."""
     from fuse_opt.dialects.implementation.offers import load_with
 
@@ -145,7 +145,7 @@ def _import_implementations() -> object:
 def _load_pass(path: Path) -> type[ModulePass]:
     from xdsl.passes import ModulePass
 
-    _offer_implementations()
+    offer_implementations()
     return _class_named(path, path.stem.replace("_", "-"), ModulePass)
 
 

@@ -67,7 +67,7 @@ def offers_table() -> str:
 
 
 def _row(offer: Offer, default: bool) -> str:
-    name = f"`{offer.name}`" + ("" if default else ", where it is named")
+    name = f"`{offer.name}`" + ("" if default else ", next")
     said = [f"result {result} in the memory of operand {operand}" for result, operand in offer.inplace]
     said += [f"{where} its op {_pointwise(given)}" for where, given in _neighbours(offer) if given is not None]
     return f"| `{offer.op}` | {name} | {'; '.join(said)} |"

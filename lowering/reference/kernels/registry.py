@@ -48,6 +48,7 @@ def implementation(
     accepts: Callable[[Site], str | None] | None = None,
     cost: Callable[[Site], Cost] | None = None,
     numerics: Literal["strict", "fast"] = "strict",
+    optional: bool = False,
 ) -> Callable[[Run], Run]:
     """Registers a function as the implementation `name` of op `op`, and what it offers to passes.
 
@@ -57,10 +58,21 @@ def implementation(
     `inplace` lists the pairs (result, operand) that may be one array when it is called. An `epilogue` or a `prologue`
     says that pointwise ops run well next to it; they are code of their own, which a runtime may run by parts. `accepts`
     says why it does not run an op, `cost` what it takes, for select-implementation; `numerics="fast"` that it is not
-    within the op's bound, and to be chosen on demand only. Raises ValueError where the op has another one of that name.
+    within the op's bound, and to be chosen on demand only; an `optional` one is there where its backend is asked for.
+    Raises ValueError where the op has another one of that name.
     """
     offer = Offer(
-        op, name, inplace, epilogue, prologue, priority, workspace, accepts=accepts, cost=cost, numerics=numerics
+        op,
+        name,
+        inplace,
+        epilogue,
+        prologue,
+        priority,
+        workspace,
+        accepts=accepts,
+        cost=cost,
+        optional=optional,
+        numerics=numerics,
     )
 
     def register(run: Run) -> Run:

@@ -11,7 +11,7 @@
 // PREFER-LABEL: func.func @main(
 // PREFER:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul_epilogue"} {
 // PREFER:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul"} {
-// REMARK: select-implementation.mlir:20:3: remark: [select-implementation] selected: 'fused.kernel' 'graph.matmul': run by "fuse.matmul" (otherwise with: use_implementation = "numpy.matmul_epilogue") us=0.0 second=numpy.matmul_epilogue second_us=5.0 candidates=3
+// REMARK: select-implementation.mlir:17:3: remark: [select-implementation] selected: 'fused.kernel' 'graph.matmul': run by "fuse.matmul" (otherwise with: use_implementation = "numpy.matmul") us=0.0 second=numpy.matmul second_us=5.0 candidates=3
 // REMARK: remark: [select-implementation] kept: 'fused.kernel' is run by "numpy.matmul", as it says
 func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {

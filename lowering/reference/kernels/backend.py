@@ -1,0 +1,68 @@
+"""Backends of users: implementations that one file gives, under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from fuse_opt.dialects.implementation.offers import PointwiseOffer
+from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.lowering.program import Run
+from fuse_opt.lowering.reference.kernels.registry import implementation
+
+
+class Refused(Exception):
+    """A backend's file raises it where the backend cannot be had here; says why."""
+
+
+class Backend:
+    """
+    A set of implementations, each called `name.function`, for programs that are compiled with the backend by its name or
+    its file. `licence` is that of the library behind it, in SPDX's words. Raises ValueError for a name that is none.
+    """
+
+    def __init__(self, name: str, licence: str = "") -> None:
+        if not name.isidentifier() or name == "none":
+            raise ValueError(f"backend '{name}': expected letters, digits and underscores, and another name than none")
+        self.name = name
+        self.licence = licence
+
+    def implementation(
+        self,
+        op: str,
+        *,
+        accepts: Callable[[Site], str | None] | None = None,
+        cost: Callable[[Site], Cost] | None = None,
+        inplace: tuple[tuple[int, int], ...] = (),
+        epilogue: PointwiseOffer | None = None,
+        prologue: PointwiseOffer | None = None,
+        numerics: Literal["strict", "fast"] = "strict",
+        workspace: int = 0,
+        priority: int = 0,
+    ) -> Callable[[Run], Run]:
+        """
+        Registers a function `run(inputs, outputs, config)` for an op of a dialect: arrays in C order, results to be written
+        in full, the op's properties by name. Floats of 16 bits and less come as NumPy has them, or else as f32.
+
+        `accepts` answers None or a reason code, `cost` seconds by way of `Cost`; they see types and properties, never
+        elements, and must answer alike for alike sites. Pairs (result, operand) of `inplace` may be one array in a call.
+        Where no cost is known, the higher `priority` comes first. Raises ValueError for a name that is taken.
+        """
+
+        def register(run: Run) -> Run:
+            name = f"{self.name}.{getattr(run, '__name__', op.rpartition('.')[2])}"
+            return implementation(
+                name,
+                op,
+                inplace=inplace,
+                epilogue=epilogue,
+                prologue=prologue,
+                priority=priority,
+                workspace=workspace,
+                accepts=accepts,
+                cost=cost,
+                numerics=numerics,
+                optional=True,
+            )(run)
+
+        return register

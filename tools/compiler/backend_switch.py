@@ -1,0 +1,119 @@
+"""Which backends may run ops, from what a person says: names, `-name`, `none`, and files of Python that bring one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from fuse_opt.dialects.implementation.offers import forget_backend
+from fuse_opt.tools.compiler.pipeline import UsageError, parse_pipeline
+from fuse_opt.tools.compiler.registry import offer_implementations
+
+if TYPE_CHECKING:
+    from xdsl.passes import ModulePass
+
+VARIABLE = "FUSE_OPT_BACKEND"
+GROUP = "fuse_opt.backends"
+_NUMBERS = count()
+
+
+def backend_passes(text: str | None) -> list[ModulePass]:
+    """
+    The pass that writes the choice on a module; `$FUSE_OPT_BACKEND` stands in for None. Files are run, and packages that
+    bring a named backend by the entry points `fuse_opt.backends` imported. Raises UsageError.
+    """
+    given = os.environ.get(VARIABLE, "") if text is None else text
+    source = f"{VARIABLE}={given}" if text is None else f"backend '{given}'"
+    words = [word.strip() for word in given.split(",") if word.strip()]
+    if not words:
+        return []
+    from fuse_opt.dialects.implementation.switch import chosen_backends
+
+    offer_implementations()
+    names: list[str] = []
+    for word in words:
+        names += _load_file(word) if word.endswith(".py") else [word]
+    _import_named(names)
+    try:
+        chosen_backends(names)
+    except ValueError as error:
+        raise UsageError(f"{source}: {error}") from None
+    quoted = ",".join(f'"{name}"' for name in names)
+    return parse_pipeline(f"attach-backends{{backends={quoted}}}")
+
+
+def _import_named(names: list[str]) -> None:
+    """Imports what packages have under names that nobody registered yet; others are not touched."""
+    from fuse_opt.dialects.implementation.switch import known_backends
+
+    known = known_backends()
+    for point in entry_points(group=GROUP):
+        if point.name in names and point.name not in known:
+            try:
+                point.load()
+            except Exception as error:
+                raise UsageError(f"backend '{point.name}' cannot be loaded: {_said(error)}") from error
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    source: bytes
+    names: list[str]
+
+
+_LOADED: dict[str, _Loaded] = {}
+"""By path: what a file said when it was run."""
+
+
+def forget_files() -> None:
+    """Has files run again, when they are named next."""
+    _LOADED.clear()
+
+
+def _load_file(shown: str) -> list[str]:
+    """The names of the backends that a file defines; it is run once in a process, and again when it changed."""
+    path = str(Path(shown).resolve())
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"backend '{shown}': {error.strerror}") from None
+    if (known := _LOADED.get(path)) is not None:
+        if known.source == source:
+            return known.names
+        for name in known.names:
+            forget_backend(name)
+    _LOADED[path] = _Loaded(source, names := _run_file(path, source, shown))
+    return names
+
+
+def _run_file(path: str, source: bytes, shown: str) -> list[str]:
+    from fuse_opt.lowering.reference.kernels.backend import Backend, Refused
+
+    module = ModuleType(f"_fuse_opt_backend_{next(_NUMBERS)}")
+    module.__file__ = path
+    sys.modules[module.__name__] = module  # where dataclasses look for the module of a class
+    try:
+        exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+    except Refused as refused:
+        raise UsageError(f"backend '{shown}' cannot be loaded: {refused}") from None
+    except SyntaxError as error:
+        raise UsageError(f"{shown}:{error.lineno}:{error.offset}: error: {error.msg}: expected Python") from None
+    except Exception as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        line = frames[-1].lineno if frames else 1
+        raise UsageError(f"{shown}:{line}:1: error: the file raised {_said(error)}") from error
+    names = [value.name for value in vars(module).values() if isinstance(value, Backend)]
+    if not names:
+        raise UsageError(f"{shown}:1:1: error: expected a fuse_opt.backend.Backend in the file, got none")
+    return names
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
