@@ -66,7 +66,7 @@ def kernel_access(kernel: KernelOp, *, scheduled: bool = True) -> KernelAccess:
     `scheduled` is false; the same object for kernels that compute the same.
     """
     kind = generated_kind(kernel) if scheduled else None
-    key = (kind, *_structure(kernel))
+    key = (kind, *kernel_structure(kernel))
     if (found := _ACCESSES.get(key)) is None:
         if len(_ACCESSES) >= _REMEMBERED:
             _ACCESSES.clear()
@@ -80,7 +80,7 @@ def generated_kind(kernel: KernelOp) -> str | None:
     return kind if kind in GENERATED_KINDS else None
 
 
-def _structure(kernel: KernelOp) -> tuple[object, ...]:
+def kernel_structure(kernel: KernelOp) -> tuple[object, ...]:
     """What kernels that compute the same have in common, and others have not."""
     numbers: dict[SSAValue, int] = {}
     types: list[Attribute] = []

@@ -103,6 +103,7 @@ class BackendFault(ValueError):
 _OFFERS: dict[str, list[Offer]] = {}
 _WAITING: list[Callable[[], object]] = []
 _LOADED: set[Callable[[], object]] = set()
+_changes = 0
 
 
 def load_with(loader: Callable[[], object]) -> None:
@@ -129,12 +130,25 @@ def register_offer(offer: Offer) -> None:
         return
     known.append(offer)
     known.sort(key=lambda o: -o.priority)  # stable
+    _note_change()
 
 
 def forget_backend(name: str) -> None:
     """Takes back all offers of a backend, such as one whose file is read again."""
     for op, offers in _OFFERS.items():
         _OFFERS[op] = [offer for offer in offers if offer.backend != name]
+    _note_change()
+
+
+def _note_change() -> None:
+    global _changes
+    _changes += 1
+
+
+def registry_state() -> int:
+    """Another number whenever an offer came or went: what was worked out before may not hold then."""
+    _load()
+    return _changes
 
 
 def offers_of(op: str) -> tuple[Offer, ...]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.generated_products import kind_problem
-from fuse_opt.dialects.analysis.kernel_access import library_op
+from fuse_opt.dialects.analysis.kernel_access import kernel_structure, library_op
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.implementation.offers import Offer
+from fuse_opt.dialects.implementation.offers import Offer, registry_state
 from fuse_opt.dialects.implementation.site import Machine, Site
-from fuse_opt.dialects.implementation.switch import allowed_offers
+from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 
 NEAR = 1.05
@@ -35,16 +35,43 @@ def opaque_ops(kernel: KernelOp) -> list[OpaqueOp]:
     return [op for op in kernel.block.ops if isinstance(op, OpaqueOp)]
 
 
-def candidates(kernel: KernelOp, machine: Machine, numerics: str, frozen: Collection[SSAValue]) -> list[Candidate]:
+_CANDIDATES: dict[tuple[object, ...], tuple[Candidate, ...]] = {}
+_KINDS: dict[tuple[object, ...], str] = {}
+_REMEMBERED = 4096
+
+
+def candidates(
+    kernel: KernelOp, machine: Machine, numerics: str, frozen: Collection[SSAValue]
+) -> tuple[Candidate, ...]:
     """
     What is offered for the kernel's opaque ops by backends that its module allows, the default first; nothing where it has
-    none. `frozen` are values of which the caller says that they never change. Raises BackendFault.
+    none. `frozen` are values of which the caller says that they never change. The same object for kernels that compute the
+    same. Raises BackendFault.
     """
+    never = tuple(value in frozen for value in kernel.operands) if frozen else ()
+    schedule = kernel.schedule_kind() if kernel.implementation is None else None
+    key = (*_question(kernel), machine, numerics, never, schedule)
+    if (found := _CANDIDATES.get(key)) is None:
+        if len(_CANDIDATES) >= _REMEMBERED:
+            _CANDIDATES.clear()
+        found = _CANDIDATES[key] = _candidates(kernel, machine, numerics, frozen)
+    return found
+
+
+def _question(kernel: KernelOp) -> tuple[object, ...]:
+    """What answers about a kernel depend on: offers, backends that are allowed, and what it computes."""
+    allowed = allowed_backends(kernel)
+    return registry_state(), None if allowed is None else tuple(allowed), kernel_structure(kernel)
+
+
+def _candidates(
+    kernel: KernelOp, machine: Machine, numerics: str, frozen: Collection[SSAValue]
+) -> tuple[Candidate, ...]:
     ops = opaque_ops(kernel)
     inside = {argument for argument, value in zip(kernel.block.args, kernel.operands, strict=True) if value in frozen}
     sites = [Site.of(op, machine, inside) for op in ops]
     offers = dict.fromkeys(offer for op in ops for offer in allowed_offers(op) if len(ops) > 1 or not offer.composite)
-    return [_judged(kernel, offer, sites, numerics) for offer in offers]
+    return tuple(_judged(kernel, offer, sites, numerics) for offer in offers)
 
 
 def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: str) -> Candidate:
@@ -109,8 +136,13 @@ def is_called(offer: Offer, wanted: str) -> bool:
 
 
 def generated_kind(kernel: KernelOp) -> str:
-    """The schedule kind by which code is generated for a kernel with opaque ops that names no implementation; or empty."""
-    offers = dict.fromkeys(offer for op in opaque_ops(kernel) for offer in allowed_offers(op) if offer.kind)
+    """The schedule kind by which code is generated for a kernel with opaque ops, if it names one or none; else empty."""
     named = None if kernel.implementation is None else kernel.implementation.data
-    kinds = (offer.kind for offer in offers if named in (None, offer.name))
-    return next((kind for kind in kinds if kind_problem(kernel, kind) is None), "")
+    key = (*_question(kernel), named)
+    if (found := _KINDS.get(key)) is None:
+        if len(_KINDS) >= _REMEMBERED:
+            _KINDS.clear()
+        offers = dict.fromkeys(offer for op in opaque_ops(kernel) for offer in allowed_offers(op) if offer.kind)
+        kinds = (offer.kind for offer in offers if named in (None, offer.name))
+        found = _KINDS[key] = next((kind for kind in kinds if kind_problem(kernel, kind) is None), "")
+    return found
