@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import fuse_opt
 import numpy as np
 import pytest
+
+import fuse_opt
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import forget_backend
 from fuse_opt.tools.compiler import backend_switch
