@@ -16,8 +16,9 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, In
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.interfaces.op import OpaqueOp
-from fuse_opt.dialects.interfaces.properties import IntArray, ints
+from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
+from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.properties import IntArray, int_array, ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 
@@ -138,6 +139,17 @@ class ConvOp(Convolution):
         self.check_groups(x[1], w[1], w[0])
         extents = self.windows(len(x) - 2).positions(x[2:], w[2:])
         return (TensorType(tensor(self.x).element_type, [x[0], w[0], *extents]),)
+
+    def canonical(self) -> GraphOp | None:
+        """With the zeros that were put around its operand as pads of its own."""
+        pad = self.x.owner
+        zeros = pad.zeros_around() if isinstance(pad, PadOp) else None
+        if not isinstance(pad, PadOp) or zeros is None or any(map(any, zeros[:2])):
+            return None
+        windows = self.windows(len(zeros) - 2)
+        begins = [mine + before for mine, (before, _) in zip(windows.begins, zeros[2:], strict=True)]
+        ends = [mine + behind for mine, (_, behind) in zip(windows.ends, zeros[2:], strict=True)]
+        return ConvOp.build_op(pad.x, self.weight, **{**self.properties, "pads": int_array([*begins, *ends])})
 
     def window_contraction(self) -> WindowContraction | None:
         x, weight, result = (shape(value) for value in (self.x, self.weight, self.result))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import copysign, prod
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, StringAttr, TensorType
 from xdsl.ir import Attribute
@@ -43,6 +43,12 @@ class PadOp(MovingOp):
         if len(pads) != 2 * rank:
             raise VerifyException(f"attribute 'pads': expected {2 * rank} integers, got {list(pads)}")
         return list(zip(pads[:rank], pads[rank:], strict=True))
+
+    def zeros_around(self) -> list[tuple[int, int]] | None:
+        """How many zeros come before and behind each axis, where all that is added is zeros and nothing is taken away."""
+        value = number_of("value", self.value, dtype(self.x))
+        is_zero = self._mode() == "constant" and value == 0 and copysign(1.0, value) > 0
+        return pads if is_zero and min(map(min, pads := self._pads()), default=0) >= 0 else None
 
     def infer_types(self) -> Sequence[AnyTensor]:
         mode, source = self._mode(), shape(self.x)

@@ -58,10 +58,12 @@ class _Steps:
     loops: tuple[str, ...]
     row: str
     element: str
+    line: str
+    """When a step begins to read another line of a."""
 
 
 _STEPS = {
-    "tile": _Steps("", "", "", ("for (long p = 0; p < k; p++) {",), "p * b_step", "p"),
+    "tile": _Steps("", "", "", ("for (long p = 0; p < k; p++) {",), "p * b_step", "p", "p % {elements} == 0"),
     "taps": _Steps(
         ",\n    long a_block, const long *taps, long n",
         " and n taps",
@@ -69,6 +71,7 @@ _STEPS = {
         ("for (long p = 0; p < k; p++) {", "for (long t = 0; t < n; t++) {"),
         "p * b_step + taps[t]",
         "p * a_block + t",
+        "t % {elements} == 0",
     ),
 }
 
@@ -129,6 +132,8 @@ class _Tile:
         lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
         lines += self.steps.loops
         lines.append(f"  const {kind} *restrict q = {b} + {self.steps.row};")
+        if width == _LINE and rows > _WAITING_ROWS and not self.transposed:
+            lines += self._ask_for_next_rows(rows, a)
         lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
         if width == _LINE and rows <= _WAITING_ROWS and len(starts) > 2 and len(self.steps.loops) == 1:
             lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
@@ -143,6 +148,15 @@ class _Tile:
         lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
         lines += [f"{place} = {s};" for s, place in places]
         return "".join(f"{indent}{line}\n" for line in lines)
+
+    def _ask_for_next_rows(self, rows: int, a: str) -> list[str]:
+        """Prefetches of the rows of a behind the tile's, a line at a time: they lie far from each other, and may be far away."""
+        each, place = self.steps.line.format(elements=_LINE // self.size), self.steps.element
+        return [
+            f"  if ({each}) {{",
+            *(f"    __builtin_prefetch({a} + {self._place(str(i + rows), place)}, 0, 2);" for i in range(rows)),
+            "  }",
+        ]
 
     def parts(self, rows: int, columns: int) -> str:
         """The same for vectors of 32 or 16 bytes, part by part: two vectors beside each other, then what is left over."""

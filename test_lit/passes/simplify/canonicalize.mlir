@@ -123,3 +123,23 @@ func.func @repeated(%x: tensor<4x3xf32>, %y: tensor<3xf32>) -> (tensor<4x3xf32>,
   %m = graph.matmul %t, %x : (tensor<3x4xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
   func.return %a, %r, %m : tensor<4x3xf32>, tensor<3xf32>, tensor<3x3xf32>
 }
+
+// -----
+
+// Zeros around the operand of a convolution are its pads. Not: other numbers, zeros of channels, what is taken away.
+// CHECK-LABEL: func.func @padded(
+// CHECK:           %a = graph.conv %x, %w {strides = array<i64: 2>, pads = array<i64: 1, 3>} : (tensor<1x2x8xf32>, tensor<3x2x3xf32>) -> tensor<1x3x5xf32>
+// CHECK:           %b = graph.conv %o, %w : (tensor<1x2x9xf32>, tensor<3x2x3xf32>) -> tensor<1x3x7xf32>
+// CHECK:           %d = graph.conv %c, %w : (tensor<1x2x8xf32>, tensor<3x2x3xf32>) -> tensor<1x3x6xf32>
+// CHECK:           %f = graph.conv %e, %w : (tensor<1x2x7xf32>, tensor<3x2x3xf32>) -> tensor<1x3x5xf32>
+func.func @padded(%x: tensor<1x2x8xf32>, %y: tensor<1x1x8xf32>, %w: tensor<3x2x3xf32>) -> (tensor<1x3x5xf32>, tensor<1x3x7xf32>, tensor<1x3x6xf32>, tensor<1x3x5xf32>) {
+  %p = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 0, 2>} : (tensor<1x2x8xf32>) -> tensor<1x2x11xf32>
+  %a = graph.conv %p, %w {strides = array<i64: 2>, pads = array<i64: 0, 1>} : (tensor<1x2x11xf32>, tensor<3x2x3xf32>) -> tensor<1x3x5xf32>
+  %o = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 0, 0>, value = 1.0 : f32} : (tensor<1x2x8xf32>) -> tensor<1x2x9xf32>
+  %b = graph.conv %o, %w : (tensor<1x2x9xf32>, tensor<3x2x3xf32>) -> tensor<1x3x7xf32>
+  %c = graph.pad %y {pads = array<i64: 0, 1, 0, 0, 0, 0>} : (tensor<1x1x8xf32>) -> tensor<1x2x8xf32>
+  %d = graph.conv %c, %w : (tensor<1x2x8xf32>, tensor<3x2x3xf32>) -> tensor<1x3x6xf32>
+  %e = graph.pad %x {pads = array<i64: 0, 0, -1, 0, 0, 0>} : (tensor<1x2x8xf32>) -> tensor<1x2x7xf32>
+  %f = graph.conv %e, %w : (tensor<1x2x7xf32>, tensor<3x2x3xf32>) -> tensor<1x3x5xf32>
+  func.return %a, %b, %d, %f : tensor<1x3x5xf32>, tensor<1x3x7xf32>, tensor<1x3x6xf32>, tensor<1x3x5xf32>
+}
