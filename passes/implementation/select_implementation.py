@@ -106,6 +106,8 @@ class SelectImplementationPass(ModulePass):
             message = f"has {len(ops)} opaque ops, and nothing runs them together: it runs op by op"
             remark(self.name, kernel, "several-ops", message, refused=_refusals(found))
             return
+        if kernel.schedule is not None and kernel.implementation is None:
+            return  # schedule-kernels says why its schedule cannot run it
         reasons = _refusals(found) or "none is allowed"
         types = ", ".join(str(value.type) for value in ops[0].operands)
         raise RefusedError(
