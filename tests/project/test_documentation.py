@@ -7,11 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from fuse_opt.tools.commands import demo
+from fuse_opt.tools.commands import demo, fuse_opt_main, fuse_run_main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -39,11 +40,27 @@ def run(command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+IN_PROCESS: dict[str, Callable[[Sequence[str]], int]] = {"fuse-opt": fuse_opt_main.main, "fuse-run": fuse_run_main.main}
+"""What needs no process of its own: the files that a shell would start do nothing but call these."""
+
+
 @pytest.mark.parametrize("command", commands())
-def test_command_runs(command: str) -> None:
-    done = run(command)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+def test_command_runs(command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    program, *arguments = shlex.split(command)
+    if (main := IN_PROCESS.get(program)) is None:
+        done = run(command)
+        status, said = done.returncode, done.stderr
+    else:
+        monkeypatch.chdir(ROOT)
+        status, said = main(arguments), capfd.readouterr().err
+    assert status == 0, said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("program", IN_PROCESS)
+def test_programs_of_the_shell_are_those(program: str) -> None:
+    done = run(f"{program} --help")
+    assert done.returncode == 0 and f"usage: {program}" in done.stdout, done
 
 
 def test_set_up_commands_exist() -> None:

@@ -43,7 +43,12 @@ def main(inputs: str, lines: Sequence[str], result: str) -> str:
 
 def main_of_all(inputs: str, lines: Sequence[str], results: int, result: str) -> str:
     """A program that returns %r0, %r1 ..., all of type `result`."""
-    names, types = ", ".join(f"%r{k}" for k in range(results)), ", ".join([result] * results)
+    return main_of_each(inputs, lines, [result] * results)
+
+
+def main_of_each(inputs: str, lines: Sequence[str], results: Sequence[str]) -> str:
+    """A program that returns %r0, %r1 ..., of these types."""
+    names, types = ", ".join(f"%r{k}" for k in range(len(results))), ", ".join(results)
     body = "\n".join(f"  {line}" for line in lines)
     return f"func.func @main({inputs}) -> ({types}) {{\n{body}\n  func.return {names} : {types}\n}}"
 

@@ -14,6 +14,7 @@ from algebra_programs import (
     before_and_after,
     main,
     main_of_all,
+    main_of_each,
     names_after,
     records,
     result_type,
@@ -66,9 +67,9 @@ def test_every_op_on_the_result_of_simple_ones(name: str) -> None:
         if first not in outer:
             continue
         line = f"%0 = {first} %x : ({type_}) -> {type_}"
-        for op in outer:
-            wanted = f"tensor<{x.size}x{result_type(op, name, 1)}>"
-            unchanged(main(f"%x: {type_}", [line, f"%r = {op} %0 : ({type_}) -> {wanted}"], wanted), [x])
+        results = [f"tensor<{x.size}x{result_type(op, name, 1)}>" for op in outer]
+        lines = [f"%r{k} = {op} %0 : ({type_}) -> {results[k]}" for k, op in enumerate(outer)]
+        unchanged(main_of_each(f"%x: {type_}", [line, *lines], results), [x])
         for op in ("graph.add", "graph.subtract", "graph.multiply", "graph.bitwise_and", "graph.bitwise_xor"):
             if not accepted(unary_or_binary(op, name, 2, name)):
                 continue
@@ -80,12 +81,15 @@ def test_every_op_on_the_result_of_simple_ones(name: str) -> None:
             unchanged(main(f"%x: {type_}", [constant, line, scaled, again], type_), [x])
 
 
+def cast(size: int | str, value: str, source: str, made: str, target: str) -> str:
+    return f"{made} = graph.astype {value} {{dtype = {target}}} : (tensor<{size}x{source}>) -> tensor<{size}x{target}>"
+
+
 def casts(*names: str) -> str:
     lines: list[str] = []
     for k, (source, target) in enumerate(itertools.pairwise(names)):
         value, made = f"%{k - 1}" if k else "%x", "%r" if k == len(names) - 2 else f"%{k}"
-        types = f"(tensor<?x{source}>) -> tensor<?x{target}>"
-        lines.append(f"{made} = graph.astype {value} {{dtype = {target}}} : {types}")
+        lines.append(cast("?", value, source, made, target))
     return main(f"%x: tensor<?x{names[0]}>", lines, f"tensor<?x{names[-1]}>")
 
 
@@ -93,8 +97,11 @@ def casts(*names: str) -> str:
 def test_casts_of_casts(source: str) -> None:
     """All chains of three types, bit for bit, NaN and what saturates included."""
     x = samples(source)
-    for middle, target in itertools.product(TYPES, TYPES):
-        unchanged(casts(source, middle, target).replace("?", str(x.size)), [x])
+    for middle in TYPES:
+        lines = [cast(x.size, "%x", source, "%0", middle)]
+        lines += [cast(x.size, "%0", middle, f"%r{k}", target) for k, target in enumerate(TYPES)]
+        results = [f"tensor<{x.size}x{target}>" for target in TYPES]
+        unchanged(main_of_each(f"%x: tensor<{x.size}x{source}>", lines, results), [x])
 
 
 @pytest.mark.parametrize(
