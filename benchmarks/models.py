@@ -2,7 +2,8 @@
 
     FUSE_OPT_NUM_THREADS=1 python benchmarks/models.py [--models resnet50,bert] [--threads 1] [--batch 1] [--without inductor]
 
-Figures are as in transformer.py; the last line is the geometric mean of our time over that of each model's best peer.
+Figures are as in transformer.py; `ONNX` is the exported model that ONNX Runtime has, by us. The last lines are the geometric
+means of our time over that of each model's best peer: through torch.compile, and of the better one of both.
 Models are made by transformers from configurations. XLA is not among the peers: nothing here brings these models to it.
 """
 
@@ -16,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from transformer import Call, ort_session, report, settings
+from transformer import Call, onnx_model, ort_session, report, settings
 
 Make = Callable[[int], tuple[Any, Any]]
 
@@ -49,6 +50,8 @@ def _tokens(batch: int) -> Any:
     return torch.randint(0, 30000, (batch, 128))
 
 
+OURS = ("torch.compile", "ONNX")
+
 MODELS: dict[str, Make] = {
     "resnet50": lambda batch: (_of_transformers("ResNetModel", "ResNetConfig"), _images(batch)),
     "mobilenet": lambda batch: (_of_transformers("MobileNetV2Model", "MobileNetV2Config"), _images(batch)),
@@ -56,6 +59,14 @@ MODELS: dict[str, Make] = {
     "gpt2": lambda batch: (_of_transformers("GPT2Model", "GPT2Config", use_cache=False), _tokens(batch)),
     "vit": lambda batch: (_of_transformers("ViTModel", "ViTConfig"), _images(batch)),
 }
+
+
+def onnx_program(exported: bytes, x: Any) -> Call:
+    """The exported model, which ONNX Runtime runs, by us: without PyTorch's call and its guards around it."""
+    from fuse_opt.frontends import onnx
+
+    program, array = onnx.load(exported), x.numpy()
+    return lambda: program(array)[0]
 
 
 def calls_of(model: Any, x: Any, threads: int, without: list[str]) -> dict[str, Call]:
@@ -67,7 +78,9 @@ def calls_of(model: Any, x: Any, threads: int, without: list[str]) -> dict[str, 
         calls["Inductor"] = lambda: inductor(x)
     if "ort" not in without:
         try:
-            calls["ORT"] = ort_session(model, x, threads)
+            exported = onnx_model(model, x)
+            calls["ORT"] = ort_session(exported, x, threads)
+            calls["ONNX"] = onnx_program(exported, x)
         except ImportError:
             print("  not installed: onnxruntime")
     expected = model(x).numpy()
@@ -93,6 +106,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     print("threads:", options.threads, "batch:", options.batch, "environment:", settings())
     ratios: list[float] = []
+    better: list[float] = []
     for name in options.models.split(","):
         torch._dynamo.reset()
         torch.manual_seed(0)
@@ -100,9 +114,13 @@ def main() -> None:
         with torch.no_grad():
             calls = calls_of(model, x, options.threads, options.without.split(","))
             found = report(name, calls, options.threads)
-        ratios.append(1.0 / min(ratio for other, ratio in found.items() if other != "torch.compile"))
-        print(f"{name:32} ours over the best peer: {ratios[-1]:.2f}", flush=True)
-    print(f"geometric mean of ours over the best peer: {np.exp(np.mean(np.log(ratios))):.3f}")
+        ratios.append(1.0 / min(ratio for other, ratio in found.items() if other not in OURS))
+        better.append(ratios[-1] * min(1.0, found.get("ONNX", 1.0)))
+        print(f"{name:32} ours over the best peer: {ratios[-1]:.2f}, or {better[-1]:.2f}", flush=True)
+    means = [np.exp(np.mean(np.log(each))) for each in (ratios, better)]
+    print(
+        f"geometric means of ours over the best peer: torch.compile {means[0]:.3f}, the better of ours {means[1]:.3f}"
+    )
 
 
 if __name__ == "__main__":

@@ -81,15 +81,21 @@ def xla_attention(x: Any, heads: int) -> Any:
     return jax.numpy.transpose(weights @ v, (0, 2, 1, 3)).reshape(batch, tokens, width // 3)
 
 
-def ort_session(model: Any, x: Any, threads: int) -> Callable[[], Any]:
-    onnxruntime: Any = import_module("onnxruntime")
+def onnx_model(model: Any, x: Any) -> bytes:
+    """The model as PyTorch exports it."""
     torch: Any = import_module("torch")
 
     stream = io.BytesIO()
     torch.onnx.export(model, (x,), stream, dynamo=True, input_names=["x"], verbose=False)
+    return stream.getvalue()
+
+
+def ort_session(exported: bytes, x: Any, threads: int) -> Callable[[], Any]:
+    onnxruntime: Any = import_module("onnxruntime")
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(stream.getvalue(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(exported, options, providers=["CPUExecutionProvider"])
     array = x.numpy()
     return lambda: session.run(None, {"x": array})[0]
 
@@ -115,7 +121,7 @@ def inference(model: Any, x: Any, peer: Callable[[Any], Any], threads: int) -> d
         "XLA": lambda: jitted(argument).block_until_ready(),
     }
     try:
-        calls["ORT"] = ort_session(model, x, threads)
+        calls["ORT"] = ort_session(onnx_model(model, x), x, threads)
     except ImportError:
         print("  not installed: onnxruntime")
     expected = model(x).numpy()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import BlockArgument, Operation
 
@@ -80,3 +82,11 @@ def inplace_operands(kernel: KernelOp) -> tuple[frozenset[int], ...]:
             assert isinstance(argument, BlockArgument)  # the op is alone in the kernel
             allowed[result].add(argument.index)
     return tuple(map(frozenset, allowed))
+
+
+def implementation_counts(module: Operation) -> dict[str, int]:
+    """By name, sorted: how many kernels of a module say that the implementation runs them."""
+    named = (
+        op.implementation.data for op in module.walk() if isinstance(op, KernelOp) and op.implementation is not None
+    )
+    return dict(sorted(Counter(named).items()))

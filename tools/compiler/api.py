@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.prepared import freeze_arguments
+from fuse_opt.dialects.implementation.queries import implementation_counts
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.backend_switch import backend_passes
@@ -163,6 +164,11 @@ class CompiledProgram:
         Counts of kernels, launches, bytes and so on, and `compile_s`: ProgramStats, for "cpu" and "cuda" with further fields.
         """
         return self._backend.stats
+
+    @property
+    def implementations(self) -> dict[str, int]:
+        """By name, what runs opaque ops, and in how many kernels; of modules of unknown extents what is chosen without them."""
+        return implementation_counts(self.module)
 
     @property
     def source(self) -> str:

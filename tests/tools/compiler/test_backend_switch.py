@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import fuse_opt
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.tools.commands.fuse_run_main import main
 from fuse_opt.tools.compiler.backend_switch import backend_passes
 from fuse_opt.tools.compiler.pipeline import UsageError
 
@@ -53,7 +55,7 @@ def file(tmp_path: Path, name: str, accepts: str = "None", cost: str = "Cost(cal
 
 def test_a_file_brings_a_backend_and_the_cheapest_runs(tmp_path: Path) -> None:
     program = fuse_opt.compile(PRODUCT, backend=file(tmp_path, "cheap"))
-    assert named(program) == ["cheap.matmul"]
+    assert named(program) == ["cheap.matmul"] and program.implementations == {"cheap.matmul": 1}
     np.testing.assert_array_equal(program(ROW, COLUMN), ROW @ COLUMN + 1000)
     dear = fuse_opt.compile(PRODUCT, backend=file(tmp_path, "dear", cost="Cost(call=1.0)"))
     assert named(dear) == ["fuse.matmul"]
@@ -123,3 +125,11 @@ def test_a_choice_is_kept_when_the_printed_module_runs_again() -> None:
     text = str(first)
     assert 'graph.backends = ["aten"' in text and 'implementation = "numpy.matmul"' in text
     assert str(fuse_opt.optimize(text, "default")) == text
+
+
+def test_a_run_says_what_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "product.mlir").write_text(PRODUCT, encoding="utf-8")
+    assert main([str(tmp_path / "product.mlir"), "--check"]) == 0
+    assert "implementations: fuse.matmul 1\n" in capsys.readouterr().out
+    assert main([str(tmp_path / "product.mlir"), "--check", "--backend=-fuse", "--stats=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["implementations"] == {"numpy.matmul": 1}
