@@ -24,6 +24,8 @@ MOST_VECTORS = {1: 16, 2: 8, 3: 7, 4: 6, 5: 5}
 DEPTH = 256
 """Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are short, so that rounding
 errors are no larger than those of the libraries that were measured beside it."""
+ROW_DEPTH = 64
+"""The same of a single row, for which libraries sum in short stretches."""
 DOT_DEPTH = 1024
 """The same where sums are vectors along it: rows of a tile, and of the next one, stay in a first cache."""
 DOT_GROUPS = 16
@@ -132,7 +134,7 @@ def choose_tiling(
     block = max(
         1, min((TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // max(height, 1), shape.tiles)
     )
-    depth = depth_blocks(product.depth, DOT_DEPTH if along_depth else DEPTH * group)
+    depth = depth_blocks(product.depth, DOT_DEPTH if along_depth else (ROW_DEPTH if product.rows == 1 else DEPTH) * group)
     transposed = product.lhs[-1] != 1 and product.depth > 1
     if copied and (transposed or product.depth * stored > LONGEST_COPY):
         copied = depth
