@@ -86,7 +86,8 @@ def text_of(shape: Shape, x: Array, w: Array) -> str:
     )
 
 
-def _own(shape: Shape, x: Array, w: Array, fast: bool = False) -> Call:
+def own_call(shape: Shape, x: Array, w: Array, fast: bool = False) -> Call:
+    """Ours, into memory that is there."""
     passes = [text.replace("schedule-kernels", "schedule-kernels{math=fast}") for text in DEFAULT_PIPELINE]
     program = fuse_opt.compile(text_of(shape, x, w), pipeline=passes if fast else None)
     out: Array = np.zeros((*x.shape[:-1], shape.columns), np.int32 if shape.is_integer else x.dtype)
@@ -163,9 +164,9 @@ def threads() -> int:
 def contenders(shape: Shape) -> dict[str, Call]:
     """By name; the first is ours. Who lacks the element type, or is not installed, is left out."""
     x, w = shape.operands()
-    found: dict[str, Call] = {"ours": _own(shape, x, w)}
+    found: dict[str, Call] = {"ours": own_call(shape, x, w)}
     if shape.element == "bf16":
-        found["fast"] = _own(shape, x, w, fast=True)
+        found["fast"] = own_call(shape, x, w, fast=True)
     if shape.element in ("f32", "f64"):
         found["NumPy"] = _numpy(shape, x, w)
     if find_spec("torch") is not None and shape.element != "ui8":

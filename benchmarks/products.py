@@ -1,11 +1,11 @@
 """Generated products beside those of NumPy and, where installed, PyTorch, ONNX Runtime and XLA.
 
-    python benchmarks/products.py [--threads N] [--only TEXT]
+    python benchmarks/products.py [--threads N] [--only TEXT] [--odd]
 
 Calls take turns, in slots of some milliseconds; figures are of a lower quartile, in operations a second, of processor time with
 one thread and of passed time with several; `best/ours` is the median of the ratios of turns, for whoever is fastest besides us.
 Small products are many in one call. ONNX Runtime has one right operand as a weight, which it packs before; others are given both.
-What a person set for BLAS libraries is used, and printed.
+What a person set for BLAS libraries is used, and printed. `--odd` measures ours at odd extents beside even neighbours instead.
 """
 
 from __future__ import annotations
@@ -83,10 +83,46 @@ def row(shape: Any, clock: Callable[[], float]) -> str:
     return f"{shape!s:30} {figures}  best {best}: {best}/{own[-1]} {ratio:.2f}"
 
 
+def odd_extents() -> list[tuple[Any, Any]]:
+    """Products of odd extents, each with one of even extents near to it."""
+    from product_peers import Shape
+
+    found = [
+        ((196, 384, 1536), (197, 384, 1536)),
+        ((768, 768, 768), (771, 771, 771)),
+        ((1024, 1024, 1024), (1021, 1021, 1021)),
+    ]
+    found += [
+        ((196, 768, 1024), (197, 771, 1021)),
+        ((592, 384, 384), (591, 389, 383)),
+        ((128, 768, 3072), (127, 769, 3067)),
+    ]
+    found += [((16, 768, 2304), (17, 769, 2309)), ((4, 768, 2304), (5, 771, 2311)), ((1, 768, 2304), (1, 771, 2309))]
+    rng = np.random.default_rng(20)
+    for _ in range(6):
+        even = [int(n) * 16 for n in rng.integers(3, 60, 3)]
+        found.append(((even[0], even[1], even[2]), (even[0] + 1, even[1] + 3, even[2] - 3)))
+    return [(Shape(1, *even, turned), Shape(1, *odd, turned)) for even, odd in found for turned in (False, True)]
+
+
+def odd_row(even: Any, odd: Any, clock: Callable[[], float]) -> tuple[str, float]:
+    """A line, and the rate at odd extents over that at even ones."""
+    from product_peers import own_call
+
+    pair = (even, odd)
+    calls = [own_call(shape, *shape.operands()) for shape in pair]
+    times = measure(calls, max(1, int(SLOT_OPERATIONS / even.operations)), clock)
+    rates = [shape.operations / times[:, number] / 1e9 for number, shape in enumerate(pair)]
+    ratio = float(np.median(rates[1] / rates[0]))
+    low, high = np.quantile(rates, 0.75, axis=1)
+    return f"{even!s:30} {low:7.1f}  {odd!s:30} {high:7.1f}  odd/even {ratio:.2f}", ratio
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="rows whose shape has this text")
     parser.add_argument("--threads", type=int, default=1, help="of everyone")
+    parser.add_argument("--odd", action="store_true", help="odd extents beside even ones")
     options = parser.parse_args()
     wanted = dict.fromkeys(THREADS, str(options.threads))
     if options.threads == 1:
@@ -96,6 +132,14 @@ def main() -> None:
     settings = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}
     print("environment:", " ".join(f"{name}={value}" for name, value in sorted(settings.items())))
     clock = time.process_time if options.threads == 1 else time.perf_counter
+    if options.odd:
+        ratios: list[float] = []
+        for even, odd in odd_extents():
+            line, ratio = odd_row(even, odd, clock)
+            print(line, flush=True)
+            ratios.append(ratio)
+        print(f"odd/even: least {min(ratios):.2f}, median {np.median(ratios):.2f}")
+        return
     for shape in shapes():
         if options.only in str(shape):
             print(row(shape, clock), flush=True)
