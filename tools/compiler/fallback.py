@@ -87,7 +87,7 @@ def _take_apart(kernel: KernelOp) -> str:
     assert isinstance(function, FuncOp)
     forget_plan(function)
     if len(kernel.ops()) == 1:
-        kernel.schedule = DictionaryAttr({"kind": StringAttr(_REFERENCE)})
+        kernel.schedule, kernel.implementation = DictionaryAttr({"kind": StringAttr(_REFERENCE)}), None
         return "runs on the reference"
     inline_kernel(kernel)
     return "run unfused"

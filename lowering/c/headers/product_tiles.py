@@ -138,7 +138,12 @@ class _Tile:
         if width == _LINE and rows <= _WAITING_ROWS and len(starts) > 2 and len(self.steps.loops) == 1:
             lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
         if width == _LINE and 1 < rows <= _FEW_USES:
-            lines += [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
+            kept = [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
+            lines += [
+                "#if !defined(__clang__)",
+                *kept,
+                "#endif",
+            ]  # clang has no register for vectors of 8 bytes, nor the need
         for i, row in enumerate(names):
             lines.append(f"  const {kind} x{i} = {a}[{self._place(str(i), self.steps.element)}];")
             lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
@@ -147,7 +152,7 @@ class _Tile:
         places = [(s, f"*(fo_v *)({c} + {i} * c_step + {at})") for s, i, at in pairs]
         lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
         lines += [f"{place} = {s};" for s, place in places]
-        return "".join(f"{indent}{line}\n" for line in lines)
+        return "".join(f"{'' if line.startswith('#') else indent}{line}\n" for line in lines)
 
     def _ask_for_next_rows(self, rows: int, a: str) -> list[str]:
         """Prefetches of the rows of a behind the tile's, a line at a time: they lie far from each other, and may be far away."""

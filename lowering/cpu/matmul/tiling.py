@@ -9,7 +9,7 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.tile_shapes import TileShape, best_shape, dot_shape, panel_shape
 
-FEW_ROWS = 64
+FEW_ROWS = 100
 """Rows for which the right operand is read where it lies, as a copy of it would take too long."""
 FEW_TRANSPOSED = 32
 """The same where that is transposed."""
@@ -134,7 +134,9 @@ def choose_tiling(
     block = max(
         1, min((TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // max(height, 1), shape.tiles)
     )
-    depth = depth_blocks(product.depth, DOT_DEPTH if along_depth else (ROW_DEPTH if product.rows == 1 else DEPTH) * group)
+    depth = depth_blocks(
+        product.depth, DOT_DEPTH if along_depth else (ROW_DEPTH if product.rows == 1 else DEPTH) * group
+    )
     transposed = product.lhs[-1] != 1 and product.depth > 1
     if copied and (transposed or product.depth * stored > LONGEST_COPY):
         copied = depth

@@ -85,6 +85,18 @@ def test_refused_op_is_left_to_the_reference(refusing: Path) -> None:
     np.testing.assert_allclose(program(X), wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_refused_product_is_left_to_the_reference(refusing: Path) -> None:
+    """Whatever the kernel names: what it names is code that the compiler does not take."""
+    text = "func.func @main(%x: tensor<5x7xf32>, %w: tensor<7x3xf32>) -> tensor<5x3xf32> {\n"
+    text += "  %0 = graph.matmul %x, %w : (tensor<5x7xf32>, tensor<7x3xf32>) -> tensor<5x3xf32>\n"
+    text += "  func.return %0 : tensor<5x3xf32>\n}\n"
+    refusing.write_text("fo_tile_f32\n")
+    with pytest.warns(RuntimeWarning, match="kernels do not compile: matmul runs on the reference"):
+        program = fuse_opt.compile(text)
+    x, w = np.ones((5, 7), np.float32), np.ones((7, 3), np.float32)
+    np.testing.assert_array_equal(program(x, w), x @ w)
+
+
 def test_whole_programs_do_not_come_apart(refusing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refusing.write_text("kernel_matmul_exp_negative\n")
     with pytest.raises(RuntimeError, match="refused"):
