@@ -35,6 +35,15 @@ PREPARATIONS = ((), (), ("canonicalize", "cse", "dce"), ("decompose",), ("decomp
 
 FUSION_OPTIONS = ("", "", "", "", "{max-ops=3}", "{max-operands=4}", "{max-results=1}")
 
+SWITCHES = (
+    'attach-backends{backends="-fuse"}',
+    "attach-backends{backends=numpy}",
+    "attach-backends{backends=none,numpy}",
+    "select-implementation",
+    "select-implementation{prefer=numpy}",
+)
+"""What changes who may run ops, and who does."""
+
 COMPILED = 10
 """One of so many cases is compiled."""
 
@@ -124,7 +133,7 @@ LAWS: dict[str, Callable[[str, Sequence[str], int], str]] = {
 def random_sequence(rng: random.Random) -> tuple[str, ...]:
     """
     Passes with repeats: any of them, the default pipeline with some left out, doubled or exchanged, or every decision there
-    is and then rewrites of what was decided about.
+    is and then rewrites of what was decided about; with changes of who may run opaque ops anywhere.
     """
     if rng.random() < 0.5:
         names = decided_sequence(rng)
@@ -134,7 +143,10 @@ def random_sequence(rng: random.Random) -> tuple[str, ...]:
         names = [name for name in DEFAULT_PIPELINE for _ in range(rng.choice([0, 1, 1, 1, 2]))]
         for _ in range(rng.randint(0, 3)):
             names.insert(rng.randint(0, len(names)), rng.choice(OPTIMIZATIONS))
-    return tuple(fusion(rng, name) if name in FUSIONS else name for name in names)
+    names = [fusion(rng, name) if name in FUSIONS else name for name in names]
+    for switch in rng.sample(SWITCHES, rng.choice([0, 0, 1, 2, 3])):
+        names.insert(rng.randint(0, len(names)), switch)
+    return tuple(names)
 
 
 def decided_sequence(rng: random.Random) -> list[str]:
