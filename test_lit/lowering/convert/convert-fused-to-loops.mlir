@@ -154,12 +154,12 @@ func.func @product(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>) -> tensor<40x32xf
 // CHECK:         func.call @fo_tile_f32_6x64(
 // CHECK-NOT:     memref.store
 // CHECK:         func.return
-func.func @stored(%x: tensor<96x200xf32>, %w: tensor<200x128xf32>) -> tensor<96x128xf32> {
-  %a = fused.kernel(%0 = %x : tensor<96x200xf32>, %1 = %w : tensor<200x128xf32>) -> (tensor<96x128xf32>) attributes {schedule = {kind = "matmul"}} {
-    %2 = graph.matmul %0, %1 : (tensor<96x200xf32>, tensor<200x128xf32>) -> tensor<96x128xf32>
-    fused.yield %2 : tensor<96x128xf32>
+func.func @stored(%x: tensor<120x200xf32>, %w: tensor<200x128xf32>) -> tensor<120x128xf32> {
+  %a = fused.kernel(%0 = %x : tensor<120x200xf32>, %1 = %w : tensor<200x128xf32>) -> (tensor<120x128xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %1 : (tensor<120x200xf32>, tensor<200x128xf32>) -> tensor<120x128xf32>
+    fused.yield %2 : tensor<120x128xf32>
   }
-  func.return %a : tensor<96x128xf32>
+  func.return %a : tensor<120x128xf32>
 }
 
 // -----
