@@ -12,7 +12,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.causal_masks import columns_seen
+from fuse_opt.dialects.analysis.causal_masks import alike_behind_mask, columns_seen
 from fuse_opt.dialects.analysis.loop_body import (
     LoopBody,
     Unschedulable,
@@ -57,6 +57,8 @@ class Attention:
     weights: LoopBody
     seen: IndexExpr | None
     """How many leading keys a row of `weights` looks at, in terms of its rows; None where it may be all of them."""
+    hides_alike: bool
+    """Whether the keys that a row does not look at are alike in all that is made of them."""
     epilogue: LoopBody
     places: dict[Dim, IndexExpr]
     """The dimensions of the epilogue, by the axes of the second product's result."""
@@ -160,7 +162,8 @@ class _Tracer:
         places = dict(result_places(epilogue, self.second_op.results[0], second))
         raw = self.first_op.results[0], self.second_op.results[0]
         seen = columns_seen(weights, raw[0])
-        return Attention(*raw, first, second, queries, keys_in, values, weights, seen, epilogue, places)
+        alike = seen is not None and alike_behind_mask(weights, raw[0])
+        return Attention(*raw, first, second, queries, keys_in, values, weights, seen, alike, epilogue, places)
 
     def _weights(self, keys: int) -> LoopBody:
         own = self.resolve(self.second_op.operands[0])

@@ -1,13 +1,14 @@
-"""Masks that are conditions on positions: up to which column the scores of a row are looked at, as with a causal mask."""
+"""Masks that are conditions on positions: up to which column the scores of a row are looked at, as with a causal mask, and
+whether the columns behind are all alike."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
-from fuse_opt.dialects.scalar import Scalar
+from fuse_opt.dialects.scalar import PRIMITIVES, Scalar, topological
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
 
 _DEPTH = 8
@@ -19,7 +20,7 @@ def columns_seen(loop_body: LoopBody, raw: SSAValue) -> IndexExpr | None:
     How many leading columns of a row of `raw` a pass over rows looks at, in terms of the row: others are read only where a
     condition on positions chooses something else. None where that is not known.
     """
-    columns = [dim for expression in loop_body.columns for dim in expression.dims()]
+    columns = _column_dims(loop_body)
     exposed: set[ScalarNode] = set()
     limits: set[IndexExpr] = set()
     for node in loop_body.nodes:
@@ -41,16 +42,68 @@ def columns_seen(loop_body: LoopBody, raw: SSAValue) -> IndexExpr | None:
     return limits.pop()
 
 
-def _guard(node: ScalarNode, exposed: set[ScalarNode], columns: Sequence[Dim]) -> IndexExpr | None:
+def alike_behind_mask(loop_body: LoopBody, raw: SSAValue) -> bool:
+    """
+    Whether the columns of a row that `columns_seen` leaves out are alike in what is reduced and in what is stored of them. Then
+    one of them stands for all in an idempotent reduction, and in another one if it is neutral there.
+    """
+    columns = _column_dims(loop_body)
+    alike: set[ScalarNode] = set()
+    exposed: set[ScalarNode] = set()
+    for node in loop_body.nodes:
+        if node.op is None:
+            (exposed if node.value is raw else alike).add(node)
+            if not columns.isdisjoint(node.address.dims()):
+                alike.discard(node)
+        elif node.op.COMBINE:
+            if frozenset(d for e in node.loop for d in e.dims()) != columns or not alike.issuperset(node.operands):
+                return False
+            alike.add(node)
+        elif not exposed.isdisjoint(node.operands) and _guard(node, exposed, columns) is not None:
+            if _other(node) in alike:
+                alike.add(node)
+        else:
+            if not exposed.isdisjoint(node.operands):
+                exposed.add(node)
+            if alike.issuperset(node.operands) and columns.isdisjoint(_asked(node)):
+                alike.add(node)
+    return all(store.per_row or store.node in alike for store in loop_body.stores)
+
+
+def takes_any_number(node: ScalarNode) -> bool:
+    """Whether it does not matter to a reduction how often it meets an element."""
+    assert node.op is not None
+    return PRIMITIVES[node.op.COMBINE].idempotent
+
+
+def _column_dims(loop_body: LoopBody) -> frozenset[Dim]:
+    return frozenset(dim for expression in loop_body.columns for dim in expression.dims())
+
+
+def _asked(node: ScalarNode) -> set[Dim]:
+    """The dimensions of the positions that the op's scalar meaning asks for."""
+    assert node.op is not None
+    terms = [term for term in topological(node.op.body()) if term.function == "index"]
+    return {dim for term in terms for dim in node.index[int(term.value)].dims()}
+
+
+def _other(node: ScalarNode) -> ScalarNode:
+    """What a choice gives where its condition does not hold."""
+    assert node.op is not None
+    return node.operands[int(node.op.body().args[2].value)]
+
+
+def _guard(node: ScalarNode, exposed: set[ScalarNode], columns: Collection[Dim]) -> IndexExpr | None:
     """How many columns a choice lets the exposed ones through in; None for what is no such choice."""
     assert node.op is not None
     body = node.op.body()
     if body.function != "select" or node.op.COMBINE or [part.function for part in body.args] != ["operand"] * 3:
         return None
-    condition, _, other = (node.operands[int(part.value)] for part in body.args)
+    condition, other = node.operands[int(body.args[0].value)], _other(node)
     if condition in exposed or other in exposed or len(columns) != 1:
         return None
-    return _limit(condition, columns[0], _DEPTH)
+    (column,) = columns
+    return _limit(condition, column, _DEPTH)
 
 
 def _limit(condition: ScalarNode, column: Dim, depth: int) -> IndexExpr | None:

@@ -76,6 +76,11 @@ class _Tiles:
         self.seen = None if of.seen is None else self.weights.seen(of.seen)
         self.is_masked = any(load.value is not of.first_raw for load in of.weights.loads()) or self.seen is not None
         """Whether rows may well end with weights of 0."""
+        self.ends_early = self.seen is not None and of.hides_alike and self.weights.can_end_early
+        """Whether the pass over rows leaves out most of what a mask hides."""
+        if self.ends_early:
+            self.weighed = root.add(memref.AllocaOp.get(INDEX, 64, [1]))
+            self.weighed.name_hint = "weighed"
         self.query_step = of.first.depth + PADDING
         copies = of.queries.column != 1 or dtype(of.queries.value) is not self.element
         self.copy = self._on_stack(rows * self.query_step, "rows") if copies else None
@@ -119,14 +124,37 @@ class _Tiles:
         keys = plus(scope, first, count, constant(self.seen - 1 + width - 1))
         return scope.add(arith.MinSIOp(scope.add(arith.DivSIOp(keys, constant(width))), every))
 
-    def _used_keys(self, scope: Scope, count: SSAValue, finite: SSAValue | None) -> SSAValue:
+    def _seen_keys(self, scope: Scope, first: SSAValue, count: SSAValue) -> SSAValue:
+        """How many keys the pass over the rows of a tile goes over: all that one of them sees, and one that none does."""
+        assert self.seen is not None
+        last, constant = plus(scope, first, count, self.root.index_constant(self.seen)), self.root.index_constant
+        whole = times(
+            scope, scope.add(arith.DivSIOp(plus(scope, last, constant(PADDING - 1)), constant(PADDING))), PADDING
+        )
+        return scope.add(arith.MinSIOp(whole, constant(self.of.first.columns)))
+
+    def _weigh_rows(self, scope: Scope, first: SSAValue, count: SSAValue) -> SSAValue:
+        """Makes weights of scores; gives how many leading keys may have some. Behind there are zeros, before and after."""
+        constant, scores = self.root.index_constant, self.scores
+        if not self.ends_early:
+            self.weights.emit(scope, first, count)
+            return constant(self.of.first.columns)
+        keys = self._seen_keys(scope, first, count)
+        self.weights.emit_seen(scope, first, count, keys, self.weighed)
+        computed = times(scope, self._key_panels(scope, first, count), self.tiling.width)
+        weighed = scope.add(memref.LoadOp.get(self.weighed, [constant(0)]))
+        rest = Matrix(scores.memory, constant(0), scores.step)
+        fill_columns(scope, rest, count, (weighed, computed), self.root.constant(0.0, self.element))
+        return weighed
+
+    def _used_keys(self, scope: Scope, count: SSAValue, finite: SSAValue | None, weighed: SSAValue) -> SSAValue:
         """How many leading keys have weights that matter: behind the last one that is not 0, products of finite values are 0."""
         keys = self.root.index_constant(self.of.first.columns)
         if finite is None:
             return keys
         arguments = [
             count,
-            keys,
+            weighed,
             flat_memory(self.root, self.scores.memory),
             self.root.index_constant(self.scores.step),
         ]
@@ -182,9 +210,13 @@ class _Tiles:
             self.epilogue.emit(inner, self.sums, first, count, (column, after), column)
 
         count_loop(scope, "panel", (constant(0), self._key_panels(scope, first, count)), score)
-        self.weights.emit(scope, first, count)
-        used = self._used_keys(scope, count, finite)
+        weighed = self._weigh_rows(scope, first, count)
+        used = self._used_keys(scope, count, finite, weighed)
         count_loop(scope, "panel", (constant(0), constant(tiling.value_panels)), weigh)
+        if self.ends_early:  # rows that were gone over as a whole, leave weights behind those of the next tile
+            rest = Matrix(self.scores.memory, constant(0), tiling.score_step)
+            bounds = self._seen_keys(scope, first, count), weighed
+            fill_columns(scope, rest, count, bounds, self.root.constant(0.0, self.element))
 
     def _multiply(
         self, scope: Scope, tile: SSAValue, depth: SSAValue, block: int, left: Matrix, right: Matrix, sums: Matrix

@@ -1,13 +1,19 @@
-"""The pass between the two products of attention, over rows of scores that are in a cache, in their place."""
+"""The pass between the two products of attention, over rows of scores that are in a cache, in their place.
+
+Behind a mask of positions all columns of a row may be alike. Then the pass ends with the first of them, unless that one shows
+that they count: a sum of it, or its weight, is not 0 (or NaN). Such rows, of which there are hardly any, are gone over again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.analysis.attention import OWN
+from fuse_opt.dialects.analysis.causal_masks import takes_any_number
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
 from fuse_opt.dialects.analysis.result_places import result_axes
 from fuse_opt.dialects.interfaces.contraction import Contraction
@@ -16,8 +22,9 @@ from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, linearize
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
 from fuse_opt.lowering.cpu.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
-from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer
+from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
+from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.row_stages import KeptRow, early_stores, plan_kept_rows, plan_stages
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
@@ -38,6 +45,7 @@ class WeightRows(StageLoops):
         columns = nodes.loop(loop_body.columns)
         nodes.finish()
         super().__init__(nodes, memory, root.block.args[: len(memory.types)], root)
+        self.scores_of = scores
         self.local = Dim("tile_row", scores.rows)
         place = linearize(tuple(map(as_expr, columns)), [dim.extent for dim in columns])
         self.scores = RowBuffer(scores.memory, as_expr(self.local) * scores.step + place)
@@ -63,20 +71,110 @@ class WeightRows(StageLoops):
         """Simple operations of a row."""
         return sum(extent(stage.dims) * self.stage_work(stage) for stage in self.stages)
 
+    @property
+    def can_end_early(self) -> bool:
+        """Whether a row is gone over in loops over its columns, the last of which stores but the weights."""
+        *others, last = self.stages
+        stores = [store.result for stage in self.stages for store in stage.stores]
+        return (
+            stores == [OWN]
+            and not any(stage.stores for stage in others)
+            and not last.reductions
+            and all(len(stage.dims) == 1 for stage in self.stages)
+        )
+
     def emit(self, scope: Scope, first: SSAValue, count: SSAValue) -> None:
         """So many rows from the first on, which are those of the scores."""
+        self._over_rows(scope, first, count, self._whole_row)
+
+    def emit_seen(self, scope: Scope, first: SSAValue, count: SSAValue, columns: SSAValue, most: SSAValue) -> None:
+        """
+        The same of so many leading columns, which with the first one that a mask hides are all but those that are like it.
+        `most` is memory that keeps how many columns got weights.
+        """
+        columns_in = self.root.index_constant(extent(self.stages[0].dims))
+        zero, one = self.root.index_constant(0), self.root.index_constant(1)
+        scope.block.add_op(memref.StoreOp.get(columns, most, [zero]))
+        again = self._memory("again", self.scores_of.rows)
+        is_whole = scope.add(arith.CmpiOp(columns, columns_in, "eq"))
+
+        def seen_row(row: Scope) -> None:
+            counts = self._row(row, columns, is_whole)
+            left = row.add(arith.SelectOp(counts, zero, one))
+            row.block.add_op(memref.StoreOp.get(left, again, [row.dim_value(self.local)]))
+
+        def repeated_row(row: Scope) -> None:
+            repeats = row.add(memref.LoadOp.get(again, [row.dim_value(self.local)]))
+            inner = Scope(row, Block(arg_types=[INDEX]))
+            self._whole_row(inner)
+            inner.block.add_op(memref.StoreOp.get(columns_in, most, [zero]))
+            inner.block.add_op(scf.YieldOp())
+            row.block.add_op(self.loop(inner.block, zero, repeats))
+
+        self._over_rows(scope, first, count, seen_row)
+        self._over_rows(scope, first, count, repeated_row)
+
+    def _over_rows(self, scope: Scope, first: SSAValue, count: SSAValue, build: Callable[[Scope], None]) -> None:
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "row"
         inner = Scope(scope, block)
         inner.indices = {self.local: block.args[0], self.row: inner.add(arith.AddiOp(first, block.args[0]))}
-        for stage in self.stages:
-            if stage is self.stages[-1]:
-                self.emitter.emit(early_stores(self.nodes, self.once, stage), inner)
-            self.build_stage(stage, inner)
-        self.emitter.emit([store.node for store in self.once], inner)
-        self.store(self.once, inner)
+        build(inner)
         block.add_op(scf.YieldOp())
         scope.block.add_op(self.loop(block, self.root.index_constant(0), count))
+
+    def _whole_row(self, row: Scope) -> None:
+        for stage in self.stages:
+            if stage is self.stages[-1]:
+                self.emitter.emit(early_stores(self.nodes, self.once, stage), row)
+            self.build_stage(stage, row)
+        self._finish_row(row)
+
+    def _row(self, row: Scope, columns: SSAValue, is_whole: SSAValue) -> SSAValue:
+        """A row of so many columns; gives whether that was right, without which nothing is stored as its weights."""
+        zero, one = self.root.index_constant(0), self.root.index_constant(1)
+        last = row.add(arith.SubiOp(columns, one))
+        counts: SSAValue | None = None
+        for stage in self.stages:
+            (dim,) = stage.dims
+            hidden = Fixed(row, {})
+            hidden.indices[dim] = last
+            self.emitter.emit(stage.roots(), hidden, stage)
+            for neutral in self._neutral(stage, hidden):
+                counts = neutral if counts is None else row.add(arith.AndIOp(counts, neutral))
+            upper = columns
+            if stage is self.stages[-1]:
+                assert counts is not None
+                counts = row.add(arith.OrIOp(counts, is_whole))
+                upper = row.add(arith.SelectOp(counts, columns, zero))
+                self.emitter.emit(early_stores(self.nodes, self.once, stage), row)
+            self.build_stage(stage, row, {dim: (zero, upper)})
+        self._finish_row(row)
+        assert counts is not None
+        return counts
+
+    def _neutral(self, stage: Stage, hidden: Scope) -> list[SSAValue]:
+        """For each sum of a stage and each weight, whether the column adds nothing."""
+        pairs = [
+            (self.emitter.reduced_element(node, hidden), self.initial(node))
+            for node in stage.reductions
+            if not takes_any_number(node)
+        ]
+        for store in stage.stores:
+            pairs.append((self.emitter.value(store.node, hidden), self.root.constant(0.0, dtype(store.node.value))))
+        return [
+            hidden.add(arith.CmpfOp(a, b, "oeq") if isinstance(a.type, AnyFloat) else arith.CmpiOp(a, b, "eq"))
+            for a, b in pairs
+        ]
+
+    def _finish_row(self, row: Scope) -> None:
+        self.emitter.emit([store.node for store in self.once], row)
+        self.store(self.once, row)
+
+    def _memory(self, name: str, count: int) -> SSAValue:
+        memory = self.root.add(memref.AllocaOp.get(INDEX, 64, [count]))
+        memory.name_hint = name
+        return memory
 
     def store(self, stores: Sequence[Store], scope: Scope) -> None:
         for store in stores:

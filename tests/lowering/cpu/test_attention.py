@@ -84,7 +84,9 @@ def test_narrow_floats_are_widened_as_they_are_copied(element: str) -> None:
         arguments = random_arguments(module, 2)
         program = fuse_opt.compile(text)
         assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [ATTENTION]
-        actual, expected = (computed(array).astype(np.float32) for array in (program(*arguments), evaluate(module, arguments)[0]))
+        actual, expected = (
+            computed(array).astype(np.float32) for array in (program(*arguments), evaluate(module, arguments)[0])
+        )
         np.testing.assert_allclose(actual, expected, rtol=2**-7, atol=2**-9)
 
 
@@ -210,15 +212,17 @@ MASKS = {
 """How many keys beyond its own number a query sees."""
 
 
-@pytest.mark.parametrize(("mask", "seen"), MASKS.items())
-def test_keys_behind_a_mask_of_positions_are_known(mask: str, seen: int | None) -> None:
-    """Scores that a choice by positions leaves out are not computed, but in panels that hold others."""
+def masked_text(mask: str, hidden: str = "-1.0e+30", norm: str = "") -> str:
+    """Attention of 40 queries to 70 keys, with a mask by positions; `norm` makes %p of the masked scores %w."""
     mask = (
         mask.replace("ROW", "tensor<40x1xi64>")
         .replace("COLUMN", "tensor<1x70xi64>")
         .replace("MASK", "tensor<40x70xi1>")
     )
-    program = f"""
+    norm = norm or "%p = graph.softmax %w {axis = 1 : i64} : (S) -> S"
+    for short in ("(S)", "(S,", "-> S"):
+        norm = norm.replace(short, short.replace("S", "tensor<40x70xf32>"))
+    return f"""
 func.func @main(%q: tensor<40x16xf32>, %k: tensor<70x16xf32>, %v: tensor<70x24xf32>) -> tensor<40x24xf32> {{
   %s = graph.matmul %q, %k {{transpose_rhs = true}} : (tensor<40x16xf32>, tensor<70x16xf32>) -> tensor<40x70xf32>
   %i = graph.iota {{shape = array<i64: 40, 1>, axis = 0 : i64, dtype = i64}} : () -> tensor<40x1xi64>
@@ -227,15 +231,62 @@ func.func @main(%q: tensor<40x16xf32>, %k: tensor<70x16xf32>, %v: tensor<70x24xf
   %j = graph.iota {{shape = array<i64: 1, 70>, axis = 1 : i64, dtype = i64}} : () -> tensor<1x70xi64>
   %any = graph.not_equal %i, %j : (tensor<40x1xi64>, tensor<1x70xi64>) -> tensor<40x70xi1>
   {mask}
-  %low = graph.constant dense<-1.0e+30> : tensor<f32>
+  %low = graph.constant dense<{hidden}> : tensor<f32>
   %w = graph.where %kept, %s, %low : (tensor<40x70xi1>, tensor<40x70xf32>, tensor<f32>) -> tensor<40x70xf32>
-  %p = graph.softmax %w {{axis = 1 : i64}} : (tensor<40x70xf32>) -> tensor<40x70xf32>
+  {norm}
   %y = graph.matmul %p, %v : (tensor<40x70xf32>, tensor<70x24xf32>) -> tensor<40x24xf32>
   func.return %y : tensor<40x24xf32>
 }}"""
-    (kernel,) = kernels(apply(parse(program), DEFAULT_PIPELINE))
-    found = attention_of(kernel).seen
-    assert (found and found.constant) == seen
+
+
+@pytest.mark.parametrize(("mask", "seen"), MASKS.items())
+def test_keys_behind_a_mask_of_positions_are_known(mask: str, seen: int | None) -> None:
+    """Scores that a choice by positions leaves out are not computed, but in panels that hold others."""
+    (kernel,) = kernels(apply(parse(masked_text(mask)), DEFAULT_PIPELINE))
+    found = attention_of(kernel)
+    assert (found.seen and found.seen.constant) == seen
+    assert found.hides_alike == (seen is not None)
+
+
+CAUSAL = next(iter(MASKS))
+
+
+BIAS = """%x = graph.astype %j {dtype = f32} : (tensor<1x70xi64>) -> tensor<1x70xf32>
+  %z = graph.add %w, %x : (S, tensor<1x70xf32>) -> S
+  %p = graph.softmax %z {axis = 1 : i64} : (S) -> S"""
+
+
+def test_columns_that_differ_behind_a_mask_are_gone_over() -> None:
+    """A bias by position that is added to masked scores."""
+    (kernel,) = kernels(apply(parse(masked_text(CAUSAL, norm=BIAS)), DEFAULT_PIPELINE))
+    found = attention_of(kernel)
+    assert found.seen is not None and not found.hides_alike
+    check(masked_text(CAUSAL, norm=BIAS))
+
+
+HIDDEN = {
+    "0xFF800000": "nothing",  # -inf
+    "-1.0e+30": "nothing",
+    "0.25": "as other scores",
+    "1.0e+30": "more than any other score",
+    "0x7F800000": "inf, which makes NaN of every row",
+    "0x7FC00000": "NaN",
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("hidden", HIDDEN)
+@pytest.mark.parametrize("spoiled", [None, 17, 39])
+def test_what_a_mask_leaves_counts_as_often_as_there_are_columns(hidden: str, spoiled: int | None) -> None:
+    """Rows end with the first column that is hidden, but where this one is no 0 in their sum."""
+    for mask, seen in MASKS.items():
+        text = masked_text(mask, hidden)
+        arguments = random_arguments(parse(text), 4)
+        if spoiled is not None:
+            arguments[0][spoiled, 2] = np.inf  # a row of NaN and infinities between others
+        with np.errstate(all="ignore"):
+            wanted = evaluate(parse(text), arguments)[0]
+        np.testing.assert_allclose(fuse_opt.compile(text)(*arguments), wanted, rtol=1e-4, atol=1e-5, err_msg=str(seen))
 
 
 @needs_compiler
