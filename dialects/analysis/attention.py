@@ -36,9 +36,7 @@ OWN = -1
 """The number, in `Attention.weights`, of the result that is the second product's left operand and no result of the kernel."""
 FEWEST_ROWS = 6
 """Of a matrix of queries, below which copies of keys and values take longer than the products."""
-MOST_COPIED = 2 << 20
-"""Bytes of the copies of the keys and the values of a matrix, which lie on the stack."""
-MOST_SCORES = 64 << 10
+MOST_SCORES = 256 << 10
 """Bytes of a row of scores; some of them lie on the stack, in caches."""
 
 
@@ -71,8 +69,8 @@ def attention_problem(queries: int, keys: int, depth: int, width: int, itemsize:
     """
     if queries < FEWEST_ROWS or not keys * depth * width:
         return f"there are {queries} queries to {keys} keys"
-    if keys * itemsize > MOST_SCORES or keys * (depth + width) * itemsize > MOST_COPIED:
-        return f"{keys} keys of {depth} and values of {width} elements do not lie in a cache"
+    if keys * itemsize > MOST_SCORES:
+        return f"scores of {keys} keys do not lie in a cache, row by row"
     return None
 
 

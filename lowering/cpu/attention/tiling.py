@@ -15,6 +15,10 @@ FEWEST_TILES = 4
 """Of a task: fewer pay for a copy of all keys and values."""
 MOST_SCORES = 96 << 10
 """Bytes of the scores of a tile, which should stay in the first caches together with a panel."""
+MOST_ON_STACK = 1 << 20
+"""Bytes of the panels of a matrix that a task copies for itself, to its stack."""
+GROUP_SCORES = 384 << 10
+"""Bytes of the scores of tiles that share what they read of larger panels; they should stay in a second cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,12 @@ class AttentionTiling:
     """Of the queries of a matrix: of `height` rows each, and the first `taller` of one more."""
     height: int
     taller: int
+    group: int
+    """Tiles that read a panel one after another."""
     block: int
     """Tiles of a task."""
+    shares_panels: bool
+    """Whether a launch of its own copies the panels of all matrices, which no stack has room for."""
     key_panels: int
     value_panels: int
     score_step: int
@@ -41,6 +49,11 @@ class AttentionTiling:
     @property
     def most_rows(self) -> int:
         return self.height + (self.taller > 0)
+
+    @property
+    def group_rows(self) -> int:
+        """Of the tiles that are computed at a time, at most."""
+        return min(self.most_rows * self.group, self.height * self.tiles + self.taller)
 
     @property
     def row_blocks(self) -> int:
@@ -63,20 +76,28 @@ def choose_attention_tiling(first: Contraction, second: Contraction, itemsize: i
     step = key_panels * width
     if step * itemsize % CROWDED_BYTES == 0:
         step += PADDING
-    most = max(min(MOST_ROWS, REGISTERS // vectors - 1, MOST_SCORES // (step * itemsize)), 1)
+    shares = keys * (first.depth + second.columns) * itemsize > MOST_ON_STACK
+    row = step * itemsize
+    most = min(MOST_ROWS, REGISTERS // vectors - 1)
+    if not shares:
+        most = max(min(most, MOST_SCORES // row), 1)
     tiles = -(-rows // most)
     height, taller = divmod(rows, tiles)
-    blocks = min(-(-FEWEST_TASKS // prod(first.batch)), max(tiles // FEWEST_TILES, 1))
+    group = max(min(GROUP_SCORES // (row * (height + (taller > 0))), tiles), 1) if shares else 1
+    groups = -(-tiles // group)
+    blocks = min(-(-FEWEST_TASKS // prod(first.batch)), groups if shares else max(tiles // FEWEST_TILES, 1))
     return AttentionTiling(
-        vectors,
-        width,
-        tiles,
-        height,
-        taller,
-        -(-tiles // blocks),
-        key_panels,
-        -(-second.columns // width),
-        step,
-        depth_blocks(first.depth),
-        depth_blocks(keys),
+        vectors=vectors,
+        width=width,
+        tiles=tiles,
+        height=height,
+        taller=taller,
+        group=group,
+        block=-(-groups // blocks) * group,
+        shares_panels=shares,
+        key_panels=key_panels,
+        value_panels=-(-second.columns // width),
+        score_step=step,
+        first_depth=depth_blocks(first.depth),
+        second_depth=depth_blocks(keys),
     )

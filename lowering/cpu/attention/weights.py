@@ -12,7 +12,7 @@ from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Block, SSAValue
 
-from fuse_opt.dialects.analysis.attention import OWN
+from fuse_opt.dialects.analysis.attention import MOST_SCORES, OWN
 from fuse_opt.dialects.analysis.causal_masks import takes_any_number
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
 from fuse_opt.dialects.analysis.result_places import result_axes
@@ -25,7 +25,7 @@ from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed
-from fuse_opt.lowering.kernel.row_stages import KeptRow, early_stores, plan_kept_rows, plan_stages
+from fuse_opt.lowering.kernel.row_stages import KeepRules, KeptRow, early_stores, plan_kept_rows, plan_stages
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
@@ -52,7 +52,7 @@ class WeightRows(StageLoops):
         whole_rows = [store for store in loop_body.stores if not store.per_row]
         self.once = [store for store in loop_body.stores if store.per_row]
         self.stages = plan_stages(nodes, whole_rows, columns, in_place=True)
-        for kept in plan_kept_rows(nodes, self.stages):
+        for kept in plan_kept_rows(nodes, self.stages, KeepRules(largest=MOST_SCORES, room=2 * MOST_SCORES)):
             row = kept.source.left[kept.node] = self._row_buffer(kept)
             for reader in kept.readers:
                 reader.taken[kept.node] = row
@@ -87,13 +87,14 @@ class WeightRows(StageLoops):
         """So many rows from the first on, which are those of the scores."""
         self._over_rows(scope, first, count, self._whole_row)
 
-    def emit_seen(self, scope: Scope, first: SSAValue, count: SSAValue, columns: SSAValue, most: SSAValue) -> None:
+    def emit_seen(self, scope: Scope, first: SSAValue, count: SSAValue, columns: SSAValue) -> SSAValue:
         """
         The same of so many leading columns, which with the first one that a mask hides are all but those that are like it.
-        `most` is memory that keeps how many columns got weights.
+        Gives how many columns got weights: these, or all where a row was gone over again.
         """
         columns_in = self.root.index_constant(extent(self.stages[0].dims))
         zero, one = self.root.index_constant(0), self.root.index_constant(1)
+        most = self._memory("weighed", 1)
         scope.block.add_op(memref.StoreOp.get(columns, most, [zero]))
         again = self._memory("again", self.scores_of.rows)
         is_whole = scope.add(arith.CmpiOp(columns, columns_in, "eq"))
@@ -113,6 +114,7 @@ class WeightRows(StageLoops):
 
         self._over_rows(scope, first, count, seen_row)
         self._over_rows(scope, first, count, repeated_row)
+        return scope.add(memref.LoadOp.get(most, [zero]))
 
     def _over_rows(self, scope: Scope, first: SSAValue, count: SSAValue, build: Callable[[Scope], None]) -> None:
         block = Block(arg_types=[INDEX])

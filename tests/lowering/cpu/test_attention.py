@@ -166,8 +166,14 @@ def test_random_extents_and_strides() -> None:
 
 
 @needs_compiler
-def test_threads_change_no_bit() -> None:
-    text = program_text((3, 150, 40), (3, 131, 40), 72, "is_causal = true")
+@pytest.mark.parametrize(
+    "text",
+    [
+        program_text((3, 150, 40), (3, 131, 40), 72, "is_causal = true"),
+        program_text((2, 40, 16), (2, 9000, 16), 24),
+    ],
+)
+def test_threads_change_no_bit(text: str) -> None:
     program, arguments = fuse_opt.compile(text), random_arguments(parse(text), 3)
     before, results = thread_pool.num_threads(), list[Array]()
     try:
@@ -180,6 +186,32 @@ def test_threads_change_no_bit() -> None:
         np.testing.assert_array_equal(result, results[0])
 
 
+LONG = {
+    "few queries": program_text((2, 3, 7, 8), (2, 3, 9001, 8), 40),
+    "one matrix": program_text((90, 33), (8005, 33), 65),
+    "causal": program_text((2, 500, 16), (2, 9000, 16), 24, "is_causal = true"),
+    "mask": program_text((2, 61, 24), (2, 6000, 24), 40, "", "tensor<61x6000xi1>"),
+    "f64": program_text((31, 40), (4100, 40), 24, element="f64"),
+    "16-bit": program_text((31, 40), (9000, 40), 24, element="bf16"),
+    "rows that are not kept": program_text((9, 3), (40000, 3), 5),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", LONG)
+def test_long_keys_are_copied_by_a_launch_of_their_own(kind: str) -> None:
+    """Panels of all matrices lie in the arena, and several tiles go over each of them."""
+    text = LONG[kind]
+    arguments = random_arguments(parse(text), 6)
+    program, wanted = fuse_opt.compile(text), evaluate(parse(text), arguments)[0]
+    assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [ATTENTION]
+    assert program.stats.launches == 2
+    assert program.stats.arena_bytes > 1 << 20
+    slack = 2**-7 if kind == "16-bit" else 1e-4
+    actual, expected = (computed(array).astype(np.float64) for array in (program(*arguments), wanted))
+    np.testing.assert_allclose(actual, expected, rtol=slack, atol=slack / 100)
+
+
 @needs_compiler
 @needs_guard_pages
 def test_nothing_beside_operands_and_results_is_touched() -> None:
@@ -189,6 +221,7 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
             program_text((2, 33, 33), (2, 65, 33), 17, "", tensor((33, 65))),
             program_text((50, 24), (37, 24), 40, "is_causal = true", element="f64"),
             heads("func.return %y : FF"),
+            program_text((11, 8), (9001, 8), 40),
         ]
     ):
         program, arguments = fuse_opt.compile(text), random_arguments(parse(text), number)
@@ -302,8 +335,19 @@ def test_a_value_that_is_not_finite_counts_though_its_weight_is_0() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("keys", [256, 9000])
+def test_rows_beside_one_that_is_gone_over_again(keys: int) -> None:
+    """A row of NaN has weights in all columns; rows of its tile and of the next ones have none behind the mask."""
+    text = program_text((200, 16), (keys, 16), 24, "is_causal = true")
+    arguments = random_arguments(parse(text), 2)
+    arguments[0][[5, 120]] = np.nan
+    wanted = evaluate(parse(text), arguments)[0]
+    np.testing.assert_allclose(fuse_opt.compile(text)(*arguments), wanted, rtol=1e-4, atol=1e-5)
+
+
+@needs_compiler
 def test_keys_that_no_cache_holds_are_products_apart() -> None:
-    text = program_text((8, 64), (20000, 64), 64)
+    text = program_text((8, 16), (70000, 16), 16)
     program = fuse_opt.compile(text)
     assert ATTENTION not in [kernel.schedule_kind() for kernel in kernels(program.module)]
 
