@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.attention import attention_problem
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
-from fuse_opt.dialects.types.dtypes import F32, F64, I64
+from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I64
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 ATTENTION, handler = handlers()
@@ -21,10 +21,9 @@ MOST_WEIGHTS = 64 << 20
 @handler("aten._scaled_dot_product_flash_attention_for_cpu.default")
 def _attention(call: Call) -> Sequence[SSAValue]:
     q, k, v = _operands(call)
-    mask = [call.tensor("attn_mask")] if call.has("attn_mask") else []
     scale = call["scale"]
     options = {"is_causal": bool(call["is_causal"]), "scale": None if scale is None else float(scale)}
-    y = call.emit.scaled_dot_product_attention(q, k, v, *mask, **options)
+    y = call.emit.scaled_dot_product_attention(q, k, v, *_mask(call), **options)
     if call.exported or not call.is_used(1):
         return y, call.number(0, call.element(call.out[1].dtype), call.extents(call.out[1]))
     _refuse_training(call, q, k)
@@ -38,6 +37,8 @@ def _attention_backward(call: Call) -> Sequence[SSAValue]:
     _refuse_training(call, q, k)
     emit, grad, last = call.emit, call.tensor("grad_out"), len(shape(q)) - 1
     logarithms = call.reshaped(call.tensor("logsumexp"), (*shape(q)[:-1], 1))
+    if _mask(call):
+        logarithms = _finite(call, logarithms)
     weights = emit.exp(emit.subtract(_scores(call, q, k), logarithms))
     dv = emit.matmul(weights, grad, transpose_lhs=True)
     delta = emit.sum(emit.multiply(grad, call.tensor("out")), axes=[last], keepdims=True)
@@ -63,8 +64,6 @@ def _operands(call: Call) -> tuple[SSAValue, SSAValue, SSAValue]:
 
 def _refuse_training(call: Call, q: SSAValue, k: SSAValue) -> None:
     """What holds for the forward graph holds for the backward one, too: one reads what the other keeps of its rows."""
-    if call.has("attn_mask"):
-        raise NotCoveredError("is run by PyTorch's own kernel: it has a mask, and a gradient")
     *rows, _ = shape(q)
     if prod((*rows, shape(k)[-2], dtype(q).itemsize)) > MOST_WEIGHTS:
         raise NotCoveredError("is run by PyTorch's own kernel: its backward graph would have large weights in memory")
@@ -79,19 +78,38 @@ def _scores(call: Call, q: SSAValue, k: SSAValue) -> SSAValue:
     emit = call.emit
     products = emit.matmul(q, k, transpose_rhs=True)
     scores = emit.multiply(products, call.number(_scale(call, q), dtype(q)))
-    if not call["is_causal"]:
-        return scores
-    queries, keys = shape(scores)[-2:]
-    kept = emit.greater_equal(
-        emit.iota(shape=[queries, 1], axis=0, dtype=I64), emit.iota(shape=[1, keys], axis=1, dtype=I64)
-    )
-    return emit.where(kept, scores, call.number(float("-inf"), dtype(q)))
+    if call["is_causal"]:
+        queries, keys = shape(scores)[-2:]
+        kept = emit.greater_equal(
+            emit.iota(shape=[queries, 1], axis=0, dtype=I64), emit.iota(shape=[1, keys], axis=1, dtype=I64)
+        )
+        scores = emit.where(kept, scores, _lowest(call, scores))
+    for mask in _mask(call):
+        is_choice = dtype(mask) is BOOL
+        scores = emit.where(mask, scores, _lowest(call, scores)) if is_choice else emit.add(scores, mask)
+    return scores
+
+
+def _mask(call: Call) -> list[SSAValue]:
+    return [call.tensor("attn_mask")] if call.has("attn_mask") else []
+
+
+def _lowest(call: Call, like: SSAValue) -> SSAValue:
+    return call.number(float("-inf"), dtype(like))
+
+
+def _finite(call: Call, rows: SSAValue) -> SSAValue:
+    """The same with 0 in rows that a mask leaves no key, where differences to -inf were NaN."""
+    emit = call.emit
+    return emit.where(emit.equal(rows, _lowest(call, rows)), call.number(0.0, dtype(rows)), rows)
 
 
 def _row_logarithms(call: Call, q: SSAValue, k: SSAValue) -> SSAValue:
-    """log(sum(exp(scores))) of each query; all but the logarithm is what attention computes anyway."""
+    """log(sum(exp(scores))) of each query, -inf where it has no key; all but the logarithm is what attention computes anyway."""
     emit, last = call.emit, [len(shape(q)) - 1]
     scores = _scores(call, q, k)
     largest = emit.max(scores, axes=last, keepdims=True)
+    if _mask(call):
+        largest = _finite(call, largest)
     total = emit.sum(emit.exp(emit.subtract(scores, largest)), axes=last, keepdims=True)
     return call.reshaped(emit.add(emit.log(total), largest), shape(q)[:-1])

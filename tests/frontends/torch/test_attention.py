@@ -60,9 +60,32 @@ def test_gradients(causal: bool, tokens: int, width: int):
     assert not any(report.counts.external for report in reports.graphs)
 
 
+MASKS = {
+    "added": lambda: torch.randn(20, 33),
+    "by key": lambda: torch.randn(2, 1, 1, 33),
+    "chosen": lambda: torch.rand(2, 1, 20, 33) > 0.4,
+    "rows of none": lambda: (torch.rand(20, 33) > 0.4) & (torch.arange(20)[:, None] % 5 > 0),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", MASKS)
+def test_gradients_with_a_mask(kind: str):
+    """A query that a mask leaves no key has gradients of 0."""
+    torch.manual_seed(3)
+    operands = [torch.randn(2, 3, count, 16, requires_grad=True) for count in (20, 33, 33)]
+    mask, grad = MASKS[kind](), torch.randn(2, 3, 20, 16)
+    expected = torch.autograd.grad(attention(*operands, mask), operands, grad)
+    with collect_reports() as reports:
+        actual = torch.autograd.grad(compiled(attention)(*operands, mask), operands, grad)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+    assert not any(report.counts.external for report in reports.graphs)
+    assert all(report.stats.library_calls == 0 for report in reports.graphs)
+
+
 @needs_compiler
 def test_what_the_kernel_does_not_take_is_called():
-    """Few queries, half floats, and a mask in training: the forward graph keeps what PyTorch's backward reads."""
+    """Few queries, and half floats: in training the forward graph keeps what PyTorch's backward reads."""
     k, mask = torch.randn(1, 2, 40, 16), torch.randn(3, 40)
     with torch.no_grad():
         for q, keys in ((k[:, :, :3], k), (k.bfloat16(), k.bfloat16())):
