@@ -29,7 +29,7 @@ from fuse_opt.lowering.cpu.convolution.tiling import ConvolutionTiling, Tile, ch
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
-from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps, either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
@@ -114,7 +114,8 @@ class _Task:
         channels = times(task, image, of.channels * prod(of.extents))
         moved = times(task, first, of.positions[1] * of.positions[2])
         if self.copy is not None:
-            self.copy.build(task, self.x, Origin(first, rows[0], columns[0], channels))
+            copy, origin = self.copy, Origin(first, rows[0], columns[0], channels)
+            either(task, self._is_new(task, number, some), lambda inner: copy.build(inner, self.x, origin))
             source, start = Matrix(self.copy.memory, constant(0), self.copy.channel_step), constant(0)
             moved = plus(task, moved, times(task, rows[0], of.positions[2]), columns[0])
         else:
@@ -126,6 +127,13 @@ class _Task:
         end = plus(task, start, length)
         place = _Place(first_filter, Matrix(self.weight, weight, of.filter_step), source, rows[0], moved, end)
         count_loop(task, "position", (start, end), lambda s, at: self._panels(s, at, place), self.sums.step)
+
+    def _is_new(self, task: Scope, number: SSAValue, some: SSAValue) -> SSAValue | bool:
+        """Whether a task is the first one of its block of positions here: those of other filters find its copy."""
+        if self.counts[-1] == 1:
+            return True
+        begins = task.add(arith.CmpiOp(number, self.root.block.args[-2], "eq"))
+        return task.add(arith.OrIOp(begins, task.add(arith.CmpiOp(some, self.root.index_constant(0), "eq"))))
 
     def _panels(self, scope: Scope, first: SSAValue, place: _Place) -> None:
         """Some panels, from the first position on, and what follows from them."""
