@@ -8,6 +8,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
+from fuse_opt.dialects.analysis.filter_panels import seen_product
 from fuse_opt.dialects.analysis.loop_body import (
     LoopBody,
     Unschedulable,
@@ -16,6 +17,7 @@ from fuse_opt.dialects.analysis.loop_body import (
     seen_through,
     trace,
 )
+from fuse_opt.dialects.analysis.operand_access import OperandAccess, operand_access
 from fuse_opt.dialects.analysis.result_places import result_places
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import OpaqueOp
@@ -45,6 +47,8 @@ class Convolution:
     epilogue: LoopBody
     places: Mapping[Dim, IndexExpr]
     """The dimensions of the epilogue, by groups, filters and positions of the convolution's result."""
+    panel: int | None = None
+    """Filters of a panel, where the weight is packed."""
 
     @property
     def raw(self) -> SSAValue:
@@ -72,10 +76,7 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
 
 def least_copy(contraction: WindowContraction) -> int:
     """Elements of the input around the fewest positions of a task, of a merged contraction."""
-    positions = (1, 1, min(contraction.positions[-1], 2 * FEWEST_POSITIONS))
-    along = zip(positions, contraction.strides, contraction.dilations, contraction.window, strict=True)
-    reached = [n * s + d * (k - 1) + s for n, s, d, k in along]
-    return contraction.channels * contraction.window[0] * reached[1] * reached[2]
+    return contraction.channels * contraction.reached(1, min(contraction.positions[-1], 2 * FEWEST_POSITIONS))
 
 
 def convolution_of(kernel: KernelOp) -> Convolution:
@@ -92,12 +93,42 @@ def trace_convolution(results: Sequence[SSAValue], members: Collection[Operation
     op = opaque[0]
     if (problem := convolution_problem(op)) is not None:
         raise problem
-    contraction, (x, weight) = op.window_contraction(), (resolve(value, boundaries) for value in op.operands[:2])
+    contraction, x = op.window_contraction(), resolve(op.operands[0], boundaries)
     assert contraction is not None
-    if any(value.owner in ops for value in (x, weight)):
+    if x.owner in ops:
         raise Unschedulable("prologue", f"an operand of '{op.name}' is computed in the kernel", op)
+    weight, panel = _weight(op, contraction.merged(), members)
     if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):
         raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
     epilogue = trace(results, members, [op])
     places = result_places(epilogue, op.results[0], contraction.product())
-    return Convolution(op, contraction.merged(), x, weight, epilogue, places)
+    return Convolution(op, contraction.merged(), x, weight, epilogue, places, panel)
+
+
+def _weight(
+    op: OpaqueOp, contraction: WindowContraction, members: Collection[Operation]
+) -> tuple[SSAValue, int | None]:
+    """The weight in memory, and the filters of a panel where it is packed. Raises Unschedulable where it is computed."""
+    weight = resolve(op.operands[1], seen_through(members))
+    if weight.owner not in member_ops(members):
+        return weight, None
+    access, depth = filter_access(op, members), contraction.channels * contraction.taps
+    panel = access.row if access.panels is None else access.panels.width
+    distance = depth * panel if access.panels is None else access.panels.distance
+    where = (access.row, access.column, distance, access.offset)
+    if contraction.groups > 1 or contraction.flipped or where != (panel, 1, depth * panel, IndexExpr()):
+        raise Unschedulable(
+            "strides", f"the weight of '{op.name}' is not read as it lies, nor in panels of filters", op
+        )
+    return access.value, panel
+
+
+def filter_access(op: OpaqueOp, members: Collection[Operation]) -> OperandAccess:
+    """
+    Where the weight of a convolution is read as a matrix, with a row for each channel and tap and a column for each filter.
+    Raises Unschedulable where it is none.
+    """
+    contraction = op.window_contraction()
+    assert contraction is not None
+    product = seen_product(contraction.merged())
+    return operand_access(op.operands[1], product.rhs, (product.depth, product.columns), members, [op])

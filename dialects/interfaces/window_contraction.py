@@ -56,6 +56,14 @@ class WindowContraction:
         inside = all(n + d * (k - 1) <= extent for n, k, d, extent in along)
         return inside and not any(self.begins) and all(s == 1 for s in self.strides)
 
+    def reached(self, rows: int, columns: int) -> int:
+        """
+        Elements of a channel that a copy has, about, of what windows at neighbouring positions reach, with zeros around it; of a
+        merged contraction, whose first axis has a plane for each of its taps.
+        """
+        along = zip((rows, columns), self.strides[1:], self.dilations[1:], self.window[1:], strict=True)
+        return self.window[0] * prod(n * s + d * (k - 1) + s for n, s, d, k in along)
+
     def product(self) -> Contraction:
         """The product, for each group of each sample, of filters by what windows see: of unfolded windows, side by side."""
         columns, depth = prod(self.positions), self.channels * self.taps

@@ -36,6 +36,7 @@ _TARGETS = {
     "fo_stream_": 2,
     "fo_tile_": 7,
     "fo_taps_": 7,
+    "fo_windows_": 7,
     "fo_dot_": 7,
     "fo_rows_": 6,
     "fo_panel_": 6,

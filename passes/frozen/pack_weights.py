@@ -1,4 +1,4 @@
-"""Have products read frozen right operands in panels as wide as their tiles, which are made once."""
+"""Have products and convolutions read frozen weights in panels as wide as their tiles, which are made once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
+from fuse_opt.dialects.analysis.convolutions import CONV, filter_access
+from fuse_opt.dialects.analysis.filter_panels import filter_panel_width, filter_panels_problem, seen_product
+from fuse_opt.dialects.analysis.generated_products import kind_problem
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments
 from fuse_opt.dialects.analysis.product_panels import packed_bytes, panel_width
-from fuse_opt.dialects.analysis.products import MATMUL, product_of, product_operands
+from fuse_opt.dialects.analysis.products import MATMUL, product_operands
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.graph.movement.panels import packed, unpacked
@@ -45,9 +48,11 @@ class PackWeightsPass(RewritePass):
       %0 = graph.matmul %a, %2 ...
     ```
     The views in the kernel move nothing: generated code reads the panels where they lie, and needs no copy of its own in each
-    call. Not packed: what is no generated product of f32 or f64; an operand that first caches hold, that differs along a batch,
-    or that one panel would hold. Run it on kernels, before schedule-kernels; a kernel that is packed is scheduled anew. For
-    programs of CPUs: elsewhere the views are copies.
+    call. The weight of a convolution is such an operand of what its windows see, `[panels][channels][taps][width]`, where images
+    have few positions: vectors are of filters then, and none is half empty. Not packed: what is no generated product or
+    convolution of f32 or f64; an operand that first caches hold, that differs along a batch, or that one panel of a product
+    would hold. Run it on kernels, before schedule-kernels; a kernel that is packed is scheduled anew. For programs of CPUs:
+    elsewhere the views are copies.
     """
 
     name = "pack-weights"
@@ -95,13 +100,13 @@ class _Packing:
     def run(self) -> None:
         changed = False
         for kernel in list(self.function.body.block.ops):
-            if isinstance(kernel, KernelOp) and is_for_kind(kernel, MATMUL):
-                changed |= self._visit(kernel)
+            if isinstance(kernel, KernelOp):
+                changed |= any([self._visit(kernel, kind) for kind in (MATMUL, CONV) if is_for_kind(kernel, kind)])
         if changed:
             self.second.finish()
 
-    def _visit(self, kernel: KernelOp) -> bool:
-        if kernel.schedule_kind() not in (None, MATMUL) or (op := _product(kernel)) is None:
+    def _visit(self, kernel: KernelOp, kind: str) -> bool:
+        if kernel.schedule_kind() not in (None, kind) or (op := _product(kernel, kind)) is None:
             return False
         try:
             weight = self._weight(kernel, op)
@@ -114,13 +119,19 @@ class _Packing:
 
     def _weight(self, kernel: KernelOp, op: OpaqueOp) -> _Weight | None:
         """What is to be packed; None where nothing is frozen, or all is packed. Raises Unschedulable."""
-        of, access = op.contraction(), product_operands(op, dict.fromkeys(kernel.block.ops))[2]
-        argument = access.value
+        windows = op.window_contraction()
+        of = op.contraction() if windows is None else seen_product(windows.merged())
         assert of is not None
+        members = dict.fromkeys(kernel.block.ops)
+        access = product_operands(op, members)[2] if windows is None else filter_access(op, members)
+        argument = access.value
         if not isinstance(argument, BlockArgument) or kernel.operands[argument.index] not in self.second.values:
             return None
-        if access.panels is not None:
+        if access.panels is not None or (windows is not None and access.column == 1):
             return None
+        itemsize = dtype(op.results[0]).itemsize
+        if windows is not None and (why := filter_panels_problem(windows.merged(), itemsize)) is not None:
+            raise Unschedulable("positions", why, op)
         if access.offset.dims() or byte_size(op.operands[1]) != of.depth * of.columns * dtype(op.results[0]).itemsize:
             raise Unschedulable("batched", "it is another one along a batch", op)
         elements = {dtype(value) for value in (*op.operands[:2], op.results[0])}
@@ -128,10 +139,11 @@ class _Packing:
             raise Unschedulable(
                 "element-type", f"'{op.name}' is of {dtype(op.operands[1])}; f32 and f64 are packed", op
             )
-        weight = _Weight(op, argument, of, panel_width(of, dtype(op.results[0]).itemsize))
+        width = panel_width(of, itemsize) if windows is None else filter_panel_width(windows.merged(), itemsize)
+        weight = _Weight(op, argument, of, width)
         if (byte_size(weight.value) or 0) <= self.options.smallest_bytes:
             raise Unschedulable("small", "first caches hold it", op)
-        if weight.width >= of.columns or of.depth == 1:
+        if windows is None and (weight.width >= of.columns or of.depth == 1):
             raise Unschedulable("one-panel", "one panel would hold it, or it is one row", op)
         if of.rhs[-2:] not in ((of.columns, 1), (1, of.depth)):
             raise Unschedulable("strides", "its rows do not lie side by side", op)
@@ -174,8 +186,8 @@ class _Packing:
         return made.results[0]
 
 
-def _product(kernel: KernelOp) -> OpaqueOp | None:
-    """The only opaque op of a kernel, where it is a product of tensors of known shapes."""
+def _product(kernel: KernelOp, kind: str) -> OpaqueOp | None:
+    """The only opaque op of a kernel, where it is a product or a convolution of tensors of known shapes."""
     found = [op for op in kernel.ops() if isinstance(op, OpaqueOp)]
     if (
         len(found) != 1
@@ -183,7 +195,8 @@ def _product(kernel: KernelOp) -> OpaqueOp | None:
         or not all(map(is_static, (*found[0].operands, *found[0].results)))
     ):
         return None
-    return found[0] if found[0].contraction() is not None else None
+    of = found[0].contraction() if kind == MATMUL else found[0].window_contraction()
+    return found[0] if of is not None else None
 
 
 def _check(kernel: KernelOp, weight: _Weight) -> None:
@@ -194,10 +207,10 @@ def _check(kernel: KernelOp, weight: _Weight) -> None:
     assert isinstance(op, OpaqueOp)
     same = _Weight(op, copy.block.args[weight.argument.index], weight.of, weight.width)
     _read_packed(copy, same, _in_panels(GraphBuilder(), weight, Block(arg_types=[weight.value.type]).args[0]))
-    try:
-        product_of(copy)
-    finally:
-        copy.erase()
+    problem = kind_problem(copy, MATMUL if weight.op.contraction() is not None else CONV)
+    copy.erase()
+    if problem is not None:
+        raise problem
 
 
 def _in_panels(build: GraphBuilder, weight: _Weight, value: SSAValue) -> SSAValue:

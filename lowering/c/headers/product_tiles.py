@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-_NAME = re.compile(r"fo_(tile|taps)_(f32|f64)_(\d+)x(\d+)(t?)")
+_NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _LINE = 64
 """Bytes of a vector of the widest kind."""
@@ -58,8 +58,10 @@ class _Steps:
     loops: tuple[str, ...]
     row: str
     element: str
-    line: str
-    """When a step begins to read another line of a."""
+    line: str = ""
+    """When a step begins to read another line of a, of which rows of a tile lie apart."""
+    shift: str = ""
+    """Added to places in a."""
 
 
 _STEPS = {
@@ -73,11 +75,20 @@ _STEPS = {
         "p * a_block + t",
         "t % {elements} == 0",
     ),
+    "windows": _Steps(
+        ",\n    const long *taps, long n",
+        " and n taps",
+        ", n for each of k; a is read as far from there as a tap says",
+        ("for (long p = 0; p < k; p++) {", "for (long t = 0; t < n; t++) {"),
+        "(p * n + t) * b_step",
+        "p",
+        shift=" + taps[t]",
+    ),
 }
 
 
 def tile_name(
-    element: str, rows: int, columns: int, transposed: bool = False, kind: Literal["tile", "taps"] = "tile"
+    element: str, rows: int, columns: int, transposed: bool = False, kind: Literal["tile", "taps", "windows"] = "tile"
 ) -> str:
     """The function for so many rows and columns; transposed: whose left operand has the rows of a tile side by side."""
     return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}"
@@ -145,7 +156,7 @@ class _Tile:
                 "#endif",
             ]  # clang has no register for vectors of 8 bytes, nor the need
         for i, row in enumerate(names):
-            lines.append(f"  const {kind} x{i} = {a}[{self._place(str(i), self.steps.element)}];")
+            lines.append(f"  const {kind} x{i} = {a}[{self._place(str(i), self.steps.element)}{self.steps.shift}];")
             lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
         lines.append("}" * len(self.steps.loops))
         pairs = [(s, i, at) for i, row in enumerate(names) for s, at in zip(row, starts, strict=True)]

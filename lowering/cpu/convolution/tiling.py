@@ -87,6 +87,16 @@ class ConvolutionTiling:
     """Panels whose sums are kept until what follows is computed."""
 
     @property
+    def rows(self) -> int:
+        """Filters whose sums are kept."""
+        return self.filters
+
+    @property
+    def widest(self) -> int:
+        """Positions of a panel."""
+        return max(tile.width for tile in (self.tile, self.last) if tile is not None)
+
+    @property
     def columns(self) -> int:
         """Positions whose sums are kept; those of a panel that begins early among them."""
         whole = self.panels_at_a_time * self.tile.width + (self.last.width if self.last else 0)

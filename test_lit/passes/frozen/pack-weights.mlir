@@ -102,3 +102,59 @@ func.func @kept(%x: tensor<40x300xf32>, %v: tensor<300x100xf32>, %w: tensor<300x
   }
   func.return %y, %z : tensor<40x100xf32>, tensor<40x100xf32>
 }
+
+// -----
+
+// The filters of a convolution of few positions: a row for each channel and tap, a column for each filter.
+// CHECK-LABEL: func.func @filters(
+// CHECK-SAME:    %w_packed: tensor<3x270x48xf32> {graph.prepared = @filters.prepare}
+// CHECK-NEXT:      %y = fused.kernel(%a = %x : tensor<2x30x14x14xf32>, %w_packed_1 = %w_packed : tensor<3x270x48xf32>) -> (tensor<2x130x14x14xf32>) {
+// CHECK-NEXT:        %0 = graph.permute_dims %w_packed_1 {axes = array<i64: 1, 0, 2>} : (tensor<3x270x48xf32>) -> tensor<270x3x48xf32>
+// CHECK-NEXT:        %1 = graph.reshape %0 {shape = array<i64: 270, 144>} : (tensor<270x3x48xf32>) -> tensor<270x144xf32>
+// CHECK-NEXT:        %2 = graph.slice %1 {starts = array<i64: 0, 0>, stops = array<i64: 270, 130>, steps = array<i64: 1, 1>} : (tensor<270x144xf32>) -> tensor<270x130xf32>
+// CHECK-NEXT:        %3 = graph.permute_dims %2 {axes = array<i64: 1, 0>} : (tensor<270x130xf32>) -> tensor<130x270xf32>
+// CHECK-NEXT:        %4 = graph.reshape %3 {shape = array<i64: 130, 30, 3, 3>} : (tensor<130x270xf32>) -> tensor<130x30x3x3xf32>
+// CHECK-NEXT:        %p = graph.conv %a, %4 {pads = array<i64: 1, 1, 1, 1>}
+// WHY: remark: [pack-weights] packed: {{.*}}'filters.prepare' makes width=48 bytes=155520
+func.func @filters(%x: tensor<2x30x14x14xf32>, %w: tensor<130x30x3x3xf32> {graph.frozen}) -> tensor<2x130x14x14xf32> {
+  %y = fused.kernel(%a = %x : tensor<2x30x14x14xf32>, %b = %w : tensor<130x30x3x3xf32>) -> (tensor<2x130x14x14xf32>) {
+    %p = graph.conv %a, %b {pads = array<i64: 1, 1, 1, 1>} : (tensor<2x30x14x14xf32>, tensor<130x30x3x3xf32>) -> tensor<2x130x14x14xf32>
+    fused.yield %p : tensor<2x130x14x14xf32>
+  }
+  func.return %y : tensor<2x130x14x14xf32>
+}
+
+// -----
+
+// Not: many positions; groups; a gradient, whose taps are read backwards; few terms; few filters.
+// CHECK-LABEL: func.func @filters_left(
+// CHECK-NOT:     @filters_left.prepare
+// WHY: remark: [pack-weights] positions: {{.*}} reads its right operand as it is: its 289 positions fill vectors
+// WHY: remark: [pack-weights] positions: {{.*}}: it has groups, or reads its windows backwards
+// WHY: remark: [pack-weights] positions: {{.*}}: it has groups, or reads its windows backwards
+// WHY: remark: [pack-weights] positions: {{.*}}: its sums are of 32 products
+// WHY: remark: [pack-weights] positions: {{.*}}: its 8 filters fill no vector
+func.func @filters_left(%x: tensor<1x128x17x17xf32>, %y: tensor<1x128x7x7xf32>, %z: tensor<1x32x7x7xf32>, %v: tensor<128x128x1x1xf32> {graph.frozen}, %w: tensor<128x64x3x3xf32> {graph.frozen}, %u: tensor<128x128x3x3xf32> {graph.frozen}, %t: tensor<512x32x1x1xf32> {graph.frozen}, %s: tensor<8x128x5x5xf32> {graph.frozen})
+    -> (tensor<1x128x17x17xf32>, tensor<1x128x7x7xf32>, tensor<1x128x7x7xf32>, tensor<1x512x7x7xf32>, tensor<1x8x7x7xf32>) {
+  %0 = fused.kernel(%a = %x : tensor<1x128x17x17xf32>, %b = %v : tensor<128x128x1x1xf32>) -> (tensor<1x128x17x17xf32>) {
+    %p = graph.conv %a, %b : (tensor<1x128x17x17xf32>, tensor<128x128x1x1xf32>) -> tensor<1x128x17x17xf32>
+    fused.yield %p : tensor<1x128x17x17xf32>
+  }
+  %1 = fused.kernel(%a = %y : tensor<1x128x7x7xf32>, %b = %w : tensor<128x64x3x3xf32>) -> (tensor<1x128x7x7xf32>) {
+    %p = graph.conv %a, %b {pads = array<i64: 1, 1, 1, 1>, groups = 2 : i64} : (tensor<1x128x7x7xf32>, tensor<128x64x3x3xf32>) -> tensor<1x128x7x7xf32>
+    fused.yield %p : tensor<1x128x7x7xf32>
+  }
+  %2 = fused.kernel(%a = %y : tensor<1x128x7x7xf32>, %b = %u : tensor<128x128x3x3xf32>) -> (tensor<1x128x7x7xf32>) {
+    %p = graph.conv_transpose %a, %b {pads = array<i64: 1, 1, 1, 1>} : (tensor<1x128x7x7xf32>, tensor<128x128x3x3xf32>) -> tensor<1x128x7x7xf32>
+    fused.yield %p : tensor<1x128x7x7xf32>
+  }
+  %3 = fused.kernel(%a = %z : tensor<1x32x7x7xf32>, %b = %t : tensor<512x32x1x1xf32>) -> (tensor<1x512x7x7xf32>) {
+    %p = graph.conv %a, %b : (tensor<1x32x7x7xf32>, tensor<512x32x1x1xf32>) -> tensor<1x512x7x7xf32>
+    fused.yield %p : tensor<1x512x7x7xf32>
+  }
+  %4 = fused.kernel(%a = %y : tensor<1x128x7x7xf32>, %b = %s : tensor<8x128x5x5xf32>) -> (tensor<1x8x7x7xf32>) {
+    %p = graph.conv %a, %b {pads = array<i64: 2, 2, 2, 2>} : (tensor<1x128x7x7xf32>, tensor<8x128x5x5xf32>) -> tensor<1x8x7x7xf32>
+    fused.yield %p : tensor<1x8x7x7xf32>
+  }
+  func.return %0, %1, %2, %3, %4 : tensor<1x128x17x17xf32>, tensor<1x128x7x7xf32>, tensor<1x128x7x7xf32>, tensor<1x512x7x7xf32>, tensor<1x8x7x7xf32>
+}

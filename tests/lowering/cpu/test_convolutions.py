@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
+from convolution_cases import BIAS_RESIDUAL_RELU, Conv, close, integers
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
@@ -21,92 +21,6 @@ from fuse_opt.lowering.cpu.convolution.tiling import choose_tiling
 from fuse_opt.runtime.host import thread_pool
 
 Array = np.ndarray[Any, Any]
-NUMPY: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
-BIAS_RESIDUAL_RELU = """  %a = graph.add %p, %b : (T, B) -> T
-  %s = graph.add %a, %r : (T, T) -> T
-  %y = graph.relu %s : (T) -> T
-"""
-
-
-def integers(values: Sequence[int]) -> str:
-    return f"array<i64: {', '.join(map(str, values))}>"
-
-
-@dataclass(frozen=True)
-class Conv:
-    """A program of one convolution; `x` is N C spatial, `window` a filter's spatial extents."""
-
-    x: tuple[int, ...]
-    filters: int
-    window: tuple[int, ...]
-    strides: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    groups: int = 1
-    epilogue: str = BIAS_RESIDUAL_RELU
-    element: str = "f32"
-    op: str = "graph.conv"
-    more: dict[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def lists(self) -> dict[str, tuple[int, ...]]:
-        ones = (1,) * len(self.window)
-        return {
-            "strides": self.strides or ones,
-            "pads": self.pads or (0,) * 2 * len(self.window),
-            "dilations": self.dilations or ones,
-        }
-
-    @property
-    def result(self) -> tuple[int, ...]:
-        axes, lists = len(self.window), self.lists
-        return (self.x[0], self.filters, *(
-            (n + begin + end - d * (k - 1) - 1) // s + 1
-            for n, k, s, d, begin, end in zip(
-                self.x[2:], self.window, lists["strides"], lists["dilations"],
-                lists["pads"][:axes], lists["pads"][axes:], strict=True,
-            )
-        ))  # fmt: skip
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        weight = (self.filters, self.x[1] // self.groups, *self.window)
-        return [self.x, weight, (self.filters, *(1,) * len(self.window)), self.result]
-
-    @property
-    def text(self) -> str:
-        x, w, b, y = (f"tensor<{'x'.join(map(str, shape))}x{self.element}>" for shape in self.shapes)
-        attributes = {name: integers(values) for name, values in self.lists.items()}
-        attributes |= {"groups": f"{self.groups} : i64", **self.more}
-        written = ", ".join(f"{name} = {value}" for name, value in attributes.items())
-        body = self.epilogue.replace("T", y).replace("B", b)
-        return f"""
-func.func @main(%x: {x}, %w: {w}, %b: {b}, %r: {y}) -> {y} {{
-  %p = {self.op} %x, %w {{{written}}} : ({x}, {w}) -> {y}
-{body}  func.return {"%y" if body else "%p"} : {y}
-}}"""
-
-    def arguments(self, seed: int = 0) -> list[Array]:
-        rng = np.random.default_rng(seed)
-        return [rng.standard_normal(shape).astype(NUMPY[self.element]) for shape in self.shapes]
-
-    def check(self) -> None:
-        """Runs it as code of its own, within rounding of the reference's, and with nothing written beside the result."""
-        wanted = evaluate(parse(self.text), self.arguments())[0]
-        program = fuse_opt.compile(self.text)
-        assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [CONV], self
-        assert program.stats.library_calls == 0
-        apart = np.full(wanted.size + 128, 7.5, wanted.dtype)
-        out = apart[64:-64].reshape(wanted.shape)
-        program(*self.arguments(), out=out)
-        assert (apart[:64] == 7.5).all() and (apart[-64:] == 7.5).all()
-        close(out, wanted, self.element)
-
-
-def close(actual: Array, wanted: Array, element: str) -> None:
-    scale = 1e-5 if element == "f32" else 1e-13
-    np.testing.assert_allclose(actual, wanted, rtol=scale, atol=scale * max(float(np.abs(wanted).max()), 1.0))
-
 
 CASES = {
     "same": Conv((2, 5, 9, 11), 7, (3, 3), pads=(1, 1, 1, 1)),

@@ -1,0 +1,47 @@
+"""Packed weights of convolutions: filters in panels, each as wide as a tile of sums, so that a tile reads one stretch.
+
+A weight is `[panels][channels][taps][width]` in memory, with zeros behind the last filter: that of the product of what windows
+see by filters, so that filters lie along vectors, whatever the number of positions (as nChw16c of oneDNN, for the weight alone).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from fuse_opt.dialects.analysis.product_panels import LANE_BYTES, panel_width
+from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+
+MOST_POSITIONS = 256
+"""Of an image whose filters are packed: more fill vectors of positions, whose sums are stored as they are (measured)."""
+FEWEST_TERMS = 64
+"""Of a sum: those of fewer take less time than turning them."""
+LARGEST_COPY = 768 << 10
+"""Bytes of the input that are copied to the stack for all positions, with zeros around them."""
+
+
+def seen_product(contraction: WindowContraction) -> Contraction:
+    """The product of what windows see by filters; the strides of its right operand are those of the weight as it is."""
+    rows, depth = prod(contraction.positions), contraction.channels * contraction.taps
+    return Contraction((), rows, contraction.filters, depth, (1, rows), (1, depth))
+
+
+def filter_panels_problem(contraction: WindowContraction, itemsize: int) -> str | None:
+    """Why filters of a merged contraction are read as they are, as the end of a sentence; None where they are to be packed."""
+    if contraction.groups > 1 or contraction.flipped:
+        return "it has groups, or reads its windows backwards"
+    if contraction.positions[0] > 1 or prod(contraction.positions) > MOST_POSITIONS:
+        return f"its {prod(contraction.positions)} positions fill vectors"
+    if contraction.channels * contraction.taps < FEWEST_TERMS:
+        return f"its sums are of {contraction.channels * contraction.taps} products"
+    if contraction.filters * itemsize < LANE_BYTES:
+        return f"its {contraction.filters} filters fill no vector"
+    size = contraction.channels * contraction.reached(*contraction.positions[1:]) * itemsize
+    if not contraction.reads_all_inside and size > LARGEST_COPY:
+        return f"it would copy {size} bytes of the input"
+    return None
+
+
+def filter_panel_width(contraction: WindowContraction, itemsize: int) -> int:
+    """Filters of a panel."""
+    return panel_width(seen_product(contraction), itemsize)

@@ -1,0 +1,84 @@
+"""Sums of neighbouring filters side by side: rows of a tile are positions, which are few; filters are in panels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.convolutions import Convolution
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.lowering.c.headers.product_tiles import vector_elements
+from fuse_opt.lowering.cpu.convolution.filter_tiling import filter_tiling
+from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, Place
+from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.scope import Scope
+
+
+class FilterPanels(ConvolutionTask):
+    """Panel by panel of filters, tiles of all positions; their sums are turned before they are stored."""
+
+    def __init__(self, convolution: Convolution, memory: KernelBuffers, root: Scope) -> None:
+        element, of = dtype(convolution.raw), convolution.contraction
+        assert convolution.panel is not None
+        self.tiling = tiling = filter_tiling(of, convolution.panel, element.itemsize)
+        super().__init__(convolution, tiling, memory, root)
+        vectors = tiling.width // vector_elements(element.name)
+        self.tiles = RowTiles(element, vectors, tiling.height, tiling.taller)
+        positions = root.add(memref.AllocaOp.get(element.attribute, 64, [tiling.columns * tiling.width]))
+        positions.name_hint = "positions"
+        self.positions = Matrix(positions, root.index_constant(0), tiling.width)
+        """Sums by position."""
+
+    def sum_up(self, task: Scope, start: SSAValue, place: Place) -> None:
+        last = task.add(
+            arith.MinSIOp(plus(task, place.first_filter, self._constant(self.filters)), self._constant(self.of.filters))
+        )
+        bounds = place.first_filter, last
+        count_loop(task, "filter", bounds, lambda s, at: self._panel(s, at, last, start, place), self.tiling.width)
+
+    def _constant(self, number: int) -> SSAValue:
+        return self.root.index_constant(number)
+
+    def _panel(self, scope: Scope, filter: SSAValue, last: SSAValue, start: SSAValue, place: Place) -> None:
+        """All positions of a panel, and what follows from them."""
+        of, tiling, constant = self.of, self.tiling, self._constant
+        weight = Matrix(place.weight.memory, times(scope, filter, of.channels * of.taps), tiling.width)
+
+        def block(inner: Scope, channel: SSAValue) -> None:
+            rest = inner.add(arith.SubiOp(constant(of.channels), channel))
+            count = inner.add(arith.MinSIOp(rest, constant(tiling.channels)))
+            right = weight.moved(inner, times(inner, channel, of.taps), constant(0))
+            left = replace(
+                place.source, at=plus(inner, place.source.at, times(inner, channel, place.source.row), start)
+            )
+            count_loop(
+                inner, "line", (constant(0), constant(tiling.lines)),
+                lambda s, line: self._line(s, line, (channel, count), left, right),
+            )  # fmt: skip
+
+        count_loop(scope, "channel", (constant(0), constant(of.channels)), block, tiling.channels)
+        length = constant(tiling.block.positions(tiling.block.rows))
+        turned = Matrix(self.positions.memory, self.positions.at, 1, tiling.width)
+        sums = Matrix(self.sums.memory, constant(0), tiling.columns)
+        copy_matrix(scope, self.element, turned, sums, constant(tiling.width), length)
+        count = scope.add(arith.MinSIOp(scope.add(arith.SubiOp(last, filter)), constant(tiling.width)))
+        self.store(scope, (filter, count), (start, place.end), start, place)
+
+    def _line(
+        self, scope: Scope, line: SSAValue, channels: tuple[SSAValue, SSAValue], left: Matrix, right: Matrix
+    ) -> None:
+        """The tiles of neighbouring positions; sums over so many channels are added to those of channels before."""
+        first = times(scope, line, self.tiling.block.pitch)
+
+        def tile(inner: Scope, number: SSAValue) -> None:
+            position = plus(inner, first, self.tiles.first_row(inner, number))
+            seen = replace(left, at=plus(inner, left.at, position))
+            sums = self.positions.moved(inner, position, self._constant(0))
+            channel, count = channels
+            self.tiles.multiply(inner, number, count, seen, right, sums, channel, self.taps, side_by_side=True)
+
+        count_loop(scope, "tile", (self._constant(0), self._constant(self.tiling.tiles)), tile)

@@ -1,0 +1,136 @@
+"""A task of a convolution, some filters at a block of positions: what it copies of the input, and what it stores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.convolutions import Convolution
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.lowering.cpu.convolution.blocks import block_counts
+from fuse_opt.lowering.cpu.convolution.filter_tiling import FilterTiling
+from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, Origin, tap_offsets
+from fuse_opt.lowering.cpu.convolution.tiling import ConvolutionTiling
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
+from fuse_opt.lowering.cpu.matmul.row_tiles import Taps, either
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a task works on: of filters, of the input, and where its positions end and have their results."""
+
+    first_filter: SSAValue
+    weight: Matrix
+    """Of the first filter."""
+    source: Matrix
+    """Channels, of which the first position is at 0."""
+    row: SSAValue
+    """Of positions, the first one."""
+    moved: SSAValue
+    """What is added to a position to have that of its result, but for what lies between rows."""
+    end: SSAValue
+
+
+class ConvolutionTask(ABC):
+    """The body of a task: what it copies, where it works, and what it stores."""
+
+    def __init__(
+        self, convolution: Convolution, tiling: ConvolutionTiling | FilterTiling, memory: KernelBuffers, root: Scope
+    ) -> None:
+        self.block, self.filters = tiling.block, tiling.filters
+        self.of, self.root = convolution.contraction, root
+        element: DType = dtype(convolution.raw)
+        of, block, product = self.of, self.block, convolution.contraction.product()
+        self.element = element
+        self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
+        self.x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
+        self.counts = (of.batch, of.groups, *block_counts(of, block), -(-of.filters // tiling.filters))
+        sums = root.add(memref.AllocaOp.get(element.attribute, 64, [tiling.rows * tiling.columns]))
+        sums.name_hint = "sums"
+        self.sums = Sums(sums, tiling.rows, tiling.columns)
+        self.taps = self._taps() if of.taps > 1 or of.channel_step != 1 else None
+        self.copy = InputCopy(of, block, element, root, tiling.widest) if block.copies else None
+
+    def _taps(self) -> Taps:
+        """A table of places."""
+        table = self.root.add(memref.AllocaOp.get(INDEX, 64, [self.of.taps]))
+        table.name_hint = "taps"
+        for number, offset in enumerate(tap_offsets(self.of, self.block)):
+            value, place = (self.root.index_constant(n) for n in (offset, number))
+            self.root.block.add_op(memref.StoreOp.get(value, table, [place]))
+        return Taps(table, self.of.taps, self.of.channel_step)
+
+    def build(self, task: Scope, number: SSAValue) -> None:
+        of, block, constant = self.of, self.block, self.root.index_constant
+        batch, group, first, row, column, some = task_parts(task, self.root, number, self.counts)
+        rows = part_bounds(task, row, block.rows, of.positions[1])
+        columns = part_bounds(task, column, block.columns, of.positions[2])
+        first_filter = times(task, some, self.filters)
+        image = plus(task, times(task, batch, of.groups), group)
+        task.indices = {self.epilogue.batch: image}
+        weight = plus(task, times(task, group, of.group_step), times(task, first_filter, of.filter_step))
+        channels = times(task, image, of.channels * prod(of.extents))
+        moved = times(task, first, of.positions[1] * of.positions[2])
+        if self.copy is not None:
+            copy, origin = self.copy, Origin(first, rows[0], columns[0], channels)
+            either(task, self._is_new(task, number, some), lambda inner: copy.build(inner, self.x, origin))
+            source, start = Matrix(self.copy.memory, constant(0), self.copy.channel_step), constant(0)
+            moved = plus(task, moved, times(task, rows[0], of.positions[2]), columns[0])
+        else:
+            at = plus(task, channels, times(task, first, of.extents[1] * of.extents[2]))
+            source = Matrix(self.x, at, prod(of.extents))
+            start = plus(task, times(task, rows[0], block.pitch), columns[0])
+        last = task.add(arith.SubiOp(task.add(arith.SubiOp(rows[1], rows[0])), constant(1)))
+        length = plus(task, times(task, last, block.pitch), task.add(arith.SubiOp(columns[1], columns[0])))
+        end = plus(task, start, length)
+        place = Place(first_filter, Matrix(self.weight, weight, of.filter_step), source, rows[0], moved, end)
+        self.sum_up(task, start, place)
+
+    @abstractmethod
+    def sum_up(self, task: Scope, start: SSAValue, place: Place) -> None:
+        """All sums of the task, from the first position on, and what follows from them."""
+
+    def _is_new(self, task: Scope, number: SSAValue, some: SSAValue) -> SSAValue | bool:
+        """Whether a task is the first one of its block of positions here: those of other filters find its copy."""
+        if self.counts[-1] == 1:
+            return True
+        begins = task.add(arith.CmpiOp(number, self.root.block.args[-2], "eq"))
+        return task.add(arith.OrIOp(begins, task.add(arith.CmpiOp(some, self.root.index_constant(0), "eq"))))
+
+    def store(
+        self, scope: Scope, filters: tuple[SSAValue, SSAValue], positions: Bounds, start: SSAValue, place: Place
+    ) -> None:
+        """
+        Stores panels of the result, and what follows from it: from the first filter on, for so many of them, the rows of
+        positions that they have. The sums of the first one begin at the position `start`.
+        """
+        constant, pitch, length = self.root.index_constant, self.block.pitch, self.of.positions[2]
+
+        def stretch(inner: Scope, row: SSAValue, bounds: Bounds) -> None:
+            moved = plus(inner, place.moved, times(inner, row, length - pitch)) if length != pitch else place.moved
+            columns = [plus(inner, bound, moved) for bound in bounds]
+            self.epilogue.over_columns(inner, self.sums, columns, plus(inner, start, moved))
+
+        def segment(inner: Scope, row: SSAValue) -> None:
+            first = times(inner, row, pitch)
+            lower = inner.add(arith.MaxSIOp(positions[0], first))
+            stretch(inner, row, (lower, inner.add(arith.MinSIOp(positions[1], plus(inner, first, constant(length))))))
+
+        def rows(inner: Scope) -> None:
+            if length == pitch or self.block.rows == 1:
+                stretch(inner, constant(0) if self.copy is not None else place.row, positions)
+                return
+            first = inner.add(arith.DivSIOp(positions[0], constant(pitch)))
+            last = inner.add(arith.DivSIOp(inner.add(arith.SubiOp(positions[1], constant(1))), constant(pitch)))
+            count_loop(inner, "line", (first, plus(inner, last, constant(1))), segment)
+
+        self.epilogue.over_rows(scope, self.sums, *filters, rows)
