@@ -58,11 +58,15 @@ class WindowContraction:
 
     def reached(self, rows: int, columns: int) -> int:
         """
-        Elements of a channel that a copy has, about, of what windows at neighbouring positions reach, with zeros around it; of a
-        merged contraction, whose first axis has a plane for each of its taps.
+        Elements of a channel that a copy has, at most, of what windows at neighbouring positions reach, with zeros around it; of
+        a merged contraction, whose first axis has a plane for each of its taps. With a stride it has its phases apart.
         """
+        count = self.window[0]
         along = zip((rows, columns), self.strides[1:], self.dilations[1:], self.window[1:], strict=True)
-        return self.window[0] * prod(n * s + d * (k - 1) + s for n, s, d, k in along)
+        for positions, stride, dilation, taps in along:
+            phases = {dilation * tap % stride for tap in range(taps)}
+            count *= len(phases) * (positions + dilation * (taps - 1) // stride)
+        return count
 
     def product(self) -> Contraction:
         """The product, for each group of each sample, of filters by what windows see: of unfolded windows, side by side."""

@@ -62,6 +62,8 @@ class _Steps:
     """When a step begins to read another line of a, of which rows of a tile lie apart."""
     shift: str = ""
     """Added to places in a."""
+    prefetch: str = ""
+    """At the begin of a step, where vectors are as long as lines."""
 
 
 _STEPS = {
@@ -76,13 +78,14 @@ _STEPS = {
         "t % {elements} == 0",
     ),
     "windows": _Steps(
-        ",\n    const long *taps, long n",
+        ",\n    const long *taps, long n, long ahead",
         " and n taps",
-        ", n for each of k; a is read as far from there as a tap says",
+        ",\n   n for each of k; a is read as far from there as a tap says; each step asks for a line that lies `ahead` in b",
         ("for (long p = 0; p < k; p++) {", "for (long t = 0; t < n; t++) {"),
         "(p * n + t) * b_step",
         "p",
         shift=" + taps[t]",
+        prefetch=f"__builtin_prefetch(b + ahead + (p * n + t) * ({_LINE} / (long)sizeof *b), 0, 2);",
     ),
 }
 
@@ -146,6 +149,8 @@ class _Tile:
         if width == _LINE and rows > _WAITING_ROWS and not self.transposed:
             lines += self._ask_for_next_rows(rows, a)
         lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
+        if width == _LINE and self.steps.prefetch:
+            lines.append(f"  {self.steps.prefetch}")
         if width == _LINE and rows <= _WAITING_ROWS and len(starts) > 2 and len(self.steps.loops) == 1:
             lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
         if width == _LINE and 1 < rows <= _FEW_USES:

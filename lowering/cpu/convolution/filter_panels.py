@@ -26,6 +26,7 @@ class FilterPanels(ConvolutionTask):
         assert convolution.panel is not None
         self.tiling = tiling = filter_tiling(of, convolution.panel, element.itemsize)
         super().__init__(convolution, tiling, memory, root)
+        self.taps = self.taps or self._taps()
         vectors = tiling.width // vector_elements(element.name)
         self.tiles = RowTiles(element, vectors, tiling.height, tiling.taller)
         positions = root.add(memref.AllocaOp.get(element.attribute, 64, [tiling.columns * tiling.width]))
@@ -79,6 +80,15 @@ class FilterPanels(ConvolutionTask):
             seen = replace(left, at=plus(inner, left.at, position))
             sums = self.positions.moved(inner, position, self._constant(0))
             channel, count = channels
-            self.tiles.multiply(inner, number, count, seen, right, sums, channel, self.taps, side_by_side=True)
+            before = plus(inner, times(inner, line, self.tiling.tiles), number)
+            ahead = self._ahead(inner, before, count)
+            self.tiles.multiply(inner, number, count, seen, right, sums, channel, self.taps, ahead)
 
         count_loop(scope, "tile", (self._constant(0), self._constant(self.tiling.tiles)), tile)
+
+    def _ahead(self, scope: Scope, tile: SSAValue, channels: SSAValue) -> SSAValue:
+        """Where a tile asks for its part of the next block of filters, which lies behind this one: a line in each step."""
+        steps, lines = times(scope, channels, self.of.taps), self.tiles.vectors
+        part = scope.add(arith.MinSIOp(tile, self._constant(lines - 1)))
+        next_block = times(scope, steps, self.tiling.width)
+        return plus(scope, next_block, times(scope, scope.add(arith.MuliOp(steps, part)), self.tiling.width // lines))

@@ -66,11 +66,12 @@ class RowTiles:
         sums: Matrix,
         add: SSAValue,
         taps: Taps | None = None,
-        side_by_side: bool = False,
+        ahead: SSAValue | None = None,
     ) -> None:
         """
         Sums, from the tile's first row on, are products over so much depth, at each tap where there are some; they are added
-        to where `add` is not 0. `side_by_side`: the left operand has rows beside each other, and it is the one that taps move.
+        to where `add` is not 0. With `ahead`, the left operand has rows beside each other, and is the one that taps move; what is
+        read later of the right one is asked for that far from where it is.
         """
         columns, constant = self.vectors * vector_elements(self.element.name), scope.root.index_constant
         arguments = [depth]
@@ -78,14 +79,14 @@ class RowTiles:
             arguments += [flat_memory(scope.root, matrix.memory), matrix.at, constant(matrix.row)]
         arguments.append(add)
         if taps is not None:
-            arguments += [] if side_by_side else [constant(taps.step)]
-            arguments += [flat_memory(scope.root, taps.offsets), constant(taps.count)]
-        kind = "tile" if taps is None else "windows" if side_by_side else "taps"
+            table = [flat_memory(scope.root, taps.offsets), constant(taps.count)]
+            arguments += [constant(taps.step), *table] if ahead is None else [*table, ahead]
+        kind = "tile" if taps is None else "windows" if ahead is not None else "taps"
         self.each_height(
             scope,
             tile,
             lambda inner, rows: inner.call_for_effect(
-                tile_name(self.element.name, rows, columns, side_by_side, kind), arguments
+                tile_name(self.element.name, rows, columns, ahead is not None, kind), arguments
             ),
         )
 
