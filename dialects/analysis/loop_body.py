@@ -233,11 +233,23 @@ def member_ops(members: Collection[Operation]) -> list[GraphOp]:
     return found
 
 
+def trace_nodes(
+    value: SSAValue, index: Index, members: Collection[Operation], outside: Collection[Operation] = ()
+) -> tuple[ScalarNode, ...]:
+    """
+    What the scalar of a value at an index is made from, as the members but those `outside` make it, each after its operands:
+    the last one is the scalar itself. Raises Unschedulable.
+    """
+    walk = _Tracer(members, frozenset(), 16 * len(member_ops(members)) + 64, outside)
+    walk.at(value, index)
+    return tuple(walk.order)
+
+
 def trace_scalar(
     value: SSAValue, index: Index, members: Collection[Operation], outside: Collection[Operation] = ()
 ) -> ScalarNode:
     """The scalar of a value at an index, as the members but those `outside` make it. Raises Unschedulable."""
-    return _Tracer(members, frozenset(), 16 * len(member_ops(members)) + 64, outside).at(value, index)
+    return trace_nodes(value, index, members, outside)[-1]
 
 
 def trace_kernel(kernel: KernelOp) -> LoopBody:

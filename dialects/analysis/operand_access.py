@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -47,6 +47,10 @@ class OperandAccess:
     column: int
     panels: Panels | None = None
 
+    def transposed(self) -> OperandAccess:
+        """The same with rows for columns."""
+        return replace(self, row=self.column, column=self.row)
+
 
 class SplitRows(Unschedulable):
     """Rows lie at two distances: so many at one, and then others that many further on."""
@@ -54,6 +58,41 @@ class SplitRows(Unschedulable):
     def __init__(self, message: str, rows: int) -> None:
         super().__init__("strides", message)
         self.rows = rows
+
+
+@dataclass(frozen=True, slots=True)
+class OperandAxes:
+    """The axes of an operand's matrices as index expressions, and where in the operand they lead."""
+
+    batch: IndexExpr
+    row: IndexExpr
+    column: IndexExpr
+    position: IndexExpr
+    natural: tuple[int, int]
+    """The distances of rows and of columns in the operand itself."""
+
+    @classmethod
+    def of(cls, strides: Sequence[int], extents: Sequence[int]) -> OperandAxes:
+        """Of axes `(*batch, rows, columns)` of these strides and extents."""
+        *outer, rows, columns = extents
+        batch, row, column = dimension(BATCH, prod(outer)), dimension("row", rows), dimension("column", columns)
+        position = linear(list(zip((*delinearize(batch, outer), row, column), strides, strict=True)))
+        return cls(batch, row, column, position, (strides[-2], strides[-1]))
+
+    @property
+    def row_dim(self) -> Dim | None:
+        return _dim(self.row)
+
+    @property
+    def column_dim(self) -> Dim | None:
+        return _dim(self.column)
+
+    def split(self, address: IndexExpr) -> tuple[IndexExpr, tuple[int, int]]:
+        """
+        The part of an address that is the same for a matrix, and the distances of rows and of columns. Raises Unschedulable
+        where these are not constant.
+        """
+        return _split(address, {"row": self.row_dim, "column": self.column_dim})
 
 
 def operand_access(
@@ -68,17 +107,14 @@ def operand_access(
     have these extents. What is in memory may be narrower floats. Raises Unschedulable where the members compute it, and do not
     just view something of memory, or where its rows or columns lie at no constant distance.
     """
-    *batch, rows, columns = extents
-    digits = delinearize(dimension(BATCH, prod(batch)), batch)
-    row, column = dimension("row", rows), dimension("column", columns)
-    position = linear(list(zip((*digits, row, column), strides, strict=True)))
-    node = trace_scalar(value, delinearize(position, shape(value)), members, outside)
+    axes = OperandAxes.of(strides, extents)
+    node = trace_scalar(value, delinearize(axes.position, shape(value)), members, outside)
     while node.op is not None:
         if not node.op.is_view() and not node.op.widens():
             raise Unschedulable("prologue", f"an operand is computed by '{node.op.name}' in the kernel", node.op)
         node = node.operands[int(node.op.body().value)]
-    address, panels = _without_panels(node.address, column)
-    offset, factors = _split(address, {name: _dim(e) for name, e in (("row", row), ("column", column))})
+    address, panels = _without_panels(node.address, axes.column)
+    offset, factors = axes.split(address)
     return OperandAccess(node.value, offset, *factors, panels)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
 
+from fuse_opt.dialects.analysis.computed_operands import computed_operand
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member_ops, trace
 from fuse_opt.dialects.analysis.operand_access import OperandAccess, operand_access
 from fuse_opt.dialects.analysis.result_places import result_places
@@ -97,7 +98,7 @@ def trace_product(results: Sequence[SSAValue], members: Collection[Operation]) -
 
 def _as_row(product: Product) -> Product:
     """A product that is a column as one that is a row, where elements are stored beside each other."""
-    lhs, rhs = (replace(access, row=access.column, column=access.row) for access in (product.rhs, product.lhs))
+    lhs, rhs = product.rhs.transposed(), product.lhs.transposed()
     contraction = product.contraction.swapped()
     try:
         places = result_places(product.epilogue, product.raw, contraction)
@@ -113,9 +114,25 @@ def product_operands(
     of = op.contraction()
     assert of is not None
     apart = {op, *outside}
-    lhs = operand_access(op.operands[0], of.lhs, (*of.batch, of.rows, of.depth), members, apart)
-    rhs = operand_access(op.operands[1], of.rhs, (*of.batch, of.depth, of.columns), members, apart)
+    lhs = _operand(op.operands[0], of.lhs, (*of.batch, of.rows, of.depth), members, apart)
+    rhs = _operand(op.operands[1], of.rhs, (*of.batch, of.depth, of.columns), members, apart)
     if lhs.panels is not None:
         raise Unschedulable("strides", "the columns of the left operand are in panels", op)
     strides = [(*s[:-2], access.row, access.column) for s, access in ((of.lhs, lhs), (of.rhs, rhs))]
     return replace(of, lhs=strides[0], rhs=strides[1]), lhs, rhs
+
+
+def _operand(
+    value: SSAValue,
+    strides: Sequence[int],
+    extents: Sequence[int],
+    members: Collection[Operation],
+    outside: Collection[Operation],
+) -> OperandAccess:
+    """Where an operand is read, or what computes it. Raises Unschedulable."""
+    try:
+        return operand_access(value, strides, extents, members, outside)
+    except Unschedulable as reason:
+        if reason.code != "prologue":
+            raise
+    return computed_operand(value, strides, extents, members, outside)

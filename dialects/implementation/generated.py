@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fuse_opt.dialects.analysis.attention import ATTENTION
 from fuse_opt.dialects.analysis.convolutions import CONV, convolution_problem, trace_convolution
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
+from fuse_opt.dialects.analysis.product_copies import computed_operands
 from fuse_opt.dialects.analysis.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
 from fuse_opt.dialects.implementation.site import Cost, Site
@@ -45,6 +46,7 @@ def register_generated() -> None:
                 1,
                 kind=MATMUL,
                 trace=trace_product,
+                computes=computed_operands,
                 accepts=takes,
                 cost=_cost,
             )

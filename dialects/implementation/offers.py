@@ -17,6 +17,7 @@ from typing import Literal
 
 from xdsl.ir import Operation, SSAValue
 
+from fuse_opt.dialects.analysis.product_copies import Computed
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.dialects.interfaces.op import FusionKind
 
@@ -55,6 +56,8 @@ class Offer:
     """It runs kernels of several opaque ops only, of which one has that name."""
     trace: Callable[[Sequence[SSAValue], Collection[Operation]], object] | None = None
     """For generated code: raises Unschedulable where ops that give these results cannot be one kernel of it."""
+    computes: Callable[[object], Sequence[Computed]] | None = None
+    """Of what `trace` found: the operands that are computed as they are copied."""
     accepts: Callable[[Site], str | None] | None = None
     """Why it does not run an op of that name, as a code for remarks; None (or no function): it does."""
     cost: Callable[[Site], Cost] | None = None

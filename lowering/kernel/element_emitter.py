@@ -164,6 +164,10 @@ class ElementEmitter:
 
     def store(self, node: ScalarNode, memory: SSAValue, address: IndexExpr, scope: Scope) -> None:
         """Stores the scalar as an element of its tensor."""
+        scope.block.add_op(memref.StoreOp.get(self.stored_value(node, scope), memory, [scope.index(address)]))
+
+    def stored_value(self, node: ScalarNode, scope: Scope) -> SSAValue:
+        """The scalar in the type in which its tensor's elements are in memory."""
         element = dtype(node.value)
         value = self.value(node, scope)
         if element.compute is not element:
@@ -171,7 +175,7 @@ class ElementEmitter:
             value = found[0] if found else scope.add(arith.TruncFOp(value, element.attribute))
         elif element.kind is Kind.UINT:
             value = scope.add(_reinterpreted(value, element.attribute))
-        scope.block.add_op(memref.StoreOp.get(value, memory, [scope.index(address)]))
+        return value
 
     def _take(self, node: ScalarNode, row: RowBuffer, scope: Scope) -> None:
         value = scope.add(memref.LoadOp.get(row.memory, [scope.index(row.position)]))

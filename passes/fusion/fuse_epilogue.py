@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
+from fuse_opt.dialects.analysis.product_copies import Computed
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer
 from fuse_opt.dialects.implementation.queries import offer_for, opaque_op, wanted_implementation
@@ -111,7 +112,9 @@ class _Fused:
     """The kernel that members would be: its ops before the opaque one and behind it."""
 
     def __init__(self, graph: GroupGraph, members: Sequence[Group], op: OpaqueOp) -> None:
+        self.graph, self.members = graph, members
         self.op = op
+        self.joins_before = _sole_opaque(members[-1]) is op
         self.outer = dict.fromkeys(outer for group in members for outer in group.ops)
         self.ops = [inner for inner in member_ops(self.outer) if not is_creation(inner)]
         self.results = [self._inside(value) for value in graph.results(members)]
@@ -153,10 +156,29 @@ class _Fused:
         if refusal is not None or offer is None or offer.trace is None:
             return refusal
         try:
-            offer.trace(self.results, self.outer)
+            traced = offer.trace(self.results, self.outer)
         except Unschedulable as reason:
             return Refusal(reason.code, str(reason))
+        return self._refuse_computed([] if offer.computes is None else offer.computes(traced))
+
+    def _refuse_computed(self, operands: Sequence[Computed]) -> Refusal | None:
+        """Refuses where computing operands in copies takes longer than storing and reading them once."""
+        if not self.joins_before:
+            return None
+        for operand in operands:
+            if (prologue := _Prologue(self.graph, operand, self._has_row_before())).seconds < 0:
+                message = (
+                    f"the operand would be computed {operand.times} times, with {operand.work} operations for an element, "
+                    f"which takes {-prologue.seconds * 1e6:.3g} us longer than storing it and reading it"
+                )
+                numbers: dict[str, float] = {"times": operand.times, "work": operand.work, "bytes": prologue.stored}
+                return Refusal("recompute", message, numbers, "fewer columns or rows of the product")
         return None
+
+    def _has_row_before(self) -> bool:
+        """Whether what is before the op reads what a pass over rows gives, which may compute and store it as well."""
+        producers = (group for member in self.members if member.kind <= FusionKind.INJECTIVE for group in member.producers)
+        return any(group.kind == FusionKind.REDUCTION for group in producers)
 
     def _offer(self) -> Offer | None:
         kernel = self.op.parent_op()
@@ -222,6 +244,35 @@ class _Fused:
                 wanted = "no other operand" if offer.operands == "none" else "vectors along the last axis"
                 return Refusal("operands", f"the {side} offered reads {wanted}, not '{other.type}'")
         return None
+
+
+COPY_WORK = 2
+"""Simple operations that a copied element takes: it is stored and loaded."""
+
+
+@dataclass(frozen=True)
+class _Prologue:
+    """An operand that is computed where it is copied, next to a pass of its own that stores it."""
+
+    graph: GroupGraph
+    operand: Computed
+    has_row_before: bool
+
+    @property
+    def stored(self) -> int:
+        """Bytes of the operand."""
+        return self.graph.nbytes(self.operand.value)
+
+    @property
+    def seconds(self) -> float:
+        """What is saved: a launch, the pass over memory, and the difference of what is read each time; less the work."""
+        device, operand = self.graph.device, self.operand
+        move, reads = device.move_seconds, [self.graph.nbytes(value) for value in operand.reads]
+        saved = move(self.stored) + operand.times * (move(self.stored) - sum(map(move, reads)))
+        if not self.has_row_before:  # which reads them anyway, and is there anyway
+            saved += device.launch + sum(map(move, reads))
+        again = operand.work * (operand.times - 1) + (0 if operand.is_copied else COPY_WORK * operand.times)
+        return saved - device.work_seconds(again * prod(shape(operand.value)))
 
 
 def _is_bias(value: SSAValue, along: SSAValue) -> bool:

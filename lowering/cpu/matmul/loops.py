@@ -14,7 +14,9 @@ from math import prod
 from xdsl.dialects import arith, func, memref
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.analysis.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
+from fuse_opt.dialects.analysis.operand_access import OperandAccess
 from fuse_opt.dialects.analysis.products import Product, product_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
@@ -22,6 +24,7 @@ from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
+from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.direct_result import direct_result
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
@@ -40,8 +43,16 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     elements = [dtype(access.value) for access in (product.lhs, product.rhs)]
     arithmetic = arithmetic_of(elements[0], elements[1], is_fast(kernel))
     panels = product.rhs.panels
-    tiling = choose_tiling(product.contraction, arithmetic.sums.itemsize, arithmetic, panels and panels.width)
+    computed = isinstance(product.lhs, ComputedOperand), isinstance(product.rhs, ComputedOperand)
+    tiling = choose_tiling(product.contraction, arithmetic.sums.itemsize, arithmetic, panels and panels.width, computed)
     return [_ProductLoops(kernel, product, arithmetic, tiling, storages).build()]
+
+
+def operand_reads(operand: OperandAccess) -> LoopBody:
+    """A pass that loads what an operand is made from, so that the kernel has buffers of it."""
+    if isinstance(operand, ComputedOperand) and operand.elements is not None:
+        return operand.elements.loop_body
+    return operand_pass(operand.value)
 
 
 def operand_pass(value: SSAValue) -> LoopBody:
@@ -58,7 +69,7 @@ class _ProductLoops:
         self.arithmetic = arithmetic
         self.tiling = tiling
         self.of = product.contraction
-        passes = [product.epilogue, operand_pass(product.lhs.value), operand_pass(product.rhs.value)]
+        passes = [product.epilogue, operand_reads(product.lhs), operand_reads(product.rhs)]
         self.memory = KernelBuffers(kernel, passes, storages)
 
     def build(self) -> KernelLoops:
@@ -103,7 +114,8 @@ class _Tiles:
         product, tiling, sources = build.product, build.tiling, build.memory.sources
         self.epilogue = BlockEpilogue(product.epilogue, product.places, self.of, product.raw, build.memory, root)
         self.calls = TileCalls(self.arithmetic.tile, tiling, self.of.rows > self.of.columns)
-        self.lhs, self.rhs = arguments[sources[product.lhs.value]], arguments[sources[product.rhs.value]]
+        self.computed = [operand_matrix(operand, build.memory, root) for operand in (product.lhs, product.rhs)]
+        self.in_memory = [arguments[sources[o.value]] if o.value in sources else None for o in (product.lhs, product.rhs)]
         self.by_depth = tiling.copies_blocks(self.of)
         some = tiling.block * tiling.most_rows
         self.result = direct_result(product, build.memory) if dtype(product.raw) is self.arithmetic.sums else None
@@ -143,11 +155,10 @@ class _Tiles:
         tiles = part_bounds(task, row_block, tiling.block, tiling.tiles)
         first, last = (self.calls.rows.first_row(task, tile) for tile in tiles)
         rows = _Rows(tiles, first, task.add(arith.SubiOp(last, first)))
-        at = plus(task, times(task, first, of.lhs[-2]), task.index(product.lhs.offset))
-        left = Matrix(self.lhs, at, of.lhs[-2], of.lhs[-1])
+        left = self._operand(task, 0, product.lhs).moved(task, first, self.root.index_constant(0))
         if self.left is not None and not self.by_depth:
             left = self.left.rows(task, left, rows.count, self.root.index_constant(of.depth))
-        right = Matrix(self.rhs, task.index(product.rhs.offset), of.rhs[-2], of.rhs[-1])
+        right = self._operand(task, 1, product.rhs)
         panels = part_bounds(task, column_block, tiling.panels_at_a_time, tiling.panels)
         if self.by_depth:
             self._blocks_of_panels(task, panels, rows, left, right)
@@ -156,7 +167,15 @@ class _Tiles:
                 task, "panel", panels, lambda scope, panel: self._panel(scope, panel, panels[0], rows, left, right)
             )
 
-    def _blocks_of_panels(self, task: Scope, panels: Bounds, rows: _Rows, left: Matrix, right: Matrix) -> None:
+    def _operand(self, task: Scope, number: int, operand: OperandAccess) -> Source:
+        """The matrix of an operand that a task reads."""
+        if (computed := self.computed[number]) is not None:
+            return computed
+        memory = self.in_memory[number]
+        assert memory is not None
+        return Matrix(memory, task.index(operand.offset), operand.row, operand.column)
+
+    def _blocks_of_panels(self, task: Scope, panels: Bounds, rows: _Rows, left: Source, right: Source) -> None:
         """All panels for a block of the contracted dimension, then for the next one."""
 
         def block(scope: Scope, depth: SSAValue) -> None:
@@ -177,7 +196,7 @@ class _Tiles:
             lambda scope, panel: self._finish(scope, self._columns(scope, panel, panels[0]), rows),
         )
 
-    def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: _Rows, left: Matrix, right: Matrix) -> None:
+    def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: _Rows, left: Source, right: Source) -> None:
         """A panel, block by block of the contracted dimension."""
         columns = self._columns(scope, panel, first)
 
@@ -198,13 +217,14 @@ class _Tiles:
         return scope.add(arith.MinSIOp(rest, self.root.index_constant(self.tiling.depth)))
 
     def _multiply(
-        self, scope: Scope, columns: _Columns, rows: _Rows, left: Matrix, right: Matrix, depth: SSAValue
+        self, scope: Scope, columns: _Columns, rows: _Rows, left: Source, right: Source, depth: SSAValue
     ) -> None:
         """All tiles of the rows and of a panel, for the block of the contracted dimension that begins at `depth`."""
         count = self._depth_of(scope, depth)
         source = self._right_from(scope, right, depth, columns.first)
         if self.right is not None:
             source = self.right.panel(scope, source, count, columns.count)
+        assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
         if self.result is not None:
             out = self.result.matrix(scope, rows.first, columns.first)
         else:
@@ -215,10 +235,10 @@ class _Tiles:
         block = TileBlock(left, source, out, count, depth, columns.count, columns.is_last)
         self.calls.emit(scope, rows.tiles, rows.first, block)
 
-    def _right_from(self, scope: Scope, right: Matrix, depth: SSAValue, column: SSAValue) -> Matrix:
+    def _right_from(self, scope: Scope, right: Source, depth: SSAValue, column: SSAValue) -> Source:
         """The right operand from a row and the first column of a panel on."""
         panels = self.build_of.product.rhs.panels
-        if panels is None:
+        if panels is None or isinstance(right, ComputedMatrix):
             return right.moved(scope, depth, column)
         first = Matrix(
             right.memory, right.at, right.row, panels.distance // panels.width

@@ -7,6 +7,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
+from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, element_of
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import Scope
@@ -31,36 +32,45 @@ class OperandCopy:
             step = columns + PADDING if name == "rows" or transposed else -(-columns // PADDING) * PADDING
             self.size = rows * step
         self.matrix = Matrix(self._memory(element, name), root.index_constant(0), step)
+        self.extents = extents
         self.narrow: Matrix | None = None
+        self.computed: dict[tuple[bool, DType], Matrix] = {}
 
-    def _memory(self, element: DType, name: str) -> SSAValue:
-        memory = self.root.add(memref.AllocaOp.get(element.attribute, 64, [self.size]))
+    def _memory(self, element: DType, name: str, size: int | None = None) -> SSAValue:
+        memory = self.root.add(memref.AllocaOp.get(element.attribute, 64, [self.size if size is None else size]))
         memory.name_hint = name
         return memory
 
-    def rows(self, scope: Scope, source: Matrix, rows: SSAValue, depth: SSAValue) -> Matrix:
+    def rows(self, scope: Scope, source: Source, rows: SSAValue, depth: SSAValue) -> Matrix:
         """So many rows of the left operand, of so much depth."""
         if self.arithmetic.group == 1:
             return self._copied(scope, source, rows, depth)
         self._call(scope, f"fo_rows_{self.element.name}", (rows, depth), source)
         return self.matrix
 
-    def panel(self, scope: Scope, source: Matrix, depth: SSAValue, columns: SSAValue) -> Matrix:
+    def panel(self, scope: Scope, source: Source, depth: SSAValue, columns: SSAValue) -> Matrix:
         """So many columns of the right operand, of so much depth."""
         if self.arithmetic.group == 1:
             return self._copied(scope, source, depth, columns)
         self._call(scope, f"fo_panel_{self.element.name}", (depth, columns), source)
         return self.matrix
 
-    def _call(self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Matrix) -> None:
+    def _call(self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Source) -> None:
+        if isinstance(source, ComputedMatrix):
+            source = self._computed(scope, source, *extents)
         constant, to = self.root.index_constant, self.matrix
         given = [flat_memory(self.root, source.memory), source.at, constant(source.row), constant(source.column)]
         scope.call_for_effect(name, [*extents, *given, flat_memory(self.root, to.memory), to.at, constant(to.row)])
 
-    def _copied(self, scope: Scope, source: Matrix, rows: SSAValue, columns: SSAValue) -> Matrix:
+    def _copied(self, scope: Scope, source: Source, rows: SSAValue, columns: SSAValue) -> Matrix:
         target = self.matrix.transposed() if self.transposed else self.matrix
         if self.transposed:
             source, rows, columns = source.transposed(), columns, rows
+        if isinstance(source, ComputedMatrix):
+            if source.column == 1 or source.row != 1:
+                source.copy(scope, self.matrix, rows, columns)
+                return target
+            source = self._computed(scope, source, rows, columns)
         given = element_of(source.memory)
         if given is not self.element and source.row == 1 != source.column:  # transposed first, by squares in registers
             if self.narrow is None:
@@ -69,3 +79,18 @@ class OperandCopy:
             source = self.narrow
         copy_matrix(scope, self.element, source, self.matrix, rows, columns)
         return target
+
+    def _computed(self, scope: Scope, source: ComputedMatrix, rows: SSAValue, columns: SSAValue) -> Matrix:
+        """So many rows and columns, computed in the order in which they are read, in memory of their own on the stack."""
+        turned = source.row == 1 != source.column
+        element = source.element if self.arithmetic.group > 1 else self.element
+        most_rows, most_columns = self.extents
+        if turned:
+            source, rows, columns = source.transposed(), columns, rows
+            most_rows, most_columns = most_columns, most_rows
+        if (to := self.computed.get((turned, element))) is None:
+            step = most_columns + PADDING
+            memory = self._memory(element, f"computed_{self.name}", most_rows * step)
+            to = self.computed[turned, element] = Matrix(memory, self.root.index_constant(0), step)
+        source.copy(scope, to, rows, columns)
+        return to.transposed() if turned else to

@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from fuse_opt.dialects.analysis.product_copies import (
+    BLOCK_ROWS,
+    COPY_BYTES,
+    DEPTH,
+    FEW_ROWS,
+    FEW_TRANSPOSED,
+    FEWEST_TASKS,
+    LONGEST_COPY,
+    PANELS_OF_COPY,
+    TASK_OPERATIONS,
+)
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
 from fuse_opt.lowering.cpu.matmul.tile_shapes import TileShape, best_shape, dot_shape, panel_shape
 
-FEW_ROWS = 100
-"""Rows for which the right operand is read where it lies, as a copy of it would take too long."""
-FEW_TRANSPOSED = 32
-"""The same where that is transposed."""
 FEW_COLUMNS = 16
 """Below which rows of the result fill no vector, so that sums are vectors along the contracted dimension where it is long."""
 SHORT_DEPTH = 16
@@ -21,33 +28,26 @@ SMALL_BYTES = 48 << 10
 """Of a right operand that first caches hold: it is read where it lies, too."""
 MOST_VECTORS = {1: 16, 2: 8, 3: 7, 4: 6, 5: 5}
 """By rows of a product: side by side, of its tile, which reads long stretches of the right operand where it lies."""
-DEPTH = 256
-"""Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are short, so that rounding
-errors are no larger than those of the libraries that were measured beside it."""
 ROW_DEPTH = 64
-"""The same of a single row, for which libraries sum in short stretches."""
+"""Of a block of the contracted dimension of a single row, for which libraries sum in short stretches."""
 DOT_DEPTH = 1024
-"""The same where sums are vectors along it: rows of a tile, and of the next one, stay in a first cache."""
+"""Of a block of the contracted dimension where sums are vectors along it: rows of a tile, and of the next one, stay in a first cache."""
 DOT_GROUPS = 16
 """Tiles of such sums side by side: their columns are a panel."""
-BLOCK_ROWS = 336
-"""Of a block of rows: so many go over a panel, once it is copied, and have their sums in a second cache."""
+COMPUTED_DOT_GROUPS = 4
+"""The same of a right operand that is computed in a copy."""
+COMPUTED_FEW_TRANSPOSED = 16
+"""Rows for which it is computed in the order in which it is read, and no transpose of it."""
+COMPUTED_BYTES = 32 << 10
+"""Of such a copy that few rows meet: a first cache holds it."""
 TALL_BLOCK_ROWS = 1344
-"""The same for few columns."""
-COPY_BYTES = 256 << 10
-"""Of a copy of the left operand's rows, which lies on the stack."""
+"""Of a block of rows with few columns."""
 NEAR_BYTES = 1 << 20
 """Of a transposed left operand that second caches hold: a tile's rows, side by side there, are read where they lie."""
-LONGEST_COPY = 4096
-"""Bytes of a row that is copied whole; of a longer one only what a block needs."""
-PANELS_OF_COPY = 8
-"""For which a block of rows is copied at once, where it is copied by blocks of the contracted dimension."""
 CROWDED_BYTES = 1024
 """Rows at a multiple of this distance compete for a few sets of a first cache."""
 CROWD = 9
 """Rows of a tile that are too many for such a set."""
-FEWEST_TASKS = 16
-TASK_OPERATIONS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +110,15 @@ def depth_blocks(depth: int, longest: int = DEPTH) -> int:
 
 
 def choose_tiling(
-    product: Contraction, itemsize: int, arithmetic: Arithmetic | None = None, packed: int | None = None
+    product: Contraction,
+    itemsize: int,
+    arithmetic: Arithmetic | None = None,
+    packed: int | None = None,
+    computed: tuple[bool, bool] = (False, False),
 ) -> Tiling:
     """
     The cut of a product of elements of so many bytes, or of narrow ones as they are computed in wider ones; `packed` is the
-    width of the panels that the right operand is in already.
+    width of the panels that the right operand is in already, `computed` whether operands are in no memory but copies.
     """
     lanes = 64 // itemsize
     group, stored, converts = 1, itemsize, False
@@ -122,14 +126,14 @@ def choose_tiling(
         group, stored = arithmetic.group, arithmetic.left.itemsize
         converts = arithmetic.is_narrow and (group == 1 or arithmetic.corrects)
     if packed is None:
-        shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic)
+        shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic, computed[1])
     else:
         shape, packs, along_depth = panel_shape(product.rows, packed, lanes), False, False
     height, taller = divmod(product.rows, shape.tiles)
     width = shape.width
     panels = max(1, -(-product.columns // width) - shape.merges)
     copied = _copied_depth(product, height, taller, itemsize, along_depth)
-    if converts or (group > 1 and (product.lhs[-1] != 1 or product.depth % group)):
+    if converts or computed[0] or (group > 1 and (product.lhs[-1] != 1 or product.depth % group)):
         copied = product.depth
     block = max(
         1, min((TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // max(height, 1), shape.tiles)
@@ -137,6 +141,8 @@ def choose_tiling(
     depth = depth_blocks(
         product.depth, DOT_DEPTH if along_depth else (ROW_DEPTH if product.rows == 1 else DEPTH) * group
     )
+    if computed[1] and group == 1 and product.rows <= FEW_ROWS:
+        depth = min(depth, depth_blocks(product.depth, max(COMPUTED_BYTES // (width * itemsize), 16)))
     transposed = product.lhs[-1] != 1 and product.depth > 1
     if copied and (transposed or product.depth * stored > LONGEST_COPY):
         copied = depth
@@ -171,18 +177,20 @@ def _panels_at_a_time(product: Contraction, tiling: Tiling) -> int:
 
 
 def _shape(
-    product: Contraction, lanes: int, itemsize: int, arithmetic: Arithmetic | None
+    product: Contraction, lanes: int, itemsize: int, arithmetic: Arithmetic | None, computed: bool
 ) -> tuple[TileShape, bool, bool]:
     """The shape of tiles, whether the right operand is copied, and whether vectors lie along the contracted dimension."""
     deep = product.rhs[-2] == 1 and product.rhs[-1] != 1
     side_by_side = product.rhs[-1] == 1 or (product.columns == 1 and not deep)
-    narrow = arithmetic is not None and arithmetic.is_narrow
+    narrow = computed or (arithmetic is not None and arithmetic.is_narrow)
     if arithmetic is not None and arithmetic.group > 1:
         return best_shape(product.rows, product.columns, lanes), True, False
-    if (product.rows <= FEW_TRANSPOSED and deep and product.depth >= 2 * lanes) or (
+    few = COMPUTED_FEW_TRANSPOSED if computed else FEW_TRANSPOSED
+    if (product.rows <= few and deep and product.depth >= 2 * lanes) or (
         product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)
     ):
-        return dot_shape(product.rows, product.columns, DOT_GROUPS), narrow or not deep, True
+        groups = COMPUTED_DOT_GROUPS if computed else DOT_GROUPS
+        return dot_shape(product.rows, product.columns, groups), narrow or not deep, True
     small = product.depth * product.columns * itemsize <= SMALL_BYTES and not _is_crowd(
         product.rhs[-2] * itemsize, product.depth
     )
