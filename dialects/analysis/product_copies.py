@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.products import Product
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
 
 BLOCK_ROWS = 336
 """Of a block of rows: so many go over a panel, once it is copied, and have their sums in a second cache."""
@@ -33,6 +33,8 @@ FEW_ROWS = 100
 """Rows for which the right operand is read where it lies, as a copy of it would take too long."""
 FEW_TRANSPOSED = 32
 """The same where that is transposed."""
+NEAR = 4
+"""How many elements are copied in first caches, for few rows, while one is in second ones (measured)."""
 _PANEL = 64
 """About the columns of a panel."""
 
@@ -48,35 +50,69 @@ class Computed:
     """Simple operations for an element."""
     times: int
     """How often an element is computed."""
-    is_copied: bool
-    """Whether an operand in memory would be copied, too."""
+    copied: int
+    """Elements that are copied, of this operand and others, and would not be if it were in memory."""
 
 
 def computed_operands(traced: object) -> list[Computed]:
     """The operands that the kernel of a product computes."""
     assert isinstance(traced, Product)
-    of, found = traced.contraction, list[Computed]()
-    times = times_copied(of, dtype(traced.raw).itemsize, isinstance(traced.lhs, ComputedOperand))
+    found: list[Computed] = []
     for number, operand in enumerate((traced.lhs, traced.rhs)):
         if isinstance(operand, ComputedOperand) and operand.elements is not None:
             reads = tuple(dict.fromkeys(load.value for load in operand.elements.loop_body.loads()))
-            is_copied = of.rows > (FEW_ROWS if operand.column == 1 else FEW_TRANSPOSED) if number else operand.column != 1
-            found.append(Computed(operand.value, reads, operand.elements.work, times[number], is_copied))
+            times, copied = (_of_right if number else _of_left)(traced, operand)
+            found.append(Computed(operand.value, reads, operand.elements.work, times, copied))
     return found
 
 
+def _of_left(traced: Product, operand: ComputedOperand) -> tuple[int, int]:
+    """
+    Times, and copies: those of the operand; those of the right one, for fewer rows at a time; and sums, which leave first
+    caches where each block of depth goes over all panels.
+    """
+    of, itemsize = traced.contraction, dtype(traced.raw).itemsize
+    times, matrices = times_copied(of, itemsize, True)[0], prod(of.batch)
+    if operand.column != 1 and of.depth > 1:
+        return times, 0
+    copied = times * prod(shape(operand.value))
+    if of.rows > FEW_ROWS:
+        blocks = [row_blocks(of, itemsize, copies_left) for copies_left in (True, False)]
+        copied += (blocks[0] - blocks[1]) * of.depth * of.columns * matrices
+    if _copied_depth(of, itemsize) < of.depth:
+        copied += of.rows * of.columns * matrices * -(-of.depth // DEPTH)
+    return times, copied
+
+
+def _of_right(traced: Product, operand: ComputedOperand) -> tuple[int, int]:
+    of = traced.contraction
+    times = times_copied(of, dtype(traced.raw).itemsize, isinstance(traced.lhs, ComputedOperand))[1]
+    is_copied = of.rows > (FEW_ROWS if operand.column == 1 else FEW_TRANSPOSED)
+    return times, 0 if is_copied else times * prod(shape(operand.value)) // NEAR
+
+
 def times_copied(product: Contraction, itemsize: int, copies_left: bool) -> tuple[int, int]:
-    """About how often an element of the left operand, and of the right one, is copied, where both are."""
-    copied = product.depth
-    if copied * itemsize > LONGEST_COPY or (product.lhs[-1] != 1 and product.depth > 1):
-        copied = min(copied, DEPTH)
-    most = min(BLOCK_ROWS, COPY_BYTES // (copied * itemsize)) if copies_left else BLOCK_ROWS
-    row_blocks = -(-product.rows // max(most, 1))
-    panels, blocks = -(-product.columns // _PANEL), prod(product.batch) * row_blocks
+    """About how often an element of the left operand, and of the right one, is copied, where they are."""
+    rows = row_blocks(product, itemsize, copies_left)
+    panels, blocks = -(-product.columns // _PANEL), prod(product.batch) * rows
     parts = min(panels, -(-FEWEST_TASKS // blocks), max(product.operations // (blocks * TASK_OPERATIONS), 1))
-    if copies_left and copied < product.depth:
+    if copies_left and _copied_depth(product, itemsize) < product.depth:
         parts = max(parts, -(-panels // PANELS_OF_COPY))
-    return (parts * _shared(product, product.lhs), row_blocks * _shared(product, product.rhs))
+    return parts * _shared(product, product.lhs), rows * _shared(product, product.rhs)
+
+
+def row_blocks(product: Contraction, itemsize: int, copies_left: bool) -> int:
+    """About how many blocks of rows a product has, each of which copies the right operand."""
+    most = BLOCK_ROWS
+    if copies_left:
+        most = min(most, COPY_BYTES // (_copied_depth(product, itemsize) * itemsize))
+    return -(-product.rows // max(most, 1))
+
+
+def _copied_depth(product: Contraction, itemsize: int) -> int:
+    """Elements of a row of the left operand that are copied at a time, where it is copied."""
+    whole = product.depth * itemsize <= LONGEST_COPY and (product.lhs[-1] == 1 or product.depth == 1)
+    return product.depth if whole else min(product.depth, DEPTH)
 
 
 def _shared(product: Contraction, strides: tuple[int, ...]) -> int:

@@ -17,6 +17,7 @@ from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits,
 from fuse_opt.passes.fusion.engine.outline import sweep_functions
 from fuse_opt.passes.fusion.engine.worklist import FusionPass, remark_refusal
 from fuse_opt.passes.fusion.fuse_elementwise import FuseElementwisePass
+from fuse_opt.passes.fusion.fuse_epilogue import EpilogueRule
 from fuse_opt.passes.fusion.fuse_injective import FuseInjectivePass
 from fuse_opt.passes.fusion.fuse_row import FuseRowPass
 from fuse_opt.passes.options import check_counts
@@ -68,6 +69,10 @@ class ExplainFusionPass(ModulePass):
 
 
 def _reason(graph: GroupGraph, rules: Sequence[tuple[str, Rule]], producer: Group, consumer: Group) -> Refusal:
+    if FusionKind.OPAQUE in (producer.kind, consumer.kind):
+        answer = EpilogueRule().consider(graph, producer, consumer)
+        if isinstance(answer, Refusal) and answer.code != "not-offered":
+            return answer
     for group in (producer, consumer):
         if (special := _refuse_kind(group)) is not None:
             return special

@@ -177,7 +177,9 @@ class _Fused:
 
     def _has_row_before(self) -> bool:
         """Whether what is before the op reads what a pass over rows gives, which may compute and store it as well."""
-        producers = (group for member in self.members if member.kind <= FusionKind.INJECTIVE for group in member.producers)
+        producers = (
+            group for member in self.members if member.kind <= FusionKind.INJECTIVE for group in member.producers
+        )
         return any(group.kind == FusionKind.REDUCTION for group in producers)
 
     def _offer(self) -> Offer | None:
@@ -246,8 +248,8 @@ class _Fused:
         return None
 
 
-COPY_WORK = 2
-"""Simple operations that a copied element takes: it is stored and loaded."""
+COPY_WORK = 8
+"""Simple operations that a copied element takes: it is stored to a second cache, and loaded."""
 
 
 @dataclass(frozen=True)
@@ -265,14 +267,18 @@ class _Prologue:
 
     @property
     def seconds(self) -> float:
-        """What is saved: a launch, the pass over memory, and the difference of what is read each time; less the work."""
+        """
+        What is saved: a pass, whose work is done while it waits for memory, and the difference of what the product reads; less
+        the work and the copies, which it waits for.
+        """
         device, operand = self.graph.device, self.operand
-        move, reads = device.move_seconds, [self.graph.nbytes(value) for value in operand.reads]
-        saved = move(self.stored) + operand.times * (move(self.stored) - sum(map(move, reads)))
-        if not self.has_row_before:  # which reads them anyway, and is there anyway
-            saved += device.launch + sum(map(move, reads))
-        again = operand.work * (operand.times - 1) + (0 if operand.is_copied else COPY_WORK * operand.times)
-        return saved - device.work_seconds(again * prod(shape(operand.value)))
+        count, store = prod(shape(operand.value)), device.move_seconds(self.stored)
+        reads = sum(device.move_seconds(self.graph.nbytes(value)) for value in operand.reads)
+        saved = store
+        if not self.has_row_before:  # which is there anyway
+            saved = device.launch + max(store + reads, device.work_seconds(operand.work * count))
+        saved += operand.times * max(store - reads, 0.0)
+        return saved - device.work_seconds(operand.times * operand.work * count + COPY_WORK * operand.copied)
 
 
 def _is_bias(value: SSAValue, along: SSAValue) -> bool:

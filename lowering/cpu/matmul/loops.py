@@ -115,7 +115,9 @@ class _Tiles:
         self.epilogue = BlockEpilogue(product.epilogue, product.places, self.of, product.raw, build.memory, root)
         self.calls = TileCalls(self.arithmetic.tile, tiling, self.of.rows > self.of.columns)
         self.computed = [operand_matrix(operand, build.memory, root) for operand in (product.lhs, product.rhs)]
-        self.in_memory = [arguments[sources[o.value]] if o.value in sources else None for o in (product.lhs, product.rhs)]
+        self.in_memory = [
+            arguments[sources[o.value]] if o.value in sources else None for o in (product.lhs, product.rhs)
+        ]
         self.by_depth = tiling.copies_blocks(self.of)
         some = tiling.block * tiling.most_rows
         self.result = direct_result(product, build.memory) if dtype(product.raw) is self.arithmetic.sums else None

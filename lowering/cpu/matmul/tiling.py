@@ -31,7 +31,7 @@ MOST_VECTORS = {1: 16, 2: 8, 3: 7, 4: 6, 5: 5}
 ROW_DEPTH = 64
 """Of a block of the contracted dimension of a single row, for which libraries sum in short stretches."""
 DOT_DEPTH = 1024
-"""Of a block of the contracted dimension where sums are vectors along it: rows of a tile, and of the next one, stay in a first cache."""
+"""Of such a block where sums are vectors along that dimension: rows of a tile, and of the next, stay in a first cache."""
 DOT_GROUPS = 16
 """Tiles of such sums side by side: their columns are a panel."""
 COMPUTED_DOT_GROUPS = 4

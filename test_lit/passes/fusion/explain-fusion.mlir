@@ -7,7 +7,7 @@ func.func @library(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> 
   %r = graph.add %a, %p : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   func.return %r : tensor<8x8xf32>
 }
-// CHECK:      remark: [explain-fusion] opaque: 'graph.matmul' not fused with 'graph.exp' {{.*}}run by a library (otherwise with: an implementation that takes an epilogue or a prologue) bytes_saved=256 time_saved_us=
+// CHECK:      remark: [explain-fusion] multi-use: 'graph.matmul' not fused with 'graph.exp' {{.*}}what 'graph.matmul' reads is read elsewhere, too (otherwise with: no other reader) bytes_saved=256 time_saved_us=
 // CHECK-NEXT: remark: [explain-fusion] cycle: 'graph.add' not fused with 'graph.exp' {{.*}}'graph.matmul' outside the group depends on it and feeds it: a cycle (otherwise with: fuse 'graph.matmul' with them) bytes_saved=256 time_saved_us=
 // CHECK-NEXT: remark: [explain-fusion] opaque: 'graph.add' not fused with 'graph.matmul'
 // CHECK-NOT:  remark: [fuse-elementwise]
