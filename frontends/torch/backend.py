@@ -205,7 +205,9 @@ def _compile(
 def _program(imported: Imported, options: Options) -> Any:
     if not imported.has_results:
         return NoProgram(imported.module)
-    return api.compile(imported.module, target=options.target, pipeline=options.pipeline, backend=options.backend, whole=True)
+    return api.compile(
+        imported.module, target=options.target, pipeline=options.pipeline, backend=options.backend, whole=True
+    )
 
 
 def _dump(directory: Path, kind: str, texts: Mapping[str, object]) -> None:
