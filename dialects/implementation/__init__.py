@@ -1,6 +1,6 @@
 """The registry of implementations as data: offers and queries.
 
-May import dialects/types, dialects/interfaces, dialects/fused, dialects/analysis.
+May import dialects/types, dialects/interfaces, dialects/fused, dialects/analysis, dialects/analysis/contractions.
 """
 
 from fuse_opt.dialects.implementation.offers import (

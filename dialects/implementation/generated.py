@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fuse_opt.dialects.analysis.attention import ATTENTION
-from fuse_opt.dialects.analysis.convolutions import CONV, convolution_problem, trace_convolution
+from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV, convolution_problem, trace_convolution
+from fuse_opt.dialects.analysis.contractions.product_copies import computed_operands
+from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
-from fuse_opt.dialects.analysis.product_copies import computed_operands
-from fuse_opt.dialects.analysis.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp

@@ -1,6 +1,7 @@
 """The two conversions from kernels to programs of launches.
 
-May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis, dialects/gpu,
-dialects/implementation, lowering, lowering/program, lowering/kernel, lowering/loops, lowering/cpu,
-lowering/cpu/attention, lowering/cpu/convolution, lowering/cpu/matmul, lowering/gpu, lowering/reference/kernels.
+May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis,
+dialects/analysis/contractions, dialects/gpu, dialects/implementation, lowering, lowering/program, lowering/kernel,
+lowering/loops, lowering/cpu, lowering/cpu/attention, lowering/cpu/convolution, lowering/cpu/matmul, lowering/gpu,
+lowering/reference/kernels.
 """

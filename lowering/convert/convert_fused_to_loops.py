@@ -11,12 +11,12 @@ from xdsl.dialects.builtin import ModuleOp, NoneType, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.attention import ATTENTION
-from fuse_opt.dialects.analysis.convolutions import CONV
-from fuse_opt.dialects.analysis.generated_products import PRODUCT_KINDS
+from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV
+from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
+from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody
-from fuse_opt.dialects.analysis.products import MATMUL
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first

@@ -9,8 +9,8 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
-from fuse_opt.dialects.analysis.attention import ATTENTION
-from fuse_opt.dialects.analysis.generated_products import PRODUCT_KINDS
+from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
+from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import kernel_access, library_op
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
 from fuse_opt.dialects.implementation.queries import called_implementation, offer_of, opaque_op

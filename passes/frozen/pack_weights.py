@@ -11,13 +11,17 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
-from fuse_opt.dialects.analysis.convolutions import CONV, filter_access
-from fuse_opt.dialects.analysis.filter_panels import filter_panel_width, filter_panels_problem, seen_product
-from fuse_opt.dialects.analysis.generated_products import kind_problem
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV, filter_access
+from fuse_opt.dialects.analysis.contractions.filter_panels import (
+    filter_panel_width,
+    filter_panels_problem,
+    seen_product,
+)
+from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
+from fuse_opt.dialects.analysis.contractions.product_panels import packed_bytes, panel_width
+from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_operands
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments
-from fuse_opt.dialects.analysis.product_panels import packed_bytes, panel_width
-from fuse_opt.dialects.analysis.products import MATMUL, product_operands
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.graph.movement.panels import packed, unpacked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -68,11 +68,14 @@ class ExplainFusionPass(ModulePass):
                         remark_refusal(graph, self.name, producer, consumer, refusal)
 
 
+_OTHER_IMPLEMENTATION = "an implementation that takes an epilogue or a prologue"
+
+
 def _reason(graph: GroupGraph, rules: Sequence[tuple[str, Rule]], producer: Group, consumer: Group) -> Refusal:
     if FusionKind.OPAQUE in (producer.kind, consumer.kind):
         answer = EpilogueRule().consider(graph, producer, consumer)
         if isinstance(answer, Refusal) and answer.code != "not-offered":
-            return answer
+            return answer if answer.flip else replace(answer, flip=_OTHER_IMPLEMENTATION)
     for group in (producer, consumer):
         if (special := _refuse_kind(group)) is not None:
             return special
@@ -92,8 +95,8 @@ def _refuse_kind(group: Group) -> Refusal | None:
     if group.kind == FusionKind.OPAQUE:
         if isinstance(group.first, CompositeOp):
             return Refusal("composite", f"'{group.first.name}' is composite", flip="--decompose")
-        message = f"'{group.first.name}' is run by a library"
-        return Refusal("opaque", message, flip="an implementation that takes an epilogue or a prologue")
+        message = f"'{group.first.name}' is run as a whole by an implementation"
+        return Refusal("opaque", message, flip=_OTHER_IMPLEMENTATION)
     if moves_nothing(group):
         message = f"'{group.first.name}' keeps every element in its place and costs nothing outside"
         return Refusal("alias", message, flip="nothing to gain")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, OpResult
 
-from fuse_opt.dialects.analysis.attention import trace_attention
+from fuse_opt.dialects.analysis.contractions.attention import trace_attention
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp, StructuredOp
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing

@@ -10,8 +10,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
+from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
-from fuse_opt.dialects.analysis.product_copies import Computed
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer
 from fuse_opt.dialects.implementation.queries import offer_for, opaque_op, wanted_implementation

@@ -11,7 +11,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.generated_products import PRODUCT_KINDS
+from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
 from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size, functions_of
 from fuse_opt.dialects.fused import KernelOp

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringA
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.generated_products import (
+from fuse_opt.dialects.analysis.contractions.generated_products import (
     PRODUCT_KINDS,
     product_kind_problem,
     why_no_product,

@@ -10,7 +10,7 @@ from math import prod
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import OpResult, SSAValue
 
-from fuse_opt.dialects.analysis.attention import attention_problem
+from fuse_opt.dialects.analysis.contractions.attention import attention_problem
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I64
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers

@@ -10,7 +10,7 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.convolutions import convolution_problem
+from fuse_opt.dialects.analysis.contractions.convolutions import convolution_problem
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F32

@@ -8,7 +8,7 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-from fuse_opt.dialects.analysis.convolutions import FEWEST_POSITIONS
+from fuse_opt.dialects.analysis.contractions.convolutions import FEWEST_POSITIONS
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, aten, is_tensor, static_shape, torch
 from fuse_opt.frontends.torch.operators.table import TABLE
 

@@ -12,8 +12,8 @@ from math import prod
 from xdsl.dialects import func
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.attention import Attention, attention_of
-from fuse_opt.dialects.analysis.result_places import result_axes
+from fuse_opt.dialects.analysis.contractions.attention import Attention, attention_of
+from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.cpu.attention.panels import Panels, PanelSizes, on_stack

@@ -8,7 +8,7 @@ from math import prod
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.attention import Attention
+from fuse_opt.dialects.analysis.contractions.attention import Attention
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.attention.tiling import AttentionTiling

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.attention import Attention
+from fuse_opt.dialects.analysis.contractions.attention import Attention
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.attention.panels import Panels, on_stack

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from fuse_opt.dialects.analysis.contractions.attention import MOST_ON_STACK
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, RATE, REGISTERS
 from fuse_opt.lowering.cpu.matmul.tiling import CROWDED_BYTES, FEWEST_TASKS, depth_blocks
@@ -15,8 +16,6 @@ FEWEST_TILES = 4
 """Of a task: fewer pay for a copy of all keys and values."""
 MOST_SCORES = 96 << 10
 """Bytes of the scores of a tile, which should stay in the first caches together with a panel."""
-MOST_ON_STACK = 1 << 20
-"""Bytes of the panels of a matrix that a task copies for itself, to its stack."""
 GROUP_SCORES = 384 << 10
 """Bytes of the scores of tiles that share what they read of larger panels; they should stay in a second cache."""
 

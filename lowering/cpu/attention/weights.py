@@ -12,10 +12,10 @@ from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Block, SSAValue
 
-from fuse_opt.dialects.analysis.attention import MOST_SCORES, OWN
-from fuse_opt.dialects.analysis.causal_masks import takes_any_number
+from fuse_opt.dialects.analysis.contractions.attention import MOST_SCORES, OWN
+from fuse_opt.dialects.analysis.contractions.causal_masks import takes_any_number
+from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
-from fuse_opt.dialects.analysis.result_places import result_axes
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, linearize

@@ -7,7 +7,7 @@ from dataclasses import replace
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.convolutions import Convolution
+from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.c.headers.product_tiles import vector_elements
 from fuse_opt.lowering.cpu.convolution.filter_tiling import filter_tiling

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fuse_opt.dialects.analysis.product_panels import LANE_BYTES
+from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.blocks import Block
 from fuse_opt.lowering.cpu.convolution.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS
 from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
-DEPTH = 512
+DEPTH = 256
 """Channels and taps that are summed up at a time, about: a second cache holds what a panel has of them for all positions."""
 VECTORS = 32
 """Registers for sums and filters: elements of the input come from memory as they are multiplied."""

@@ -16,7 +16,7 @@ from math import prod
 from xdsl.dialects import func
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.convolutions import convolution_of
+from fuse_opt.dialects.analysis.contractions.convolutions import convolution_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape

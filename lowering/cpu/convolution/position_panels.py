@@ -7,7 +7,7 @@ from dataclasses import replace
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.convolutions import Convolution
+from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, Place
 from fuse_opt.lowering.cpu.convolution.tiling import Tile, choose_tiling

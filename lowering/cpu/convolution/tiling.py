@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
-from fuse_opt.dialects.analysis.convolutions import LARGEST_COPY
+from fuse_opt.dialects.analysis.contractions.convolutions import LARGEST_COPY
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.blocks import (
     Block,

@@ -1,5 +1,6 @@
 """Products as tiles of sums in registers: how they are cut, copied and gone through.
 
-May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis, lowering,
-lowering/program, lowering/kernel, lowering/loops, lowering/c/headers, lowering/cpu.
+May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis,
+dialects/analysis/contractions, lowering, lowering/program, lowering/kernel, lowering/loops, lowering/c/headers,
+lowering/cpu.
 """

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from xdsl.dialects import memref, scf
 from xdsl.ir import Block, SSAValue
 
-from fuse_opt.dialects.analysis.computed_operands import ComputedOperand
-from fuse_opt.dialects.analysis.operand_access import OperandAccess
+from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
+from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import Dim

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.products import Product
-from fuse_opt.dialects.analysis.result_places import result_axes
+from fuse_opt.dialects.analysis.contractions.products import Product
+from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.types.index_expr import IndexExpr, linear
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, plus, times
 from fuse_opt.lowering.kernel.buffers import KernelBuffers

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
+from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.analysis.loop_body import LoopBody
-from fuse_opt.dialects.analysis.result_places import result_axes
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.cpu.stage import StageLoops

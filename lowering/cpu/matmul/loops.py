@@ -14,10 +14,10 @@ from math import prod
 from xdsl.dialects import arith, func, memref
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.computed_operands import ComputedOperand
+from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
+from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
+from fuse_opt.dialects.analysis.contractions.products import Product, product_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
-from fuse_opt.dialects.analysis.operand_access import OperandAccess
-from fuse_opt.dialects.analysis.products import Product, product_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from fuse_opt.dialects.analysis.product_copies import (
+from fuse_opt.dialects.analysis.contractions.product_copies import (
     BLOCK_ROWS,
     COPY_BYTES,
     DEPTH,

@@ -13,7 +13,7 @@ from ir_testing import Array, apply, evaluate, kernels, parse, random_arguments
 from lowered_programs import needs_compiler
 
 import fuse_opt
-from fuse_opt.dialects.analysis.attention import ATTENTION, attention_of
+from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
 from fuse_opt.lowering.program.float_formats import computed
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE

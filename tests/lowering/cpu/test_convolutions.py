@@ -15,7 +15,7 @@ from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
 
 import fuse_opt
-from fuse_opt.dialects.analysis.convolutions import CONV, LARGEST_COPY, least_copy
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV, LARGEST_COPY, least_copy
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tiling import choose_tiling
 from fuse_opt.runtime.host import thread_pool

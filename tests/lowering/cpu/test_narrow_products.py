@@ -13,7 +13,7 @@ from ir_testing import kernels
 from lowered_programs import needs_compiler
 
 import fuse_opt
-from fuse_opt.dialects.analysis.products import MATMUL
+from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 

@@ -13,7 +13,7 @@ from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
 
 import fuse_opt
-from fuse_opt.dialects.analysis.products import MATMUL, product_of
+from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.host import thread_pool

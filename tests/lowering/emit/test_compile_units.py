@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(find_c_compiler() is None, reason="no C compiler
 
 THREE = """
 func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
-  %a = graph.tanh %x : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %a = graph.tanh %x {no_fuse} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %b = graph.matmul %a, %a : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   %c = graph.exp %b : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %d = graph.negative %c : (tensor<8x8xf32>) -> tensor<8x8xf32>

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from fuse_opt.dialects.analysis.product_panels import LANE_BYTES, panel_width
+from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES, panel_width
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 

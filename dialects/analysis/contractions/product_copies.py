@@ -11,8 +11,8 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.computed_operands import ComputedOperand
-from fuse_opt.dialects.analysis.products import Product
+from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
+from fuse_opt.dialects.analysis.contractions.products import Product
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 

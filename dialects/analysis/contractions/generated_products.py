@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fuse_opt.dialects.analysis.attention import ATTENTION, attention_of
-from fuse_opt.dialects.analysis.convolutions import CONV, convolution_of
+from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV, convolution_of
+from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
-from fuse_opt.dialects.analysis.products import MATMUL, product_of
 from fuse_opt.dialects.fused import KernelOp
 
 _ANALYSES: dict[str, Callable[[KernelOp], object]] = {

@@ -8,8 +8,8 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.analysis.contractions.operand_access import BATCH
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
-from fuse_opt.dialects.analysis.operand_access import BATCH
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, Quotient, Remainder, dimension
 

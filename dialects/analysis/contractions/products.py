@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.computed_operands import computed_operand
+from fuse_opt.dialects.analysis.contractions.computed_operands import computed_operand
+from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, operand_access
+from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member_ops, trace
-from fuse_opt.dialects.analysis.operand_access import OperandAccess, operand_access
-from fuse_opt.dialects.analysis.result_places import result_places
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.op import OpaqueOp

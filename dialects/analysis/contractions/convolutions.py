@@ -8,7 +8,9 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.filter_panels import seen_product
+from fuse_opt.dialects.analysis.contractions.filter_panels import seen_product
+from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, operand_access
+from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import (
     LoopBody,
     Unschedulable,
@@ -17,8 +19,6 @@ from fuse_opt.dialects.analysis.loop_body import (
     seen_through,
     trace,
 )
-from fuse_opt.dialects.analysis.operand_access import OperandAccess, operand_access
-from fuse_opt.dialects.analysis.result_places import result_places
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static

@@ -12,7 +12,9 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.causal_masks import alike_behind_mask, columns_seen
+from fuse_opt.dialects.analysis.contractions.causal_masks import alike_behind_mask, columns_seen
+from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, SplitRows, operand_access
+from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import (
     LoopBody,
     Unschedulable,
@@ -21,8 +23,6 @@ from fuse_opt.dialects.analysis.loop_body import (
     seen_through,
     trace,
 )
-from fuse_opt.dialects.analysis.operand_access import OperandAccess, SplitRows, operand_access
-from fuse_opt.dialects.analysis.result_places import result_places
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.op import OpaqueOp
@@ -36,6 +36,10 @@ OWN = -1
 """The number, in `Attention.weights`, of the result that is the second product's left operand and no result of the kernel."""
 FEWEST_ROWS = 6
 """Of a matrix of queries, below which copies of keys and values take longer than the products."""
+MOST_ON_STACK = 1 << 20
+"""Bytes of the copies of the keys and values of a matrix that a task makes for itself, to its stack."""
+KEYS_OF_ATTENTION = 8
+"""Times the elements of a key and a value: there are more keys than that in long attention, and fewer rows in weights."""
 MOST_SCORES = 256 << 10
 """Bytes of a row of scores; some of them lie on the stack, in caches."""
 
@@ -141,6 +145,10 @@ class _Tracer:
             raise Unschedulable("extents", problem, self.first_op)
         if not batch:
             raise Unschedulable("extents", "there are no elements", self.first_op)
+        if _are_weights(first, second, size):
+            raise Unschedulable(
+                "extents", "all rows meet the same matrices, as with weights: two products", self.first_op
+            )
         queries, keys_in, values = (
             operand_access(op.operands[number], strides, extents, self.members, apart)
             for op, number, strides, extents in (
@@ -192,6 +200,18 @@ def _numbered(loop_body: LoopBody, numbers: Sequence[int]) -> LoopBody:
     """The same with numbers of the kernel's results."""
     stores = tuple(replace(store, result=numbers[store.result]) for store in loop_body.stores)
     return replace(loop_body, stores=stores)
+
+
+def _are_weights(first: Contraction, second: Contraction, itemsize: int) -> bool:
+    """
+    Whether the right operands are large, as wide as they are long, and the same for all rows. By a product alone they are
+    packed once, where they are frozen, and a panel of them meets more rows.
+    """
+    breadth = first.depth + second.columns
+    if first.columns * breadth * itemsize <= MOST_ON_STACK or first.columns >= KEYS_OF_ATTENTION * breadth:
+        return False
+    steps = [pair for product in (first, second) for pair in zip(product.batch, product.rhs, strict=False)]
+    return not any(stride for extent, stride in steps if extent > 1)
 
 
 def _same_strides(product: Contraction, wanted: Sequence[int]) -> bool:

@@ -12,8 +12,8 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects import scalar as sc
+from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, OperandAxes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable, trace_nodes
-from fuse_opt.dialects.analysis.operand_access import OperandAccess, OperandAxes
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, delinearize
 
