@@ -25,7 +25,7 @@ import fuse_opt
 from fuse_opt.runtime.host import thread_pool
 
 Array = np.ndarray[Any, Any]
-LIBRARY = ("wrap-kernels", 'select-implementation{prefer="numpy.conv"}', "default")
+LIBRARY = ("wrap-kernels", 'select-implementation{prefer="blas.conv"}', "default")
 """Passes that have the functions over NumPy's BLAS run convolutions."""
 SLOTS = 15
 SLOT_OPERATIONS = 3e8

@@ -10,14 +10,15 @@ Whoever has functions to run registers their offers with them; `load_with` names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.product_copies import Computed
+from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.dialects.interfaces.op import FusionKind
 
@@ -64,6 +65,8 @@ class Offer:
     """What running it costs; who does not know is chosen by its place among the offers."""
     optional: bool = False
     """It is there only for modules whose list of backends names its own."""
+    native: bool = False
+    """It is called by compiled code: Python has no part in a run of it."""
     numerics: Literal["strict", "fast"] = "strict"
     """`fast`: bits differ between runs, or results by more than the op's documented bound; chosen on demand only."""
 
@@ -107,6 +110,7 @@ _OFFERS: dict[str, list[Offer]] = {}
 _WAITING: list[Callable[[], object]] = []
 _LOADED: set[Callable[[], object]] = set()
 _changes = 0
+_registering = 0
 
 
 def load_with(loader: Callable[[], object]) -> None:
@@ -116,8 +120,19 @@ def load_with(loader: Callable[[], object]) -> None:
         _WAITING.append(loader)
 
 
+@contextmanager
+def registering() -> Generator[None]:
+    """Nothing is loaded within: for a package whose parts register offers that others build on, which are loaded so."""
+    global _registering
+    _registering += 1
+    try:
+        yield
+    finally:
+        _registering -= 1
+
+
 def _load() -> None:
-    while _WAITING:
+    while _WAITING and not _registering:
         _WAITING.pop(0)()
 
 
@@ -161,8 +176,8 @@ def offers_of(op: str) -> tuple[Offer, ...]:
 
 
 def default_offer(op: str) -> Offer | None:
-    """The offer of the implementation that is called for an op when none is named; None when there is none."""
-    return next((offer for offer in offers_of(op) if not offer.kind and not offer.optional), None)
+    """The offer of the implementation that Python calls for an op when none is named; None when there is none."""
+    return next((offer for offer in offers_of(op) if not offer.kind and not offer.optional and not offer.native), None)
 
 
 def find_offer(op: str, name: str | None) -> Offer | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.generated_products import kind_problem
+from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
 from fuse_opt.dialects.analysis.kernel_access import kernel_structure, library_op
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import Offer, registry_state

@@ -8,7 +8,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.implementation.switch import allow_backends, chosen_backends
+from fuse_opt.dialects.implementation.switch import allow_backends, allowed_backends, chosen_backends, default_backends
 from fuse_opt.passes.remarks import RefusedError
 
 
@@ -21,7 +21,7 @@ class AttachBackendsPass(ModulePass):
     ```
     becomes, with `backends=-fuse`,
     ```mlir
-    builtin.module attributes {graph.backends = ["aten", "numpy"]} { ... }
+    builtin.module attributes {graph.backends = ["aten", "blas", "numpy"]} { ... }
     ```
     Fusion then puts nothing into kernels that only others would run, and select-implementation chooses among those. A name
     adds a backend to those that are there by default, `-name` removes it, `none` removes all. Without a word nothing is
@@ -34,11 +34,15 @@ class AttachBackendsPass(ModulePass):
 
     backends: tuple[str, ...] = ()
     """Names of backends to add, `-name` to remove one, `none` to remove all, in order."""
+    unavailable: tuple[str, ...] = ()
+    """Names of backends to remove from those that the module would have: a machine lacks what is behind them."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if not self.backends:
+        if not self.backends and not self.unavailable:
             return
         try:
-            allow_backends(op, chosen_backends(self.backends))
+            names = chosen_backends(self.backends) if self.backends else allowed_backends(op)
         except ValueError as error:
             raise RefusedError(f"'{self.name}' option backends: {error}", op) from error
+        names = default_backends() if names is None else names
+        allow_backends(op, [name for name in names if name not in self.unavailable])

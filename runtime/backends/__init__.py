@@ -1,4 +1,5 @@
 """One file a library: its routines for opaque ops.
 
-May import lowering/program, runtime, runtime/host, runtime/device, runtime/backends/*.
+May import dialects/implementation, lowering/program, runtime, runtime/host, runtime/device, runtime/backends/*,
+lowering/reference/kernels.
 """

@@ -14,7 +14,7 @@ from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.runtime.device.driver import CudaError, Device
 from fuse_opt.runtime.device.installation import find_cuda_library
 
-IMPLEMENTATIONS = ("numpy.matmul", "numpy.matmul_epilogue")
+IMPLEMENTATIONS = ("numpy.matmul", "blas.matmul", "blas.matmul_epilogue")
 """What programs call a product."""
 WORKSPACE = 32 << 20
 """Bytes, as cuBLAS's manual has them for Hopper. With memory of its own cuBLAS allocates none, so it can be captured."""

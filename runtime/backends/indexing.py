@@ -5,13 +5,16 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, ConfigValue, LibraryCall
+from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL, moving_cost
+from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
 from fuse_opt.runtime.host.c_records import address_in, fields_of, runtime_text
@@ -95,13 +98,11 @@ def _library() -> ctypes.CDLL | None:
 
 
 def indexing_call(call: LibraryCall, table: int) -> IndexingCall | None:
-    """The call on the buffers of `table`; None where it is no such call, or one that is Python's to make."""
-    make = _MAKERS.get(call.implementation)
-    if make is None or not all(prod(ref.shape) for ref in (*call.inputs, *call.outputs)) or _library() is None:
+    """The call on the buffers of `table`; None where it is no such call, or one that is not for these loops."""
+    make, library = _MAKERS.get(call.implementation), _library()
+    if make is None or library is None:
         return None
-    if any(ref.offset % _itemsize(ref) for ref in (*call.inputs, *call.outputs)):
-        return None
-    return make(_Maker(call, table))
+    return make(_Maker(call, table, functools.partial(address_in, library)))
 
 
 def _itemsize(ref: BufferRef) -> int:
@@ -120,6 +121,8 @@ class _Maker:
 
     call: LibraryCall
     table: int
+    address: Callable[[str], int]
+    """Of a task."""
 
     @property
     def x(self) -> BufferRef:
@@ -155,11 +158,9 @@ class _Maker:
         self, task: str, tasks: int, record: _Rows | _Lines, indices: Sequence[_Indices], refs: Sequence[BufferRef]
     ) -> IndexingCall:
         """The loop, whose operands of indices are these."""
-        library = _library()
-        assert library is not None
         entries, fault = (_Indices * max(len(indices), 1))(*indices), Fault()
         record.indices, record.fault = ctypes.addressof(entries), ctypes.addressof(fault)
-        row = LoopRow(address_in(library, task), ctypes.addressof(record), tasks, 1)
+        row = LoopRow(self.address(task), ctypes.addressof(record), tasks, 1)
         shapes = tuple(ref.shape for ref in refs)
         return IndexingCall(row, (record, entries, fault), fault if refs else None, shapes, self.call)
 
@@ -356,17 +357,45 @@ def _total(m: _Maker, join: int) -> IndexingCall | None:
 
 
 _MAKERS: Mapping[str, Callable[[_Maker], IndexingCall | None]] = {
-    "numpy.take": _take,
-    "numpy.take_along_axis": _take_along_axis,
-    "numpy.gather_nd": _gather_nd,
-    "numpy.index": _index,
-    "numpy.index_put": _index_put,
-    "numpy.scatter": lambda m: _scatter(m, "none"),
-    "numpy.scatter_add": lambda m: _scatter(m, "add"),
-    "numpy.scatter_reduce": lambda m: _scatter(m, str(m.call.config["reduce"])),
-    "numpy.scatter_nd": _scatter_nd,
-    "numpy.embedding_backward": _embedding_backward,
-    "numpy.cumulative_sum": lambda m: _total(m, 1),
-    "numpy.cumulative_prod": lambda m: _total(m, 2),
+    "fuse.take": _take,
+    "fuse.take_along_axis": _take_along_axis,
+    "fuse.gather_nd": _gather_nd,
+    "fuse.index": _index,
+    "fuse.index_put": _index_put,
+    "fuse.scatter": lambda m: _scatter(m, "none"),
+    "fuse.scatter_add": lambda m: _scatter(m, "add"),
+    "fuse.scatter_reduce": lambda m: _scatter(m, str(m.call.config["reduce"])),
+    "fuse.scatter_nd": _scatter_nd,
+    "fuse.embedding_backward": _embedding_backward,
+    "fuse.cumulative_sum": lambda m: _total(m, 1),
+    "fuse.cumulative_prod": lambda m: _total(m, 2),
 }
 """By implementation."""
+
+
+def _refusal(name: str, site: Site) -> str | None:
+    """Why the loops do not run an op, by making the call as if its operands were somewhere."""
+    tensors = (*site.operands, *site.results)
+    if not site.is_static:
+        return "extent-unknown"
+    if not all(tensor.size for tensor in tensors):
+        return "empty"
+    if any(tensor.dtype not in NUMPY_NAMES for tensor in tensors):
+        return "dtype"
+    refs = tuple(BufferRef(0, 0, tensor.shape, tensor.dtype) for tensor in tensors)
+    count = len(site.operands)
+    call = LibraryCall(name, site.name, refs[:count], refs[count:], site.config, _never)
+    return None if _MAKERS[name](_Maker(call, 0, lambda task: 0)) is not None else "form"
+
+
+def _never(inputs: object, outputs: object, config: object) -> None:
+    """Such a call is not made."""
+
+
+def _cost(site: Site) -> Cost:
+    return replace(moving_cost(site), call=NATIVE_CALL)
+
+
+for _name in _MAKERS:
+    _what = _name.partition(".")[2]
+    native_implementation(_name, f"numpy.{_what}", f"graph.{_what}", functools.partial(_refusal, _name), _cost)

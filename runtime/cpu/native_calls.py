@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.lowering.program import NUMPY_NAMES, LibraryCall
 from fuse_opt.runtime.backends.blas.convolution import Convolution, convolution_table
 from fuse_opt.runtime.backends.blas.convolution_backward import transposed_table, weight_gradient_table
-from fuse_opt.runtime.backends.blas.matmul import FLOAT_TYPES, Products, Tasks, load_tasks, product_table
+from fuse_opt.runtime.backends.blas.matmul import Products, Tasks, load_tasks, product_table
 from fuse_opt.runtime.backends.indexing import Fault, indexing_call
 from fuse_opt.runtime.host.c_records import int64_table
 from fuse_opt.runtime.host.program_call import LoopRow
 from fuse_opt.runtime.host.thread_pool import num_threads
-
-NARROW_TYPES = ("f16", "bf16")
-_CONVERTED = 4096
-"""Numbers of a task of narrow_tasks.c."""
-_CONVERSIONS = 4
-"""Its tasks that are worth a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,72 +86,38 @@ def native_call(call: LibraryCall, table: int, follower: Follower | None = None)
     """
     The call, on the buffers of `table`, as loops, for the present number of threads; None where it is Python's to make.
 
-    The follower is the loop behind it, where that may run by parts. Floats of 16 bits are computed with in f32, and
-    rounded once.
+    The follower is the loop behind it, where that may run by parts. Raises RuntimeError where a routine is not there that the
+    call names: that was no choice of this machine's.
     """
     if (indexing := indexing_call(call, table)) is not None:
         fault = indexing.fault
         failure = None if fault is None else Failure(ctypes.addressof(fault) + Fault.failed.offset, indexing.error)
         return NativeCall((indexing.row,), indexing.memory, failure=failure, calls_blas=False)
-    make = _NATIVE.get(call.implementation)
-    tasks = None if make is None or os.environ.get("FUSE_OPT_BLAS") == "numpy" else load_tasks()
-    if make is None or tasks is None or not _is_plain(call):
+    if (make := _NATIVE.get(call.implementation)) is None:
+        if (offer := find_offer(call.operation, call.implementation)) is not None and offer.native:
+            raise _not_run(call, "it does not take such operands, or nothing could be compiled for it")
         return None
+    if (tasks := load_tasks()) is None:
+        raise _not_run(call, "NumPy's BLAS cannot be called here")
     refs = (*call.inputs, *call.outputs)
-    places = tuple((table + 8 * ref.buffer, ref.offset) for ref in refs)
-    if refs[0].dtype in NARROW_TYPES:
-        return _in_single(make, call, table, tasks, places)
+    places = tuple(v for ref in refs for v in (table + 8 * ref.buffer, ref.offset))
     item = np.dtype(NUMPY_NAMES[refs[0].dtype]).itemsize
-    return make(_Places(call, table, tasks, item, tuple(v for place in places for v in place)), follower)
+    if (found := make(_Places(call, table, tasks, item, places), follower)) is None:
+        raise _not_run(call, "it does not take such operands")
+    return found
 
 
-def _is_plain(call: LibraryCall) -> bool:
-    """Whether all are aligned floats of one type, and the result shares memory with no operand."""
-    refs = (*call.inputs, *call.outputs)
-    if len(call.inputs) != 2 or len(call.outputs) != 1 or len({ref.dtype for ref in refs}) > 1:
-        return False
-    dtype, (out,) = np.dtype(NUMPY_NAMES[refs[0].dtype]), call.outputs
-    if refs[0].dtype not in NARROW_TYPES and dtype not in FLOAT_TYPES:
-        return False
-    if any(ref.offset % dtype.itemsize or not ref.nbytes for ref in refs):
-        return False
-    return not any(
-        ref.buffer == out.buffer and ref.offset < out.offset + out.nbytes and out.offset < ref.offset + ref.nbytes
-        for ref in call.inputs
+def _not_run(call: LibraryCall, why: str) -> RuntimeError:
+    name, backend = call.implementation, call.implementation.partition(".")[0]
+    types = ", ".join(f"tensor<{'x'.join(map(str, (*ref.shape, ref.dtype)))}>" for ref in call.inputs)
+    return RuntimeError(
+        f"'{call.operation}' of {types}: expected to be run by '{name}', but {why}; compile with backend='-{backend}'"
     )
-
-
-def _in_single(
-    make: Callable[[_Places, Follower | None], NativeCall | None],
-    call: LibraryCall,
-    table: int,
-    tasks: Tasks,
-    places: Sequence[tuple[int, int]],
-) -> NativeCall | None:
-    """The call on copies of the operands in f32, which are memory of its own, as the result is before it is rounded."""
-    refs = (*call.inputs, *call.outputs)
-    memory: list[Any] = [np.empty(prod(ref.shape), np.float32) for ref in refs]
-    cells = (ctypes.c_int64 * len(refs))(*(array.ctypes.data for array in memory))
-    wide = [(ctypes.addressof(cells) + 8 * number, 0) for number in range(len(refs))]
-    found = make(_Places(call, table, tasks, 4, tuple(v for place in wide for v in place)), None)
-    if found is None:
-        return None
-    records = [
-        (*narrow, *single, array.size, refs[0].dtype == "bf16")
-        for narrow, single, array in zip(places, wide, memory, strict=True)
-    ]
-    widening = int64_table(*records[0], *records[1])
-    rounding = int64_table(*wide[2], *places[2], *records[2][4:])
-    memory += cells, widening, rounding, *found.memory
-    counts = [-(-record[4] // _CONVERTED) for record in records]
-    before = LoopRow(tasks.function("fuse_run_widen"), ctypes.addressof(widening), counts[0] + counts[1], _CONVERSIONS)
-    after = LoopRow(tasks.function("fuse_run_narrow"), ctypes.addressof(rounding), counts[2], _CONVERSIONS)
-    return NativeCall((before, *found.rows, after), tuple(memory), failure=found.failure)
 
 
 def _product(places: _Places, follower: Follower | None) -> NativeCall | None:
     threads = num_threads()
-    plan = product_table(places.tasks, threads, places.item, *places.shapes, places.call.config)
+    plan = product_table(places.tasks.wide, threads, places.item, *places.shapes, places.call.config)
     if plan is None:
         return None
     record = int64_table(ctypes.addressof(plan), *places.places)
@@ -195,17 +155,17 @@ def _followed(
 
 
 def _convolution(places: _Places, follower: Follower | None) -> NativeCall | None:
-    plan = convolution_table(places.tasks, num_threads(), places.item, *places.shapes, places.call.config)
+    plan = convolution_table(places.tasks.wide, num_threads(), places.item, *places.shapes, places.call.config)
     return _convolution_loop(places, plan, "fuse_run_convolution")
 
 
 def _transposed(places: _Places, follower: Follower | None) -> NativeCall | None:
-    plan = transposed_table(places.tasks, places.item, *places.shapes, places.call.config)
+    plan = transposed_table(places.tasks.wide, places.item, *places.shapes, places.call.config)
     return _convolution_loop(places, plan, "fuse_run_fold")
 
 
 def _weight_gradient(places: _Places, follower: Follower | None) -> NativeCall | None:
-    plan = weight_gradient_table(places.tasks, places.item, *places.shapes, places.call.config)
+    plan = weight_gradient_table(places.tasks.wide, places.item, *places.shapes, places.call.config)
     return _convolution_loop(places, plan, "fuse_run_weight_gradient")
 
 
@@ -220,11 +180,11 @@ def _convolution_loop(places: _Places, plan: ctypes.Array[ctypes.c_int64] | None
 
 
 _NATIVE: Mapping[str, Callable[[_Places, Follower | None], NativeCall | None]] = {
-    "numpy.matmul": _product,
-    "numpy.matmul_epilogue": _product,
-    "numpy.conv": _convolution,
-    "numpy.conv_transpose": _transposed,
-    "numpy.conv_backward_data": _transposed,
-    "numpy.conv_backward_weight": _weight_gradient,
+    "blas.matmul": _product,
+    "blas.matmul_epilogue": _product,
+    "blas.conv": _convolution,
+    "blas.conv_transpose": _transposed,
+    "blas.conv_backward_data": _transposed,
+    "blas.conv_backward_weight": _weight_gradient,
 }
 """By implementation."""

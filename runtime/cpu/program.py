@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
 
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment
-from fuse_opt.runtime.backends.registry import resolve
 from fuse_opt.runtime.buffers import AlignedArena
 from fuse_opt.runtime.cpu.arguments import Arguments, contiguous_view, copied_out
 from fuse_opt.runtime.cpu.frames import BoundFrame, FrameMaker, PythonCall, constant_data
@@ -87,10 +86,7 @@ class CpuProgram:
         started = time.perf_counter()
         self._library, counts = _load(program, cache) if program.source else (None, CacheStats())
         seconds = time.perf_counter() - started
-        self._steps = tuple(
-            replace(step, run=resolve(step.implementation, step.run)) if isinstance(step, LibraryCall) else step
-            for step in program.steps
-        )
+        self._steps = program.steps
         self._caller: Caller | None = load_caller() if thread_pool.pool_library() is not None else None
         interpreter = Interpreter(0, 0) if self._caller is None else self._caller.interpreter
         self._frames = FrameMaker(program, self._steps, self._library, interpreter)

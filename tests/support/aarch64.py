@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from fuse_opt.lowering.program import NUMPY_NAMES, Array, BufferRef, LibraryCall, Program
-from fuse_opt.runtime.backends.registry import resolve
 
 CLANG = ("clang", "--target=aarch64-linux-gnu", "-march=armv8.2-a")
 MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
@@ -193,7 +192,7 @@ class EmulatedProgram:
 
 def _call(step: LibraryCall, memory: Sequence[bytearray]) -> None:
     inputs, outputs = ([_view(memory, ref) for ref in refs] for refs in (step.inputs, step.outputs))
-    resolve(step.implementation, step.run)(inputs, outputs, step.config)
+    step.run(inputs, outputs, step.config)
 
 
 def _view(memory: Sequence[bytearray], ref: BufferRef) -> Array:

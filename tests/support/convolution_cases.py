@@ -10,7 +10,7 @@ import numpy as np
 from ir_testing import evaluate, kernels, parse
 
 import fuse_opt
-from fuse_opt.dialects.analysis.convolutions import CONV
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 
 Array = np.ndarray[Any, Any]
 NUMPY: dict[str, Any] = {"f32": np.float32, "f64": np.float64}

@@ -41,6 +41,7 @@ SWITCHES = (
     "attach-backends{backends=none,numpy}",
     "select-implementation",
     "select-implementation{prefer=numpy}",
+    "select-implementation{prefer=blas}",
 )
 """What changes who may run ops, and who does."""
 

@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.prepared import freeze_arguments
 from fuse_opt.dialects.implementation.queries import implementation_counts
 from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.runtime.backends.registry import unavailable_backends
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.backend_switch import backend_passes
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
@@ -256,7 +257,8 @@ def compile(
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
-    passes = [*backend_passes(backend), *_passes(target, pipeline, poison)]
+    missing = unavailable_backends() if target == "cpu" else {}
+    passes = [*backend_passes(backend, missing), *_passes(target, pipeline, poison)]
     target = _usable(target, whole)
     build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
 
@@ -300,19 +302,28 @@ def _passes(target: str, pipeline: str | Sequence[str] | None, poison: bool) -> 
         return []
     passes = make_passes(pipeline)
     if pipeline is not None:
-        passes += _completion(passes)
-    elif target != "cpu":
-        passes = [each for each in passes if each.name not in FOR_CPUS]
+        passes += _completion(passes, target)
+    else:
+        passes = _for_target(passes, target)
     return passes + (make_passes(LAUNCH_BY_LAUNCH) if poison else [])
 
 
-def _completion(passes: Sequence[ModulePass]) -> list[ModulePass]:
+def _for_target(passes: Sequence[ModulePass], target: str) -> list[ModulePass]:
+    return [each for each in passes if target == "cpu" or each.name not in FOR_CPUS]
+
+
+def _unfused(target: str) -> list[ModulePass]:
+    """The passes that bring what is left into kernels with schedules and memory."""
+    return _for_target(make_passes(UNFUSED_PIPELINE), target)
+
+
+def _completion(passes: Sequence[ModulePass], target: str) -> list[ModulePass]:
     """
     The passes that bring what others left over into kernels with schedules and memory, with the options that the caller
     gave to them last; none where they ran just now.
     """
     given = {each.name: each for each in passes}
-    completion = [given.get(each.name, each) for each in make_passes(UNFUSED_PIPELINE)]
+    completion = [given.get(each.name, each) for each in _unfused(target)]
     return [] if passes[-len(completion) :] == completion else completion
 
 
@@ -343,7 +354,7 @@ def _backend(
         made = builder(target, poison)
         if whole:
             return made.build(module, function)
-        again = make_passes((*UNFUSED_PIPELINE, *([LAUNCH_BY_LAUNCH] if poison else [])))
+        again = [*_unfused(target), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
         return build_unfusing(made, lambda changed: run_pipeline(changed, again, make_context()), module, function)
 
 

@@ -17,6 +17,8 @@ from fuse_opt.tools.compiler.pipeline import UsageError, parse_pipeline
 from fuse_opt.tools.compiler.registry import offer_implementations
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
     from xdsl.passes import ModulePass
 
 VARIABLE = "FUSE_OPT_BACKEND"
@@ -24,16 +26,18 @@ GROUP = "fuse_opt.backends"
 _NUMBERS = count()
 
 
-def backend_passes(text: str | None) -> list[ModulePass]:
+def backend_passes(text: str | None, unavailable: Mapping[str, str] | None = None) -> list[ModulePass]:
     """
     The pass that writes the choice on a module; `$FUSE_OPT_BACKEND` stands in for None. Files are run, and packages that
-    bring a named backend by the entry points `fuse_opt.backends` imported. Raises UsageError.
+    bring a named backend by the entry points `fuse_opt.backends` imported. `unavailable` ones, with the reason, are left out;
+    naming one is an error. Raises UsageError.
     """
+    unavailable = unavailable or {}
     given = os.environ.get(VARIABLE, "") if text is None else text
     source = f"{VARIABLE}={given}" if text is None else f"backend '{given}'"
     words = [word.strip() for word in given.split(",") if word.strip()]
     if not words:
-        return []
+        return _attach([], unavailable)
     from fuse_opt.dialects.implementation.switch import chosen_backends
 
     offer_implementations()
@@ -45,8 +49,19 @@ def backend_passes(text: str | None) -> list[ModulePass]:
         chosen_backends(names)
     except ValueError as error:
         raise UsageError(f"{source}: {error}") from None
-    quoted = ",".join(f'"{name}"' for name in names)
-    return parse_pipeline(f"attach-backends{{backends={quoted}}}")
+    for name in names:
+        if name in unavailable:
+            raise UsageError(f"{source}: backend '{name}' cannot be used here: {unavailable[name]}")
+    return _attach(names, unavailable)
+
+
+def _attach(names: Sequence[str], unavailable: Collection[str]) -> list[ModulePass]:
+    given = {"backends": names, "unavailable": sorted(unavailable)}
+    options = (
+        f"{key}={','.join(f'{chr(34)}{name}{chr(34)}' for name in value)}" for key, value in given.items() if value
+    )
+    text = " ".join(options)
+    return parse_pipeline(f"attach-backends{{{text}}}") if text else []
 
 
 def _import_named(names: list[str]) -> None:

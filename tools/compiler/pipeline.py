@@ -55,7 +55,14 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
 FOR_CPUS: tuple[str, ...] = ("select-implementation", "pack-weights")
 """Of these, what makes programs of other targets slower, or chooses what runs on CPUs."""
 
-UNFUSED_PIPELINE: tuple[str, ...] = ("decompose", "wrap-kernels", "schedule-kernels", "plan-memory", "bulk-launches")
+UNFUSED_PIPELINE: tuple[str, ...] = (
+    "decompose",
+    "wrap-kernels",
+    "select-implementation",
+    "schedule-kernels",
+    "plan-memory",
+    "bulk-launches",
+)
 """One kernel for each op: what fusion is compared with."""
 
 LAUNCH_BY_LAUNCH = "bulk-launches{max-launches=1}"

@@ -129,17 +129,18 @@ def _summary(source: str) -> str:
 
 
 def offer_implementations() -> None:
-    """Has passes know what the implementations in lowering offer; NumPy is imported when one asks."""
+    """Has passes know what implementations offer; NumPy is imported when one asks, and no library loaded."""
     from fuse_opt.dialects.implementation.offers import load_with
 
     load_with(_import_implementations)
 
 
 def _import_implementations() -> object:
-    """The package that registers them when it is imported."""
+    """The packages that register them when they are imported."""
     from fuse_opt.lowering.reference import kernels
+    from fuse_opt.runtime.backends import registry
 
-    return kernels
+    return kernels, registry
 
 
 def _load_pass(path: Path) -> type[ModulePass]:

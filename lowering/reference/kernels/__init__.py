@@ -3,8 +3,11 @@
 May import dialects/types, dialects/interfaces, dialects/implementation, lowering, lowering/program.
 """
 
-from fuse_opt.lowering.reference.kernels import convolution, extern, indexing, matmul, sorting
-from fuse_opt.lowering.reference.kernels.registry import Implementation, find_implementation, implementation
+from fuse_opt.dialects.implementation.offers import registering
+
+with registering():
+    from fuse_opt.lowering.reference.kernels import convolution, extern, indexing, matmul, sorting
+    from fuse_opt.lowering.reference.kernels.registry import Implementation, find_implementation, implementation
 
 __all__ = [
     "Implementation",

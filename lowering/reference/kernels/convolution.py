@@ -115,7 +115,7 @@ def _folded_extents(geometry: _Geometry) -> Iterator[int]:
         yield max((n - 1) * s + d * (k - 1) + 1, begin + extent)
 
 
-@implementation("numpy.conv_backward_weight", "graph.conv_backward_weight")
+@implementation("numpy.conv_backward_weight", "graph.conv_backward_weight", cost=convolution_cost)
 @in_single
 def conv_backward_weight(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Products of the gradient with unfolded windows, of as many samples at a time as are worth a product."""

@@ -1,4 +1,4 @@
-"""What products and convolutions over NumPy cost: its BLAS, between two foreign calls."""
+"""What NumPy's functions cost: products and convolutions by its BLAS, and what moves elements, between two foreign calls."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from fuse_opt.dialects.implementation.site import Cost, Site
 
 CALL = 5e-6
 """Seconds: out of the program's compiled code, through NumPy, and back."""
+NATIVE_CALL = 1e-6
+"""The same where compiled code makes the call."""
 _BLAS = 0.85
 """Of the rate of packed operands: it packs both in each call."""
 _PLAIN = 1e9
@@ -28,3 +30,8 @@ def convolution_cost(site: Site) -> Cost:
     window = site.op.window_contraction()
     unfolded = 0 if window is None else 2 * site.results[0].itemsize * window.operations // (2 * max(window.filters, 1))
     return Cost(product.flops, product.nbytes + unfolded, product.rate, product.call)
+
+
+def moving_cost(site: Site) -> Cost:
+    """Of reading operands and writing results once."""
+    return Cost(nbytes=site.nbytes, call=CALL)

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fuse_opt.dialects.implementation.offers import PointwiseOffer
 from fuse_opt.lowering.program import Array, Config
 from fuse_opt.lowering.reference.kernels.config import integer
 from fuse_opt.lowering.reference.kernels.costs import product_cost
 from fuse_opt.lowering.reference.kernels.registry import implementation, in_single
 
 
-@implementation("numpy.matmul_epilogue", "graph.matmul", epilogue=PointwiseOffer(), priority=-1, cost=product_cost)
 @implementation("numpy.matmul", "graph.matmul", cost=product_cost)
 @in_single
 def matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:

@@ -10,13 +10,13 @@ What an implementation raises reaches the caller of the program as it is: `Index
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Literal
 
 import numpy as np
 
-from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, default_offer, register_offer
+from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, find_offer, offers_of, register_offer
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import Array, Config, Run
 from fuse_opt.lowering.program.float_formats import by_values
@@ -84,11 +84,30 @@ def implementation(
     return register
 
 
+def native_implementation(
+    name: str,
+    like: str,
+    op: str,
+    accepts: Callable[[Site], str | None],
+    cost: Callable[[Site], Cost],
+    epilogue: PointwiseOffer | None = None,
+) -> None:
+    """
+    Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
+    the reference runs that one instead.
+    """
+    offer = next(offer for offer in offers_of(op) if offer.name == like)
+    priority = offer.priority - (epilogue is not None)
+    register_offer(
+        replace(offer, name=name, accepts=accepts, cost=cost, epilogue=epilogue, priority=priority, native=True)
+    )
+    _REGISTRY[op, name] = replace(_REGISTRY[op, like], name=name)
+
+
 def find_implementation(op: str, name: str | None = None) -> Implementation | None:
     """The implementation called `name` of an op, or its default one; None when there is none."""
-    if name is None:
-        name = "" if (offer := default_offer(op)) is None else offer.name
-    return _REGISTRY.get((op, name))
+    offer = find_offer(op, name)
+    return None if offer is None else _REGISTRY.get((op, offer.name))
 
 
 def in_single(run: Run) -> Run:

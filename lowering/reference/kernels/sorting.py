@@ -9,6 +9,7 @@ import numpy as np
 
 from fuse_opt.lowering.program import Array, Config
 from fuse_opt.lowering.reference.kernels.config import integer, text
+from fuse_opt.lowering.reference.kernels.costs import moving_cost
 from fuse_opt.lowering.reference.kernels.registry import implementation
 
 _LONG_ROW = 512
@@ -86,13 +87,13 @@ def searchsorted(inputs: Sequence[Array], outputs: Sequence[Array], config: Conf
     outputs[0][...] = np.searchsorted(x, values, side="right" if right else "left")
 
 
-@implementation("numpy.cumulative_sum", "graph.cumulative_sum")
+@implementation("numpy.cumulative_sum", "graph.cumulative_sum", cost=moving_cost)
 def cumulative_sum(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.add.accumulate, of floats in float64, rounded once at each element."""
     _scan(np.add, inputs[0], outputs[0], config)
 
 
-@implementation("numpy.cumulative_prod", "graph.cumulative_prod")
+@implementation("numpy.cumulative_prod", "graph.cumulative_prod", cost=moving_cost)
 def cumulative_prod(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.multiply.accumulate, of floats in float64, rounded once at each element."""
     _scan(np.multiply, inputs[0], outputs[0], config)

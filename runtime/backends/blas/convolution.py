@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
 from math import prod
-
-import numpy as np
 
 from fuse_opt.runtime.backends.blas.direct_convolution import (
     Attributes,
@@ -17,10 +14,8 @@ from fuse_opt.runtime.backends.blas.direct_convolution import (
     attributes_of,
     choose_copies,
 )
-from fuse_opt.runtime.backends.blas.matmul import Array, Tasks, address_of, attempt
 from fuse_opt.runtime.backends.blas.task_sizes import choose_blocks, choose_grain
 from fuse_opt.runtime.host.c_records import fields_of, int64_table
-from fuse_opt.runtime.host.thread_pool import num_threads
 
 _UNFOLDED_BYTES = 256 << 10
 """What a task unfolds at a time: part of a core's second cache, with room for what the BLAS copies of it."""
@@ -36,53 +31,15 @@ class Convolution(ctypes.Structure):
     _fields_ = fields_of("backends/blas/convolution_tasks.c", "convolution")
 
 
-def try_conv(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> bool:
-    """
-    Convolution as `graph.conv` means it: x is [N, C, spatial...], weight [O, C/groups, spatial...], over 1 to 3 axes;
-    `config` holds `strides`, `pads`, `dilations` and `groups`. Answers as `attempt` does.
-    """
-    (x, weight), (out,) = inputs, outputs
-    return attempt(functools.partial(_convolve, config), x, weight, out)
-
-
 def convolution_table(
-    tasks: Tasks, threads: int, item: int, x: Shape, weight: Shape, out: Shape, config: Config
+    wide: bool, threads: int, item: int, x: Shape, weight: Shape, out: Shape, config: Config
 ) -> ctypes.Array[ctypes.c_int64] | None:
-    """The record `convolution` of convolution_tasks.c; None where shapes do not fit together, are empty or too large."""
-    plan = planned(tasks.wide, threads, item, x, weight, out, attributes_of(config, len(x) - 2))
+    """
+    The record `convolution` of convolution_tasks.c; None where shapes do not fit together, are empty or too large for a BLAS.
+    x is [N, C, spatial...], weight [O, C/groups, spatial...]; `config` holds `strides`, `pads`, `dilations` and `groups`.
+    """
+    plan = planned(wide, threads, item, x, weight, out, attributes_of(config, len(x) - 2))
     return plan if plan is not None and len(plan) else None
-
-
-def _convolve(config: Config, tasks: Tasks, x: Array, weight: Array, out: Array) -> bool:
-    attributes = attributes_of(config, x.ndim - 2)
-    plan = planned(tasks.wide, num_threads(), x.itemsize, x.shape, weight.shape, out.shape, attributes)
-    if plan is None:
-        return False
-    if out.size and weight.size:
-        return run_tasks(tasks, "fuse_run_convolution", plan, (x, weight), out)
-    out.fill(0)
-    return True
-
-
-def run_tasks(
-    tasks: Tasks, task: str, plan: ctypes.Array[ctypes.c_int64], inputs: tuple[Array, Array], out: Array
-) -> bool:
-    """Runs the tasks of a record `convolution` on arrays without an extent of zero; False where there was no memory."""
-    a, b = (_packed(array, out) for array in inputs)
-    target = out if out.flags.c_contiguous and out.flags.aligned else np.empty(out.shape, out.dtype)
-    function = tasks.function(task)
-    if not tasks.library.fuse_convolve(function, plan, address_of(a), address_of(b), address_of(target)):
-        return False
-    if target is not out:
-        np.copyto(out, target)
-    return True
-
-
-def _packed(array: Array, out: Array) -> Array:
-    """The array in C order, a copy where it shares memory with the result."""
-    if not array.flags.c_contiguous or not array.flags.aligned or np.may_share_memory(array, out):
-        return array.copy(order="C")
-    return array
 
 
 @functools.lru_cache(maxsize=1024)

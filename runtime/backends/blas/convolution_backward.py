@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
 from math import prod
 
-from fuse_opt.runtime.backends.blas.convolution import run_tasks
 from fuse_opt.runtime.backends.blas.direct_convolution import Attributes, Config, Shape, Windows, attributes_of
-from fuse_opt.runtime.backends.blas.matmul import Array, Tasks, attempt
 from fuse_opt.runtime.backends.blas.task_sizes import choose_grain
 
 COLUMNS_BYTES = 256 << 10
@@ -19,45 +16,19 @@ _ROWS = 64
 _WINDOW = 32
 """Elements of the window of a task, where the weight's gradient is made."""
 
-Table = Callable[[Tasks, int, Shape, Shape, Shape, Config], "ctypes.Array[ctypes.c_int64] | None"]
-"""Makes the record of a call, from the shapes of its operands and its result."""
-
-
-def try_conv_transpose(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> bool:
-    """
-    Transposed convolution as `graph.conv_transpose` means it, and the gradient of a convolution's input, which is the
-    same: x is [N, C, spatial...], weight [C, O/groups, spatial...]. Answers as `attempt` does.
-    """
-    run = functools.partial(_run, transposed_table, "fuse_run_fold", config)
-    return attempt(run, *inputs, *outputs)
-
-
-def try_conv_backward_weight(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> bool:
-    """The gradient of a convolution's weight as `graph.conv_backward_weight` means it. Answers as `attempt` does."""
-    run = functools.partial(_run, weight_gradient_table, "fuse_run_weight_gradient", config)
-    return attempt(run, *inputs, *outputs)
-
-
-def _run(make: Table, task: str, config: Config, tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
-    if 0 in (*a.shape, *b.shape, *out.shape):
-        out.fill(0)
-        return True
-    plan = make(tasks, a.itemsize, a.shape, b.shape, out.shape, config)
-    return plan is not None and run_tasks(tasks, task, plan, (a, b), out)
-
 
 def transposed_table(
-    tasks: Tasks, item: int, x: Shape, weight: Shape, out: Shape, config: Config
+    wide: bool, item: int, x: Shape, weight: Shape, out: Shape, config: Config
 ) -> ctypes.Array[ctypes.c_int64] | None:
     """The record `convolution` for fuse_run_fold; None where shapes do not fit together or are too large."""
-    return planned(tasks.wide, item, out, weight, x, attributes_of(config, len(x) - 2), False)
+    return planned(wide, item, out, weight, x, attributes_of(config, len(x) - 2), False)
 
 
 def weight_gradient_table(
-    tasks: Tasks, item: int, grad: Shape, x: Shape, out: Shape, config: Config
+    wide: bool, item: int, grad: Shape, x: Shape, out: Shape, config: Config
 ) -> ctypes.Array[ctypes.c_int64] | None:
     """The record `convolution` for fuse_run_weight_gradient; None where shapes do not fit together or are too large."""
-    return planned(tasks.wide, item, x, out, grad, attributes_of(config, len(x) - 2), True)
+    return planned(wide, item, x, out, grad, attributes_of(config, len(x) - 2), True)
 
 
 @functools.lru_cache(maxsize=1024)

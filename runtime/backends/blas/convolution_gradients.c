@@ -65,12 +65,3 @@ void fuse_run_weight_gradient(void *arg, long begin, long end) {
     }
   }
 }
-
-/* Runs one of the tasks for records above. No extent may be zero. Returns whether there was memory for it. */
-int fuse_convolve(void (*task)(void *, long, long), const struct convolution *v, char *x, char *weight, char *out) {
-  struct fuse_convolution call = {v, {&x, 0}, {&weight, 0}, {&out, 0}, 0};
-  fuse_enter_blas();
-  blas.parallel_for(task, &call, v->tasks, v->grain);
-  fuse_leave_blas();
-  return !atomic_load(&call.failed);
-}

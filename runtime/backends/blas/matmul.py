@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -29,15 +29,11 @@ Array = NDArray[Any]
 
 _SOURCES = (
     "backends/blas/matmul_tasks.c",
-    "backends/blas/narrow_tasks.c",
     "backends/blas/tile_products.c",
     "backends/blas/convolution_tasks.c",
     "backends/blas/convolution_gradients.c",
 )
 FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
-_PLAIN = 0x401
-"""NumPy's flags of an array in C order that can be written to."""
-_pointed: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 _Shape = tuple[int, ...]
 _NARROW = 128
 """Rows or columns up to which products are not the BLAS's, which copies both operands even where that takes the most time."""
@@ -63,7 +59,7 @@ class Tasks:
         return address_in(self.library, name)
 
 
-_FUNCTIONS = ("fuse_blas_bind", "fuse_products", "fuse_convolve")
+_FUNCTIONS = ("fuse_blas_bind", "fuse_products")
 
 
 @functools.cache
@@ -83,7 +79,6 @@ def load_tasks() -> Tasks | None:
     pointers = [ctypes.c_void_p] * 7
     library.fuse_blas_bind.argtypes, library.fuse_blas_bind.restype = [*pointers, ctypes.c_int], None
     library.fuse_products.argtypes, library.fuse_products.restype = pointers[:4], None
-    library.fuse_convolve.argtypes, library.fuse_convolve.restype = pointers[:5], ctypes.c_int
     library.fuse_blas_bind(pool, *routines.products, routines.set_threads, routines.get_threads, routines.wide)
     tasks = Tasks(library, routines.wide)
     return tasks if all(_multiplies(tasks, dtype) for dtype in FLOAT_TYPES) else None
@@ -93,77 +88,22 @@ def _multiplies(tasks: Tasks, dtype: np.dtype[Any]) -> bool:
     """Whether a small product is right; one of integers of the wrong width is not."""
     a, b = np.arange(6, dtype=dtype).reshape(2, 3), np.arange(12, dtype=dtype).reshape(3, 4)
     out = np.full((2, 4), -1, dtype)
-    return multiply(tasks, a, b, out) and bool((out == [[20, 23, 26, 29], [56, 68, 80, 92]]).all())
-
-
-def _oriented(inputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> tuple[Array, Array]:
-    """The operands as they are multiplied: views, with the last axes of a transposed one swapped."""
-    a, b = inputs
-    a = a.swapaxes(-1, -2) if config.get("transpose_lhs") else a
-    return a, b.swapaxes(-1, -2) if config.get("transpose_rhs") else b
-
-
-def try_matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]) -> bool:
-    """`np.matmul` of the operands, transposed as `config` says, into `outputs[0]`; answers as `attempt` does."""
-    a, b = _oriented(inputs, config)
-    return attempt(multiply, a, b, outputs[0])
-
-
-def attempt(compute: Callable[[Tasks, Array, Array, Array], bool], a: Array, b: Array, out: Array) -> bool:
-    """
-    What `compute` does with floats of 32 and 64 bits, and with those of 16 (in 32, rounded once). Does nothing and answers
-    False for other element types, where `compute` does so, and where there is no BLAS to call.
-    """
-    tasks = load_tasks()
-    if tasks is None or not a.dtype == b.dtype == out.dtype or not out.flags.writeable:
-        return False
-    if a.dtype == np.float16:
-        single = np.empty(out.shape, np.float32)
-        done = compute(tasks, a.astype(np.float32), b.astype(np.float32), single)
-        if done:
-            out[...] = single
-        return done
-    return a.dtype in FLOAT_TYPES and compute(tasks, a, b, out)
-
-
-def multiply(tasks: Tasks, a: Array, b: Array, out: Array) -> bool:
-    """The product of arrays of f32 or f64, whatever their strides; does nothing and answers False where none is defined."""
-    target = out if out.flags.aligned else np.empty(out.shape, out.dtype)
-    if not a.flags.aligned or np.may_share_memory(a, target):
-        a = a.copy()
-    if not b.flags.aligned or np.may_share_memory(b, target):
-        b = b.copy()
-    plan = _plan(
-        tasks.wide, num_threads(), a.itemsize, a.shape, a.strides, b.shape, b.strides, target.shape, target.strides
-    )
-    if plan is None:
-        return False
-    if plan.copies != (False, False, False):
-        a = _compact(a) if plan.copies[0] else a
-        b = _compact(b) if plan.copies[1] else b
-        target = np.empty(out.shape, out.dtype) if plan.copies[2] else target
-        if not multiply(tasks, a, b, target):
-            return False
-    elif a.size and b.size:
-        tasks.library.fuse_products(plan.table, address_of(a), address_of(b), address_of(target))
-    else:
-        target.fill(0)
-    if target is not out:
-        np.copyto(out, target)
-    return True
+    table = product_table(tasks.wide, num_threads(), a.itemsize, a.shape, b.shape, out.shape, {})
+    tasks.library.fuse_products(table, *(array.ctypes.data for array in (a, b, out)))
+    return bool((out == [[20, 23, 26, 29], [56, 68, 80, 92]]).all())
 
 
 def product_table(
-    tasks: Tasks, threads: int, item: int, a: _Shape, b: _Shape, c: _Shape, config: Mapping[str, ConfigValue]
+    wide: bool, threads: int, item: int, a: _Shape, b: _Shape, c: _Shape, config: Mapping[str, ConfigValue]
 ) -> ctypes.Array[ctypes.c_int64] | None:
     """
     The record `products` of matmul_tasks.c for arrays in C order, operands transposed as `config` says; None where there is
-    nothing to multiply, or it cannot be done without copies.
+    nothing to multiply, or a BLAS cannot do it without copies. `wide`: its integers have 64 bits.
     """
     a, a_steps = _transposed(a, item, bool(config.get("transpose_lhs")))
     b, b_steps = _transposed(b, item, bool(config.get("transpose_rhs")))
-    plan = _plan(tasks.wide, threads, item, a, a_steps, b, b_steps, c, _packed_steps(c, item))
-    return None if plan is None or plan.copies != (False, False, False) else plan.table
+    plan = _plan(wide, threads, item, a, a_steps, b, b_steps, c, _packed_steps(c, item))
+    return None if plan is None or plan.copies else plan.table
 
 
 def _packed_steps(shape: _Shape, item: int) -> _Shape:
@@ -178,25 +118,12 @@ def _transposed(shape: _Shape, item: int, swap: bool) -> tuple[_Shape, _Shape]:
     return (*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2])
 
 
-def address_of(array: Array) -> int:
-    """Where the array's first element is."""
-    if array.flags.num & _PLAIN == _PLAIN and array.size:
-        return ctypes.addressof(_pointed(array))  # four times as fast
-    return array.ctypes.data
-
-
-def _compact(a: Array) -> Array:
-    """The array in C order, leading axes along which it repeats itself cut to one element."""
-    cut = tuple(slice(0, 1) if step == 0 else slice(None) for step in a.strides[:-2])
-    return np.ascontiguousarray(a[cut])
-
-
 @dataclass(frozen=True)
 class _Plan:
     """What depends on shapes and steps alone."""
 
-    copies: tuple[bool, bool, bool] = (False, False, False)
-    """Which of both operands and the result must be given in C order, with another plan then."""
+    copies: bool = False
+    """Whether an operand or the result lies as no BLAS takes it."""
     table: ctypes.Array[ctypes.c_int64] | None = None
     """The record `products` of matmul_tasks.c; None where nothing is to be multiplied."""
 
@@ -248,7 +175,7 @@ def _plan(
     of_b = _layout(k, n, b_steps[-2], b_steps[-1], item, wide)
     of_c = _layout(m, n, c_rows, c_steps[-1], item, wide)
     if of_a is None or of_b is None or of_c is None or of_c[0]:
-        return _Plan((of_a is None, of_b is None, of_c is None or of_c[0]))
+        return _Plan(copies=True)
     entries = int(np.prod([axis.extent for axis in stack], dtype=np.int64))
     rows, columns = choose_blocks(m, n, k, entries, threads)
     tasks = entries * -(-m // rows) * -(-n // columns)

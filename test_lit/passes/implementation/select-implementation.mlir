@@ -1,6 +1,6 @@
 // RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation | filecheck %s
 // RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation --select-implementation | filecheck %s
-// RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation=prefer=numpy.sort,numpy.matmul_epilogue | filecheck %s --check-prefix=PREFER
+// RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation=prefer=numpy.sort,blas.matmul_epilogue | filecheck %s --check-prefix=PREFER
 // RUN: fuse-opt %s --split-input-file --verify-diagnostics --select-implementation --remarks 2>&1 | filecheck %s --check-prefix=REMARK
 
 // What takes the op and costs least, or is preferred; what is named already is kept; a kernel of pointwise ops has none.
@@ -9,9 +9,9 @@
 // CHECK:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul"} {
 // CHECK:         %c = fused.kernel(%0 = %b : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
 // PREFER-LABEL: func.func @main(
-// PREFER:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul_epilogue"} {
+// PREFER:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "blas.matmul_epilogue"} {
 // PREFER:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.matmul"} {
-// REMARK: select-implementation.mlir:17:3: remark: [select-implementation] selected: 'fused.kernel' 'graph.matmul': run by "fuse.matmul" (otherwise with: use_implementation = "numpy.matmul") us=0.0 second=numpy.matmul second_us=5.0 candidates=3
+// REMARK: select-implementation.mlir:17:3: remark: [select-implementation] selected: 'fused.kernel' 'graph.matmul': run by "fuse.matmul" (otherwise with: use_implementation = "blas.matmul") us=0.0 second=blas.matmul second_us=1.0 candidates=4
 // REMARK: remark: [select-implementation] kept: 'fused.kernel' is run by "numpy.matmul", as it says
 func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
@@ -48,7 +48,7 @@ func.func @refused(%x: tensor<4x4xi32>) -> tensor<4x4xi32> {
 // Not: kernels that the schedule leaves to the reference. A schedule of a library is kept, with one that is called.
 // CHECK-LABEL: func.func @scheduled(
 // CHECK:         %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {schedule = {kind = "reference"}} {
-// CHECK:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {schedule = {kind = "library"}, implementation = "numpy.matmul"} {
+// CHECK:         %b = fused.kernel(%0 = %a : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {schedule = {kind = "library"}, implementation = "blas.matmul"} {
 func.func @scheduled(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {schedule = {kind = "reference"}} {
     %1 = graph.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
@@ -92,7 +92,7 @@ func.func @broken(%x: tensor<4x4xi32>) -> tensor<4x4xi32> {
 
 // -----
 
-// CHECK: error: 'graph.matmul' use_implementation "mkl.matmul" is not among what is allowed: fuse.matmul, numpy.matmul, numpy.matmul_epilogue; remove the directive or name another one
+// CHECK: error: 'graph.matmul' use_implementation "mkl.matmul" is not among what is allowed: fuse.matmul, numpy.matmul, blas.matmul, blas.matmul_epilogue; remove the directive or name another one
 func.func @unheard(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
     %1 = graph.matmul %0, %0 {use_implementation = "mkl.matmul"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
@@ -103,7 +103,7 @@ func.func @unheard(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' implementation "numpy.conv" does not run 'graph.matmul': expected one of fuse.matmul, fuse.attention, numpy.matmul, numpy.matmul_epilogue; remove the property or register the implementation
+// CHECK: error: 'fused.kernel' implementation "numpy.conv" does not run 'graph.matmul': expected one of fuse.matmul, fuse.attention, numpy.matmul, blas.matmul, blas.matmul_epilogue; remove the property or register the implementation
 func.func @unknown(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.conv"} {
     %1 = graph.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>

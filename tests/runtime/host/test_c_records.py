@@ -24,7 +24,7 @@ RECORDS: dict[str, type[ctypes.Structure]] = {
 }
 FILES = (
     *(f"host/{name}.c" for name in ("pool_waiting", "parallel_for", "program_call")),
-    *(f"backends/blas/{name}.c" for name in ("matmul_tasks", "narrow_tasks", "tile_products")),
+    *(f"backends/blas/{name}.c" for name in ("matmul_tasks", "tile_products")),
     *(f"backends/blas/{name}.c" for name in ("convolution_tasks", "convolution_gradients")),
 )
 
