@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
 from fuse_opt.dialects.analysis.kernel_access import kernel_structure, library_op
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.implementation.cost_table import CostTable, site_name
 from fuse_opt.dialects.implementation.offers import Offer, registry_state
 from fuse_opt.dialects.implementation.site import Machine, Site
 from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers
@@ -28,6 +29,8 @@ class Candidate:
     """A code; empty where it runs the kernel."""
     seconds: float | None = None
     """None where it does not say what it costs."""
+    measured: float | None = None
+    """What it took where a person measured it."""
 
 
 def opaque_ops(kernel: KernelOp) -> list[OpaqueOp]:
@@ -109,25 +112,39 @@ def _seconds(kernel: KernelOp, offer: Offer, sites: Sequence[Site]) -> float | N
     return total + machine.launch + machine.move_seconds(moved)
 
 
+def with_times(
+    found: Sequence[Candidate], kernel: KernelOp, frozen: Collection[SSAValue], table: CostTable
+) -> tuple[Candidate, ...]:
+    """The candidates with what a table says that they took."""
+    site = site_name(kernel, frozen)
+    return tuple(replace(one, measured=table.seconds(site, one.offer.name)) for one in found)
+
+
 def best(found: Sequence[Candidate], preferred: Sequence[str] = ()) -> tuple[Candidate | None, Candidate | None]:
     """
     The candidate to take and the next best one: of those that run the kernel the first that is preferred (by its name or
-    its backend), else the first that costs no more than NEAR times the least, where all say what they cost.
+    its backend), else the first that costs no more than NEAR times the least, where all say what they cost. Where all of them
+    were measured, the first in that order that took no more than NEAR times the least.
     """
     able = [candidate for candidate in found if not candidate.refusal]
     order = [one for wanted in preferred for one in able if is_called(one.offer, wanted)]
-    rest = [candidate for candidate in able if candidate not in order]
-    while rest:
-        order.append(next_ := _cheapest(rest))
-        rest.remove(next_)
+    rest = _ranked([candidate for candidate in able if candidate not in order], lambda one: one.seconds)
+    order += _ranked(rest, lambda one: one.measured)
     return (order[0] if order else None), (order[1] if len(order) > 1 else None)
 
 
-def _cheapest(able: Sequence[Candidate]) -> Candidate:
-    known = [candidate.seconds for candidate in able if candidate.seconds is not None]
-    if len(known) < len(able):
-        return able[0]
-    return next(one for one in able if one.seconds is not None and one.seconds <= NEAR * min(known))
+def _ranked(able: Sequence[Candidate], seconds: Callable[[Candidate], float | None]) -> list[Candidate]:
+    """Again and again the first that is near the least of what is left; as they are where not all have a time."""
+    times = [(time, one) for one in able if (time := seconds(one)) is not None]
+    if len(times) < len(able):
+        return list(able)
+    ranked: list[Candidate] = []
+    while times:
+        least = min(time for time, _ in times)
+        found = next(entry for entry in times if entry[0] <= NEAR * least)
+        times.remove(found)
+        ranked.append(found[1])
+    return ranked
 
 
 def is_called(offer: Offer, wanted: str) -> bool:

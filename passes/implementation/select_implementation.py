@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,9 +16,10 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.prepared import frozen_arguments
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.implementation.cost_table import CostTable, read_cost_table
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, find_offer, known_implementations, offers_of
 from fuse_opt.dialects.implementation.queries import inplace_operands, wanted_implementation
-from fuse_opt.dialects.implementation.selection import Candidate, best, candidates, opaque_ops
+from fuse_opt.dialects.implementation.selection import Candidate, best, candidates, opaque_ops, with_times
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 
@@ -37,7 +39,8 @@ class SelectImplementationPass(ModulePass):
     ```
     Of the implementations that take the kernel (by backends that the module allows, see attach-backends) it is the first one
     that is preferred; without a preference the cheapest by what they say they cost, one being cheaper by less than 5 % not
-    counting; where one does not say, the first. The remark has the next best one, and why others refuse.
+    counting; where one does not say, the first. With `table`, where all of them were measured, one that took 5 % less time
+    than the cheapest comes before it. The remark has the next best one, and why others refuse.
 
     An implementation that the kernel names is kept while it takes the kernel: edit it by hand. `use_implementation = "name"`
     on an op or a kernel is a promise: an error where that implementation does not take it.
@@ -54,6 +57,8 @@ class SelectImplementationPass(ModulePass):
     """What costs are worked out for: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
     numerics: Literal["strict", "fast"] = "strict"
     """Which implementations are taken: "strict" for those within the bounds of ops, or "fast" for all."""
+    table: str = ""
+    """A file with the times that implementations took, in place of what they say they cost: `fuse-tune dispatch` writes it."""
 
     def __post_init__(self) -> None:
         find_device(self.device)
@@ -61,12 +66,26 @@ class SelectImplementationPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.prefer:
             self._check_known(op)
-        machine = find_device(self.device)
+        machine, table = find_device(self.device), self._table(op)
         for function in functions_of(op):
             frozen = _frozen(function)
             for kernel in function.body.block.ops:
                 if isinstance(kernel, KernelOp) and opaque_ops(kernel):
-                    self._visit(kernel, machine, frozen)
+                    self._visit(kernel, machine, frozen, table)
+
+    def _table(self, op: ModuleOp) -> CostTable | None:
+        if not self.table:
+            return None
+        try:
+            table = read_cost_table(self.table)
+        except OSError as error:
+            raise RefusedError(f"'{self.name}' option table: '{self.table}': {error.strerror}", op) from None
+        except ValueError as error:
+            raise RefusedError(f"'{self.name}' option table: {error}", op) from None
+        for first in table.problems[:1]:
+            more = f" (and {len(table.problems) - 1} more)" if len(table.problems) > 1 else ""
+            warnings.warn(f"a line was left out: {first}{more}", stacklevel=2)
+        return table
 
     def _check_known(self, op: ModuleOp) -> None:
         known = known_implementations()
@@ -75,11 +94,12 @@ class SelectImplementationPass(ModulePass):
                 names = ", ".join(known) or "none"
                 raise RefusedError(f"'{self.name}' option prefer: unknown '{wanted}'; expected one of {names}", op)
 
-    def _visit(self, kernel: KernelOp, machine: Device, frozen: Collection[SSAValue]) -> None:
+    def _visit(self, kernel: KernelOp, machine: Device, frozen: Collection[SSAValue], table: CostTable | None) -> None:
         if kernel.schedule_kind() == "reference":
             return
         try:
             found = candidates(kernel, machine, self.numerics, frozen)
+            found = found if table is None else with_times(found, kernel, frozen, table)
         except BackendFault as fault:
             raise RefusedError(str(fault), kernel) from fault
         if (wanted := wanted_implementation(kernel)) is not None:
@@ -122,11 +142,11 @@ class SelectImplementationPass(ModulePass):
             remark(self.name, kernel, "kept", f'is run by "{name}", as it says')
             return
         _write(kernel, chosen.offer)
-        numbers: dict[str, Number] = {**_microseconds("us", chosen)}
+        numbers: dict[str, Number] = {**_microseconds("", chosen)}
         flip = ""
         if second is not None:
             flip = f'use_implementation = "{second.offer.name}"'
-            numbers |= {"second": second.offer.name, **_microseconds("second_us", second)}
+            numbers |= {"second": second.offer.name, **_microseconds("second_", second)}
         numbers["candidates"] = len(found)
         if refused := _refusals(found):
             numbers["refused"] = refused
@@ -184,5 +204,7 @@ def _refusals(found: Sequence[Candidate]) -> str:
     return ",".join(f"{one.offer.name}:{one.refusal}" for one in found if one.refusal)
 
 
-def _microseconds(name: str, candidate: Candidate) -> dict[str, Number]:
-    return {} if candidate.seconds is None else {name: round(candidate.seconds * 1e6, 1)}
+def _microseconds(prefix: str, candidate: Candidate) -> dict[str, Number]:
+    """What it is said to cost, and what it took."""
+    times = {"us": candidate.seconds, "measured_us": candidate.measured}
+    return {f"{prefix}{name}": round(seconds * 1e6, 1) for name, seconds in times.items() if seconds is not None}

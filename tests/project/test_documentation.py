@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fuse_opt.tools.commands import demo, fuse_opt_main, fuse_run_main
+from fuse_opt.tools.commands import demo, fuse_opt_main, fuse_run_main, fuse_tune_main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -26,7 +26,11 @@ def blocks(page: Path, language: str) -> list[str]:
 def commands() -> list[str]:
     lines = [line for page in PAGES for text in blocks(page, "sh") for line in text.splitlines()]
     return sorted(
-        {line.split("#")[0].strip() for line in lines if line.startswith(("fuse-opt", "fuse-run", "python -m"))}
+        {
+            line.split("#")[0].strip()
+            for line in lines
+            if line.startswith(("fuse-opt", "fuse-run", "fuse-tune", "python -m"))
+        }
     )
 
 
@@ -40,7 +44,11 @@ def run(command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-IN_PROCESS: dict[str, Callable[[Sequence[str]], int]] = {"fuse-opt": fuse_opt_main.main, "fuse-run": fuse_run_main.main}
+IN_PROCESS: dict[str, Callable[[Sequence[str]], int]] = {
+    "fuse-opt": fuse_opt_main.main,
+    "fuse-run": fuse_run_main.main,
+    "fuse-tune": fuse_tune_main.main,
+}
 """What needs no process of its own: the files that a shell would start do nothing but call these."""
 
 

@@ -100,7 +100,7 @@ def test_face_lists_and_loads_its_names():
 
 
 def test_entry_points_load():
-    commands = ("fuse-opt", "fuse-pack", "fuse-run")
+    commands = ("fuse-opt", "fuse-pack", "fuse-run", "fuse-tune")
     optional = {("torch_dynamo_backends", "fuse_opt"): "torch"}
     declared = {("xdsl.universe", "fuse-opt"), *(("console_scripts", name) for name in commands), *optional}
     ours = distribution("fuse-opt").entry_points

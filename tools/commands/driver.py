@@ -88,7 +88,7 @@ def run(options: Options, passes: Sequence[ModulePass]) -> int:
                 status = 1
                 print(error, file=sys.stderr)
     if status == 0 or parts:
-        _write(_SEPARATOR.join(parts), options.output if status == 0 else None)
+        write_text(_SEPARATOR.join(parts), options.output if status == 0 else None)
     if options.timing:
         report.print_times(sys.stderr)
     if options.remarks is not None:
@@ -194,7 +194,7 @@ class Steering:
                 yield
         finally:
             if self.options.dump_decisions is not None:
-                _write(_SEPARATOR.join(self._dumped), self.options.dump_decisions)
+                write_text(_SEPARATOR.join(self._dumped), self.options.dump_decisions)
 
     @contextmanager
     def module(self, number: int) -> Generator[None]:
@@ -296,7 +296,8 @@ def _text(module: ModuleOp) -> str:
     return output.getvalue()
 
 
-def _write(text: str, file: str | None) -> None:
+def write_text(text: str, file: str | None) -> None:
+    """To a file, or to standard output for None or `-`. Raises UnreadableError."""
     if file is None or file == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -313,10 +314,10 @@ def _write_remarks(remarks: Sequence[Remark], file: str) -> None:
         entries = [{**asdict(remark), "numbers": dict(remark.numbers)} for remark in remarks]
         for entry in entries:
             del entry["provisional"]
-        _write(json.dumps(entries, indent=2) + "\n", file)
+        write_text(json.dumps(entries, indent=2) + "\n", file)
         return
     text = "".join(f"{remark}\n" for remark in remarks)
     if file:
-        _write(text, file)
+        write_text(text, file)
     else:
         sys.stderr.write(text)

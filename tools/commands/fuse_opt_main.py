@@ -46,6 +46,7 @@ def _main(arguments: list[str]) -> int:
         parser.error("no input: name a file, or - for standard input")
     from fuse_opt.tools.commands.driver import Options, UnreadableError, run
     from fuse_opt.tools.compiler.backend_switch import backend_passes
+    from fuse_opt.tools.compiler.dispatch_table import with_dispatch_table
     from fuse_opt.tools.compiler.pipeline import UsageError, parse_pass_flag, parse_pipeline
 
     options = Options(
@@ -70,7 +71,7 @@ def _main(arguments: list[str]) -> int:
         passes = backend_passes(given.backend)
         for kind, name, text in given.passes:
             passes += parse_pass_flag(name, text) if kind == "flag" else parse_pipeline(text)
-        return run(options, passes)
+        return run(options, with_dispatch_table(passes))
     except UsageError as error:
         parser.error(str(error))
     except UnreadableError as error:

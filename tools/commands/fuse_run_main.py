@@ -129,12 +129,12 @@ def _extents(given: argparse.Namespace) -> dict[str, int]:
 
 def _load(given: argparse.Namespace, saved: bool) -> tuple[ModuleOp, dict[str, Array]]:
     """The program, and what its arguments are bound to by name."""
-    from fuse_opt.tools.commands.models import is_model, parse_extents, read_model
+    from fuse_opt.tools.commands.models import is_model, parse_extents, read_model, text_or_path
     from fuse_opt.tools.compiler.api import load
 
     weights: dict[str, Array] = _arrays(given.weights) if given.weights else {}
     if not is_model(given.file):
-        return load(_source(given.file)), weights
+        return load(text_or_path(given.file)), weights
     arrays = _arrays(given.inputs) if saved else None
     model = read_model(given.file, parse_extents(given.extents), arrays, None if saved else 4)
     return model.module, {**model.weights, **weights}
@@ -154,15 +154,6 @@ def _arrays(file: str) -> dict[str, Array]:
     except (BadZipFile, EOFError, KeyError, NotImplementedError, ValueError, ZlibError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"'{file}': expected arrays as numpy.savez writes them; {reason}") from None
-
-
-def _source(file: str) -> Any:
-    """Text or a path; the path also where the name does not end in `.mlir`."""
-    from pathlib import Path
-
-    from fuse_opt.tools.source.parsing import decode
-
-    return decode(sys.stdin.buffer.read(), "<stdin>") + "\n" if file == "-" else Path(file)
 
 
 def _saved_inputs(file: str, signature: Signature, weights: Mapping[str, Array]) -> list[Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 
 from fuse_opt.tools.compiler.signature import Array
 from fuse_opt.tools.source.diagnostics import InputError
+from fuse_opt.tools.source.parsing import decode
 
 ONNX = (".onnx",)
 STABLEHLO = (".stablehlo", ".stablehlo.mlir")
@@ -69,6 +71,11 @@ def _onnx(
     except onnx.OnnxError as error:
         raise InputError(file, 0, 0, str(error)) from error
     return Model(imported.module, imported.weights)
+
+
+def text_or_path(file: str) -> str | Path:
+    """What `load` takes for a file of MLIR text that a person names: `-` is standard input, and any name a path."""
+    return decode(sys.stdin.buffer.read(), "<stdin>") + "\n" if file == "-" else Path(file)
 
 
 def write_weights(model: Model, output: str) -> None:

@@ -20,6 +20,7 @@ from fuse_opt.runtime.backends.registry import unavailable_backends
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.backend_switch import backend_passes
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
+from fuse_opt.tools.compiler.dispatch_table import with_dispatch_table
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, notebook_html, page_of
@@ -245,7 +246,8 @@ def compile(
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
 
     `backend` says what may run opaque ops: names of backends, `-name` for one that may not, `none`, and files of Python
-    that bring one, with commas between; `$FUSE_OPT_BACKEND` stands in for None.
+    that bring one, with commas between; `$FUSE_OPT_BACKEND` stands in for None. `$FUSE_OPT_DISPATCH_TABLE` names a file with
+    the times of implementations that choices go by.
 
     With `poison` (for "cpu") all bytes of the arena that no later step reads are NaN between steps: slow, to find errors.
 
@@ -258,7 +260,7 @@ def compile(
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
     missing = unavailable_backends() if target == "cpu" else {}
-    passes = [*backend_passes(backend, missing), *_passes(target, pipeline, poison)]
+    passes = with_dispatch_table([*backend_passes(backend, missing), *_passes(target, pipeline, poison)])
     target = _usable(target, whole)
     build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
 
@@ -354,7 +356,7 @@ def _backend(
         made = builder(target, poison)
         if whole:
             return made.build(module, function)
-        again = [*_unfused(target), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
+        again = [*with_dispatch_table(_unfused(target)), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
         return build_unfusing(made, lambda changed: run_pipeline(changed, again, make_context()), module, function)
 
 

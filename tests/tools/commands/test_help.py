@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fuse_opt.passes import deprecated_spellings
-from fuse_opt.tools.commands import fuse_opt_main, fuse_pack, fuse_run_main
+from fuse_opt.tools.commands import fuse_opt_main, fuse_pack, fuse_run_main, fuse_tune_main
 from fuse_opt.tools.commands.command import COLUMN, WIDTH
 from fuse_opt.tools.compiler.pass_docs import group_summary, pass_docs, pass_groups, shared_options
 from fuse_opt.tools.compiler.pipeline import PIPELINES, UsageError, make_passes, parse_pass_flag
@@ -20,7 +20,12 @@ from fuse_opt.tools.compiler.registry import available_passes, available_targets
 
 Capture = pytest.CaptureFixture[str]
 PASSES = list(available_passes())
-COMMANDS = {"fuse-opt": fuse_opt_main.main, "fuse-run": fuse_run_main.main, "fuse-pack": fuse_pack.main}
+COMMANDS = {
+    "fuse-opt": fuse_opt_main.main,
+    "fuse-run": fuse_run_main.main,
+    "fuse-pack": fuse_pack.main,
+    "fuse-tune": fuse_tune_main.main,
+}
 
 
 def printed(capsys: Capture, *arguments: str, command: str = "fuse-opt") -> str:

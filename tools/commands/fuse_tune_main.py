@@ -1,0 +1,143 @@
+"""The command `fuse-tune`: measures what passes would guess, and writes it as text. Nothing else measures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, run_command
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from fuse_opt.tools.commands.dispatch_times import SiteTimes
+
+OK, FAILED = 0, 1
+_DESCRIPTION = "Measures on this machine what passes would guess, and writes it as text."
+_EPILOG = """\
+fuse-tune dispatch runs every distinct product, convolution and other opaque op of a program by each
+implementation that takes it, alone, in turns: the lower quartile of nine times, with operands in caches
+(and, for people, from memory). The table steers choices as select-implementation=table=FILE, or for all
+programs as $FUSE_OPT_DISPATCH_TABLE.
+Exit status: 0 fine, 1 the program was refused or cannot be compiled, 2 wrong usage.
+"""
+_SETTINGS = ("OPENBLAS_", "MKL_", "OMP_", "DNNL_", "ONEDNN_")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    return run_command("fuse-tune", _main, argv)
+
+
+def _main(arguments: Sequence[str]) -> int:
+    parser = _make_parser()
+    given = parser.parse_args(arguments)
+    if given.threads < 1:
+        parser.error(f"argument --threads: expected 1 or more, got {given.threads}")
+    from fuse_opt.tools.commands.driver import UnreadableError
+    from fuse_opt.tools.compiler.pipeline import UsageError
+    from fuse_opt.tools.source.diagnostics import InputError
+
+    try:
+        return _run(given)
+    except UsageError as error:
+        parser.error(str(error))
+    except InputError as error:
+        print(error, file=sys.stderr)
+    except OSError as error:
+        print(f"fuse-tune: error: '{error.filename}': {error.strerror}", file=sys.stderr)
+    except (MemoryError, RuntimeError, UnreadableError, ValueError) as error:
+        print(f"fuse-tune: error: {error}", file=sys.stderr)
+    return FAILED
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = Parser("fuse-tune", _DESCRIPTION, _EPILOG)
+    parser.usage = "fuse-tune dispatch FILE [-o TABLE] [option]..."
+    add = parser.add_argument
+    add("what", choices=("dispatch",), metavar="dispatch", help="what is measured: implementations of opaque ops")
+    add("file", metavar="FILE", help="the program, MLIR text or an .onnx model; - for standard input")
+    add("-o", "--output", metavar="TABLE", help="where the table goes (default: standard output)")
+    add("--threads", type=int, default=1, metavar="N", help="threads of a program (default: 1)")
+    add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
+    add("--numerics", choices=("strict", "fast"), default="strict", help="which implementations are measured")
+    add("--extents", metavar="NAME=N,...", default="", help="what unknown extents of an ONNX model are")
+    return parser
+
+
+def _run(given: argparse.Namespace) -> int:
+    from fuse_opt.tools.commands.dispatch_times import measure_sites
+    from fuse_opt.tools.commands.driver import write_text
+    from fuse_opt.tools.compiler.api import limit_threads
+    from fuse_opt.tools.compiler.builders import require_c_compiler
+
+    require_c_compiler()
+    limit_threads(given.threads)
+    lines = [json.dumps(_header(given))]
+    for found in measure_sites(_kernels(given), given.numerics, given.threads == 1):
+        lines += _lines(found)
+        best = min(found.warm, key=lambda name: found.warm[name], default="nothing")
+        print(f"fuse-tune: {found.site}: {best}", file=sys.stderr)
+    write_text("".join(f"{line}\n" for line in lines), given.output)
+    return OK
+
+
+def _kernels(given: argparse.Namespace) -> ModuleOp:
+    """The program as it is where implementations are chosen. Raises InputError, and ValueError where extents are unknown."""
+    from fuse_opt.lowering.reference.interpreter import entry_function
+    from fuse_opt.runtime.backends.registry import unavailable_backends
+    from fuse_opt.tools.commands.models import is_model, parse_extents, read_model, text_or_path
+    from fuse_opt.tools.compiler.api import load
+    from fuse_opt.tools.compiler.backend_switch import backend_passes
+    from fuse_opt.tools.compiler.located import located
+    from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline
+    from fuse_opt.tools.compiler.registry import make_context
+    from fuse_opt.tools.compiler.specialization import is_dynamic
+
+    if is_model(given.file):
+        source = module = read_model(given.file, parse_extents(given.extents), None, 4).module
+    else:
+        module = load(source := text_or_path(given.file))
+    before = DEFAULT_PIPELINE[: DEFAULT_PIPELINE.index("select-implementation")]
+    passes = [*backend_passes(given.backend, unavailable_backends()), *make_passes(before)]
+    with located(source, module):
+        if is_dynamic(entry_function(module, None)):
+            raise ValueError(f"{given.file}: expected known extents of arguments, got `?`: times are of shapes")
+        run_pipeline(module, passes, make_context())
+    return module
+
+
+def _header(given: argparse.Namespace) -> dict[str, object]:
+    from fuse_opt import __version__
+    from fuse_opt.dialects.implementation.cost_table import HEADER, VERSION
+
+    settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SETTINGS)}
+    return {
+        HEADER: VERSION,
+        "fuse-opt": __version__,
+        "machine": platform.processor() or platform.machine(),
+        "threads": given.threads,
+        "environment": settings,
+    }
+
+
+def _lines(found: SiteTimes) -> list[str]:
+    rows = [
+        {
+            "site": found.site,
+            "implementation": name,
+            "seconds": float(f"{seconds:.4g}"),
+            "cold": float(f"{found.cold[name]:.4g}"),
+        }
+        for name, seconds in found.warm.items()
+    ]
+    return [json.dumps(row) for row in rows]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
