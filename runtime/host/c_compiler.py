@@ -25,7 +25,9 @@ _WIDE_VECTORS = ("-mprefer-vector-width=512",)
 # are not observable in it, so the compiler may if-convert and vectorise.
 _MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 # gcc 12 moves loads into the branches that use them, and makes wrong masks of such loads of 3, 5, 6 or 7 neighbours.
-_OPTIONAL = ("-fopenmp-simd", "-fno-tree-sink")
+# On some processors gcc takes apart multiplications with additions that wait for each other, by a guess about the loop: bits
+# would depend on how many sums a function has.
+_OPTIONAL = ("-fopenmp-simd", "-fno-tree-sink", "--param=avoid-fma-max-bits=0")
 _LINKED = "-shared"
 _SHARED = ("-fPIC", _LINKED)
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from fuse_opt.lowering.c.headers.product_tiles import Bounds, even_parts
+
 _NAME = re.compile(r"fo_dot_(f32|f64)_(\d+)x(\d+)")
 _TYPES = {"f32": ("float", "fo_i32", 4), "f64": ("double", "fo_i64", 8)}
 """By element type: its name in C, an integer of its size, and its bytes."""
 _CHAINS = 8
 """Sums that wait for nothing: where a tile has fewer, each is of several vectors in turn."""
-_PART = 2
-"""Rows and columns at a time where vectors are shorter than 64 bytes."""
+_PARTS = ((2, 4), (3, 3), (4, 2), (1, 8), (8, 1))
+"""Rows and columns at a time, at most, where vectors are shorter than 64 bytes: what sixteen registers hold."""
 
 _DOT = """\
 /* {name}: {rows} x {columns} elements of c, whose rows lie c_step apart, become or (where `add` is not 0) are added to sums
@@ -52,12 +54,9 @@ def dot_text(name: str) -> str | None:
         return None
     element, rows, columns = found[1], int(found[2]), int(found[3])
     kind = _TYPES[element][0]
+    cut = min(((even_parts(rows, r), even_parts(columns, c)) for r, c in _PARTS), key=_time)
     half, quarter = (
-        "".join(
-            _part(element, width, (i, min(i + _PART, rows)), (j, min(j + _PART, columns)), columns)
-            for i in range(0, rows, _PART)
-            for j in range(0, columns, _PART)
-        )
+        "".join(_part(element, width, of_rows, of_columns, columns) for of_rows in cut[0] for of_columns in cut[1])
         for width in (32, 16)
     )
     wide = _part(element, 64, (0, rows), (0, columns), columns)
@@ -66,10 +65,16 @@ def dot_text(name: str) -> str | None:
     )
 
 
+def _time(cut: tuple[Bounds, Bounds]) -> float:
+    """Of a step of all parts, in multiplications; two begin in a cycle, and two loads."""
+    sizes = [(b - a, d - c) for a, b in cut[0] for c, d in cut[1]]
+    return sum(max(r * c, r + c, _CHAINS / max(1, _CHAINS // (r * c))) for r, c in sizes)
+
+
 def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, int], step: int) -> str:
     """The sums of some rows and columns in vectors of so many bytes, put into `sums`, whose rows lie `step` apart."""
     kind, integer, size = _TYPES[element]
-    count, wide = width // size, width == 64
+    count, wide, pinned = width // size, width == 64, width >= 32
     pairs = [(i, j) for i in range(*rows) for j in range(*columns)]
     chains = max(1, _CHAINS // len(pairs))
     names = [f"s{i}_{j}_{n}" for i, j in pairs for n in range(chains)]
@@ -83,12 +88,12 @@ def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, i
     if chains > 1:
         lines.append(f"for (; p + {chains * count} <= k; p += {chains * count}) {{")
         for n in range(chains):
-            lines += _step(pairs, n, f"p + {n * count}", "", wide)
+            lines += _step(pairs, n, f"p + {n * count}", "", wide, pinned)
         lines.append("}")
     lines.append(f"for (; p + {count} <= k; p += {count}) {{")
-    lines += [*_step(pairs, 0, "p", "", wide), "}"]
+    lines += [*_step(pairs, 0, "p", "", wide, pinned), "}"]
     lines.append(f"if (p < k && k >= {count}) {{")
-    lines += [*_step(pairs, 0, f"k - {count}", "(fo_v)((fo_m)", wide), "}"]
+    lines += [*_step(pairs, 0, f"k - {count}", "(fo_v)((fo_m)", wide, pinned), "}"]
     lines += [f"s{i}_{j}_0 += s{i}_{j}_{n};" for n in range(1, chains) for i, j in pairs]
     lines += _folded(count, pairs, step)
     lines.append(f"for (; k < {count} && p < k; p++) {{")
@@ -97,7 +102,7 @@ def _part(element: str, width: int, rows: tuple[int, int], columns: tuple[int, i
     return "  {\n" + "".join(f"    {line}\n" for line in lines) + "  }\n"
 
 
-def _step(pairs: list[tuple[int, int]], chain: int, at: str, masked: str, wide: bool) -> list[str]:
+def _step(pairs: list[tuple[int, int]], chain: int, at: str, masked: str, wide: bool, pinned: bool) -> list[str]:
     """A vector of each row and column, multiplied; masked: without what a vector before had."""
     end = " & last)" if masked else ""
     rows, columns = sorted({i for i, _ in pairs}), sorted({j for _, j in pairs})
@@ -108,7 +113,7 @@ def _step(pairs: list[tuple[int, int]], chain: int, at: str, masked: str, wide: 
     ]
     if wide and len(rows) <= len(columns) and not masked:  # those of the next call
         lines += [f"  __builtin_prefetch(b + {j + len(columns)} * b_step + {at});" for j in columns]
-    if wide:  # gcc would load again for each multiplication
+    if pinned:  # gcc would load again for each multiplication
         for name, numbers, others in (("a", rows, columns), ("b", columns, rows)):
             lines += [f'  __asm__("" : "+v"({name}{n}_{chain}));' for n in numbers if len(others) > 1]
     lines.append("  " + " ".join(f"s{i}_{j}_{chain} += a{i}_{chain} * b{j}_{chain};" for i, j in pairs))

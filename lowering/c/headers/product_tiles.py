@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby, pairwise
 from typing import Literal
 
 _NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)")
@@ -21,8 +22,14 @@ _FEW_USES = 4
 _WAITING_ROWS = 3
 """Rows of a tile that waits for the right operand, of which it asks for so many rows ahead."""
 _AHEAD = 4
-_PART_ROWS = 6
-"""Rows at a time where vectors are shorter: two of 32 bytes beside each other and six rows fill sixteen registers."""
+_NARROW = 32
+"""Bytes of a vector where there are sixteen registers."""
+_PART_ROWS = (6, 4)
+"""Rows at a time where vectors are shorter, at most: what sixteen registers hold of two, or of three, beside each other."""
+_PART_VECTORS = {1: 8, 2: 4, 3: 3, 4: 3, 5: 2, 6: 2}
+"""By rows at a time: such vectors beside each other."""
+_LATENCY = 8
+"""Sums that are added to while the first of them is not ready; fewer take as long."""
 
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k{over} of elements of a,
@@ -127,6 +134,29 @@ def vectors_of_columns(columns: int, lanes: int) -> tuple[int, list[int]]:
     return lanes, sorted({*range(0, columns - lanes + 1, lanes), columns - lanes})
 
 
+Bounds = list[tuple[int, int]]
+
+
+def _best_parts(rows: int, vectors: int) -> tuple[Bounds, Bounds]:
+    """The parts of a tile's rows, and of its vectors side by side, by which sixteen registers are done soonest."""
+    cuts = [
+        (found, even_parts(vectors, _PART_VECTORS[found[0][1]]))
+        for found in (even_parts(rows, most) for most in _PART_ROWS)
+    ]
+    return min(cuts, key=lambda cut: sum(_part_time(b - a, d - c) for a, b in cut[0] for c, d in cut[1]))
+
+
+def _part_time(rows: int, vectors: int) -> int:
+    """Of a step along the contracted dimension, in multiplications; two begin in a cycle, and two loads."""
+    return max(rows * vectors, rows + vectors, _LATENCY)
+
+
+def even_parts(count: int, most: int) -> Bounds:
+    """The bounds of as few parts as can be of at most so many each, the larger ones first."""
+    parts = -(-count // most)
+    return list(pairwise(-(-count * number // parts) for number in range(parts + 1)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Tile:
     """Text for elements of a C type of so many bytes."""
@@ -136,8 +166,13 @@ class _Tile:
     transposed: bool
     steps: _Steps
 
-    def sums(self, width: int, rows: int, columns: int, pointers: tuple[str, str, str], indent: str) -> str:
-        """Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to."""
+    def sums(
+        self, width: int, rows: int, columns: int, pointers: tuple[str, str, str], indent: str, asks: bool = True
+    ) -> str:
+        """
+        Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to;
+        `asks` for the right operand ahead where vectors are shorter than lines.
+        """
         kind, (a, b, c) = self.kind, pointers
         lanes, starts = vectors_of_columns(columns, width // self.size)
         vector = f"vector_size({lanes} * sizeof({kind})), " if lanes > 1 else ""
@@ -153,7 +188,9 @@ class _Tile:
             lines.append(f"  {self.steps.prefetch}")
         if width == _LINE and rows <= _WAITING_ROWS and len(starts) > 2 and len(self.steps.loops) == 1:
             lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
-        if width == _LINE and 1 < rows <= _FEW_USES:
+        if width == _NARROW and asks and len(self.steps.loops) == 1:
+            lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in range(0, columns, lanes * 2)]
+        if width >= _NARROW and 1 < rows <= _FEW_USES:
             kept = [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
             lines += [
                 "#if !defined(__clang__)",
@@ -180,26 +217,29 @@ class _Tile:
         ]
 
     def parts(self, rows: int, columns: int) -> str:
-        """The same for vectors of 32 or 16 bytes, part by part: two vectors beside each other, then what is left over."""
+        """The same for vectors of 32 or 16 bytes, part by part; those that are as wide as others are gone through by a loop."""
         parts: list[str] = []
-        for condition, width in (("#if defined(__AVX__)\n", 32), ("#else\n", 16)):
-            side = 2 * width // self.size
-            whole = columns // side * side
+        for condition, width in (("#if defined(__AVX__)\n", _NARROW), ("#else\n", 16)):
+            lanes = width // self.size
+            of_rows, of_vectors = _best_parts(rows, -(-columns // lanes))
+            starts = [first * lanes for first, _ in of_vectors]
+            sides = [end - start for start, end in pairwise([*starts, columns])]
             parts.append(condition)
-            if whole:
-                parts.append(f"  for (long j = 0; j < {whole}; j += {side}) {{\n")
-                parts += self._row_parts(width, rows, side, "j", "    ")
-                parts.append("  }\n")
-            if columns > whole:
-                parts += self._row_parts(width, rows, columns - whole, str(whole), "  ")
+            for side, group in groupby(zip(sides, starts, strict=True), lambda part: part[0]):
+                found = [start for _, start in group]
+                if len(found) == 1:
+                    parts += self._row_parts(width, of_rows, side, str(found[0]), "  ")
+                    continue
+                parts.append(f"  for (long j = {found[0]}; j < {found[-1] + side}; j += {side}) {{\n")
+                parts += [*self._row_parts(width, of_rows, side, "j", "    "), "  }\n"]
         return "".join(parts) + "#endif\n"
 
-    def _row_parts(self, width: int, rows: int, columns: int, at: str, indent: str) -> list[str]:
+    def _row_parts(self, width: int, bounds: Bounds, columns: int, at: str, indent: str) -> list[str]:
         parts: list[str] = []
-        for first in range(0, rows, _PART_ROWS):
-            some = min(_PART_ROWS, rows - first)
+        for first, end in bounds:
             pointers = f"(a + {self._place(str(first), '0')})", f"(b + {at})", f"(c + {first} * c_step + {at})"
-            parts += [f"{indent}{{\n", self.sums(width, some, columns, pointers, indent + "  "), f"{indent}}}\n"]
+            sums = self.sums(width, end - first, columns, pointers, indent + "  ", first == 0)
+            parts += [f"{indent}{{\n", sums, f"{indent}}}\n"]
         return parts
 
     def _place(self, row: str, depth: str) -> str:

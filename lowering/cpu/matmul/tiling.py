@@ -50,6 +50,12 @@ CROWD = 9
 """Rows of a tile that are too many for such a set."""
 
 
+PAGE_BYTES = 4096
+"""Rows of a right operand at a multiple of this distance evict each other from second caches, too."""
+CROWDED_ROWS = 14
+"""Rows of a product, of one tile, that go over such an operand where it lies: more find it evicted again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """The cut of a product; all of it follows from extents and strides, so results do not depend on the threads."""
@@ -194,7 +200,8 @@ def _shape(
     small = product.depth * product.columns * itemsize <= SMALL_BYTES and not _is_crowd(
         product.rhs[-2] * itemsize, product.depth
     )
-    packs = narrow or not side_by_side or (product.rows > FEW_ROWS and not small)
+    many = product.rows > (CROWDED_ROWS if product.rhs[-2] * itemsize % PAGE_BYTES == 0 else FEW_ROWS)
+    packs = narrow or not side_by_side or (many and not small)
     if not packs and product.rows in MOST_VECTORS:
         width = max(1, min(MOST_VECTORS[product.rows], product.columns // lanes)) * lanes
         return TileShape(1, width, width), packs, False
