@@ -108,12 +108,13 @@ def _analyse(kernel: KernelOp, kind: str | None) -> KernelAccess:
         return KernelAccess(None, (), error.code, str(error))
     except VerifyException as error:
         return KernelAccess(None, (), "no-scalar", str(error))
-    replaceable = _replaceable(kernel, passes)
+    replaceable = replaceable_by(kernel, passes)
     first, *others = passes
     return KernelAccess("pack" if others else "row" if first.is_row else "pointwise", replaceable)
 
 
-def _replaceable(kernel: KernelOp, passes: Sequence[LoopBody]) -> tuple[frozenset[int], ...]:
+def replaceable_by(kernel: KernelOp, passes: Sequence[LoopBody]) -> tuple[frozenset[int], ...]:
+    """By result, what `KernelAccess.replaceable` has of a kernel that is these passes; nothing for what they do not store."""
     found = [frozenset[int]() for _ in kernel.results]
     of_size: dict[tuple[int, int], list[int]] = {}
     for number, value in enumerate(kernel.operands):

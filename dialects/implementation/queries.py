@@ -7,6 +7,7 @@ from collections import Counter
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import BlockArgument, Operation
 
+from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS, epilogue_operands
 from fuse_opt.dialects.analysis.kernel_access import library_op
 from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp
 from fuse_opt.dialects.implementation.offers import Offer, find_offer
@@ -60,6 +61,14 @@ def is_for_kind(kernel: KernelOp, kind: str) -> bool:
     return kernel.implementation is None or ((offer := named_offer(kernel)) is not None and offer.kind == kind)
 
 
+def named_kind(kernel: KernelOp) -> str | None:
+    """The schedule kind by which code is generated for the kernel whatever the target, as it names that and is scheduled so."""
+    kind = kernel.schedule_kind()
+    if kind not in PRODUCT_KINDS or kernel.implementation is None:
+        return None
+    return kind if is_for_kind(kernel, kind) else None
+
+
 def called_implementation(kernel: KernelOp) -> str | None:
     """The function that the kernel names, for who calls one: None where it names none, or code that is generated."""
     offer, named = named_offer(kernel), kernel.implementation
@@ -67,10 +76,13 @@ def called_implementation(kernel: KernelOp) -> str | None:
 
 
 def inplace_operands(kernel: KernelOp) -> tuple[frozenset[int], ...]:
-    """By result of a kernel that a library runs: the operands whose storage its implementation may write it to.
+    """By result of a kernel of opaque ops: the operands whose storage its implementation may write it to.
 
-    None where other ops share the kernel: what they read may be overwritten before. None that the op reads twice.
+    Code that is generated overwrites what its epilogue alone reads, where the kernel names it. Of a library's, none where other
+    ops share the kernel: what they read may be overwritten before. None that the op reads twice.
     """
+    if (kind := named_kind(kernel)) is not None:
+        return epilogue_operands(kernel, kind)
     op, offer = library_op(kernel), offer_of(kernel)
     if op is None or offer is None:
         return (frozenset[int](),) * len(kernel.results)

@@ -17,9 +17,10 @@ from math import prod
 from xdsl.ir import BlockArgument, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions
+from fuse_opt.dialects.verify.contracted_reads import ContractedReads, is_product
 from fuse_opt.dialects.verify.kernel_parts import Parts
 from fuse_opt.dialects.verify.sample_points import FEW, MANY, Point, bound, evaluated, raveled, samples, unraveled
 
@@ -28,11 +29,6 @@ _REMEMBERED = 4096
 
 ROW, ELEMENT, OTHER = "row", "element", "other"
 """Loops of a stage: once for the row, over the columns, over anything else."""
-
-
-def calls_library(kernel: KernelOp) -> bool:
-    """Whether somebody else's code runs the kernel, or a part of it."""
-    return kernel.implementation is not None or any(isinstance(op, OpaqueOp) for op in kernel.block.ops)
 
 
 class KernelReads:
@@ -62,11 +58,24 @@ class KernelReads:
         values = [*self.kernel.block.args, *(value for op in ops for value in op.results)]
         return None if len(known) < len(ops) or not all(map(is_static, values)) else _Body(self.kernel, known)
 
+    def _clash_of_product(self, result: int, operands: frozenset[int]) -> str | None:
+        """Code for a product: its epilogue is one pass over elements, which reads what is contracted where it stores."""
+        contracted = ContractedReads(self.kernel)
+        ops = [op for op in contracted.behind if op.results]
+        known = [op for op in ops if isinstance(op, StructuredOp) and op.stored_value() is None]
+        values = [*self.kernel.block.args, *(value for op in self.kernel.block.ops for value in op.results)]
+        if len(known) < len(ops) or not all(map(is_static, values)):
+            return "is no generated kernel: an op of it has no scalar meaning, or an unknown shape"
+        reason = contracted.clash(result, operands)
+        return reason or _Body(self.kernel, known).check(result, operands, contracted.stored, known)
+
     @cached_property
     def _parts(self) -> Parts:
         return Parts(self.kernel)
 
     def _clash(self, result: int, operands: frozenset[int]) -> str | None:
+        if is_product(self.kernel):
+            return self._clash_of_product(result, operands)
         if (body := self._body) is None:
             return "is no generated kernel: an op of it has no scalar meaning, or an unknown shape"
         kind = self.kernel.schedule_kind()
@@ -133,16 +142,18 @@ class _Space:
 
 
 class _Body:
-    """The body of a generated kernel, to be read backwards from its results at given elements."""
+    """The body of a generated kernel, to be read backwards from its results at given elements; of a product, what is behind."""
 
     def __init__(self, kernel: KernelOp, ops: Sequence[StructuredOp]) -> None:
         self.results = list(kernel.yielded())
         self.ops = ops
         self.maps: dict[SSAValue, tuple[Index, Index, list[_Map]]] = {}
+        own = set(ops)
+        given = [value for op in kernel.block.ops if op not in own for value in op.results]
         self.shapes: dict[SSAValue, Point] = {
-            value: shape(value) for value in (*kernel.block.args, *(op.results[0] for op in ops))
+            value: shape(value) for value in (*kernel.block.args, *given, *(op.results[0] for op in ops))
         }
-        self.stage: dict[SSAValue, int] = dict.fromkeys(kernel.block.args, 0)
+        self.stage: dict[SSAValue, int] = dict.fromkeys((*kernel.block.args, *given), 0)
         self._walks: dict[tuple[int, ...], list[_Walk] | None] = {}
         for op in ops:
             at, over = dimensions("at", shape(op.results[0])), dimensions("over", op.reduced_extents())
@@ -269,7 +280,8 @@ class _Walk:
             self.reads[_Read(value.index, raveled(at, self.body.shapes[value]), stage, loop)] = None
             return
         op = value.owner
-        assert isinstance(op, StructuredOp)
+        if not isinstance(op, StructuredOp) or value not in self.body.maps:
+            return  # what is contracted, of which an instance has its element
         first, second, reads = self.body.maps[value]
         overs: list[Point] = [()]
         if op.COMBINE:

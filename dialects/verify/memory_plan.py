@@ -24,7 +24,8 @@ from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
 from fuse_opt.dialects.types.dtypes import dtype_of
-from fuse_opt.dialects.verify.kernel_reads import KernelReads, calls_library
+from fuse_opt.dialects.verify.contracted_reads import calls_library
+from fuse_opt.dialects.verify.kernel_reads import KernelReads
 from fuse_opt.dialects.verify.sample_points import moves_nothing
 
 

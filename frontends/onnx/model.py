@@ -159,7 +159,8 @@ class OnnxModel:
             ) from error
         if not error.inputs or any(given[name].size > _LARGEST_VALUE for name in error.inputs):
             raise UnsupportedError(
-                f"{error.place} needs operands whose values are known, and they are computed from {names or 'random numbers'}"
+                f"{error.place} needs operands whose values are known, and they are computed from "
+                f"{names or 'random numbers, or by a node that the package onnx does not evaluate'}"
             ) from error
         self._by_value |= error.inputs
 

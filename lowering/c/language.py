@@ -256,7 +256,7 @@ C = CLanguage(
     },
 )
 """C11 with GNU builtins and `#pragma omp simd`. Compile with -fwrapv -fno-strict-aliasing -fopenmp-simd
--fno-tree-sink.
+-fno-tree-sink -fno-ipa-modref.
 
 Floats of 16 and 8 bits are unsigned integers converted by integer arithmetic, which vectorises; gcc 12 has no `__bf16` and
 does not vectorise conversions of `_Float16`."""

@@ -13,7 +13,7 @@ from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import kernel_access, library_op
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
-from fuse_opt.dialects.implementation.queries import called_implementation, offer_of, opaque_op
+from fuse_opt.dialects.implementation.queries import called_implementation, named_kind, offer_of, opaque_op
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
 from fuse_opt.lowering.kernel.buffers import Parameter
@@ -93,14 +93,15 @@ def _clone(ops: Sequence[GraphOp], known: dict[SSAValue, SSAValue], block: Block
 def split_library_kernels(function: func.FuncOp, is_generated: Callable[[KernelOp], bool]) -> None:
     """Puts what no call and launch can do into kernels apart: what opaque ops read, each of them, what they are read by.
 
-    Kernels that name no implementation and that none offers to run are left to the reference, op by op.
+    Kernels that name no implementation and that none offers to run are left to the reference, op by op. In-place pairs of code
+    that is generated elsewhere go to the last of the kernels, which alone reads what they overwrite.
     """
     for kernel in [op for op in function.body.block.ops if isinstance(op, KernelOp)]:
-        if kernel.schedule_kind() == "reference" or kernel.inplace is not None or len(kernel.ops()) < 2:
+        if kernel.schedule_kind() == "reference" or len(kernel.ops()) < 2 or is_generated(kernel):
             continue
-        if is_generated(kernel):
+        if kernel.inplace is not None and named_kind(kernel) is None:
             continue
-        if kernel.schedule_kind() == ATTENTION:
+        if kernel.schedule_kind() == ATTENTION or kernel.inplace is not None:
             _split(kernel)
             continue
         op, offer = opaque_op(kernel), offer_of(kernel)
@@ -124,11 +125,23 @@ def _split(kernel: KernelOp) -> None:
             for value in dict.fromkeys(op.operands):
                 _part(kernel, [value], outside, slots)
             _part(kernel, op.results, outside, slots)
-    _part(kernel, [value for value in kernel.yielded() if value not in outside], outside, slots)
+    rest = list(dict.fromkeys(value for value in kernel.yielded() if value not in outside))
+    if (last := _part(kernel, rest, outside, slots)) is not None:
+        _keep_pairs(kernel, rest, last)
     for old, inner in zip(kernel.results, kernel.yielded(), strict=True):
         old.replace_all_uses_with(outside[inner])
     kernel.detach()
     kernel.erase()
+
+
+def _keep_pairs(kernel: KernelOp, made: Sequence[SSAValue], part: KernelOp) -> None:
+    """Gives the part that makes these values the kernel's in-place pairs of them."""
+    flat: list[int] = []
+    for result, operand in kernel.inplace_pairs():
+        value, taken = kernel.yielded()[result], kernel.operands[operand]
+        if value in made and taken in part.operands:
+            flat += [made.index(value), list(part.operands).index(taken)]
+    part.inplace = int_array(flat) if flat else None
 
 
 def _needed(kernel: KernelOp, values: Sequence[SSAValue], known: Collection[SSAValue]) -> list[GraphOp]:
@@ -144,11 +157,11 @@ def _needed(kernel: KernelOp, values: Sequence[SSAValue], known: Collection[SSAV
 
 def _part(
     kernel: KernelOp, made: Sequence[SSAValue], outside: dict[SSAValue, SSAValue], slots: dict[SSAValue, int]
-) -> None:
+) -> KernelOp | None:
     """A kernel that makes the values, before the given one; `outside` learns of them. None where they are known."""
     ops = _needed(kernel, made, outside)
     if not ops:
-        return
+        return None
     inside = {value for op in ops for value in op.results}
     used = list(dict.fromkeys(value for op in ops for value in op.operands if value not in inside))
     block = Block(arg_types=[value.type for value in used])
@@ -169,3 +182,4 @@ def _part(
     for value, result in zip(made, part.results, strict=True):
         result.name_hint = value.name_hint
         outside[value] = result
+    return part

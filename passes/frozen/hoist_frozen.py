@@ -132,8 +132,9 @@ class _Hoist:
         second = PrepareFunction(self.function)
         for op in reversed(self.moved):
             second.compute(op)
-        for value in reversed(self.given):
-            argument = second.give(second.values[value], value.name_hint)
+        given = self.given[::-1]
+        arguments = second.give_all([(second.values[value], value.name_hint) for value in given])
+        for value, argument in zip(given, arguments, strict=True):
             op = value.owner
             assert isinstance(op, Operation)
             made_from = self.sources.nbytes(value) or 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, SymbolRefAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
@@ -57,11 +59,18 @@ class PrepareFunction:
 
     def give(self, value: SSAValue, hint: str | None) -> BlockArgument:
         """A new argument of the function for a value of the second one, which `finish` has that return."""
+        return self.give_all([(value, hint)])[0]
+
+    def give_all(self, values: Sequence[tuple[SSAValue, str | None]]) -> Sequence[BlockArgument]:
+        """New arguments for several values, each with the hint of a name; all at once, as adding one copies those before it."""
         block = self.function.body.block
-        argument = block.insert_arg(value.type, len(block.args))
-        argument.name_hint = hint
-        self._given.append(value)
-        return argument
+        first = len(block.args)
+        found = [BlockArgument(value.type, block, first + number) for number, (value, _) in enumerate(values)]
+        block._args = (*block.args, *found)  # pyright: ignore[reportPrivateUsage]
+        for argument, (value, hint) in zip(found, values, strict=True):
+            argument.name_hint = hint
+            self._given.append(value)
+        return found
 
     def finish(self) -> None:
         """

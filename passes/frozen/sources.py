@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
@@ -13,11 +15,12 @@ class Sources:
     """Sets of frozen arguments, as bits of an integer: of values that follow from frozen arguments and constants alone."""
 
     def __init__(self, function: FuncOp) -> None:
-        self._numbers = frozen_arguments(function)
         arguments = function.body.block.args
-        self._sizes = [byte_size(arguments[number]) or 0 for number in self._numbers]
-        self._of: dict[SSAValue, int] = {arguments[number]: 1 << bit for bit, number in enumerate(self._numbers)}
-        self._sums: dict[int, int] = {}
+        frozen = frozen_arguments(function)
+        self._sizes = [byte_size(arguments[number]) or 0 for number in frozen]
+        self._of: dict[SSAValue, int] = {arguments[number]: 1 << bit for bit, number in enumerate(frozen)}
+        self._sums = {1 << bit: size for bit, size in enumerate(self._sizes)}
+        """By set, the bytes of its arguments."""
         if (prepared := prepared_of(function)) is not None:
             self._of.update(self._of_prepared(prepared.function, [arguments[number] for number in prepared.arguments]))
 
@@ -26,20 +29,25 @@ class Sources:
         for op in prepare.body.block.ops:
             if isinstance(op, ReturnOp):
                 return {value: inner[given] for value, given in zip(arguments, op.operands, strict=True)}
-            made_from = 0
-            for operand in op.operands:
-                made_from |= inner[operand]
+            made_from = self._union([inner[operand] for operand in op.operands])
             inner.update(dict.fromkeys(op.results, made_from))
         return {}
 
     def follow(self, op: Operation) -> None:
         """Knows the results of an op from now on, if it knows all of its operands."""
-        made_from = 0
-        for operand in op.operands:
-            if operand not in self._of:
-                return
-            made_from |= self._of[operand]
-        self._of.update(dict.fromkeys(op.results, made_from))
+        if all(operand in self._of for operand in op.operands):
+            made_from = self._union([self._of[operand] for operand in op.operands])
+            self._of.update(dict.fromkeys(op.results, made_from))
+
+    def _union(self, sets: Sequence[int]) -> int:
+        """One set of several. Its bytes are those of the largest of them and what the others add, which are few mostly."""
+        union = 0
+        for each in sets:
+            union |= each
+        if union and union not in self._sums:
+            largest = max(sets, key=int.bit_count)
+            self._sums[union] = self._sums[largest] + sum(self._sizes[bit] for bit in _bits(union ^ largest))
+        return union
 
     def covers(self, op: Operation) -> bool:
         """Whether the op's results are known."""
@@ -47,8 +55,13 @@ class Sources:
 
     def nbytes(self, value: SSAValue) -> int | None:
         """Bytes of the frozen arguments that a known value is made from; None where it is made of constants alone."""
-        if not (made_from := self._of[value]):
-            return None
-        if made_from not in self._sums:
-            self._sums[made_from] = sum(size for bit, size in enumerate(self._sizes) if made_from >> bit & 1)
-        return self._sums[made_from]
+        made_from = self._of[value]
+        return self._sums[made_from] if made_from else None
+
+
+def _bits(number: int) -> Iterator[int]:
+    """The places of ones, the lowest first."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest

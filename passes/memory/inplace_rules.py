@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
 from fuse_opt.dialects.analysis.storage import SharedMemory, StorageClasses, byte_size, directed_results, value_name
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.implementation.queries import inplace_operands
+from fuse_opt.dialects.implementation.queries import inplace_operands, named_kind
 from fuse_opt.passes.remarks import location
 
 
@@ -51,8 +51,10 @@ class KernelRules:
     def _replaceable(self) -> tuple[frozenset[int], ...] | Reason:
         """By result the operands that the kernel's implementation lets it overwrite, or why there are none.
 
-        Generated code: by the access maps. A library: by what its implementation offers.
+        Generated code: by the access maps, of products those behind them. A library: by what its implementation offers.
         """
+        if self._is_product:
+            return inplace_operands(self.kernel)
         if is_library(self.kernel):
             pairs = inplace_operands(self.kernel)
             return (
@@ -62,6 +64,11 @@ class KernelRules:
         if access.scheme is None:
             return Reason(access.code, f"is read by a kernel that runs op by op: {access.message}")
         return access.replaceable
+
+    @cached_property
+    def _is_product(self) -> bool:
+        """Whether it is generated code of opaque ops, as the kernel says."""
+        return named_kind(self.kernel) is not None
 
     def refuse(self, result: int, operand: int) -> Reason | None:
         """Why the result must not take over the operand's storage; None when it may."""
@@ -83,14 +90,17 @@ class KernelRules:
         if isinstance(self._replaceable, Reason):
             return self._replaceable
         allowed = self._replaceable[result]
-        if is_library(self.kernel):
+        if is_library(self.kernel) and not self._is_product:
             if operand not in allowed:
                 return Reason("library", "is read by an implementation that does not offer to overwrite it")
             allowed = frozenset((operand,))  # the same array as two of its operands was not promised
         for other, shared in enumerate(self.memory):
             if shared is self.memory[operand] and other not in allowed:
                 also = "" if other == operand else f" as {value_name(self.kernel.operands[other])}"
-                return Reason("other-index", f"is read{also} at other elements than the one written, or after it")
+                where = "other elements than the one written, or after it"
+                if self._is_product:
+                    where = "other elements than the one written, or as a part of what is multiplied"
+                return Reason("other-index", f"is read{also} at {where}")
         return None
 
     def take(self, result: int, operand: int) -> None:

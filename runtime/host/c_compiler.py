@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 from fuse_opt.runtime.disk_cache import DiskCache
@@ -24,10 +25,12 @@ _WIDE_VECTORS = ("-mprefer-vector-width=512",)
 # The meaning of generated C rests on these: integers wrap, buffers of different types may share memory. Traps and errno
 # are not observable in it, so the compiler may if-convert and vectorise.
 _MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
-# gcc 12 moves loads into the branches that use them, and makes wrong masks of such loads of 3, 5, 6 or 7 neighbours.
-# On some processors gcc takes apart multiplications with additions that wait for each other, by a guess about the loop: bits
-# would depend on how many sums a function has.
-_OPTIONAL = ("-fopenmp-simd", "-fno-tree-sink", "--param=avoid-fma-max-bits=0")
+# gcc 12 moves loads into the branches that use them, and makes wrong masks of such loads of 3, 5, 6 or 7 neighbours. What it
+# finds that a called function reads and writes (ipa-modref) is wrong for some functions on vectors, so that stores in front of
+# a call of theirs are taken for dead, or loads behind it for known. Tiles of products are such functions. On some processors
+# it takes apart multiplications with additions that wait for each other, by a guess about the loop: bits would depend on how
+# many sums a function has.
+_OPTIONAL = ("-fopenmp-simd", "-fno-tree-sink", "-fno-ipa-modref", "--param=avoid-fma-max-bits=0")
 _LINKED = "-shared"
 _SHARED = ("-fPIC", _LINKED)
 
@@ -250,7 +253,7 @@ def _tried(command: str, cache: DiskCache) -> CCompiler:
 
 def _flag_choices() -> Iterator[tuple[str, ...]]:
     """Sets of flags, the wanted one first; `_described` refuses wide vectors where the machine has none."""
-    for optional in (_OPTIONAL, _OPTIONAL[1:], _OPTIONAL[:1], ()):
+    for optional in (kept for count in range(len(_OPTIONAL), -1, -1) for kept in combinations(_OPTIONAL, count)):
         for machine in _MACHINE_CHOICES:
             for width in (_WIDE_VECTORS, ()) if machine else ((),):
                 yield (*_OPTIMISATION, *machine, *width, *_MEANING, *optional, *_SHARED)

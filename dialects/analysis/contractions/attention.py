@@ -65,6 +65,11 @@ class Attention:
     places: dict[Dim, IndexExpr]
     """The dimensions of the epilogue, by the axes of the second product's result."""
 
+    def contracted(self) -> set[SSAValue]:
+        """What is read before the epilogue."""
+        matrices = {operand.value for operand in (self.queries, self.keys, self.values)}
+        return matrices | {load.value for load in self.weights.loads()}
+
 
 def attention_problem(queries: int, keys: int, depth: int, width: int, itemsize: int) -> str | None:
     """

@@ -53,6 +53,13 @@ class ComputedOperand(OperandAccess):
         return replace(self, row=self.column, column=self.row, elements=self.elements.transposed())
 
 
+def read_by(operand: OperandAccess) -> set[SSAValue]:
+    """What is in memory of an operand."""
+    if isinstance(operand, ComputedOperand) and operand.elements is not None:
+        return {load.value for load in operand.elements.loop_body.loads()}
+    return {operand.value}
+
+
 def computed_operand(
     value: SSAValue,
     strides: Sequence[int],

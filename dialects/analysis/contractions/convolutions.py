@@ -54,6 +54,10 @@ class Convolution:
     def raw(self) -> SSAValue:
         return self.op.results[0]
 
+    def contracted(self) -> set[SSAValue]:
+        """What is read before the epilogue."""
+        return {self.x, self.weight}
+
 
 def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
     """Why no code is generated for an op as a convolution; None where it can be."""

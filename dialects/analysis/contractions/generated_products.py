@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
+
+from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV, convolution_of
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
-from fuse_opt.dialects.analysis.loop_body import Unschedulable
+from fuse_opt.dialects.analysis.kernel_access import kernel_structure, replaceable_by
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
 
-_ANALYSES: dict[str, Callable[[KernelOp], object]] = {
+
+class _Found(Protocol):
+    """What is common to the kinds: one pass behind the opaque ops, whose results are on no result's memory before."""
+
+    @property
+    def epilogue(self) -> LoopBody: ...
+    def contracted(self) -> set[SSAValue]: ...
+
+
+_ANALYSES: dict[str, Callable[[KernelOp], _Found]] = {
     MATMUL: product_of,
     ATTENTION: attention_of,
     CONV: convolution_of,
@@ -42,3 +55,31 @@ def why_no_product(kernel: KernelOp) -> str:
     """Why a kernel with an opaque op is a library's, as the end of a sentence; empty where it has no op of these kinds."""
     problems = [product_kind_problem(kernel, kind) for kind in _ANALYSES]
     return next((f": {problem}" for problem in problems if problem and problem.code not in NOT_OF_THE_KIND), "")
+
+
+_REPLACEABLE: dict[tuple[object, ...], tuple[frozenset[int], ...]] = {}
+_REMEMBERED = 4096
+
+
+def epilogue_operands(kernel: KernelOp, kind: str) -> tuple[frozenset[int], ...]:
+    """
+    By result of a kernel that runs by the kind: the operands that its storage may be. The epilogue alone reads them, where and
+    just before it stores the result's element; what is contracted is read for other elements, by other tasks, too. Sums of
+    blocks before the last one are never in a result's memory while an epilogue reads anything, but on a task's stack.
+    """
+    key = (kind, *kernel_structure(kernel))
+    if (known := _REPLACEABLE.get(key)) is None:
+        if len(_REPLACEABLE) >= _REMEMBERED:
+            _REPLACEABLE.clear()
+        known = _REPLACEABLE[key] = _epilogue_operands(kernel, kind)
+    return known
+
+
+def _epilogue_operands(kernel: KernelOp, kind: str) -> tuple[frozenset[int], ...]:
+    try:
+        found = _ANALYSES[kind](kernel)
+    except Unschedulable:
+        return (frozenset[int](),) * len(kernel.results)
+    contracted = found.contracted()
+    free = {number for number, argument in enumerate(kernel.block.args) if argument not in contracted}
+    return tuple(operands & free for operands in replaceable_by(kernel, [found.epilogue]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.contractions.computed_operands import computed_operand
+from fuse_opt.dialects.analysis.contractions.computed_operands import computed_operand, read_by
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, operand_access
 from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member_ops, trace
@@ -47,6 +47,10 @@ class Product:
     @property
     def raw(self) -> SSAValue:
         return self.op.results[0]
+
+    def contracted(self) -> set[SSAValue]:
+        """What is read before the epilogue."""
+        return read_by(self.lhs) | read_by(self.rhs)
 
 
 def product_problem(op: OpaqueOp) -> Unschedulable | None:

@@ -29,6 +29,10 @@ _KEPT = RANDOM | {"DequantizeLinear", "If", "Loop", "Scan", "SequenceMap"}
 """Operators that are not evaluated: random ones, what would make weights larger, and those with graphs inside."""
 
 
+class FoldingError(OnnxError):
+    """ONNX's reference refuses a node whose operands are known: the model is wrong, or the reference does not cover the node."""
+
+
 class Folder:
     """Evaluates single nodes."""
 
@@ -39,7 +43,7 @@ class Folder:
         return domain == "" and proto.op_type not in _KEPT
 
     def evaluate(self, proto: Any, slots: Sequence[Slot | None], opset: int, domain: str) -> list[Array]:
-        """The node's outputs. Raises OnnxError when the reference refuses the node."""
+        """The node's outputs. Raises FoldingError when the reference refuses the node."""
         helper = self._onnx.helper
         given = {name: slot.array for name, slot in zip(proto.input, slots, strict=True) if slot is not None}
         inputs = [helper.make_empty_tensor_value_info(name) for name in given]
@@ -52,5 +56,5 @@ class Folder:
                 warnings.simplefilter("ignore")
                 results = iter(onnx_module("onnx.reference").ReferenceEvaluator(model).run(None, given))
         except Exception as error:  # the reference raises all sorts of errors
-            raise OnnxError(f"{label}: cannot be evaluated: {type(error).__name__}: {error}") from error
+            raise FoldingError(f"{label}: cannot be evaluated: {type(error).__name__}: {error}") from error
         return [np.asarray(next(results)) if name else np.zeros(0) for name in proto.output]

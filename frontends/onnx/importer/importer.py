@@ -21,7 +21,7 @@ from fuse_opt.frontends.builder import (
     Value,
     element_type,
 )
-from fuse_opt.frontends.onnx.importer.folding import FOLDED, Folder
+from fuse_opt.frontends.onnx.importer.folding import FOLDED, Folder, FoldingError
 from fuse_opt.frontends.onnx.importer.functions import function_of
 from fuse_opt.frontends.onnx.importer.imported import Imported, Input
 from fuse_opt.frontends.onnx.operators import attention as onnx_attention
@@ -196,9 +196,8 @@ class Importer:
         try:
             if is_ours and proto.op_type in CONTROL:
                 return self._control(node, scope, opsets, depth)
-            known = all(slot is None or slot.array is not None for slot in slots)
-            if known and self._folder.may_fold(proto, domain):
-                return self._outputs(node, self._folder.evaluate(proto, slots, opset, domain))
+            if (folded := self._folded(node, proto, domain)) is not None:
+                return folded
             if is_ours and proto.op_type in FOLDED:
                 for position in range(len(slots)):
                     if node.has(position):
@@ -220,6 +219,19 @@ class Importer:
             return self._call(body, proto, slots, opsets, depth)
         except UnsupportedError as error:
             raise UnsupportedError(f"{label}, read as its function body: {error}") from error
+
+    def _folded(self, node: Node, proto: Any, domain: str) -> list[tuple[str, Slot]] | None:
+        """The outputs of a node whose operands are all known; None where it is to be built as ops."""
+        if not self._folder.may_fold(proto, domain):
+            return None
+        if not all(slot is None or slot.array is not None for slot in node.slots):
+            return None
+        try:
+            return self._outputs(node, self._folder.evaluate(proto, node.slots, node.opset, domain))
+        except FoldingError:
+            if domain == "" and proto.op_type in HANDLERS:
+                return None  # ours may take what the reference does not
+            raise
 
     def _outputs(self, node: Node, results: Any) -> list[tuple[str, Slot]]:
         listed: list[Any] = list(results) if isinstance(results, list | tuple) else [results]  # pyright: ignore[reportUnknownArgumentType]

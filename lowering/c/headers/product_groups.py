@@ -1,7 +1,8 @@
 """Tiles of matrix products of narrow elements, of which an instruction multiplies and adds several neighbours at a time.
 
 Panels have groups of four bytes side by side, pairs of bf16 or four bytes of integers, and so have the rows of the left operand
-(Intel: vdpbf16ps of AVX512_BF16, vpdpbusd of AVX512_VNNI). Machines without such instructions take groups apart.
+(Intel: vdpbf16ps of AVX512_BF16, vpdpbusd of AVX512_VNNI). Machines without such instructions take groups apart, bytes into pairs
+where these are multiplied and added.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from fuse_opt.lowering.c.headers.byte_pairs import byte_pairs
 from fuse_opt.lowering.c.headers.product_tiles import vectors_of_columns
 
 _NAME = re.compile(r"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)")
@@ -34,7 +36,7 @@ static __attribute__((noinline, unused)) void {name}(long k, const {left} *a, lo
   const fo_group *b = (const fo_group *)(b_from + b_at);
   a += a_at, c += c_at;
 #if defined(__AVX512VL__) && defined({feature})
-{wide}#elif defined(__AVX512F__)
+{wide}#elif defined({other})
 {plain}#else
 {narrow}#endif
 }}
@@ -54,6 +56,10 @@ class _Kind:
     """What is added to a sum, where no instruction does: from a group `x` and a vector `y` of them."""
     moved: bool = False
     """Whether the left operand's elements are 128 too large, and sums 128 times those of the right operand's columns."""
+    spread: int = 1
+    """Groups of the left operand are so many times their size apart."""
+    other: str = "__AVX512F__"
+    """What machines without the instruction may have."""
 
 
 _BYTES = tuple(f"(int)({{x}} >> {8 * place} & 255) * ((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4))
@@ -63,8 +69,8 @@ _PAIRS = tuple(
 )
 _KINDS = {
     "bf16": _Kind("unsigned short", "unsigned short", "float", "__AVX512BF16__", "vdpbf16ps", _PAIRS),
-    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, True),
-    "ui8": _Kind("unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES),
+    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, True, 2, "__AVX2__"),
+    "ui8": _Kind("unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, False, 2, "__AVX2__"),
 }
 
 
@@ -83,9 +89,10 @@ def group_text(name: str) -> str | None:
         right=kind.right,
         sum=kind.sum,
         feature=kind.feature,
+        other=kind.other,
         note=", without the 128 that each element of a is too large" if kind.moved else "",
         wide=_sums(kind, _LINE, rows, columns, True),
-        plain=_sums(kind, _LINE, rows, columns, False),
+        plain=byte_pairs(rows, columns) if kind.other == "__AVX2__" else _sums(kind, _LINE, rows, columns, False),
         narrow=_sums(kind, 16, rows, columns, False),
     )
 
@@ -116,7 +123,7 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
         "  const fo_y " + ", ".join(f"y{j} = *(const fo_y *)(q + {at})" for j, at in enumerate(starts)) + ";",
     ]
     for i, row in names.items():
-        lines.append(f"  const fo_u32 x{i} = ((const fo_group *)(a + {i} * a_step))[p];")
+        lines.append(f"  const fo_u32 x{i} = ((const fo_group *)(a + {i} * a_step))[{kind.spread} * p];")
         lines += _products(kind, f"x{i}", row, instructions)
     lines.append("}")
     if kind.moved:  # 128 times the sums of columns lie behind the panel

@@ -21,8 +21,8 @@ class Arithmetic:
     """Neighbours along the contracted dimension that are multiplied and added at a time; panels have them side by side."""
     is_narrow: bool = False
     """Whether operands have other elements than sums, so that copies of both are made."""
-    corrects: bool = False
-    """Whether the left operand is copied with an offset, which a tile takes from its sums again."""
+    spread: int = 1
+    """How far apart neighbours of the left operand are in a copy: room for bytes that are widened, where a machine does that."""
 
 
 def arithmetic_of(left: DType, right: DType, fast: bool) -> Arithmetic:
@@ -33,7 +33,7 @@ def arithmetic_of(left: DType, right: DType, fast: bool) -> Arithmetic:
     if not {F16, BF16}.isdisjoint((left, right)):
         return Arithmetic("f32", F32, F32, F32, 1, True)
     if left is I8:
-        return Arithmetic("i8", I8, right, I32, 4, True, True)
+        return Arithmetic("i8", I8, right, I32, 4, True, 2)
     if left is U8:
-        return Arithmetic("ui8", U8, right, I32, 4, True)
+        return Arithmetic("ui8", U8, right, I32, 4, True, 2)
     return Arithmetic(left.name, left, right, left)

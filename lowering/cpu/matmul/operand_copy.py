@@ -25,13 +25,15 @@ class OperandCopy:
         self.arithmetic, self.element, self.transposed = arithmetic, element, transposed
         self.root, self.name = root, name
         rows, columns = extents
+        spread = arithmetic.spread if name == "rows" else 1
         if arithmetic.group > 1 and name == "panel":
             step = -(-columns // PADDING) * PADDING  # of groups
             self.size = (rows + arithmetic.group) * step  # and a row of sums
         else:
             step = columns + PADDING if name == "rows" or transposed else -(-columns // PADDING) * PADDING
+            step *= spread
             self.size = rows * step
-        self.matrix = Matrix(self._memory(element, name), root.index_constant(0), step)
+        self.matrix = Matrix(self._memory(element, name), root.index_constant(0), step, spread)
         self.extents = extents
         self.narrow: Matrix | None = None
         self.computed: dict[tuple[bool, DType], Matrix] = {}

@@ -129,8 +129,8 @@ def choose_tiling(
     lanes = 64 // itemsize
     group, stored, converts = 1, itemsize, False
     if arithmetic is not None:
-        group, stored = arithmetic.group, arithmetic.left.itemsize
-        converts = arithmetic.is_narrow and (group == 1 or arithmetic.corrects)
+        group, stored = arithmetic.group, arithmetic.left.itemsize * arithmetic.spread
+        converts = arithmetic.is_narrow and (group == 1 or arithmetic.spread > 1)
     if packed is None:
         shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic, computed[1])
     else:

@@ -96,3 +96,23 @@ func.func @forbidden(%x: tensor<4x4xf32> {graph.donated}) -> tensor<4x4xf32> {
   }
   func.return %b : tensor<4x4xf32>
 }
+
+// -----
+
+// Generated code of a product: what its epilogue alone reads, where it stores. Where the kernel names no code, a library may run it.
+// CHECK-LABEL: func.func @residual
+// CHECK:         %a = fused.kernel({{.*}}) -> (tensor<4x4xf32>) attributes {implementation = "fuse.matmul", schedule = {kind = "matmul"}, inplace = array<i64: 0, 1>} {
+// CHECK:         %b = fused.kernel({{.*}}) -> (tensor<4x4xf32>) attributes {schedule = {kind = "matmul"}} {
+func.func @residual(%x: tensor<4x4xf32> {graph.donated}, %r: tensor<4x4xf32> {graph.donated}, %s: tensor<4x4xf32> {graph.donated}) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %a = fused.kernel(%0 = %x : tensor<4x4xf32>, %1 = %r : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "fuse.matmul", schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    %3 = graph.add %2, %1 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %3 : tensor<4x4xf32>
+  }
+  %b = fused.kernel(%0 = %x : tensor<4x4xf32>, %1 = %s : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {schedule = {kind = "matmul"}} {
+    %2 = graph.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    %3 = graph.add %2, %1 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    fused.yield %3 : tensor<4x4xf32>
+  }
+  func.return %a, %b : tensor<4x4xf32>, tensor<4x4xf32>
+}

@@ -189,6 +189,24 @@ def test_known_nodes_are_folded() -> None:
 
 
 @needs_onnx
+def test_known_nodes_that_onnx_does_not_evaluate_are_ops() -> None:
+    """The reference of the package onnx wants equal extents of data and indices, as positions in exported BERT do not have."""
+    data, indices = np.arange(24).reshape(2, 12), np.array([[3, 7, 1]])
+    nodes: list[Any] = [("GatherElements", "data indices", "g", {"axis": 1}), ("Gather", "x g", "y", {})]
+    x = floats(12, 4)
+    loaded = load(model(nodes, {"x": [12, 4]}, {"data": data, "indices": indices}))
+    np.testing.assert_array_equal(call(loaded, x), x[indices])
+
+
+@needs_onnx
+def test_known_nodes_that_nobody_evaluates_are_refused() -> None:
+    nodes: list[Any] = [("Reshape", "data shape", "g", {}), ("Add", "x g", "y", {})]
+    loaded = model(nodes, {"x": [5]}, {"data": floats(6), "shape": np.array([5])})
+    with pytest.raises(OnnxError, match="operator Reshape, node 'node_Reshape'"):
+        _ = load(loaded).module
+
+
+@needs_onnx
 def test_function_bodies_stand_in_for_records() -> None:
     """An operator without a record, by its body; a function of the model, with an attribute and an operand left out."""
     helper = package().helper

@@ -126,7 +126,17 @@ def test_choice_with_arguments(
     assert ctypes.CDLL(str(found.compile_shared("int f(void) { return CHOSEN; }", cache))).f() == 7
 
 
-@pytest.mark.parametrize("refused", ["-march=native", "-mprefer-vector-width=512", "-fopenmp-simd", "-fno-tree-sink"])
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "-march=native",
+        "-mprefer-vector-width=512",
+        "-fopenmp-simd",
+        "-fno-tree-sink",
+        "-fno-ipa-modref",
+        "--param=avoid-fma-max-bits=0",
+    ],
+)
 def test_flags_a_compiler_does_not_know_are_left_out(
     monkeypatch: pytest.MonkeyPatch, compiler: CCompiler, cache: DiskCache, tmp_path: Path, refused: str
 ) -> None:
@@ -135,4 +145,15 @@ def test_flags_a_compiler_does_not_know_are_left_out(
     found = find_c_compiler(cache)
     assert found is not None
     assert refused not in found.flags
-    assert "-O3" in found.flags
+    assert {"-O3", "-fno-ipa-modref", "-fno-tree-sink"} - {refused} <= set(found.flags) | _unknown(compiler)
+
+
+def _unknown(compiler: CCompiler) -> set[str]:
+    """Flags that only gcc has, for another compiler."""
+    return set() if compiler.version.startswith("gcc") else {"-fno-ipa-modref", "-fno-tree-sink"}
+
+
+def test_gcc_is_asked_not_to_guess_what_functions_touch(compiler: CCompiler) -> None:
+    if not compiler.version.startswith("gcc"):
+        pytest.skip("a flag of gcc")
+    assert "-fno-ipa-modref" in compiler.flags
