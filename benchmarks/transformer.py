@@ -31,6 +31,7 @@ SLOT_SECONDS = 0.03
 def block(width: int, heads: int) -> Any:
     """A pre-norm transformer block of PyTorch's layers."""
     torch: Any = import_module("torch")
+    attend = attention(heads)
 
     class Block(torch.nn.Module):
         def __init__(self) -> None:
@@ -40,20 +41,22 @@ def block(width: int, heads: int) -> Any:
             self.second, self.up, self.down = norm(width), linear(width, 4 * width), linear(4 * width, width)
 
         def forward(self, x: Any) -> Any:
-            x = x + self.out(attention(self.qkv(self.first(x)), heads))
+            x = x + self.out(attend(self.qkv(self.first(x))))
             return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
 
     return Block()
 
 
-def attention(x: Any, heads: int) -> Any:
+def attention(heads: int) -> Callable[[Any], Any]:
     """Attention of queries, keys and values that are thirds of one tensor; heads lie side by side."""
-    torch: Any = import_module("torch")
+    attend: Any = import_module("torch").nn.functional.scaled_dot_product_attention
 
-    batch, tokens, width = x.shape
-    q, k, v = x.view(batch, tokens, 3, heads, width // (3 * heads)).permute(2, 0, 3, 1, 4).unbind(0)
-    y = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-    return y.transpose(1, 2).reshape(batch, tokens, width // 3)
+    def forward(x: Any) -> Any:
+        batch, tokens, width = x.shape
+        q, k, v = x.view(batch, tokens, 3, heads, width // (3 * heads)).permute(2, 0, 3, 1, 4).unbind(0)
+        return attend(q, k, v).transpose(1, 2).reshape(batch, tokens, width // 3)
+
+    return forward
 
 
 def xla_block(weights: dict[str, Any], heads: int, x: Any) -> Any:
@@ -233,17 +236,12 @@ def measure(kind: str, batch: int, tokens: int, width: int, heads: int, threads:
     title = f"{kind} {batch}x{tokens}x{width}, {heads} heads"
     if kind == "attention":
         model: Any = torch.nn.Module()
-
-        def forward(x: Any) -> Any:
-            return attention(x, heads)
-
-        model.forward = forward
+        model.forward = attention(heads)
         with torch.no_grad():
             x = torch.randn(batch, tokens, 3 * width)
             report(title, inference(model, x, lambda x: xla_attention(x, heads), threads), threads)
         return
     model, x = block(width, heads), torch.randn(batch, tokens, width)
-    model.heads = heads
     if kind == "training":
         report(title, training(model, x), threads)
         return
