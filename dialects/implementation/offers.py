@@ -19,6 +19,7 @@ from typing import Literal
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.product_copies import Computed
+from fuse_opt.dialects.analysis.storage import MOST_BYTES
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.dialects.interfaces.op import FusionKind
 
@@ -49,8 +50,11 @@ class Offer:
     """What may come before the op in its kernel."""
     priority: int = 0
     """The default of an op is the offer of the highest priority, of equal ones that registered first."""
-    workspace: int = 0
-    """Bytes that a call takes besides its operands and results."""
+    workspace: int | Callable[[Site], int] = 0
+    """
+    Bytes that a call takes besides its operands and results, or a function that says how many; a slot of the arena while it
+    runs.
+    """
     kind: str = ""
     """It is code of the program itself, for kernels of this schedule kind, and no function to call; empty: it is called."""
     composite: bool = False
@@ -94,6 +98,21 @@ class Offer:
             if isinstance(seconds, int | float) and 0 <= seconds < inf:
                 return float(seconds)
         raise BackendFault(f"'{self.name}', answer of cost: expected a Cost of 0 or more seconds, got {found!r}")
+
+    def workspace_bytes(self, site: Site) -> int:
+        """The bytes that a call for the site's op takes besides its operands and results. Raises BackendFault."""
+        wanted = self.workspace
+        found = self._ask("workspace", lambda: wanted(site)) if callable(wanted) else wanted
+        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < MOST_BYTES:
+            return found
+        raise BackendFault(
+            f"'{self.name}', answer of workspace: expected a whole number of bytes from 0 on, got {found!r}"
+        )
+
+    @property
+    def takes_workspace(self) -> bool:
+        """Whether there are sites for which a call takes memory of the plan's."""
+        return callable(self.workspace) or self.workspace != 0
 
     def _ask(self, what: str, ask: Callable[[], object]) -> object:
         try:

@@ -135,6 +135,17 @@ def is_called(offer: Offer, wanted: str) -> bool:
     return wanted in (offer.name, offer.backend)
 
 
+def workspace_of(
+    kernel: KernelOp, offer: Offer, machine: Machine | None = None, frozen: Collection[SSAValue] = ()
+) -> int:
+    """Bytes that an implementation takes for the kernel's opaque op beside operands and results. Raises BackendFault."""
+    ops = opaque_ops(kernel)
+    if not offer.takes_workspace or len(ops) != 1:
+        return 0
+    inside = {argument for argument, value in zip(kernel.block.args, kernel.operands, strict=True) if value in frozen}
+    return offer.workspace_bytes(Site.of(ops[0], machine, inside))
+
+
 def generated_kind(kernel: KernelOp) -> str:
     """The schedule kind by which code is generated for a kernel with opaque ops, if it names one or none; else empty."""
     named = None if kernel.implementation is None else kernel.implementation.data
