@@ -44,7 +44,6 @@ from xdsl.traits import (
     NoTerminator,
     RecursiveMemoryEffect,
 )
-
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.gpu.kernels import refusal, type_list
@@ -154,7 +153,9 @@ class LibraryCallOp(IRDLOperation):
                     )
 
     def _verify_workspace(self, kind: Attribute) -> None:
-        bytes_ = isa(kind, MemRefType) and kind.has_static_shape() and kind.get_num_dims() == 1 and kind.element_type == i8
+        bytes_ = (
+            isa(kind, MemRefType) and kind.has_static_shape() and kind.get_num_dims() == 1 and kind.element_type == i8
+        )
         if not bytes_:
             raise refusal(self, "bytes as its workspace", str(kind), "give it a view of the arena of type memref<Nxi8>")
 

@@ -71,6 +71,13 @@ class Offer:
     """It is there only for modules whose list of backends names its own."""
     native: bool = False
     """It is called by compiled code: Python has no part in a run of it."""
+    probe: Callable[[Site], str | None] | None = None
+    """
+    Why the library behind it does not run an op on this machine, as a code for remarks: asked of what has been chosen, and
+    nothing else, since the library may be loaded for it; None also where there is no library.
+    """
+    split: bool = False
+    """Whether calls are cut into parts that run at a time, by their extents alone: bits do not depend on threads."""
     numerics: Literal["strict", "fast"] = "strict"
     """`fast`: bits differ between runs, or results by more than the op's documented bound; chosen on demand only."""
 
@@ -81,12 +88,19 @@ class Offer:
 
     def refusal(self, site: Site) -> str | None:
         """The code of why it does not run the site's op. Raises BackendFault."""
-        if self.accepts is None:
+        return self._reason("accepts", self.accepts, site)
+
+    def machine_refusal(self, site: Site) -> str | None:
+        """The code of why its library does not run the site's op here. Raises BackendFault."""
+        return self._reason("probe", self.probe, site)
+
+    def _reason(self, what: str, question: Callable[[Site], str | None] | None, site: Site) -> str | None:
+        if question is None:
             return None
-        found = self._ask("accepts", lambda: self.accepts and self.accepts(site))
+        found = self._ask(what, lambda: question(site))
         if found is None or (isinstance(found, str) and found):
             return found
-        raise BackendFault(f"'{self.name}', answer of accepts: expected None or a reason, got {found!r}")
+        raise BackendFault(f"'{self.name}', answer of {what}: expected None or a reason, got {found!r}")
 
     def seconds(self, site: Site) -> float | None:
         """What running the site's op takes on its machine; None where that is not known. Raises BackendFault."""

@@ -17,7 +17,14 @@ from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, find_offer, known_implementations, offers_of
 from fuse_opt.dialects.implementation.queries import inplace_operands, wanted_implementation
-from fuse_opt.dialects.implementation.selection import Candidate, best, candidates, opaque_ops, workspace_of
+from fuse_opt.dialects.implementation.selection import (
+    Candidate,
+    best,
+    candidates,
+    machine_refusal,
+    opaque_ops,
+    workspace_of,
+)
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 
@@ -81,7 +88,11 @@ class SelectImplementationPass(ModulePass):
             return
         try:
             found = candidates(kernel, machine, self.numerics, frozen)
-            if (choice := self._choose(kernel, found)) is None:
+            while (choice := self._choose(kernel, found)) is not None:
+                if (reason := machine_refusal(kernel, choice[0].offer, machine, frozen)) is None:
+                    break
+                found = tuple(Candidate(one.offer, reason) if one is choice[0] else one for one in found)
+            if choice is None:
                 self._refuse(kernel, found)
                 return
             workspace = workspace_of(kernel, choice[0].offer, machine, frozen)

@@ -103,10 +103,14 @@ def native_implementation(
     epilogue: PointwiseOffer | None = None,
     workspace: int | Callable[[Site], int] = 0,
     optional: bool = False,
+    probe: Callable[[Site], str | None] | None = None,
+    split: bool = False,
+    numerics: Literal["strict", "fast"] = "strict",
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
-    the reference runs that one instead. Its tasks get the address of a `workspace`.
+    the reference runs that one instead. Its tasks get the address of a `workspace`, and
+    are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen.
     """
     offer = next(offer for offer in offers_of(op) if offer.name == like)
     priority = offer.priority - (epilogue is not None)
@@ -121,6 +125,9 @@ def native_implementation(
             native=True,
             workspace=workspace,
             optional=optional,
+            probe=probe,
+            split=split,
+            numerics=numerics,
         )
     )
     _REGISTRY[op, name] = replace(_REGISTRY[op, like], name=name, takes_workspace=False)

@@ -92,7 +92,7 @@ func.func @broken(%x: tensor<4x4xi32>) -> tensor<4x4xi32> {
 
 // -----
 
-// CHECK: error: 'graph.matmul' use_implementation "mkl.matmul" is not among what is allowed: fuse.matmul, numpy.matmul, blas.matmul, blas.matmul_epilogue; remove the directive or name another one
+// CHECK: error: 'graph.matmul' use_implementation "mkl.matmul" is not among what is allowed: fuse.matmul, numpy.matmul, blas.matmul, onednn.matmul, onednn.matmul_fast, blas.matmul_epilogue; remove the directive or name another one
 func.func @unheard(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
     %1 = graph.matmul %0, %0 {use_implementation = "mkl.matmul"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
