@@ -92,7 +92,7 @@ func.func @broken(%x: tensor<4x4xi32>) -> tensor<4x4xi32> {
 
 // -----
 
-// CHECK: error: 'graph.matmul' use_implementation "mkl.matmul" is not among what is allowed: fuse.matmul, numpy.matmul, blas.matmul, onednn.matmul, onednn.matmul_fast, blas.matmul_epilogue; remove the directive or name another one
+// CHECK: error: 'graph.matmul' use_implementation "mkl.matmul" is not among what is allowed: fuse.matmul, numpy.matmul, blas.matmul, blas.matmul_epilogue; remove the directive or name another one
 func.func @unheard(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) {
     %1 = graph.matmul %0, %0 {use_implementation = "mkl.matmul"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
@@ -103,7 +103,7 @@ func.func @unheard(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' implementation "numpy.conv" does not run 'graph.matmul': expected one of fuse.matmul, fuse.attention, numpy.matmul, blas.matmul, blas.matmul_epilogue; remove the property or register the implementation
+// CHECK: error: 'fused.kernel' implementation "numpy.conv" does not run 'graph.matmul': expected one of fuse.matmul, fuse.attention, numpy.matmul, blas.matmul, onednn.matmul, onednn.matmul_fast, blas.matmul_epilogue; remove the property or register the implementation
 func.func @unknown(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.conv"} {
     %1 = graph.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
