@@ -51,7 +51,8 @@ def planned_for(function: FuncOp) -> list[object]:
     for op in (op for block in blocks for op in block.ops):
         known = isinstance(op, GraphOp | KernelOp)
         uses = tuple(op.operands) if known else tuple(value for inner in op.walk() for value in inner.operands)
-        found.append((op, uses, tuple(value.type for value in op.results), dict(op.attributes)))
+        workspace = op.workspace if isinstance(op, KernelOp) else None
+        found.append((op, uses, tuple(value.type for value in op.results), dict(op.attributes), workspace))
         if isinstance(op, KernelOp) and op.inplace is not None:  # which elements are read when decides about pairs
             found.extend((inner, tuple(inner.operands), dict(inner.properties)) for inner in op.block.ops)
     return found
@@ -62,4 +63,6 @@ def _is_planned(function: FuncOp) -> bool:
 
 
 def _is_placed(op: Operation) -> bool:
-    return isinstance(op, KernelOp) and (op.slots is not None or op.segment is not None)
+    return isinstance(op, KernelOp) and (
+        op.slots is not None or op.workspace_slot is not None or op.segment is not None
+    )

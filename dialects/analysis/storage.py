@@ -306,7 +306,8 @@ def forget_places(function: FuncOp) -> None:
     """Drops where a function's values lie and which kernels are launched together, after a change of what runs when."""
     for op in (op for block in function.body.blocks for op in block.ops):
         if isinstance(op, KernelOp):
-            op.slots = op.segment = None
+            op.drop_places()
+            op.segment = None
     function.attributes.pop(ARENA, None)
 
 

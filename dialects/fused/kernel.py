@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     StringAttr,
     TensorType,
+    i64,
 )
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
@@ -84,6 +85,10 @@ class KernelOp(IRDLOperation):
     """How it runs; `kind` names the scheme, the other entries are its parameters."""
     slots = opt_prop_def(DenseArrayBase[IntegerType])
     """Byte offset in the arena of each result, or -1 when it lives elsewhere."""
+    workspace = opt_prop_def(IntegerAttr)
+    """Bytes that the implementation takes beside operands and results, while it runs."""
+    workspace_slot = opt_prop_def(IntegerAttr)
+    """Byte offset in the arena of the workspace."""
     segment = opt_prop_def(IntegerAttr)
     """Bulk segment: kernels of one segment are launched together, without a synchronisation between."""
 
@@ -118,6 +123,24 @@ class KernelOp(IRDLOperation):
         """The (result, operand) pairs of the in-place decision."""
         flat = ints(self.inplace)
         return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def workspace_bytes(self) -> int:
+        """Bytes of the workspace, 0 without one."""
+        return 0 if self.workspace is None else self.workspace.value.data
+
+    def workspace_offset(self) -> int | None:
+        """Where a plan puts the workspace; None without a plan."""
+        return None if self.workspace_slot is None else self.workspace_slot.value.data
+
+    def set_workspace(self, nbytes: int) -> None:
+        """Says how many bytes the implementation takes; places in the arena, chosen for another number, are dropped."""
+        if nbytes != self.workspace_bytes():
+            self.workspace = IntegerAttr(nbytes, i64) if nbytes else None
+            self.drop_places()
+
+    def drop_places(self) -> None:
+        """Forgets where the kernel's results and its workspace lie in the arena."""
+        self.slots = self.workspace_slot = None
 
     def drop_decisions(self) -> None:
         """Forgets what was decided about the kernel; for rewrites that change its body or interface."""
@@ -166,6 +189,7 @@ class KernelOp(IRDLOperation):
                 f"'fused.kernel' property 'slots': expected {len(self.results)} offsets, one for each result, "
                 f"got {len(ints(self.slots))}; remove it and run plan-memory again"
             )
+        self._verify_workspace()
         if self.schedule is not None and self.schedule_kind() is None:
             raise VerifyException("'fused.kernel' property 'schedule': expected an entry kind = \"...\"")
         if self.schedule is not None and (problem := gpu_entry_problem(self.schedule)) is not None:
@@ -181,6 +205,30 @@ class KernelOp(IRDLOperation):
                 )
         if len({r for r, _ in pairs}) != len(pairs) or len({o for _, o in pairs}) != len(pairs):
             raise VerifyException("'fused.kernel' property 'inplace': a result or an operand is in two pairs")
+
+    def _verify_workspace(self) -> None:
+        if self.workspace is not None and (self.workspace.type != i64 or self.workspace_bytes() < 1):
+            raise VerifyException(
+                "'fused.kernel' property 'workspace': expected a number of bytes above 0, as in 4096 : i64, got "
+                f"{self.workspace}; remove it and run select-implementation again"
+            )
+        if self.workspace is not None and self.implementation is None:
+            raise VerifyException(
+                "'fused.kernel' property 'workspace': expected an implementation that takes it, got none; remove it or "
+                "run select-implementation"
+            )
+        if (slot := self.workspace_slot) is None:
+            return
+        if self.workspace is None:
+            raise VerifyException(
+                "'fused.kernel' property 'workspace_slot': expected the property 'workspace' beside it, got none; "
+                "remove it and run plan-memory again"
+            )
+        if slot.type != i64 or slot.value.data < 0:
+            raise VerifyException(
+                f"'fused.kernel' property 'workspace_slot': expected an offset, as in 0 : i64, got {slot}; "
+                "remove it and run plan-memory again"
+            )
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

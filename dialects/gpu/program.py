@@ -30,6 +30,7 @@ from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
+    opt_operand_def,
     prop_def,
     region_def,
     result_def,
@@ -43,6 +44,7 @@ from xdsl.traits import (
     NoTerminator,
     RecursiveMemoryEffect,
 )
+from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.gpu.kernels import refusal, type_list
 
@@ -92,7 +94,7 @@ class LibraryCallOp(IRDLOperation):
 
     `implementation` names the routine in the registry of implementations, `operation` the op it stands for and `config`
     that op's attributes, so that a runtime needs nothing but this op. An output may be one of the inputs where the
-    implementation works in place.
+    implementation works in place. `workspace` is memory that it works in, whose contents nobody reads.
     """
 
     name = "gpu.library_call"
@@ -102,11 +104,12 @@ class LibraryCallOp(IRDLOperation):
     config = prop_def(DictionaryAttr, default_value=DictionaryAttr({}))
     ins = var_operand_def()
     outs = var_operand_def()
+    workspace = opt_operand_def()
 
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
         "$implementation `` `(` $ins `)` `outs` `` `(` $outs `)` attr-dict "
-        "`:` `(` type($ins) `)` `outs` `` `(` type($outs) `)`"
+        "`:` `(` type($ins) `)` `outs` `` `(` type($outs) `)` (`workspace` `` `(` $workspace^ `:` type($workspace) `)`)?"
     )
 
     def __init__(
@@ -116,11 +119,12 @@ class LibraryCallOp(IRDLOperation):
         ins: Sequence[SSAValue | Operation],
         outs: Sequence[SSAValue | Operation],
         config: Mapping[str, Attribute] | DictionaryAttr | None = None,
+        workspace: SSAValue | None = None,
     ) -> None:
         if not isinstance(config, DictionaryAttr):
             config = DictionaryAttr(config or {})
         super().__init__(
-            operands=[ins, outs],
+            operands=[ins, outs, [] if workspace is None else [workspace]],
             properties={
                 "implementation": StringAttr(implementation),
                 "operation": StringAttr(operation),
@@ -136,6 +140,8 @@ class LibraryCallOp(IRDLOperation):
             raise refusal(
                 self, "at least one output buffer", "none", "list the buffers that the routine writes in outs(...)"
             )
+        if self.workspace is not None:
+            self._verify_workspace(self.workspace.type)
         for group, values in (("input", self.ins), ("output", self.outs)):
             for index, value in enumerate(values):
                 if not isinstance(value.type, MemRefType):
@@ -145,6 +151,13 @@ class LibraryCallOp(IRDLOperation):
                         str(value.type),
                         "give tensors and scalars a buffer first; a constant scalar belongs in config",
                     )
+
+    def _verify_workspace(self, kind: Attribute) -> None:
+        bytes_ = (
+            isa(kind, MemRefType) and kind.has_static_shape() and kind.get_num_dims() == 1 and kind.element_type == i8
+        )
+        if not bytes_:
+            raise refusal(self, "bytes as its workspace", str(kind), "give it a view of the arena of type memref<Nxi8>")
 
 
 LAUNCHES: tuple[type[Operation], ...] = (LaunchFuncOp, func.CallOp, LibraryCallOp)

@@ -19,6 +19,7 @@ from typing import Literal
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.product_copies import Computed
+from fuse_opt.dialects.analysis.storage import MOST_BYTES
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.dialects.interfaces.op import FusionKind
 
@@ -49,8 +50,11 @@ class Offer:
     """What may come before the op in its kernel."""
     priority: int = 0
     """The default of an op is the offer of the highest priority, of equal ones that registered first."""
-    workspace: int = 0
-    """Bytes that a call takes besides its operands and results."""
+    workspace: int | Callable[[Site], int] = 0
+    """
+    Bytes that a call takes besides its operands and results, or a function that says how many; a slot of the arena while it
+    runs.
+    """
     kind: str = ""
     """It is code of the program itself, for kernels of this schedule kind, and no function to call; empty: it is called."""
     composite: bool = False
@@ -67,6 +71,13 @@ class Offer:
     """It is there only for modules whose list of backends names its own."""
     native: bool = False
     """It is called by compiled code: Python has no part in a run of it."""
+    probe: Callable[[Site], str | None] | None = None
+    """
+    Why the library behind it does not run an op on this machine, as a code for remarks: asked of what has been chosen, and
+    nothing else, since the library may be loaded for it; None also where there is no library.
+    """
+    split: bool = False
+    """Whether calls are cut into parts that run at a time, by their extents alone: bits do not depend on threads."""
     numerics: Literal["strict", "fast"] = "strict"
     """`fast`: bits differ between runs, or results by more than the op's documented bound; chosen on demand only."""
 
@@ -77,12 +88,19 @@ class Offer:
 
     def refusal(self, site: Site) -> str | None:
         """The code of why it does not run the site's op. Raises BackendFault."""
-        if self.accepts is None:
+        return self._reason("accepts", self.accepts, site)
+
+    def machine_refusal(self, site: Site) -> str | None:
+        """The code of why its library does not run the site's op here. Raises BackendFault."""
+        return self._reason("probe", self.probe, site)
+
+    def _reason(self, what: str, question: Callable[[Site], str | None] | None, site: Site) -> str | None:
+        if question is None:
             return None
-        found = self._ask("accepts", lambda: self.accepts and self.accepts(site))
+        found = self._ask(what, lambda: question(site))
         if found is None or (isinstance(found, str) and found):
             return found
-        raise BackendFault(f"'{self.name}', answer of accepts: expected None or a reason, got {found!r}")
+        raise BackendFault(f"'{self.name}', answer of {what}: expected None or a reason, got {found!r}")
 
     def seconds(self, site: Site) -> float | None:
         """What running the site's op takes on its machine; None where that is not known. Raises BackendFault."""
@@ -94,6 +112,21 @@ class Offer:
             if isinstance(seconds, int | float) and 0 <= seconds < inf:
                 return float(seconds)
         raise BackendFault(f"'{self.name}', answer of cost: expected a Cost of 0 or more seconds, got {found!r}")
+
+    def workspace_bytes(self, site: Site) -> int:
+        """The bytes that a call for the site's op takes besides its operands and results. Raises BackendFault."""
+        wanted = self.workspace
+        found = self._ask("workspace", lambda: wanted(site)) if callable(wanted) else wanted
+        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < MOST_BYTES:
+            return found
+        raise BackendFault(
+            f"'{self.name}', answer of workspace: expected a whole number of bytes from 0 on, got {found!r}"
+        )
+
+    @property
+    def takes_workspace(self) -> bool:
+        """Whether there are sites for which a call takes memory of the plan's."""
+        return callable(self.workspace) or self.workspace != 0
 
     def _ask(self, what: str, ask: Callable[[], object]) -> object:
         try:

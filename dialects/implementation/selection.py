@@ -71,7 +71,7 @@ def _candidates(
     kernel: KernelOp, machine: Machine, numerics: str, frozen: Collection[SSAValue]
 ) -> tuple[Candidate, ...]:
     ops = opaque_ops(kernel)
-    inside = {argument for argument, value in zip(kernel.block.args, kernel.operands, strict=True) if value in frozen}
+    inside = _inside(kernel, frozen)
     sites = [Site.of(op, machine, inside) for op in ops]
     offers = dict.fromkeys(offer for op in ops for offer in allowed_offers(op) if len(ops) > 1 or not offer.composite)
     return tuple(_judged(kernel, offer, sites, numerics) for offer in offers)
@@ -150,6 +150,31 @@ def _ranked(able: Sequence[Candidate], seconds: Callable[[Candidate], float | No
 def is_called(offer: Offer, wanted: str) -> bool:
     """Whether a word means an implementation: its name, or its backend's."""
     return wanted in (offer.name, offer.backend)
+
+
+def workspace_of(
+    kernel: KernelOp, offer: Offer, machine: Machine | None = None, frozen: Collection[SSAValue] = ()
+) -> int:
+    """Bytes that an implementation takes for the kernel's opaque op beside operands and results. Raises BackendFault."""
+    ops = opaque_ops(kernel)
+    if not offer.takes_workspace or len(ops) != 1:
+        return 0
+    return offer.workspace_bytes(Site.of(ops[0], machine, _inside(kernel, frozen)))
+
+
+def machine_refusal(
+    kernel: KernelOp, offer: Offer, machine: Machine | None = None, frozen: Collection[SSAValue] = ()
+) -> str | None:
+    """Why what is behind an implementation does not run the kernel's opaque op on this machine. Raises BackendFault."""
+    ops = opaque_ops(kernel)
+    if offer.probe is None or len(ops) != 1:
+        return None
+    return offer.machine_refusal(Site.of(ops[0], machine, _inside(kernel, frozen)))
+
+
+def _inside(kernel: KernelOp, frozen: Collection[SSAValue]) -> set[SSAValue]:
+    """The arguments of the kernel's body that never change."""
+    return {argument for argument, value in zip(kernel.block.args, kernel.operands, strict=True) if value in frozen}
 
 
 def generated_kind(kernel: KernelOp) -> str:

@@ -26,6 +26,10 @@ class Machine(Protocol):
         """Operations a second of matrix products of such elements, all processors together."""
         ...
 
+    def implementation_rate(self, name: str, dtype: str) -> float:
+        """The same of what an implementation or a backend is known to reach; that of products where nothing is known."""
+        ...
+
     def move_seconds(self, nbytes: float) -> float:
         """Seconds to read or write so many bytes."""
         ...

@@ -28,6 +28,9 @@ from fuse_opt.dialects.verify.contracted_reads import calls_library
 from fuse_opt.dialects.verify.kernel_reads import KernelReads
 from fuse_opt.dialects.verify.sample_points import moves_nothing
 
+_WORKSPACE_ALIGNMENT = 64
+"""Bytes: what a library may count on."""
+
 
 class PlanError(VerifyException):
     """A memory plan is wrong, or not there; `op` is the op where it shows."""
@@ -116,6 +119,8 @@ class _Content:
     last_read: int = -1
     taken_over: bool = False
     """Another content begins in its place at the step of its last read."""
+    is_workspace: bool = False
+    """It is no value but what the implementation of the kernel that makes the value works in, at that step."""
 
 
 @dataclass(eq=False, slots=True)
@@ -259,7 +264,7 @@ class _Replay:
         if writer is not None and writer is not content:
             raise PlanError(
                 f"{_name(content.value)}{_place(content)} of step {content.step} {what} at step {step}, but "
-                f"{_name(writer.value)}{_place(writer)} overwrote it at step {writer.step}; run plan-memory",
+                f"{_called(writer)}{_place(writer)} overwrote it at step {writer.step}; run plan-memory",
                 op,
             )
 
@@ -279,6 +284,11 @@ class _Replay:
                 old.taken_over = True
             self._check_disjoint(kernel, content, old, written, step)
             written.append(content)
+        workspace = self._place_workspace(kernel, step)
+        if workspace is not None:
+            self._check_disjoint(kernel, workspace, None, written, step)
+            self.contents.append(workspace)
+            self.bytes.write(workspace, *_range(workspace))
         for content in written:
             self.content[content.value] = content
             if content.buffer is not None:
@@ -327,6 +337,25 @@ class _Replay:
         self.highest = max(self.highest, slot + nbytes)
         return _Content(value, step, nbytes, slot, None)
 
+    def _place_workspace(self, kernel: KernelOp, step: int) -> _Content | None:
+        """What the implementation works in; None where it asks for nothing."""
+        if not (nbytes := kernel.workspace_bytes()):
+            return None
+        if (slot := kernel.workspace_offset()) is None:
+            message = (
+                f"asks for a workspace of {nbytes} bytes at step {step}, but has no workspace_slot; run plan-memory"
+            )
+            raise PlanError(f"'fused.kernel' {message}", kernel)
+        unit = max(self.arena.alignment, _WORKSPACE_ALIGNMENT)
+        if slot % unit:
+            message = f"workspace_slot {slot} is no multiple of {unit}, at step {step}; run plan-memory"
+            raise PlanError(f"'fused.kernel' {message}", kernel)
+        if slot + nbytes > self.arena.size:
+            message = f"its workspace at {slot}..{slot + nbytes} is not inside of the arena of {self.arena.size} bytes"
+            raise PlanError(f"'fused.kernel' {message} at step {step}; run plan-memory", kernel)
+        self.highest = max(self.highest, slot + nbytes)
+        return _Content(kernel.results[0], step, nbytes, slot, None, is_workspace=True)
+
     def _check_pair(self, reads: KernelReads, step: int, result: int, operand: int) -> None:
         kernel = reads.kernel
         value, taken = kernel.results[result], kernel.operands[operand]
@@ -374,7 +403,7 @@ class _Replay:
                 continue
             if other.nbytes and content.nbytes:
                 raise PlanError(
-                    f"'fused.kernel' writes {_name(content.value)}{_place(content)} at step {step} over "
+                    f"'fused.kernel' writes {_called(content)}{_place(content)} at step {step} over "
                     f"{_name(other.value)}{_place(other)} of step {other.step}, which is in use at the same step; "
                     "run plan-memory",
                     kernel,
@@ -443,6 +472,16 @@ def _name(value: SSAValue) -> str:
     if isinstance(value, OpResult):
         return f"result {value.index}"
     return f"argument {value.index}" if isinstance(value, BlockArgument) else "a value"
+
+
+def _called(content: _Content) -> str:
+    name = _name(content.value)
+    return f"the workspace of the kernel of {name}" if content.is_workspace else name
+
+
+def _range(content: _Content) -> tuple[int, int]:
+    assert content.start is not None
+    return content.start, content.start + content.nbytes
 
 
 def _place(content: _Content) -> str:

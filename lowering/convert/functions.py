@@ -27,7 +27,9 @@ from fuse_opt.dialects.analysis.storage import (
 )
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
+from fuse_opt.dialects.implementation.offers import BackendFault, find_offer
 from fuse_opt.dialects.implementation.queries import called_implementation, inplace_operands
+from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import is_static, refuse_encoding, shape
@@ -244,7 +246,8 @@ class _FunctionConverter(Generic[Generated]):
             raise LoweringError(f"'{op.name}': {error}", op) from error
         inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
         outputs = [self.memory.shaped(value) for value in results]
-        return LibraryCallOp(found.name, op.name, inputs, outputs, dict(op.properties))
+        _check_workspace(kernel, op, found.name)
+        return LibraryCallOp(found.name, op.name, inputs, outputs, dict(op.properties), self.memory.workspace(kernel))
 
     def _reference_call(self, kernel: KernelOp) -> Operation:
         name = self.module.unique(f"reference_{kernel_name(kernel).removeprefix('kernel_')}")
@@ -263,6 +266,23 @@ class _FunctionConverter(Generic[Generated]):
         inputs = [self.memory.shaped(value) for value in kernel.operands]
         outputs = [self.memory.shaped(value) for value in kernel.results]
         return LibraryCallOp(REFERENCE, kernel.name, inputs, outputs, {"function": StringAttr(name)})
+
+
+def _check_workspace(kernel: KernelOp, op: OpaqueOp, name: str) -> None:
+    """Raises LoweringError where the implementation asks for more memory than the kernel says: nobody else gives it any."""
+    offer = find_offer(op.name, name)
+    if offer is None or not offer.takes_workspace:
+        return
+    try:
+        wanted = offer.workspace_bytes(Site.of(op))
+    except BackendFault as fault:
+        raise LoweringError(str(fault), op) from fault
+    if wanted > (given := kernel.workspace_bytes()):
+        raise LoweringError(
+            f"'{op.name}' is run by '{name}', which takes a workspace of {wanted} bytes, got {given}; run "
+            "select-implementation and plan-memory again",
+            kernel,
+        )
 
 
 def scheduled(kernel: KernelOp) -> Sequence[LoopBody] | None:

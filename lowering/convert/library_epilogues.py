@@ -177,6 +177,8 @@ def _part(
         part.slots = int_array([slots.get(value, NOT_IN_ARENA) for value in made])
     if any(isinstance(op, OpaqueOp) for op in ops):
         part.implementation = None if (name := called_implementation(kernel)) is None else StringAttr(name)
+        if part.implementation is not None:
+            part.workspace, part.workspace_slot = kernel.workspace, kernel.workspace_slot
     assert isinstance(kernel.parent, Block)
     kernel.parent.insert_op_before(part, kernel)
     for value, result in zip(made, part.results, strict=True):

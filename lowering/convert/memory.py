@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnitAttr,
     UnrealizedConversionCastOp,
+    i8,
     i64,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -102,6 +103,9 @@ class ProgramMemory:
                 else:
                     offsets[storage.number] = slot
                     size = max(size, slot + storage.nbytes)
+        for kernel in function.body.block.ops:
+            if isinstance(kernel, KernelOp) and (place := kernel.workspace_offset()) is not None:
+                size = max(size, place + kernel.workspace_bytes())
         for storage in waiting:
             offsets[storage.number] = size = -(-size // self._alignment) * self._alignment
             size += storage.nbytes
@@ -153,6 +157,15 @@ class ProgramMemory:
         found = self._once((storage.number, wanted), lambda: self._view(storage, wanted))
         found.name_hint = found.name_hint or value.name_hint
         return found
+
+    def workspace(self, kernel: KernelOp) -> SSAValue | None:
+        """The bytes that a kernel's implementation works in, where a plan has put them or behind all values; None of none."""
+        if not (nbytes := kernel.workspace_bytes()):
+            return None
+        wanted = MemRefType(i8, [nbytes])
+        if (place := kernel.workspace_offset()) is None:
+            return self.scratch(0, wanted)
+        return self._once(("workspace", place, nbytes), lambda: self._in_arena(place, wanted))
 
     def scratch(self, offset: int, wanted: MemRefType) -> SSAValue:
         """A buffer behind all values of the arena, which kernels have one after another; `finish` makes room for it."""

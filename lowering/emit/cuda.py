@@ -124,7 +124,8 @@ def _call(launch: GridLaunch, buffers: list[Buffer]) -> str:
 def _library_call(call: LibraryCall, buffers: list[Buffer]) -> str:
     inputs, outputs = (", ".join(_ref(ref, buffers) for ref in refs) for refs in (call.inputs, call.outputs))
     config = "".join(f", {name} = {value}" for name, value in call.config.items())
-    return f"library {call.implementation}({inputs}) to ({outputs}): {call.operation}{config}"
+    within = "" if call.workspace is None else f" within {_ref(call.workspace, buffers)}"
+    return f"library {call.implementation}({inputs}) to ({outputs}){within}: {call.operation}{config}"
 
 
 def _ref(ref: BufferRef, buffers: list[Buffer]) -> str:

@@ -251,6 +251,7 @@ class ProgramBuilder:
             tuple(self._refs[value] for value in op.outs),
             config,
             self._routine(op),
+            workspace=None if op.workspace is None else self._refs[op.workspace],
         )
 
     def _routine(self, op: LibraryCallOp) -> Run:
@@ -265,7 +266,7 @@ class ProgramBuilder:
             raise LoweringError(
                 f"'{op.implementation.data}' is not a registered implementation of '{op.operation.data}'", op
             )
-        return found.run
+        return found.run if op.workspace is None or found.takes_workspace else _without_workspace(found.run)
 
     def results(self) -> tuple[Result, ...]:
         own = [number for number, buffer in enumerate(self.buffers) if buffer.kind == "result"]
@@ -304,6 +305,7 @@ class ProgramBuilder:
             len(self.kernels), len(launches), len(calls), self.bulks, self.arena_bytes,
             bound.value.data if isinstance(bound, IntegerAttr) else None, read, written,
             sum(BufferRef(0, 0, *_described(argument)).nbytes for argument in self._prepared()),
+            max((call.workspace.nbytes for call in calls if call.workspace is not None), default=0),
         )  # fmt: skip
 
     def _prepared(self) -> list[SSAValue]:
@@ -370,6 +372,11 @@ def _run_reference(
 ) -> None:
     for out, value in zip(outputs, evaluate_function(function, inputs), strict=True):
         np.copyto(out, value)
+
+
+def _without_workspace(run: Run) -> Run:
+    """A function of the reference, in the place of compiled code that works in memory of the plan's."""
+    return lambda inputs, outputs, config: run(inputs, outputs[:-1], config)
 
 
 def _dictionaries(attribute: Attribute | None) -> Iterable[DictionaryAttr]:

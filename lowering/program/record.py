@@ -132,6 +132,13 @@ class LibraryCall:
 
     A task may run once its part of the output is there; it reads nothing of the others.
     """
+    workspace: BufferRef | None = None
+    """Bytes that the routine works in, and whose contents nobody reads: `run` has them as one more output."""
+
+    @property
+    def written(self) -> tuple[BufferRef, ...]:
+        """All that `run` is given to write to."""
+        return self.outputs if self.workspace is None else (*self.outputs, self.workspace)
 
 
 @dataclass(frozen=True)
@@ -168,6 +175,8 @@ class ProgramStats:
     bytes_written: int = 0
     prepared_bytes: int = 0
     """Of tensors that are computed from frozen arguments and kept between runs."""
+    workspace_bytes: int = 0
+    """Of the arena, the most that a library call takes besides its operands and results."""
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,9 @@ def _run_library(op: OpaqueOp, operands: Sequence[Array]) -> Sequence[Array]:
     outs = [np.empty(shape(result), NUMPY_DTYPES[dtype(result)]) for result in op.results]
     # As in memory: NumPy and BLAS sum in another order for other strides, and a view has those of what it is made of.
     stored = [np.asarray(array, order="C") for array in operands]
+    workspace = [np.empty(implementation.workspace_bytes(op), np.int8)] if implementation.takes_workspace else []
     with np.errstate(all="ignore"):
-        implementation.run(stored, outs, plain_properties(op))
+        implementation.run(stored, [*outs, *workspace], plain_properties(op))
     return outs
 
 

@@ -50,12 +50,22 @@ class Device:
     """Bytes of the largest cache; 0 where it does not matter to how kernels store."""
     products: tuple[tuple[str, float], ...] = ()
     """Operations a second of matrix products, all processors together, by element type; see `product_rate`."""
+    rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...] = ()
+    """The same of implementations, by their names, or of backends, by theirs; see `implementation_rate`."""
     gpu: tuple[tuple[str, int], ...] = ()
     """What kernels of a GPU may use, by the names of GPU_ENTRIES; nothing for other devices."""
 
     def product_rate(self, dtype: str) -> float:
         """Operations a second of products of an element type; of one that is not in the file, four for each simple one."""
         return next((rate for name, rate in self.products if name == dtype), 4 * self.rate)
+
+    def implementation_rate(self, name: str, dtype: str) -> float:
+        """Operations a second of an implementation, by its name or its backend's; else what products of code of ours reach."""
+        for wanted in (name, name.partition(".")[0]):
+            table = next((table for known, table in self.rates if known == wanted), ())
+            if (found := next((rate for element, rate in table if element == dtype), None)) is not None:
+                return found
+        return self.product_rate(dtype)
 
     def move_seconds(self, nbytes: float) -> float:
         """Seconds to read or write so many bytes, which come from the caches when they are few."""
@@ -102,10 +112,10 @@ def _read_device(name: str) -> Device:
 
 
 def _described(entries: dict[str, object], path: Path) -> Device:
-    names = [field.name for field in fields(Device) if field.name not in ("gpu", "products")]
+    names = [field.name for field in fields(Device) if field.name not in ("gpu", "products", "rates")]
     required = [field.name for field in fields(Device) if field.default is MISSING]
     entries = {current_spelling("device", name): value for name, value in entries.items()}
-    table, products = entries.pop("gpu", {}), entries.pop("products", {})
+    table, products, rates = (entries.pop(name, {}) for name in ("gpu", "products", "rates"))
     for name in (*required, *entries):
         if name not in entries or name not in names:
             problem = "has no entry" if name in names else "has the unknown entry"
@@ -113,16 +123,27 @@ def _described(entries: dict[str, object], path: Path) -> Device:
     for name, value in entries.items():
         if (wanted := _misfit(name, value)) is not None:
             raise ValueError(f"option 'device': {path}: {name}: expected {wanted}, got {value!r}")
-    found = {"gpu": _described_gpu(table, path), "products": _described_products(products, path)}
+    found = {
+        "gpu": _described_gpu(table, path),
+        "products": _described_products(products, path),
+        "rates": _described_rates(rates, path),
+    }
     return Device(**entries, **found)  # pyright: ignore[reportArgumentType]
 
 
-def _described_products(table: object, path: Path) -> tuple[tuple[str, float], ...]:
+def _described_rates(table: object, path: Path) -> tuple[tuple[str, tuple[tuple[str, float], ...]], ...]:
+    if not isinstance(table, dict):
+        raise ValueError(f"option 'device': {path}: rates: expected tables by names of implementations, got {table!r}")
+    entries: dict[str, object] = table  # pyright: ignore[reportUnknownVariableType]
+    return tuple((name, _described_products(rates, path, f'rates."{name}"')) for name, rates in entries.items())
+
+
+def _described_products(table: object, path: Path, entry: str = "products") -> tuple[tuple[str, float], ...]:
     found: dict[str, object] = table if isinstance(table, dict) else {"": table}  # pyright: ignore[reportUnknownVariableType]
     rates: list[tuple[str, float]] = []
     for name, value in found.items():
         if name not in [dtype.name for dtype in DTYPES] or not isinstance(value, int | float) or not value > 0:
-            raise ValueError(f"option 'device': {path}: products.{name}: expected an element type = a positive number")
+            raise ValueError(f"option 'device': {path}: {entry}.{name}: expected an element type = a positive number")
         rates.append((name, float(value)))
     return tuple(rates)
 

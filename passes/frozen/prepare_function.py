@@ -49,7 +49,8 @@ class PrepareFunction:
         copy = op.clone(self.values)
         copy.location = op.location
         if isinstance(copy, KernelOp):
-            copy.inplace = copy.slots = copy.segment = None
+            copy.drop_places()
+            copy.inplace = copy.segment = None
         self.add(copy)
         self.values.update(zip(op.results, copy.results, strict=True))
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.implementation.switch import allow_backends, allowed_backends, chosen_backends, default_backends
-from fuse_opt.passes.remarks import RefusedError
+from fuse_opt.passes.remarks import RefusedError, remark
 
 
 @dataclass(frozen=True)
@@ -45,4 +45,6 @@ class AttachBackendsPass(ModulePass):
         except ValueError as error:
             raise RefusedError(f"'{self.name}' option backends: {error}", op) from error
         names = default_backends() if names is None else names
+        for name in self.unavailable:
+            remark(self.name, op, "unavailable", f"backend '{name}' cannot be used here; naming it says why")
         allow_backends(op, [name for name in names if name not in self.unavailable])

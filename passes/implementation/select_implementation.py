@@ -19,7 +19,15 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, read_cost_table
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, find_offer, known_implementations, offers_of
 from fuse_opt.dialects.implementation.queries import inplace_operands, wanted_implementation
-from fuse_opt.dialects.implementation.selection import Candidate, best, candidates, opaque_ops, with_times
+from fuse_opt.dialects.implementation.selection import (
+    Candidate,
+    best,
+    candidates,
+    machine_refusal,
+    opaque_ops,
+    with_times,
+    workspace_of,
+)
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 
@@ -46,7 +54,8 @@ class SelectImplementationPass(ModulePass):
     on an op or a kernel is a promise: an error where that implementation does not take it.
 
     Requires: kernels. Ensures: every kernel of an opaque op, but those that the schedule leaves to the reference, names an
-    implementation that takes it. In-place pairs and slots that another one offered are dropped: decide them anew.
+    implementation that takes it, and how many bytes of `workspace` that asks for, if any. In-place pairs, slots and
+    workspaces that another one offered are dropped: decide them anew.
     """
 
     name = "select-implementation"
@@ -100,28 +109,36 @@ class SelectImplementationPass(ModulePass):
         try:
             found = candidates(kernel, machine, self.numerics, frozen)
             found = found if table is None else with_times(found, kernel, frozen, table)
+            while (choice := self._choose(kernel, found)) is not None:
+                if (reason := machine_refusal(kernel, choice[0].offer, machine, frozen)) is None:
+                    break
+                found = tuple(Candidate(one.offer, reason) if one is choice[0] else one for one in found)
+            if choice is None:
+                self._refuse(kernel, found)
+                return
+            workspace = workspace_of(kernel, choice[0].offer, machine, frozen)
         except BackendFault as fault:
             raise RefusedError(str(fault), kernel) from fault
+        self._take(kernel, *choice, found, workspace)
+
+    def _choose(self, kernel: KernelOp, found: Sequence[Candidate]) -> tuple[Candidate, Candidate | None] | None:
+        """What runs the kernel, and the next best one where that was compared; None where nothing runs it as a whole."""
         if (wanted := wanted_implementation(kernel)) is not None:
-            chosen = _promised(kernel, wanted, found)
-            self._take(kernel, chosen, None, found)
-            return
-        named = None if kernel.implementation is None else kernel.implementation.data
-        if named is not None:
+            return _promised(kernel, wanted, found), None
+        if kernel.implementation is not None:
+            named = kernel.implementation.data
             _check_known_for(kernel, named)
-            if any(one.offer.name == named and not one.refusal for one in found):
-                remark(self.name, kernel, "kept", f'is run by "{named}", as it says')
-                return
+            kept = next((one for one in found if one.offer.name == named and not one.refusal), None)
+            if kept is not None:
+                return kept, None
         chosen, second = best(found, self.prefer)
-        if chosen is None:
-            self._refuse(kernel, found)
-        else:
-            self._take(kernel, chosen, second, found)
+        return None if chosen is None else (chosen, second)
 
     def _refuse(self, kernel: KernelOp, found: Sequence[Candidate]) -> None:
         """Nothing runs the kernel as a whole: ops are run one by one where each can be, else it is an error."""
         ops = opaque_ops(kernel)
         if len(ops) > 1:
+            kernel.set_workspace(0)
             kernel.implementation = None
             message = f"has {len(ops)} opaque ops, and nothing runs them together: it runs op by op"
             remark(self.name, kernel, "several-ops", message, refused=_refusals(found))
@@ -136,12 +153,21 @@ class SelectImplementationPass(ModulePass):
             ops[0],
         )
 
-    def _take(self, kernel: KernelOp, chosen: Candidate, second: Candidate | None, found: Sequence[Candidate]) -> None:
+    def _take(
+        self,
+        kernel: KernelOp,
+        chosen: Candidate,
+        second: Candidate | None,
+        found: Sequence[Candidate],
+        workspace: int,
+    ) -> None:
         name = chosen.offer.name
         if kernel.implementation is not None and kernel.implementation.data == name:
+            kernel.set_workspace(workspace)
             remark(self.name, kernel, "kept", f'is run by "{name}", as it says')
             return
         _write(kernel, chosen.offer)
+        kernel.set_workspace(workspace)
         numbers: dict[str, Number] = {**_microseconds("", chosen)}
         flip = ""
         if second is not None:
@@ -150,8 +176,8 @@ class SelectImplementationPass(ModulePass):
         numbers["candidates"] = len(found)
         if refused := _refusals(found):
             numbers["refused"] = refused
-        if chosen.offer.workspace:
-            numbers["workspace"] = chosen.offer.workspace
+        if workspace:
+            numbers["workspace"] = workspace
         names = " and ".join(f"'{op.name}'" for op in opaque_ops(kernel))
         remark(self.name, kernel, "selected", f'{names}: run by "{name}"', flip=flip, numbers=numbers)
 
@@ -168,7 +194,8 @@ def _write(kernel: KernelOp, offer: Offer) -> None:
     if differs or (
         not offer.kind and any(operand not in allowed[result] for result, operand in kernel.inplace_pairs())
     ):
-        kernel.inplace = kernel.slots = None
+        kernel.inplace = None
+        kernel.drop_places()
 
 
 def _frozen(function: FuncOp) -> set[SSAValue]:

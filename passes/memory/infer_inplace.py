@@ -56,7 +56,7 @@ class InferInplacePass(ModulePass):
                 flat = [number for pair in pairs for number in pair]
                 chosen = int_array(flat) if flat else None
                 if chosen != kernel.inplace:
-                    kernel.slots = None  # they were planned for other pairs
+                    kernel.drop_places()  # they were planned for other pairs
                 kernel.inplace = chosen
 
 

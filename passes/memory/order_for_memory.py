@@ -141,6 +141,9 @@ class _ProblemBuilder:
         writes = tuple(n for n in dict.fromkeys(map(self._number, op.results)) if n not in reads)  # of a view: none
         if not isinstance(op, KernelOp):
             return Node(reads, writes, ordered=not known)
+        if workspace := op.workspace_bytes():  # a value that nobody reads lives at its own step alone
+            writes = (*writes, len(self.values))
+            self.values.append(Value(-(-workspace // self.alignment) * self.alignment))
         must = directed_results(op, "must_inplace")
         rules = self.rules.at(len(self.rules.classes.ops), op)  # as if nothing came after it
         results = sorted(range(len(op.results)), key=lambda result: (result not in must, result))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -27,6 +27,7 @@ from fuse_opt.passes.memory.inplace_rules import InplaceRules
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.passes.memory.packing.packing import ORDERS, STRATEGIES, Buffer, Problem, Solution, pack
 from fuse_opt.passes.memory.pinned_slots import PINNED, pinned_offsets
+from fuse_opt.passes.memory.workspaces import Workspace, plan_alignment, workspaces_of
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
 
@@ -56,6 +57,9 @@ class PlanMemoryPass(ModulePass):
     -1 is the slot of what lives outside of the arena: in the caller's result buffers or in a donated argument. An arena
     as large as the lower bound is proven optimal. In-place pairs that are not legal any more are dropped; so are the legal
     ones between values of the arena where the arena is smaller without them.
+
+    The `workspace` of a kernel, bytes that its implementation asks for, gets a place of its own for that step, which is
+    written as `workspace_slot = 256 : i64`. Offsets are multiples of 64 bytes then, whatever the alignment.
 
     `pinned_slots = array<i64: 128, -1>` on a kernel fixes the offset of its first result by hand.
 
@@ -108,20 +112,24 @@ class PlanMemoryPass(ModulePass):
         if plan.solution.arena >= MOST_BYTES:
             message = f"the arena needs {plan.solution.arena} bytes; expected fewer than 2**63"
             raise RefusedError(f"'{self.name}': {message}", function)
-        _write(function, plan, self.alignment)
+        _write(function, plan)
         if is_collecting():
             _report(function, plan)
 
     def _solve(self, function: FuncOp, storages: StorageMap, pairs: _Pairs, strategy: str) -> _Plan:
         chosen = [storage for storage in storages.storages if storage.kind == "intermediate"]
-        pins = pinned_offsets(function, storages, self.alignment)
-        buffers = tuple(Buffer(s.nbytes, s.birth, s.death, pins.get(s.number)) for s in chosen)
+        alignment = plan_alignment(function, self.alignment)
+        pins = pinned_offsets(function, storages, alignment)
+        buffers = [Buffer(s.nbytes, s.birth, s.death, pins.get(s.number)) for s in chosen]
+        spaces = workspaces_of(function)
+        buffers += [Buffer(space.nbytes, space.step, space.step + 1) for space in spaces]
         try:
-            solution = pack(Problem(buffers, self.alignment), strategy)
+            solution = pack(Problem(tuple(buffers), alignment), strategy)
         except ValueError as error:
             raise RefusedError(f"'{self.name}' {PINNED}: {error}", function) from None
-        offsets = {storage.number: at for storage, at in zip(chosen, solution.offsets, strict=True)}
-        return _Plan(pairs, storages, offsets, solution)
+        offsets = dict(zip((storage.number for storage in chosen), solution.offsets, strict=False))
+        places = dict(zip((space.kernel for space in spaces), solution.offsets[len(chosen) :], strict=True))
+        return _Plan(pairs, storages, offsets, spaces, places, alignment, solution)
 
 
 def _refuse_endless(function: FuncOp) -> None:
@@ -139,6 +147,10 @@ class _Plan:
     storages: StorageMap
     offsets: Mapping[int, int]
     """By number of the storage."""
+    spaces: Sequence[Workspace]
+    places: Mapping[KernelOp, int]
+    """By kernel, where its workspace is."""
+    alignment: int
     solution: Solution
 
 
@@ -190,17 +202,19 @@ def _legal_pairs(function: FuncOp) -> _LegalPairs:
     return kept
 
 
-def _write(function: FuncOp, plan: _Plan, alignment: int) -> None:
+def _write(function: FuncOp, plan: _Plan) -> None:
     for op in function.body.block.ops:
         if not isinstance(op, KernelOp):
             continue
         homes = [plan.storages.of(result) for result in op.results]
         op.slots = int_array([plan.offsets.get(storage.number, NOT_IN_ARENA) for storage in homes])
+        place = plan.places.get(op)
+        op.workspace_slot = None if place is None else int_value(place)
         flat = [number for pair in plan.pairs.get(op, ()) for number in pair]
         op.inplace = int_array(flat) if flat else None
     function.attributes[ARENA] = DictionaryAttr(
         {
-            "alignment": int_value(alignment),
+            "alignment": int_value(plan.alignment),
             "lower_bound": int_value(plan.solution.lower_bound),
             "method": StringAttr(plan.solution.method),
             "size": int_value(plan.solution.arena),
@@ -211,10 +225,11 @@ def _write(function: FuncOp, plan: _Plan, alignment: int) -> None:
 def _report(function: FuncOp, plan: _Plan) -> None:
     solution = plan.solution
     message = "is optimal" if solution.arena == solution.lower_bound else "may not be the smallest possible"
+    spaces = {"workspaces": len(plan.spaces)} if plan.spaces else None
     remark(
         PlanMemoryPass.name, function, "planned", f"the arena {message}",
         arena=solution.arena, lower_bound=solution.lower_bound, gap=round(solution.gap, 6),
-        storages=len(plan.offsets), method=solution.method,
+        storages=len(plan.offsets), method=solution.method, numbers=spaces,
     )  # fmt: skip
     step, names = _at_peak(plan)
     if names:
@@ -224,10 +239,13 @@ def _report(function: FuncOp, plan: _Plan) -> None:
 def _at_peak(plan: _Plan) -> tuple[int, str]:
     """The step at which most bytes live, and what lives there, largest first."""
     storages = [s for s in plan.storages.storages if s.kind == "intermediate"]
-    _, step = peak_of(live_bytes(((s.birth, s.death, s.nbytes) for s in storages), plan.storages.steps))
-    alive = [storage for storage in storages if storage.birth <= step < storage.death]
-    largest = sorted(alive, key=lambda storage: (-storage.nbytes, storage.number))
-    names = ", ".join(f"{value_name(s.values[0])} ({s.nbytes} bytes)" for s in largest[:8])
+    lives = [(s.birth, s.death, s.nbytes) for s in storages]
+    lives += [(space.step, space.step + 1, space.nbytes) for space in plan.spaces]
+    _, step = peak_of(live_bytes(lives, plan.storages.steps))
+    alive = [(s.nbytes, s.number, value_name(s.values[0])) for s in storages if s.birth <= step < s.death]
+    alive += [(space.nbytes, len(storages), space.name) for space in plan.spaces if space.step == step]
+    largest = sorted(alive, key=lambda found: (-found[0], found[1]))
+    names = ", ".join(f"{name} ({nbytes} bytes)" for nbytes, _, name in largest[:8])
     return step, names + (f" and {len(largest) - 8} more" if len(largest) > 8 else "")
 
 

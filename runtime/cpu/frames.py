@@ -143,7 +143,7 @@ class FrameMaker:
         pieces = tuple(
             self._record(piece, table, plan)
             if isinstance(piece, list)
-            else PythonCall(piece, tuple(map(bound, piece.inputs)), tuple(map(bound, piece.outputs)))
+            else PythonCall(piece, tuple(map(bound, piece.inputs)), tuple(map(bound, piece.written)))
             for piece in (plan.pieces or [[]])
         )
         record = Frame.from_address(only) if len(pieces) == 1 and isinstance(only := pieces[0], int) else Frame()
@@ -265,8 +265,8 @@ def _is_apart(before: Segment | None, segment: Segment) -> bool:
 
 def _conflict(call: LibraryCall, earlier: LibraryCall) -> bool:
     """Whether a call must wait for an earlier one."""
-    pairs = [(a, b) for a in call.outputs for b in (*earlier.inputs, *earlier.outputs)]
-    pairs += [(a, b) for a in call.inputs for b in earlier.outputs]
+    pairs = [(a, b) for a in call.written for b in (*earlier.inputs, *earlier.written)]
+    pairs += [(a, b) for a in call.inputs for b in earlier.written]
     return any(
         a.buffer == b.buffer and a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes for a, b in pairs
     )

@@ -16,6 +16,8 @@ from fuse_opt.runtime.backends.blas.convolution import Convolution, convolution_
 from fuse_opt.runtime.backends.blas.convolution_backward import transposed_table, weight_gradient_table
 from fuse_opt.runtime.backends.blas.matmul import Products, Tasks, load_tasks, product_table
 from fuse_opt.runtime.backends.indexing import Fault, indexing_call
+from fuse_opt.runtime.backends.onednn.calls import onednn_call
+from fuse_opt.runtime.backends.onednn.library import OneDnnError
 from fuse_opt.runtime.host.c_records import int64_table
 from fuse_opt.runtime.host.program_call import LoopRow
 from fuse_opt.runtime.host.thread_pool import num_threads
@@ -93,6 +95,8 @@ def native_call(call: LibraryCall, table: int, follower: Follower | None = None)
         fault = indexing.fault
         failure = None if fault is None else Failure(ctypes.addressof(fault) + Fault.failed.offset, indexing.error)
         return NativeCall((indexing.row,), indexing.memory, failure=failure, calls_blas=False)
+    if call.implementation.partition(".")[0] == "onednn":
+        return _onednn(call, table)
     if (make := _NATIVE.get(call.implementation)) is None:
         if (offer := find_offer(call.operation, call.implementation)) is not None and offer.native:
             raise _not_run(call, "it does not take such operands, or nothing could be compiled for it")
@@ -105,6 +109,14 @@ def native_call(call: LibraryCall, table: int, follower: Follower | None = None)
     if (found := make(_Places(call, table, tasks, item, places), follower)) is None:
         raise _not_run(call, "it does not take such operands")
     return found
+
+
+def _onednn(call: LibraryCall, table: int) -> NativeCall:
+    try:
+        found = onednn_call(call, table)
+    except OneDnnError as error:
+        raise _not_run(call, str(error)) from error
+    return NativeCall((found.row,), found.memory, failure=Failure(found.failed, found.error), calls_blas=False)
 
 
 def _not_run(call: LibraryCall, why: str) -> RuntimeError:

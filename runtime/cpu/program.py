@@ -236,7 +236,7 @@ def fill_table(frame: BoundFrame, memory: Sequence[Array]) -> None:
 def call_library(call: PythonCall, memory: Sequence[Array]) -> None:
     """Calls the routine on views of the run's memory."""
     step = call.step
-    bound = zip((*call.inputs, *call.outputs), (*step.inputs, *step.outputs), strict=True)
+    bound = zip((*call.inputs, *call.outputs), (*step.inputs, *step.written), strict=True)
     views = [view if view is not None else contiguous_view(memory[ref.buffer], ref) for view, ref in bound]
     step.run(views[: len(step.inputs)], views[len(step.inputs) :], step.config)
 

@@ -16,7 +16,7 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.prepared import freeze_arguments
 from fuse_opt.dialects.implementation.queries import implementation_counts
 from fuse_opt.lowering.reference.interpreter import entry_function
-from fuse_opt.runtime.backends.registry import unavailable_backends
+from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.backend_switch import backend_passes
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
@@ -259,8 +259,10 @@ def compile(
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
-    missing = unavailable_backends() if target == "cpu" else {}
-    passes = with_dispatch_table([*backend_passes(backend, missing), *_passes(target, pipeline, poison)])
+    chosen = (
+        backend_passes(backend, unavailable_backends(), load_problem) if target == "cpu" else backend_passes(backend)
+    )
+    passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
     target = _usable(target, whole)
     build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
 

@@ -17,7 +17,7 @@ from fuse_opt.tools.compiler.pipeline import UsageError, parse_pipeline
 from fuse_opt.tools.compiler.registry import offer_implementations
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from xdsl.passes import ModulePass
 
@@ -26,11 +26,15 @@ GROUP = "fuse_opt.backends"
 _NUMBERS = count()
 
 
-def backend_passes(text: str | None, unavailable: Mapping[str, str] | None = None) -> list[ModulePass]:
+def backend_passes(
+    text: str | None,
+    unavailable: Mapping[str, str] | None = None,
+    load_problem: Callable[[str], str | None] = lambda name: None,
+) -> list[ModulePass]:
     """
     The pass that writes the choice on a module; `$FUSE_OPT_BACKEND` stands in for None. Files are run, and packages that
     bring a named backend by the entry points `fuse_opt.backends` imported. `unavailable` ones, with the reason, are left out;
-    naming one is an error. Raises UsageError.
+    naming one is an error, as is one that `load_problem` gives a reason for. Raises UsageError.
     """
     unavailable = unavailable or {}
     given = os.environ.get(VARIABLE, "") if text is None else text
@@ -50,8 +54,8 @@ def backend_passes(text: str | None, unavailable: Mapping[str, str] | None = Non
     except ValueError as error:
         raise UsageError(f"{source}: {error}") from None
     for name in names:
-        if name in unavailable:
-            raise UsageError(f"{source}: backend '{name}' cannot be used here: {unavailable[name]}")
+        if (reason := unavailable.get(name) or load_problem(name)) is not None:
+            raise UsageError(f"{source}: backend '{name}' cannot be used here: {reason}")
     return _attach(names, unavailable)
 
 

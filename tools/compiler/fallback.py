@@ -75,7 +75,8 @@ def _alone(kernel: KernelOp) -> ModuleOp:
     """A program of this kernel, with its schedule and nothing that other kernels have a part in."""
     block = Block(arg_types=[value.type for value in kernel.operands])
     copy = kernel.clone(dict(zip(kernel.operands, block.args, strict=True)))
-    copy.inplace = copy.slots = copy.segment = None
+    copy.drop_places()
+    copy.inplace = copy.segment = None
     types = [value.type for value in kernel.results]
     block.add_ops([copy, ReturnOp(*copy.results)])
     return ModuleOp([FuncOp("main", ([*block.arg_types], types), Region(block))])
@@ -88,6 +89,7 @@ def _take_apart(kernel: KernelOp) -> str:
     forget_plan(function)
     if len(kernel.ops()) == 1:
         kernel.schedule, kernel.implementation = DictionaryAttr({"kind": StringAttr(_REFERENCE)}), None
+        kernel.set_workspace(0)
         return "runs on the reference"
     inline_kernel(kernel)
     return "run unfused"

@@ -37,7 +37,7 @@ class Backend:
         epilogue: PointwiseOffer | None = None,
         prologue: PointwiseOffer | None = None,
         numerics: Literal["strict", "fast"] = "strict",
-        workspace: int = 0,
+        workspace: int | Callable[[Site], int] = 0,
         priority: int = 0,
     ) -> Callable[[Run], Run]:
         """
@@ -46,7 +46,8 @@ class Backend:
 
         `accepts` answers None or a reason code, `cost` seconds by way of `Cost`; they see types and properties, never
         elements, and must answer alike for alike sites. Pairs (result, operand) of `inplace` may be one array in a call.
-        Where no cost is known, the higher `priority` comes first. Raises ValueError for a name that is taken.
+        Where no cost is known, the higher `priority` comes first. A function with a `workspace`, bytes or a function of
+        the site that says how many, gets an array of so many i8 as one more output. Raises ValueError for a name that is taken.
         """
 
         def register(run: Run) -> Run:

@@ -18,6 +18,7 @@ import numpy as np
 
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, find_offer, offers_of, register_offer
 from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.lowering.program import Array, Config, Run
 from fuse_opt.lowering.program.float_formats import by_values
 
@@ -30,6 +31,13 @@ class Implementation:
     op: str
     run: Run
     """For arrays of every element type that the op accepts."""
+    takes_workspace: bool = False
+    """Whether `run` gets bytes to work in as one more output, where its offer asks for some."""
+
+    def workspace_bytes(self, op: OpaqueOp) -> int:
+        """What its offer asks for to run an op. Raises BackendFault."""
+        offer = find_offer(self.op, self.name)
+        return 0 if offer is None else offer.workspace_bytes(Site.of(op))
 
 
 _REGISTRY: dict[tuple[str, str], Implementation] = {}
@@ -44,7 +52,7 @@ def implementation(
     epilogue: PointwiseOffer | None = None,
     prologue: PointwiseOffer | None = None,
     priority: int = 0,
-    workspace: int = 0,
+    workspace: int | Callable[[Site], int] = 0,
     accepts: Callable[[Site], str | None] | None = None,
     cost: Callable[[Site], Cost] | None = None,
     numerics: Literal["strict", "fast"] = "strict",
@@ -59,6 +67,8 @@ def implementation(
     says that pointwise ops run well next to it; they are code of their own, which a runtime may run by parts. `accepts`
     says why it does not run an op, `cost` what it takes, for select-implementation; `numerics="fast"` that it is not
     within the op's bound, and to be chosen on demand only; an `optional` one is there where its backend is asked for.
+    With a `workspace`, bytes or a function that says how many, it gets an array of so many i8 as one more output, to
+    work in: memory that the planner has given to it for the call.
     Raises ValueError where the op has another one of that name.
     """
     offer = Offer(
@@ -78,7 +88,7 @@ def implementation(
     def register(run: Run) -> Run:
         quiet = np.errstate(all="ignore")(run)
         register_offer(offer)
-        _REGISTRY[op, name] = Implementation(name, op, quiet if moves else by_values(quiet))
+        _REGISTRY[op, name] = Implementation(name, op, quiet if moves else by_values(quiet), offer.takes_workspace)
         return run
 
     return register
@@ -91,17 +101,36 @@ def native_implementation(
     accepts: Callable[[Site], str | None],
     cost: Callable[[Site], Cost],
     epilogue: PointwiseOffer | None = None,
+    workspace: int | Callable[[Site], int] = 0,
+    optional: bool = False,
+    probe: Callable[[Site], str | None] | None = None,
+    split: bool = False,
+    numerics: Literal["strict", "fast"] = "strict",
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
-    the reference runs that one instead.
+    the reference runs that one instead. Its tasks get the address of a `workspace`, and
+    are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen.
     """
     offer = next(offer for offer in offers_of(op) if offer.name == like)
     priority = offer.priority - (epilogue is not None)
     register_offer(
-        replace(offer, name=name, accepts=accepts, cost=cost, epilogue=epilogue, priority=priority, native=True)
+        replace(
+            offer,
+            name=name,
+            accepts=accepts,
+            cost=cost,
+            epilogue=epilogue,
+            priority=priority,
+            native=True,
+            workspace=workspace,
+            optional=optional,
+            probe=probe,
+            split=split,
+            numerics=numerics,
+        )
     )
-    _REGISTRY[op, name] = replace(_REGISTRY[op, like], name=name)
+    _REGISTRY[op, name] = replace(_REGISTRY[op, like], name=name, takes_workspace=False)
 
 
 def find_implementation(op: str, name: str | None = None) -> Implementation | None:

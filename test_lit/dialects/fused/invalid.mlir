@@ -124,3 +124,63 @@ func.func @f(%x: tensor<4x4xf32, "csr">) {
 }
 
 // CHECK: 'fused.kernel' type 'tensor<4x4xf32, "csr">': expected a dense tensor in row-major order, got the encoding '"csr"', which would be ignored; remove it, or convert the value before
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {implementation = "numpy.sort", workspace = 0 : i64} {
+    %s = graph.sort %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'workspace': expected a number of bytes above 0, as in 4096 : i64, got 0 : i64; remove it and run select-implementation again
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {implementation = "numpy.sort", workspace = 64 : i32} {
+    %s = graph.sort %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'workspace': expected a number of bytes above 0, as in 4096 : i64, got 64 : i32; remove it and run select-implementation again
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {workspace = 64 : i64} {
+    %s = graph.sort %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'workspace': expected an implementation that takes it, got none; remove it or run select-implementation
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {implementation = "numpy.sort", workspace_slot = 0 : i64} {
+    %s = graph.sort %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'workspace_slot': expected the property 'workspace' beside it, got none; remove it and run plan-memory again
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.kernel(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {implementation = "numpy.sort", workspace = 64 : i64, workspace_slot = -1 : i64} {
+    %s = graph.sort %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %s : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.kernel' property 'workspace_slot': expected an offset, as in 0 : i64, got -1 : i64; remove it and run plan-memory again

@@ -158,6 +158,15 @@ func.func @f(%a: memref<4xf32>) {
 
 // -----
 
+func.func @f(%a: memref<4xf32>) {
+  gpu.library_call "mine.sort"() outs(%a) {operation = "graph.sort"} : () outs(memref<4xf32>) workspace(%a : memref<4xf32>)
+  func.return
+}
+
+// CHECK: 'gpu.library_call' op expected bytes as its workspace, got memref<4xf32>; give it a view of the arena of type memref<Nxi8>
+
+// -----
+
 gpu.bulk -1 {}
 
 // CHECK: 'gpu.bulk' op expected a segment number of 0 or more, got -1; count the segments from 0

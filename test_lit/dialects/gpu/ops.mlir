@@ -51,6 +51,8 @@ builtin.module attributes {gpu.container_module} {
       %c = memref.view %arena[%shift][] : memref<4096xi8> to memref<8x2xf32>
       gpu.library_call "numpy.matmul"(%a, %b) outs(%c) {operation = "graph.matmul", config = {axis = 1 : i64}} : (memref<8x4xf32>, memref<4x2xf32>) outs(memref<8x2xf32>)
       gpu.library_call "numpy.zeros"() outs(%c) {operation = "graph.zeros"} : () outs(memref<8x2xf32>)
+      %space = memref.view %arena[%shift][] : memref<4096xi8> to memref<64xi8>
+      gpu.library_call "mine.zeros"() outs(%c) {operation = "graph.zeros"} : () outs(memref<8x2xf32>) workspace(%space : memref<64xi8>)
       %flat = memref.reinterpret_cast %c to offset: [0], sizes: [16], strides: [1] : memref<8x2xf32> to memref<16xf32, strided<[1]>>
       func.call @cpu_kernel(%c) : (memref<8x2xf32>) -> ()
       "gpu.launch_func"(%one, %one, %one, %warp, %one, %one, %x, %one) <{kernel = @kernels::@row_sum, operandSegmentSizes = array<i32: 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 2, 0>}> : (index, index, index, index, index, index, memref<8xf32>, index) -> ()
@@ -65,6 +67,8 @@ builtin.module attributes {gpu.container_module} {
   // CHECK-NEXT:        %c = memref.view %arena[%shift][] : memref<4096xi8> to memref<8x2xf32>
   // CHECK-NEXT:        gpu.library_call "numpy.matmul"(%a, %b) outs(%c) {operation = "graph.matmul", config = {axis = 1 : i64}} : (memref<8x4xf32>, memref<4x2xf32>) outs(memref<8x2xf32>)
   // CHECK-NEXT:        gpu.library_call "numpy.zeros"() outs(%c) {operation = "graph.zeros"} : () outs(memref<8x2xf32>)
+  // CHECK-NEXT:        %space = memref.view
+  // CHECK-NEXT:        gpu.library_call "mine.zeros"() outs(%c) {operation = "graph.zeros"} : () outs(memref<8x2xf32>) workspace(%space : memref<64xi8>)
   // CHECK:             func.call @cpu_kernel(%c) : (memref<8x2xf32>) -> ()
   // CHECK-NEXT:        "gpu.launch_func"
   // CHECK-NEXT:      }
@@ -74,5 +78,5 @@ builtin.module attributes {gpu.container_module} {
   // GENERIC:         %arena = "gpu.arena"() <{alignment = 64 : i64}> : () -> memref<4096xi8>
   // GENERIC:         "gpu.bulk"() <{segment = 0 : i64}> ({
   // GENERIC:           "gpu.library_call"(%a, %b, %c) <{implementation = "numpy.matmul"
-  // GENERIC-SAME:        operandSegmentSizes = array<i32: 2, 1>
+  // GENERIC-SAME:        operandSegmentSizes = array<i32: 2, 1, 0>
 }

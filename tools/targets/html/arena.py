@@ -13,6 +13,7 @@ from fuse_opt.dialects.analysis.storage import ARENA, Storage, StorageMap, analy
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
+from fuse_opt.passes.memory.workspaces import Workspace, workspaces_of
 from fuse_opt.tools.targets.html.text import Names, escaped, shortened
 
 _HEIGHT = 320.0
@@ -27,6 +28,7 @@ class Arena:
 
     storages: tuple[tuple[Storage, int], ...]
     """Each with its offset."""
+    workspaces: tuple[tuple[Workspace, int], ...]
     steps: int
     size: int
     lower_bound: int | None
@@ -43,12 +45,14 @@ def planned_arena(function: FuncOp) -> Arena | None:
     placed = _placed(kernels, storages)
     plan = function.attributes.get(ARENA)
     entries: Mapping[str, Attribute] = plan.data if isinstance(plan, DictionaryAttr) else {}
+    spaces = [(w, place) for w in workspaces_of(function) if (place := w.kernel.workspace_offset()) is not None]
     size = _number(entries.get("size"))
     if size is None:
-        size = max((offset + storage.nbytes for storage, offset in placed), default=0)
-    lives = ((max(storage.birth, 0), storage.death, storage.nbytes) for storage, _ in placed)
+        size = max((offset + found.nbytes for found, offset in (*placed, *spaces)), default=0)
+    lives = [(max(storage.birth, 0), storage.death, storage.nbytes) for storage, _ in placed]
+    lives += [(space.step, space.step + 1, space.nbytes) for space, _ in spaces]
     peak, step = peak_of(live_bytes(lives, storages.steps))
-    return Arena(tuple(placed), storages.steps, size, _number(entries.get("lower_bound")), peak, step)
+    return Arena(tuple(placed), tuple(spaces), storages.steps, size, _number(entries.get("lower_bound")), peak, step)
 
 
 def arena_text(arena: Arena) -> str:
@@ -70,7 +74,11 @@ def arena_lines(arena: Arena, names: Names, name: str) -> Iterator[str]:
     )
     yield f'<rect class="ground" x="{_LEFT}" y="{_TOP}" width="{chart.width:.1f}" height="{_HEIGHT}"/>'
     for number, (storage, offset) in enumerate(arena.storages):
-        yield from _storage_lines(storage, offset, number, chart, names)
+        values = ", ".join(names.get(value, "?") for value in storage.values)
+        box = _Box(values, storage.birth, storage.death, storage.nbytes, offset)
+        yield from _box_lines(box, number, chart)
+    for number, (space, offset) in enumerate(arena.workspaces, len(arena.storages)):
+        yield from _box_lines(_Box(space.name, space.step, space.step + 1, space.nbytes, offset), number, chart)
     yield from chart.scale()
     yield "</svg>"
 
@@ -78,7 +86,8 @@ def arena_lines(arena: Arena, names: Names, name: str) -> Iterator[str]:
 class _Chart:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
-        self.top = max([arena.size, *(offset + storage.nbytes for storage, offset in arena.storages)], default=0) or 1
+        ends = (offset + found.nbytes for found, offset in (*arena.storages, *arena.workspaces))
+        self.top = max([arena.size, *ends], default=0) or 1
         self.steps = max(arena.steps, 1)
         self.width = float(min(max(40 * self.steps, 600), 4000))
 
@@ -98,11 +107,22 @@ class _Chart:
             yield f"<title>lower bound {bound:,} bytes</title></path>"
 
 
-def _storage_lines(storage: Storage, offset: int, number: int, chart: _Chart, names: Names) -> Iterator[str]:
-    left, right = chart.x(max(storage.birth, 0)), chart.x(storage.death)
-    top, bottom = chart.y(offset + storage.nbytes), chart.y(offset)
-    values = ", ".join(names.get(value, "?") for value in storage.values)
-    title = f"{values}: {storage.nbytes:,} bytes at {offset:,}, steps {storage.birth} to {storage.death - 1}"
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """Bytes of the arena from a step up to another one."""
+
+    values: str
+    birth: int
+    death: int
+    nbytes: int
+    offset: int
+
+
+def _box_lines(box: _Box, number: int, chart: _Chart) -> Iterator[str]:
+    left, right = chart.x(max(box.birth, 0)), chart.x(box.death)
+    top, bottom = chart.y(box.offset + box.nbytes), chart.y(box.offset)
+    values = box.values
+    title = f"{values}: {box.nbytes:,} bytes at {box.offset:,}, steps {box.birth} to {box.death - 1}"
     yield f'<g class="box storage tint{number % _TINTS}" tabindex="0" role="img" aria-label="{escaped(title)}">'
     yield f"<title>{escaped(title)}</title>"
     yield f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{max(bottom - top, 1):.1f}"/>'

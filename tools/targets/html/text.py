@@ -89,9 +89,11 @@ def inplace_lines(kernel: KernelOp, names: Names) -> list[str]:
 
 
 def slot_lines(kernel: KernelOp, names: Names) -> list[str]:
-    """The slot of each result, where slots are decided."""
+    """The slot of each result, and of the workspace, where slots are decided."""
     pairs = zip(kernel.results, ints(kernel.slots), strict=False)
-    return [f"{names.get(value, '?')} {f'at {slot:,}' if slot >= 0 else 'outside'}" for value, slot in pairs]
+    found = [f"{names.get(value, '?')} {f'at {slot:,}' if slot >= 0 else 'outside'}" for value, slot in pairs]
+    place = kernel.workspace_offset()
+    return found if place is None else [*found, f"workspace at {place:,}"]
 
 
 def total_bytes(values: Iterable[SSAValue]) -> int | None:

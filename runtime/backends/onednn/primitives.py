@@ -1,0 +1,194 @@
+"""Primitives of oneDNN for tensors of known extents: what they are called with, and how the library would run them."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from fuse_opt.runtime.backends.onednn.library import Library, OneDnnError
+
+DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "i32": 4, "i8": 5, "ui8": 6}
+"""By element type: oneDNN's number."""
+SRC, SRC_1, DST, WEIGHTS, SCRATCHPAD, POST_OP = 1, 2, 17, 33, 80, 16384
+"""Numbers of arguments; of the operand of post-op k, `POST_OP * (k + 1) | SRC_1`."""
+_USER_SCRATCHPAD = 1
+_INFERENCE, _DIRECT = 96, 1
+REFUSED = ("ref", "x64:gemm", "simple")
+"""What names of implementations begin with that are slower than code of ours: loops, and a product with unfolded windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A tensor by strides, in elements."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...]
+
+    @classmethod
+    def in_order(cls, shape: Sequence[int], dtype: str) -> Dense:
+        """One in C order."""
+        return cls(tuple(shape), dtype, tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))))
+
+
+@dataclass(frozen=True, slots=True)
+class PostOp:
+    """What is done to each element of the result, in order."""
+
+    kind: Literal["eltwise", "binary", "sum"]
+    algorithm: int = 0
+    alpha: float = 0.0
+    beta: float = 0.0
+    operand: Dense | None = None
+    """Of a binary one, with extents of 1 where it is broadcast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How a convolution's windows lie, by axis."""
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A product, or with `windows` a convolution."""
+
+    src: Dense
+    weights: Dense
+    dst: Dense
+    windows: Windows | None = None
+    post_ops: tuple[PostOp, ...] = ()
+
+    def arguments(self) -> list[tuple[int, Dense]]:
+        """Numbers of arguments and what they are, in the order of operands: src, weights, those of post-ops, dst."""
+        posts = [(POST_OP * (k + 1) | SRC_1, p.operand) for k, p in enumerate(self.post_ops) if p.operand is not None]
+        return [(SRC, self.src), (WEIGHTS, self.weights), *posts, (DST, self.dst)]
+
+
+class Primitive:
+    """How the library runs a problem, and the primitive once it is asked for."""
+
+    def __init__(self, library: Library, problem: Problem) -> None:
+        """Raises OneDnnError where the library does not run it."""
+        self.library, self.problem = library, problem
+        with library.one_thread():
+            self._description = _described(library, problem)
+        weakref.finalize(self, library.call, "dnnl_primitive_desc_destroy", self._description).atexit = False
+        self.implementation = library.implementation(self._description)
+        self.scratchpad, self.scratchpad_bytes = library.scratchpad_desc(self._description)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it is not worth a call."""
+        slow = self.implementation.startswith(REFUSED) or ":ref" in self.implementation
+        return f"implementation-{self.implementation}" if slow else None
+
+    @functools.cached_property
+    def handle(self) -> int:
+        """The primitive, made at the first use, which takes up to some milliseconds."""
+        with self.library.one_thread():
+            found = self.library.make("dnnl_primitive_create", self._description)
+        weakref.finalize(self, self.library.call, "dnnl_primitive_destroy", found).atexit = False
+        return found
+
+
+@functools.lru_cache(maxsize=4096)
+def primitive_of(library: Library, problem: Problem) -> Primitive:
+    """The same object for equal problems. Raises OneDnnError where the library does not run it."""
+    return Primitive(library, problem)
+
+
+def _described(library: Library, problem: Problem) -> int:
+    """A primitive's description, whose scratchpad is the caller's. Raises OneDnnError."""
+    with ExitStack() as stack:
+
+        def desc(tensor: Dense) -> int:
+            return stack.enter_context(_made(library, "memory_desc", lambda: _memory_desc(library, tensor)))
+
+        attributes = stack.enter_context(
+            _made(library, "primitive_attr", lambda: library.make("dnnl_primitive_attr_create"))
+        )
+        library.call("dnnl_primitive_attr_set_scratchpad_mode", attributes, _USER_SCRATCHPAD)
+        if problem.post_ops:
+            posts = stack.enter_context(_made(library, "post_ops", lambda: library.make("dnnl_post_ops_create")))
+            for post in problem.post_ops:
+                _append(library, posts, post, desc)
+            library.call("dnnl_primitive_attr_set_post_ops", attributes, posts)
+        src, weights, dst = desc(problem.src), desc(problem.weights), desc(problem.dst)
+        if (windows := problem.windows) is None:
+            return library.make(
+                "dnnl_matmul_primitive_desc_create", library.engine, src, weights, None, dst, attributes
+            )
+        spaces = [_extents(v) for v in (windows.strides, windows.dilations, windows.before, windows.after)]
+        return library.make(
+            "dnnl_convolution_forward_primitive_desc_create",
+            library.engine, _INFERENCE, _DIRECT, src, weights, None, dst, *spaces, attributes,
+        )  # fmt: skip
+
+
+@contextmanager
+def _made(library: Library, kind: str, make: Callable[[], int]) -> Generator[int]:
+    """A handle that is destroyed behind the body."""
+    handle = make()
+    try:
+        yield handle
+    finally:
+        library.call(f"dnnl_{kind}_destroy", handle)
+
+
+def _append(library: Library, posts: int, post: PostOp, desc: Callable[[Dense], int]) -> None:
+    if post.kind == "eltwise":
+        library.call("dnnl_post_ops_append_eltwise", posts, post.algorithm, post.alpha, post.beta)
+    elif post.kind == "binary":
+        assert post.operand is not None
+        library.call("dnnl_post_ops_append_binary", posts, post.algorithm, desc(post.operand))
+    else:
+        library.call("dnnl_post_ops_append_sum", posts, 1.0, 0, 0)
+
+
+def _memory_desc(library: Library, tensor: Dense) -> int:
+    return library.memory_desc(DTYPES[tensor.dtype], tensor.shape, tensor.strides)
+
+
+def _extents(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * 12)(*values)
+
+
+class Bound:
+    """Objects of a primitive for one caller at a time: a stream, a memory object for each argument."""
+
+    def __init__(self, primitive: Primitive) -> None:
+        """Raises OneDnnError."""
+        library = primitive.library
+        self.primitive = primitive
+        self.stream = library.stream()
+        weakref.finalize(self, library.call, "dnnl_stream_destroy", self.stream).atexit = False
+        self.numbers = [number for number, _ in primitive.problem.arguments()]
+        self.memory = [self._memory(tensor) for _, tensor in primitive.problem.arguments()]
+        if primitive.scratchpad_bytes:
+            self.numbers.append(SCRATCHPAD)
+            self.memory.append(self._memory_of(primitive.scratchpad))
+
+    def _memory(self, tensor: Dense) -> int:
+        library = self.primitive.library
+        with _made(library, "memory_desc", lambda: _memory_desc(library, tensor)) as desc:
+            return self._memory_of(desc)
+
+    def _memory_of(self, desc: int) -> int:
+        library = self.primitive.library
+        found = library.make("dnnl_memory_create", desc, library.engine, None)
+        weakref.finalize(self, library.call, "dnnl_memory_destroy", found).atexit = False
+        return found
+
+
+__all__ = ["Bound", "Dense", "OneDnnError", "PostOp", "Primitive", "Problem", "Windows", "primitive_of"]
