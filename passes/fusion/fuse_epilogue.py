@@ -207,7 +207,10 @@ class _Fused:
         raw = self.op.results[0]
         if any(prod(shape(value)) != prod(shape(raw)) for value in self.results):
             return Refusal("unequal-results", f"the result has not as many elements as that of '{self.op.name}'")
-        if all(dtype(value) is not dtype(raw) for value in self.results):
+        # A call writes its result where one of the kernel's goes. Sums of integers are no library's: code of the program has them
+        # on its stack, and mostly becomes other elements, as of dequantisation.
+        is_called = offer is None or not offer.kind or dtype(raw).is_float
+        if is_called and all(dtype(value) is not dtype(raw) for value in self.results):
             message = f"no result has the element type of '{self.op.name}', whose result is written there first"
             return Refusal("element-type", message, flip="a conversion in a kernel of its own")
         return self._refuse_pointwise("epilogue", offer and offer.epilogue, self.behind, raw)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import F32, F64, I32, U8, DType, Kind
+from fuse_opt.dialects.types.dtypes import F32, F64, I8, I32, U8, DType, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 from fuse_opt.frontends.onnx.operators.windows import convolution
@@ -38,14 +39,21 @@ def einsum(n: Node, g: Emitter) -> Results:
 
 @handler("MatMulInteger")
 def matmul_integer(n: Node, g: Emitter) -> Results:
-    """The product of the bytes themselves; what zero points change of it are sums of rows and columns: all of it exact."""
-    a, b = n.operand(0), n.operand(1)
     zeros = [g.cast(n.operand(position), I32) if n.has(position) else None for position in (2, 3)]
+    return _byte_product(g, (n.operand(0), n.operand(1)), zeros)
+
+
+def _byte_product(g: Emitter, operands: Sequence[Value], zeros: Sequence[Value | None]) -> Value:
+    """The product of the bytes themselves; what zero points change of it are sums of rows and columns: all of it exact."""
+    (a, b), zeros = operands, list(zeros)
     if zeros[0] is not None and rank(zeros[0]) == 1 and rank(a) > 1:
         zeros[0] = g.reshape(zeros[0], shape=[-1, 1])
-    if dtype(b) is U8 or 1 in (rank(a), rank(b)) or extents(a)[-1] == 0:
+    if 1 in (rank(a), rank(b)) or extents(a)[-1] == 0:
         wide = [g.cast(value, I32) for value in (a, b)]
         return g.matmul(*(x if zero is None else g.subtract(x, zero) for x, zero in zip(wide, zeros, strict=True)))
+    if dtype(b) is U8:  # both less by 128: signed bytes, as products take them on the right
+        b, moved = g.bitcast(g.bitwise_xor(b, g.like(128, b)), dtype=I8), zeros[1]
+        zeros[1] = g.number(-128, I32) if moved is None else g.subtract(moved, g.like(128, moved))
     y = g.matmul(a, b, dtype=I32)
     if zeros[0] is not None:
         y = g.subtract(y, g.multiply(zeros[0], g.sum(g.cast(b, I32), axes=[rank(b) - 2], keepdims=True)))
@@ -118,13 +126,16 @@ def _scalar(n: Node, g: Emitter, position: int) -> Value:
 
 @handler("QLinearMatMul")
 def qlinear_matmul(n: Node, g: Emitter) -> Results:
-    a, b = (
-        g.dequantize_linear(
-            n.operand(position), g.cast(_scalar(n, g, position + 1), F32), _scalar(n, g, position + 2), axis=axis
-        )
-        for position, axis in ((0, None), (3, None))
-    )
-    return g.quantize_linear(g.matmul(a, b), g.cast(_scalar(n, g, 6), F32), _scalar(n, g, 7))
+    """The exact product of integers, of which each element is scaled and rounded once."""
+    a, b = n.operand(0), n.operand(3)
+    if not all(dtype(value) in (I8, U8) for value in (a, b)):
+        raise n.refuse(f"operands of {dtype(a)} and {dtype(b)} are not supported; expected bytes")
+    y = g.cast(_byte_product(g, (a, b), [g.cast(_scalar(n, g, position), I32) for position in (2, 5)]), F32)
+    a_scale, b_scale, y_scale = (g.cast(_scalar(n, g, position), F32) for position in (1, 4, 6))
+    if rank(a_scale) == 1 and rank(a) > 1:
+        a_scale = g.reshape(a_scale, shape=[-1, 1])
+    y = g.multiply(y, g.divide(g.multiply(a_scale, b_scale), y_scale))
+    return g.quantize_linear(y, g.number(1.0, F32), _scalar(n, g, 7))
 
 
 @handler("QLinearConv")

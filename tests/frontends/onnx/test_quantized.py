@@ -1,0 +1,128 @@
+"""Quantised operators of ONNX: products of bytes in one kernel with what zero points and scales do, exact to the last unit."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from ir_testing import kernels
+from lowered_programs import needs_compiler
+from numpy.typing import NDArray
+
+from fuse_opt.frontends.onnx import UnsupportedError, load
+
+Array = NDArray[Any]
+pytestmark = pytest.mark.skipif(find_spec("onnx") is None, reason="the package onnx is not installed")
+TYPES: dict[Any, int] = {np.float32: 1, np.uint8: 2, np.int8: 3, np.int32: 6}
+
+
+def model(nodes: list[tuple[str, str, str, dict[str, Any]]], x: Array, weights: dict[str, Array]) -> Any:
+    """Nodes as (operator, inputs, outputs, attributes); the last one makes the output, `x` is the input."""
+    onnx = import_module("onnx")
+    helper = onnx.helper
+    protos = [helper.make_node(op, a.split(), b.split(), **more) for op, a, b, more in nodes]
+    given = [helper.make_tensor_value_info("x", TYPES[x.dtype.type], x.shape)]
+    made = [helper.make_empty_tensor_value_info(nodes[-1][2])]
+    known = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(protos, "test", given, made, known)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+
+
+def randbytes(rng: np.random.Generator, kind: Any, *shape: int) -> Array:
+    limits = np.iinfo(kind)
+    return rng.integers(limits.min, limits.max + 1, shape).astype(kind)
+
+
+def run(proto: Any, x: Array) -> tuple[Array, list[Any]]:
+    """The output, and the kernels of the program."""
+    loaded = load(proto)
+    (result,) = loaded(x)
+    (program,) = loaded._programs.values()  # pyright: ignore[reportPrivateUsage]
+    return result, kernels(program.module)
+
+
+def scaled(total: Array, scale: Array, zero: int, kind: Any) -> Array:
+    """Of exact sums: scaled in f32, rounded to even, moved and saturated."""
+    limits = np.iinfo(kind)
+    rounded = np.rint(total.astype(np.float32) * scale.astype(np.float32)) + zero
+    return np.clip(rounded, limits.min, limits.max).astype(kind)
+
+
+@needs_compiler
+@pytest.mark.parametrize("left", [np.uint8, np.int8])
+@pytest.mark.parametrize("right", [np.uint8, np.int8])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_qlinear_matmul_is_one_exact_kernel(left: Any, right: Any, by_column: bool) -> None:
+    rng = np.random.default_rng(1)
+    for rows, depth, columns in ((1, 70, 40), (16, 300, 65), (33, 7, 5)):
+        x, w = randbytes(rng, left, rows, depth), randbytes(rng, right, depth, columns)
+        several = (columns,) if by_column else ()
+        weights = {
+            "xs": np.float32(0.02),
+            "xz": np.asarray(rng.integers(0, 100), left),
+            "w": w,
+            "ws": (rng.random(several) * 0.01 + 0.001).astype(np.float32),
+            "wz": rng.integers(0, 20, several).astype(right),
+            "ys": np.float32(0.3),
+            "yz": np.asarray(11, np.int8),
+        }
+        arrays = {name: np.asarray(array) for name, array in weights.items()}
+        proto = model([("QLinearMatMul", "x xs xz w ws wz ys yz", "y", {})], x, arrays)
+        found, launched = run(proto, x)
+        total = (x.astype(np.int64) - int(arrays["xz"])) @ (w.astype(np.int64) - arrays["wz"].astype(np.int64))
+        wanted = scaled(total, arrays["xs"] * arrays["ws"] / arrays["ys"], 11, np.int8)
+        np.testing.assert_array_equal(found, wanted)
+        products = [kernel for kernel in launched if kernel.schedule_kind() == "matmul"]
+        assert [str(product.results[0].type) for product in products] == [f"tensor<{rows}x{columns}xi8>"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("right", [np.uint8, np.int8])
+def test_matmul_integer_of_all_bytes(right: Any) -> None:
+    rng = np.random.default_rng(2)
+    x, w = randbytes(rng, np.uint8, 2, 5, 130), randbytes(rng, right, 130, 33)
+    weights = {"w": w, "xz": np.asarray(200, np.uint8), "wz": randbytes(rng, right, 33)}
+    found, launched = run(model([("MatMulInteger", "x w xz wz", "y", {})], x, weights), x)
+    wanted = (x.astype(np.int64) - 200) @ (w.astype(np.int64) - weights["wz"].astype(np.int64))
+    np.testing.assert_array_equal(found, wanted)
+    assert sum(kernel.schedule_kind() == "matmul" for kernel in launched) == 1
+
+
+@needs_compiler
+def test_dynamic_quantisation_is_two_kernels() -> None:
+    """As ONNX Runtime's tool writes a linear layer: the scale is known only when the program runs."""
+    rng = np.random.default_rng(3)
+    x, w = rng.standard_normal((9, 64)).astype(np.float32), randbytes(rng, np.int8, 64, 48)
+    weights = {"w": w, "wz": np.asarray(0, np.int8), "ws": np.float32(0.01), "b": rng.random(48).astype(np.float32)}
+    proto = model(
+        [
+            ("DynamicQuantizeLinear", "x", "q s z", {}),
+            ("MatMulInteger", "q w z wz", "i", {}),
+            ("Cast", "i", "f", {"to": 1}),
+            ("Mul", "s ws", "t", {}),
+            ("Mul", "f t", "g", {}),
+            ("Add", "g b", "y", {}),
+        ],
+        x,
+        {name: np.asarray(array) for name, array in weights.items()},
+    )
+    found, launched = run(proto, x)
+    scale = (max(x.max(), 0) - min(x.min(), 0)) / np.float32(255)
+    zero = np.clip(np.rint(-min(x.min(), 0) / scale), 0, 255)
+    quantised = np.clip(np.rint(x / scale) + zero, 0, 255)
+    wanted = ((quantised - zero) @ w.astype(np.float64)) * scale * 0.01 + weights["b"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    behind = [kernel for kernel in launched if kernel.schedule_kind() == "matmul"]
+    assert len(behind) == 1 and str(behind[0].results[0].type) == "tensor<9x48xf32>"
+
+
+def test_wider_operands_are_refused() -> None:
+    x = np.zeros((2, 2), np.int32)
+    weights = {name: np.asarray(1, np.float32) for name in ("xs", "ws", "ys")}
+    zeros = {name: np.asarray(0, np.int32) for name in ("xz", "wz", "yz")}
+    proto = model([("QLinearMatMul", "x xs xz w ws wz ys yz", "y", {})], x, {**weights, **zeros, "w": x})
+    with pytest.raises(UnsupportedError, match="operator QLinearMatMul.*expected bytes"):
+        _ = load(proto).module
