@@ -90,7 +90,7 @@ def _run(given: argparse.Namespace) -> int:
 def _kernels(given: argparse.Namespace) -> ModuleOp:
     """The program as it is where implementations are chosen. Raises InputError, and ValueError where extents are unknown."""
     from fuse_opt.lowering.reference.interpreter import entry_function
-    from fuse_opt.runtime.backends.registry import unavailable_backends
+    from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
     from fuse_opt.tools.commands.models import is_model, parse_extents, read_model, text_or_path
     from fuse_opt.tools.compiler.api import load
     from fuse_opt.tools.compiler.backend_switch import backend_passes
@@ -104,7 +104,7 @@ def _kernels(given: argparse.Namespace) -> ModuleOp:
     else:
         module = load(source := text_or_path(given.file))
     before = DEFAULT_PIPELINE[: DEFAULT_PIPELINE.index("select-implementation")]
-    passes = [*backend_passes(given.backend, unavailable_backends()), *make_passes(before)]
+    passes = [*backend_passes(given.backend, unavailable_backends(), load_problem), *make_passes(before)]
     with located(source, module):
         if is_dynamic(entry_function(module, None)):
             raise ValueError(f"{given.file}: expected known extents of arguments, got `?`: times are of shapes")

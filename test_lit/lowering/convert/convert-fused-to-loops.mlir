@@ -198,7 +198,7 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 // CHECK:         func.call @fo_panel_i8(
 // CHECK:         func.call @fo_tile_i8_
 // CHECK-LABEL: func.func private @kernel_matmul_3(
-// CHECK-NOT:     func.call @fo_rows
+// CHECK:         func.call @fo_rows_ui8(
 // CHECK:         func.call @fo_tile_ui8_
 func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<96x200xi8>, %u: tensor<96x200xui8>, %v: tensor<200x128xi8>)
     -> (tensor<96x128xbf16>, tensor<96x128xbf16>, tensor<96x128xi32>, tensor<96x128xi32>) {
