@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.storage import ARENA, forget_places, functions_of
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 
 
@@ -49,11 +49,11 @@ def planned_for(function: FuncOp) -> list[object]:
     blocks = function.body.blocks
     found: list[object] = [function.arg_attrs, *(value.type for block in blocks for value in block.args)]
     for op in (op for block in blocks for op in block.ops):
-        known = isinstance(op, GraphOp | KernelOp)
+        known = isinstance(op, GraphOp | OutlinedOp)
         uses = tuple(op.operands) if known else tuple(value for inner in op.walk() for value in inner.operands)
-        workspace = op.workspace if isinstance(op, KernelOp) else None
+        workspace = op.workspace if isinstance(op, OutlinedOp) else None
         found.append((op, uses, tuple(value.type for value in op.results), dict(op.attributes), workspace))
-        if isinstance(op, KernelOp) and op.inplace is not None:  # which elements are read when decides about pairs
+        if isinstance(op, OutlinedOp) and op.inplace is not None:  # which elements are read when decides about pairs
             found.extend((inner, tuple(inner.operands), dict(inner.properties)) for inner in op.block.ops)
     return found
 
@@ -63,6 +63,6 @@ def _is_planned(function: FuncOp) -> bool:
 
 
 def _is_placed(op: Operation) -> bool:
-    return isinstance(op, KernelOp) and (
+    return isinstance(op, OutlinedOp) and (
         op.slots is not None or op.workspace_slot is not None or op.segment is not None
     )

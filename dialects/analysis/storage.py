@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static, tensor
 from fuse_opt.dialects.types.dtypes import dtype_of
@@ -104,7 +104,7 @@ class StorageClasses:
     def __init__(self, function: FuncOp) -> None:
         self.block = block = function.body.block
         self.ops = list(block.ops)
-        self.kernels = [op for op in self.ops if isinstance(op, KernelOp)]
+        self.kernels = [op for op in self.ops if isinstance(op, OutlinedOp)]
         self._parent: list[int] = []
         self._classes: list[SharedMemory] = []
         self._index: dict[SSAValue, int] = {}
@@ -130,7 +130,7 @@ class StorageClasses:
         self._classes.append(SharedMemory([value], size or 0, birth, birth, unplanned=size is None))
 
     def _add_uses(self, step: int, op: Operation) -> None:
-        known = isinstance(op, GraphOp | KernelOp | ReturnOp)
+        known = isinstance(op, GraphOp | OutlinedOp | ReturnOp)
         for operand in op.operands if known else _used_values(op):
             if operand not in self._index:
                 continue
@@ -151,7 +151,7 @@ class StorageClasses:
             entry = self._classes[-1]
             entry.kept = number in kept
             entry.constant = isinstance(op, GraphOp) and op.stored_value() is not None
-            entry.unplanned |= not isinstance(op, KernelOp)
+            entry.unplanned |= not isinstance(op, OutlinedOp)
         if source is not None:
             self._classes[-1].unplanned = False
             self.unite(op.results[0], source)
@@ -242,7 +242,7 @@ def directed_results(op: Operation, directive: str) -> dict[int, Operation]:
     On an op it is about all of its results. In a kernel it is about what the op that carries it yields; on the kernel
     itself about every result, unless an op inside carries it and so says which.
     """
-    if not isinstance(op, KernelOp):
+    if not isinstance(op, OutlinedOp):
         return dict.fromkeys(range(len(op.results)), op) if directive in op.attributes else {}
     inner = [o for o in op.block.ops if directive in o.attributes]
     if inner:
@@ -291,7 +291,7 @@ def value_name(value: SSAValue) -> str:
         return f"%{value.name_hint}"
     if isinstance(value, BlockArgument):
         return f"argument {value.index}"
-    if isinstance(value, OpResult) and isinstance(value.op, KernelOp):
+    if isinstance(value, OpResult) and isinstance(value.op, OutlinedOp):
         return f"{value_name(value.op.yielded()[value.index])} of a kernel"
     if isinstance(value, OpResult):
         return (
@@ -305,7 +305,7 @@ def value_name(value: SSAValue) -> str:
 def forget_places(function: FuncOp) -> None:
     """Drops where a function's values lie and which kernels are launched together, after a change of what runs when."""
     for op in (op for block in function.body.blocks for op in block.ops):
-        if isinstance(op, KernelOp):
+        if isinstance(op, OutlinedOp):
             op.drop_places()
             op.segment = None
     function.attributes.pop(ARENA, None)
@@ -315,5 +315,5 @@ def forget_plan(function: FuncOp) -> None:
     """Drops what was decided about a function's memory and launches, for rewrites after which it may not hold."""
     forget_places(function)
     for op in function.body.block.ops:
-        if isinstance(op, KernelOp):
+        if isinstance(op, OutlinedOp):
             op.inplace = None

@@ -19,7 +19,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, tensor
 from fuse_opt.dialects.scalar import ScalarTypeError
@@ -135,13 +135,13 @@ def _prime_from(number: int) -> int:
 def _infer_block(block: Block, types: dict[SSAValue, AnyTensor]) -> None:
     """Adds the types of what the block computes, as far as they follow."""
     for op in block.ops:
-        if isinstance(op, KernelOp):
+        if isinstance(op, OutlinedOp):
             _infer_kernel(op, types)
         elif isinstance(op, GraphOp):
             _infer_op(op, types)
 
 
-def _infer_kernel(kernel: KernelOp, types: dict[SSAValue, AnyTensor]) -> None:
+def _infer_kernel(kernel: OutlinedOp, types: dict[SSAValue, AnyTensor]) -> None:
     for argument, operand in zip(kernel.block.args, kernel.operands, strict=True):
         if operand in types:
             types[argument] = types[operand]

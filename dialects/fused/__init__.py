@@ -3,24 +3,30 @@
 May import dialects/types, dialects/interfaces.
 """
 
+from fuse_opt.dialects.fused.dialect import FUSED
 from fuse_opt.dialects.fused.kernel import (
     DIRECTIVES,
-    FUSED,
     NOT_IN_ARENA,
     STOP_FUSION,
     USE_IMPLEMENTATION,
     KernelOp,
+    OutlinedOp,
     YieldOp,
     directives,
 )
+from fuse_opt.dialects.fused.partition import PARTITION, PartitionOp, walk_open
 
 __all__ = [
     "DIRECTIVES",
     "FUSED",
     "NOT_IN_ARENA",
+    "PARTITION",
     "STOP_FUSION",
     "USE_IMPLEMENTATION",
     "KernelOp",
+    "OutlinedOp",
+    "PartitionOp",
     "YieldOp",
     "directives",
+    "walk_open",
 ]

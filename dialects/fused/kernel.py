@@ -13,7 +13,7 @@ A rewrite that builds a new kernel starts without decisions, so stale ones vanis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -24,11 +24,10 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
-from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
-    lazy_traits_def,
     opt_prop_def,
     region_def,
     traits_def,
@@ -37,7 +36,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure
+from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
@@ -60,19 +59,21 @@ DIRECTIVES = ("no_fuse", "fuse_group", STOP_FUSION, "must_inplace", "no_inplace"
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """The results of a kernel, in order."""
+    """The results of a kernel or a partition, in order."""
 
     name = "fused.yield"
     values = var_operand_def(TensorType)
-    traits = lazy_traits_def(lambda: (IsTerminator(), Pure(), HasParent(KernelOp)))
+    traits = traits_def(IsTerminator(), Pure())
     assembly_format = "attr-dict ($values^ `:` type($values))?"
 
+    def verify_(self) -> None:
+        if not isinstance(self.parent_op(), OutlinedOp):
+            raise VerifyException("'fused.yield' expects parent op to be one of 'fused.kernel', 'fused.partition'")
 
-@irdl_op_definition
-class KernelOp(IRDLOperation):
-    """One future kernel: a region of graph ops on tensors, isolated from above."""
 
-    name = "fused.kernel"
+class OutlinedOp(IRDLOperation):
+    """A region of graph ops on tensors that runs as one, isolated from above; what kernels and partitions have in common."""
+
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
     body = region_def("single_block")
@@ -91,6 +92,9 @@ class KernelOp(IRDLOperation):
     """Byte offset in the arena of the workspace."""
     segment = opt_prop_def(IntegerAttr)
     """Bulk segment: kernels of one segment are launched together, without a synchronisation between."""
+
+    NAMES_IMPLEMENTATION: ClassVar[bool] = True
+    """Whether a workspace is that of an implementation, which has to be named."""
 
     traits = traits_def(IsolatedFromAbove(), Pure())
 
@@ -116,7 +120,7 @@ class KernelOp(IRDLOperation):
     def yielded(self) -> Sequence[SSAValue]:
         last = self.block.last_op
         if not isinstance(last, YieldOp):
-            raise VerifyException("'fused.kernel' body must end in 'fused.yield'")
+            raise VerifyException(f"'{self.name}' body must end in 'fused.yield'")
         return last.operands
 
     def inplace_pairs(self) -> list[tuple[int, int]]:
@@ -158,11 +162,11 @@ class KernelOp(IRDLOperation):
     def _verify_body(self) -> None:
         ops = list(self.block.ops)
         if not ops or not isinstance(ops[-1], YieldOp):
-            raise VerifyException("'fused.kernel' body: expected 'fused.yield' as its last op")
+            raise VerifyException(f"'{self.name}' body: expected 'fused.yield' as its last op")
         for op in ops[:-1]:
             if not isinstance(op, GraphOp):
                 raise VerifyException(
-                    f"'fused.kernel' body: expected graph ops (or ops that implement their interface), got '{op.name}'; "
+                    f"'{self.name}' body: expected graph ops (or ops that implement their interface), got '{op.name}'; "
                     "move it out of the kernel"
                 )
 
@@ -171,62 +175,62 @@ class KernelOp(IRDLOperation):
         operands = [value.type for value in self.operands]
         if arguments != operands:
             raise VerifyException(
-                f"'fused.kernel' block arguments: expected {_types(operands)} as its operands, got {_types(arguments)}"
+                f"'{self.name}' block arguments: expected {_types(operands)} as its operands, got {_types(arguments)}"
             )
         for value in (*self.operands, *self.results):
             try:
                 refuse_encoding(value)
             except VerifyException as error:
-                raise VerifyException(f"'fused.kernel' {error}") from error
+                raise VerifyException(f"'{self.name}' {error}") from error
         yielded = [value.type for value in self.yielded()]
         results = [value.type for value in self.results]
         if yielded != results:
-            raise VerifyException(f"'fused.yield' of 'fused.kernel': expected {_types(results)}, got {_types(yielded)}")
+            raise VerifyException(f"'fused.yield' of '{self.name}': expected {_types(results)}, got {_types(yielded)}")
 
     def _verify_decisions(self) -> None:
         if self.slots is not None and len(ints(self.slots)) != len(self.results):
             raise VerifyException(
-                f"'fused.kernel' property 'slots': expected {len(self.results)} offsets, one for each result, "
+                f"'{self.name}' property 'slots': expected {len(self.results)} offsets, one for each result, "
                 f"got {len(ints(self.slots))}; remove it and run plan-memory again"
             )
         self._verify_workspace()
         if self.schedule is not None and self.schedule_kind() is None:
-            raise VerifyException("'fused.kernel' property 'schedule': expected an entry kind = \"...\"")
+            raise VerifyException(f"'{self.name}' property 'schedule': expected an entry kind = \"...\"")
         if self.schedule is not None and (problem := gpu_entry_problem(self.schedule)) is not None:
-            raise VerifyException(f"'fused.kernel' property 'schedule', gpu: {problem}")
+            raise VerifyException(f"'{self.name}' property 'schedule', gpu: {problem}")
         if len(ints(self.inplace)) % 2:
-            raise VerifyException("'fused.kernel' property 'inplace': expected pairs of result and operand numbers")
+            raise VerifyException(f"'{self.name}' property 'inplace': expected pairs of result and operand numbers")
         pairs = self.inplace_pairs()
         for result, operand in pairs:
             if not (0 <= result < len(self.results) and 0 <= operand < len(self.operands)):
                 raise VerifyException(
-                    f"'fused.kernel' property 'inplace': pair ({result}, {operand}) is out of range for "
+                    f"'{self.name}' property 'inplace': pair ({result}, {operand}) is out of range for "
                     f"{len(self.results)} results and {len(self.operands)} operands"
                 )
         if len({r for r, _ in pairs}) != len(pairs) or len({o for _, o in pairs}) != len(pairs):
-            raise VerifyException("'fused.kernel' property 'inplace': a result or an operand is in two pairs")
+            raise VerifyException(f"'{self.name}' property 'inplace': a result or an operand is in two pairs")
 
     def _verify_workspace(self) -> None:
         if self.workspace is not None and (self.workspace.type != i64 or self.workspace_bytes() < 1):
             raise VerifyException(
-                "'fused.kernel' property 'workspace': expected a number of bytes above 0, as in 4096 : i64, got "
+                f"'{self.name}' property 'workspace': expected a number of bytes above 0, as in 4096 : i64, got "
                 f"{self.workspace}; remove it and run select-implementation again"
             )
-        if self.workspace is not None and self.implementation is None:
+        if self.workspace is not None and self.implementation is None and self.NAMES_IMPLEMENTATION:
             raise VerifyException(
-                "'fused.kernel' property 'workspace': expected an implementation that takes it, got none; remove it or "
+                f"'{self.name}' property 'workspace': expected an implementation that takes it, got none; remove it or "
                 "run select-implementation"
             )
         if (slot := self.workspace_slot) is None:
             return
         if self.workspace is None:
             raise VerifyException(
-                "'fused.kernel' property 'workspace_slot': expected the property 'workspace' beside it, got none; "
+                f"'{self.name}' property 'workspace_slot': expected the property 'workspace' beside it, got none; "
                 "remove it and run plan-memory again"
             )
         if slot.type != i64 or slot.value.data < 0:
             raise VerifyException(
-                f"'fused.kernel' property 'workspace_slot': expected an offset, as in 0 : i64, got {slot}; "
+                f"'{self.name}' property 'workspace_slot': expected an offset, as in 0 : i64, got {slot}; "
                 "remove it and run plan-memory again"
             )
 
@@ -273,6 +277,13 @@ class KernelOp(IRDLOperation):
         printer.print_region(self.body, print_entry_block_args=False)
 
 
+@irdl_op_definition
+class KernelOp(OutlinedOp):
+    """One future kernel."""
+
+    name = "fused.kernel"
+
+
 def _types(types: Sequence[Attribute]) -> str:
     return "(" + ", ".join(map(str, types)) + ")"
 
@@ -280,6 +291,3 @@ def _types(types: Sequence[Attribute]) -> str:
 def directives(op: Operation) -> dict[str, Attribute]:
     """The directives that a person wrote on an op."""
     return {name: value for name, value in op.attributes.items() if name in DIRECTIVES}
-
-
-FUSED = Dialect("fused", [KernelOp, YieldOp])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
+from typing import Protocol, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 
@@ -64,16 +64,17 @@ class Site:
     """An op that something has to run, where it stands. Types and properties, never elements."""
 
     op: OpaqueOp
+    """Any graph op where a backend is asked what it would take into a partition."""
     operands: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
     device: Machine | None = None
     """None where only the op counts: before costs are compared."""
 
     @classmethod
-    def of(cls, op: OpaqueOp, device: Machine | None = None, frozen: Collection[SSAValue] = ()) -> Site:
+    def of(cls, op: GraphOp, device: Machine | None = None, frozen: Collection[SSAValue] = ()) -> Site:
         """The site of an op. Raises VerifyException where an operand is no tensor."""
-        operands = tuple(_tensor(value, value in frozen) for value in op.operands)
-        return cls(op, operands, tuple(map(_tensor, op.results)), device)
+        operands = tuple(tensor_of(value, value in frozen) for value in op.operands)
+        return cls(cast("OpaqueOp", op), operands, tuple(map(tensor_of, op.results)), device)
 
     @property
     def name(self) -> str:
@@ -103,12 +104,15 @@ class Site:
     @property
     def operations(self) -> int:
         """Multiplications and additions of a product or a convolution; 0 for other ops."""
+        if not isinstance(self.op, OpaqueOp):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return 0
         found = self.op.contraction() or self.op.window_contraction()
         return 0 if found is None else found.operations
 
     def product(self) -> tuple[int, int, int]:
         """Rows, columns and depth of a product, of each matrix of a batch. Raises ValueError for another op."""
-        if (found := self.op.contraction()) is None:
+        found = self.op.contraction() if isinstance(self.op, OpaqueOp) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if found is None:
             raise ValueError(f"'{self.name}' is no product")
         return found.rows, found.columns, found.depth
 
@@ -126,6 +130,7 @@ class Cost:
         return self.call + max(self.flops / self.rate, machine.move_seconds(self.nbytes))
 
 
-def _tensor(value: SSAValue, frozen: bool = False) -> Tensor:
+def tensor_of(value: SSAValue, frozen: bool = False) -> Tensor:
+    """A value as implementations see it. Raises VerifyException for one that is no tensor."""
     element = dtype(value)
     return Tensor(shape(value), element.name, element.itemsize, frozen)

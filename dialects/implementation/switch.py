@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation
 
 from fuse_opt.dialects.implementation.offers import Offer, all_offers, offers_of
+from fuse_opt.dialects.implementation.partitions import partition_backends
 
 BACKENDS = "graph.backends"
 """The attribute of a module."""
@@ -23,7 +24,7 @@ NONE = "none"
 
 def known_backends() -> tuple[str, ...]:
     """The names of all backends, sorted."""
-    return tuple(sorted({offer.backend for offer in all_offers()}))
+    return tuple(sorted({*(offer.backend for offer in all_offers()), *partition_backends()}))
 
 
 def default_backends() -> tuple[str, ...]:

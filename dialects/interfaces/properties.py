@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
     DenseArrayBase,
+    DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -93,6 +94,8 @@ def _plain_scalar(name: str, value: Attribute) -> PlainScalar:
             return value.value.data
         case StringAttr():
             return value.data
+        case DenseIntOrFPElementsAttr() if value.is_splat():
+            return value.get_values()[0]  # pyright: ignore[reportReturnType]
         case _ if (element := dtype_of(value)) is not None:
             return element.name
         case _:

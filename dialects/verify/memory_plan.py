@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import KernelOp, OutlinedOp
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import ints
@@ -59,7 +59,7 @@ def verify_plan(function: FuncOp, *, complete: bool = False, exact: bool = False
     rewritten since it was planned and cannot run as it is; it passes, too, unless a `complete` plan is asked for.
     An `exact` plan is as its planner left it: no byte larger than its slots need, and with the true lower bound.
     """
-    kernels = [op for block in function.body.blocks for op in block.ops if isinstance(op, KernelOp)]
+    kernels = [op for block in function.body.blocks for op in block.ops if isinstance(op, OutlinedOp)]
     with_slots = [kernel for kernel in kernels if kernel.slots is not None]
     if complete and len(with_slots) < len(kernels):
         bare = next(kernel for kernel in kernels if kernel.slots is None)
@@ -85,7 +85,7 @@ class _Arena:
     bound: int
 
 
-def _read_arena(function: FuncOp, kernel: KernelOp) -> _Arena:
+def _read_arena(function: FuncOp, kernel: OutlinedOp) -> _Arena:
     attribute = function.attributes.get("fused.arena")
     if attribute is None:
         raise PlanError("'fused.kernel' has slots but its function has no fused.arena; run plan-memory", kernel)
@@ -199,7 +199,7 @@ class _Replay:
             self.steps = step
             for value in _uses(op):
                 self._read(value, step, op)
-            if isinstance(op, KernelOp):
+            if isinstance(op, OutlinedOp):
                 self._run_kernel(op, step)
             elif moves_nothing(op):
                 self.content[op.results[0]] = self.content[op.operands[0]]
@@ -249,7 +249,7 @@ class _Replay:
             return
         content.last_read = step
         self._check_holds(content, step, op, "is read")
-        if not isinstance(op, GraphOp | KernelOp | ReturnOp):  # it may use the memory later
+        if not isinstance(op, GraphOp | OutlinedOp | ReturnOp):  # it may use the memory later
             self.keeps.append(content)
 
     def _check_holds(self, content: _Content, step: int, op: Operation, what: str) -> None:
@@ -268,14 +268,16 @@ class _Replay:
                 op,
             )
 
-    def _run_kernel(self, kernel: KernelOp, step: int) -> None:
+    def _run_kernel(self, kernel: OutlinedOp, step: int) -> None:
         slots = ints(kernel.slots)
         if len(slots) != len(kernel.results):
             message = f"{len(slots)} slots for {len(kernel.results)} results; run plan-memory"
             raise PlanError(f"'fused.kernel' has {message}", kernel)
-        pairs, reads = dict(kernel.inplace_pairs()), KernelReads(kernel)
-        for result, operand in pairs.items():
-            self._check_pair(reads, step, result, operand)
+        pairs = dict(kernel.inplace_pairs())
+        if isinstance(kernel, KernelOp):
+            reads = KernelReads(kernel)
+            for result, operand in pairs.items():
+                self._check_pair(reads, step, result, operand)
         written: list[_Content] = []
         for number, (value, slot) in enumerate(zip(kernel.results, slots, strict=True)):
             old = self.content[kernel.operands[pairs[number]]] if number in pairs else None
@@ -302,7 +304,9 @@ class _Replay:
             if ("keep_live" in kernel.attributes and not marked) or inner.owner in marked:
                 self.keeps.append(content)
 
-    def _place_result(self, kernel: KernelOp, value: SSAValue, slot: int, old: _Content | None, step: int) -> _Content:
+    def _place_result(
+        self, kernel: OutlinedOp, value: SSAValue, slot: int, old: _Content | None, step: int
+    ) -> _Content:
         nbytes = _byte_size(value)
         if slot < 0:
             if slot != -1:
@@ -337,7 +341,7 @@ class _Replay:
         self.highest = max(self.highest, slot + nbytes)
         return _Content(value, step, nbytes, slot, None)
 
-    def _place_workspace(self, kernel: KernelOp, step: int) -> _Content | None:
+    def _place_workspace(self, kernel: OutlinedOp, step: int) -> _Content | None:
         """What the implementation works in; None where it asks for nothing."""
         if not (nbytes := kernel.workspace_bytes()):
             return None
@@ -374,7 +378,7 @@ class _Replay:
         elif (reason := reads.clash(result, same)) is not None:
             raise PlanError(f"{about}, but {reason}", kernel)
 
-    def _check_offered(self, kernel: KernelOp, result: int, operand: int, same: frozenset[int], about: str) -> None:
+    def _check_offered(self, kernel: OutlinedOp, result: int, operand: int, same: frozenset[int], about: str) -> None:
         """A library call may run in place where its implementation says so, on an array that it is given once."""
         op = kernel.block.first_op
         if not isinstance(op, OpaqueOp) or list(kernel.yielded()) != list(op.results):
@@ -387,7 +391,7 @@ class _Replay:
             raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)
 
     def _check_disjoint(
-        self, kernel: KernelOp, content: _Content, old: _Content | None, written: Sequence[_Content], step: int
+        self, kernel: OutlinedOp, content: _Content, old: _Content | None, written: Sequence[_Content], step: int
     ) -> None:
         """A kernel may be half done when it writes: no result lies over an operand or another result."""
         if old is not None and any(_same_memory(content, other) and other.nbytes for other in written):
@@ -438,7 +442,7 @@ def _same_memory(a: _Content, b: _Content) -> bool:
 
 
 def _uses(op: Operation) -> Sequence[SSAValue]:
-    if isinstance(op, GraphOp | KernelOp | ReturnOp):
+    if isinstance(op, GraphOp | OutlinedOp | ReturnOp):
         return op.operands
     return [value for inner in op.walk() for value in inner.operands]
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType, UnitAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
@@ -25,7 +25,7 @@ from fuse_opt.dialects.analysis.storage import (
     functions_of,
     value_name,
 )
-from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.fused import PARTITION, KernelOp, OutlinedOp, PartitionOp, YieldOp
 from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
 from fuse_opt.dialects.implementation.offers import BackendFault, find_offer
 from fuse_opt.dialects.implementation.queries import called_implementation, inplace_operands
@@ -149,6 +149,8 @@ class _FunctionConverter(Generic[Generated]):
         for op in self.function.body.block.ops:
             if isinstance(op, KernelOp) and any(prod(shape(result)) for result in op.results):
                 self._convert_kernel(op)
+            elif isinstance(op, PartitionOp):
+                self._bulk_of(op).body.block.add_op(self._partition_call(op))
         self.memory.finish()
         for bulk in self.bulks:
             self.block.add_op(bulk)
@@ -200,7 +202,7 @@ class _FunctionConverter(Generic[Generated]):
             launch = self._reference_call(kernel)
         self._bulk_of(kernel).body.block.add_op(launch)
 
-    def _bulk_of(self, kernel: KernelOp) -> BulkOp:
+    def _bulk_of(self, kernel: OutlinedOp) -> BulkOp:
         """The bulk to launch the kernel in: that of the one before if both are of one segment."""
         segment = kernel if kernel.segment is None else kernel.segment.value.data
         if not self.bulks or segment != self._segment:
@@ -251,6 +253,16 @@ class _FunctionConverter(Generic[Generated]):
 
     def _reference_call(self, kernel: KernelOp) -> Operation:
         name = self.module.unique(f"reference_{kernel_name(kernel).removeprefix('kernel_')}")
+        return self._call_of_body(kernel, name, REFERENCE, kernel_comment(kernel))
+
+    def _partition_call(self, partition: PartitionOp) -> Operation:
+        """A call of what the backend makes of the body."""
+        backend = partition.backend.data
+        name = self.module.unique(f"partition_{backend}")
+        return self._call_of_body(partition, name, PARTITION, f"what {backend} runs")
+
+    def _call_of_body(self, kernel: OutlinedOp, name: str, implementation: str, comment: str) -> Operation:
+        """A call of a function of its own, of tensors, which has the body."""
         body = Region()
         kernel.body.clone_into(body)
         last = body.block.last_op
@@ -261,11 +273,14 @@ class _FunctionConverter(Generic[Generated]):
         body.block.add_op(returned)
         types = [value.type for value in kernel.operands], [value.type for value in kernel.results]
         function = func.FuncOp(name, types, body, "private")
-        function.attributes[REFERENCE] = StringAttr(kernel_comment(kernel))
+        function.attributes[REFERENCE] = StringAttr(comment)
         self.module.define(function, self.function)
         inputs = [self.memory.shaped(value) for value in kernel.operands]
         outputs = [self.memory.shaped(value) for value in kernel.results]
-        return LibraryCallOp(REFERENCE, kernel.name, inputs, outputs, {"function": StringAttr(name)})
+        config: dict[str, Attribute] = {"function": StringAttr(name)}
+        if isinstance(kernel, PartitionOp):
+            config["backend"] = kernel.backend
+        return LibraryCallOp(implementation, kernel.name, inputs, outputs, config, self.memory.workspace(kernel))
 
 
 def _check_workspace(kernel: KernelOp, op: OpaqueOp, name: str) -> None:
@@ -310,7 +325,7 @@ def check_convertible(function: func.FuncOp) -> None:
         _check_static(value, function)
     for op in function.body.block.ops:
         match op:
-            case KernelOp() | func.ReturnOp():
+            case OutlinedOp() | func.ReturnOp():
                 pass
             case CompositeOp():
                 raise LoweringError(f"'{op.name}' is composite; run decompose and wrap-kernels first", op)

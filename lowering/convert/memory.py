@@ -27,7 +27,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, StorageMap
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.gpu import ArenaOp
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import ints
@@ -104,7 +104,7 @@ class ProgramMemory:
                     offsets[storage.number] = slot
                     size = max(size, slot + storage.nbytes)
         for kernel in function.body.block.ops:
-            if isinstance(kernel, KernelOp) and (place := kernel.workspace_offset()) is not None:
+            if isinstance(kernel, OutlinedOp) and (place := kernel.workspace_offset()) is not None:
                 size = max(size, place + kernel.workspace_bytes())
         for storage in waiting:
             offsets[storage.number] = size = -(-size // self._alignment) * self._alignment
@@ -158,7 +158,7 @@ class ProgramMemory:
         found.name_hint = found.name_hint or value.name_hint
         return found
 
-    def workspace(self, kernel: KernelOp) -> SSAValue | None:
+    def workspace(self, kernel: OutlinedOp) -> SSAValue | None:
         """The bytes that a kernel's implementation works in, where a plan has put them or behind all values; None of none."""
         if not (nbytes := kernel.workspace_bytes()):
             return None
@@ -244,7 +244,7 @@ def _reshaped(base: SSAValue, wanted: MemRefType) -> Operation:
 
 def _slot(value: SSAValue) -> int | None:
     """The arena offset that a plan gave to the value."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, KernelOp) or value.op.slots is None:
+    if not isinstance(value, OpResult) or not isinstance(value.op, OutlinedOp) or value.op.slots is None:
         return None
     slot = ints(value.op.slots)[value.index]
     return slot if slot >= 0 else None

@@ -1,7 +1,8 @@
 """From a module to a `Program` and its text.
 
 May import dialects/types, dialects/scalar, dialects/interfaces, dialects/fused, dialects/analysis, dialects/gpu,
-lowering, lowering/program, lowering/c, lowering/convert, lowering/reference, lowering/reference/kernels.
+dialects/implementation, lowering, lowering/program, lowering/c, lowering/convert, lowering/reference,
+lowering/reference/kernels.
 """
 
 from fuse_opt.lowering.emit.c import build_program, emit_c

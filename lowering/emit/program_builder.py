@@ -28,8 +28,11 @@ from xdsl.utils.hints import isa
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.prepared import called_functions, prepared_arguments
 from fuse_opt.dialects.analysis.storage import ARENA, DONATED, argument_attributes
+from fuse_opt.dialects.fused import PARTITION
 from fuse_opt.dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
 from fuse_opt.dialects.gpu.kernels import ALIGNED, DYNAMIC_SHARED, UNALIGNED
+from fuse_opt.dialects.implementation.subgraph import Subgraph
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import plain_value
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.lowering.c.printer import is_helper_target
@@ -53,6 +56,7 @@ from fuse_opt.lowering.program import (
 from fuse_opt.lowering.program.float_formats import Array
 from fuse_opt.lowering.reference.interpreter import dense_array, evaluate_function
 from fuse_opt.lowering.reference.kernels import find_implementation
+from fuse_opt.lowering.reference.kernels.partitions import find_partition_build
 
 REFERENCE = "reference"
 
@@ -261,12 +265,29 @@ class ProgramBuilder:
             if not isinstance(function, func.FuncOp):
                 raise LoweringError(f"'gpu.library_call' of the reference: there is no function '{name}'", op)
             return partial(_run_reference, function)
+        if op.implementation.data == PARTITION:
+            return self._partition(op)
         found = find_implementation(op.operation.data, op.implementation.data)
         if found is None:
             raise LoweringError(
                 f"'{op.implementation.data}' is not a registered implementation of '{op.operation.data}'", op
             )
         return found.run if op.workspace is None or found.takes_workspace else _without_workspace(found.run)
+
+    def _partition(self, op: LibraryCallOp) -> Run:
+        """What the backend makes of the function that has the partition's ops."""
+        name, backend = _text(op.config.data.get("function")), _text(op.config.data.get("backend"))
+        function, build = self._symbols.get(name), find_partition_build(backend)
+        if not isinstance(function, func.FuncOp) or build is None:
+            missing = f"no function '{name}'" if build is not None else f"nothing that builds partitions of '{backend}'"
+            raise LoweringError(f"'fused.partition': there is {missing}; name the backend's file or run unfuse", op)
+        block = function.body.block
+        ops = [inner for inner in block.ops if isinstance(inner, GraphOp)]
+        try:
+            return build(Subgraph.of(ops, block.args, block.last_op.operands if block.last_op else ()))
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise LoweringError(f"'fused.partition': backend '{backend}' raised {said}; run unfuse", op) from error
 
     def results(self) -> tuple[Result, ...]:
         own = [number for number, buffer in enumerate(self.buffers) if buffer.kind == "result"]

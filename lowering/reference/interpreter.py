@@ -16,7 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.prepared import Prepared, called_functions, prepared_of
-from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.fused import OutlinedOp, YieldOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import agree, dtype, is_static, shape, shape_text, tensor
@@ -102,7 +102,7 @@ def _run_op(op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
     if isinstance(op, GraphOp) and not all(map(is_static, (*op.operands, *op.results))):
         op = _specialized(op, operands)
     match op:
-        case KernelOp():
+        case OutlinedOp():
             return _run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
         case StructuredOp():
             return [evaluate_structured(op, operands)]

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.storage import forget_plan, functions_of
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.passes.rewrite_pass import RewritePass
 
 
@@ -30,21 +30,21 @@ class UnfusePass(RewritePass):
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):
-            kernels = [inner for inner in function.body.block.ops if isinstance(inner, KernelOp)]
+            kernels = [inner for inner in function.body.block.ops if isinstance(inner, OutlinedOp)]
             chosen = [kernel for kernel in kernels if self._wanted(kernel)]
             for kernel in chosen:
                 inline_kernel(kernel)
             if chosen:
                 forget_plan(function)
 
-    def _wanted(self, kernel: KernelOp) -> bool:
+    def _wanted(self, kernel: OutlinedOp) -> bool:
         if self.only and not any({op.name, op.name.partition(".")[2]} & {*self.only} for op in kernel.ops()):
             return False
         names = (op.attributes.get("fuse_group") for op in kernel.ops())
         return not self.group or any(isinstance(name, StringAttr) and name.data == self.group for name in names)
 
 
-def inline_kernel(kernel: KernelOp) -> None:
+def inline_kernel(kernel: OutlinedOp) -> None:
     """Puts the kernel's ops in its place; what was planned for the function's memory no longer holds then."""
     parent = kernel.parent
     assert parent is not None

@@ -17,7 +17,7 @@ from fuse_opt.dialects.analysis.storage import (
     forget_plan,
     functions_of,
 )
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import KernelOp, OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
 from fuse_opt.passes.memory.ordering.ordering import STRATEGIES, Order, reorder
@@ -135,15 +135,17 @@ class _ProblemBuilder:
         return self.numbers[shared]
 
     def _node(self, op: Operation) -> Node:
-        known = isinstance(op, GraphOp | KernelOp)
+        known = isinstance(op, GraphOp | OutlinedOp)
         used = op.operands if known else [v for inner in op.walk() for v in inner.operands if self._is_outer(v)]
         reads = tuple(dict.fromkeys(map(self._number, used)))
         writes = tuple(n for n in dict.fromkeys(map(self._number, op.results)) if n not in reads)  # of a view: none
-        if not isinstance(op, KernelOp):
+        if not isinstance(op, OutlinedOp):
             return Node(reads, writes, ordered=not known)
         if workspace := op.workspace_bytes():  # a value that nobody reads lives at its own step alone
             writes = (*writes, len(self.values))
             self.values.append(Value(-(-workspace // self.alignment) * self.alignment))
+        if not isinstance(op, KernelOp):
+            return Node(reads, writes, ordered=False)
         must = directed_results(op, "must_inplace")
         rules = self.rules.at(len(self.rules.classes.ops), op)  # as if nothing came after it
         results = sorted(range(len(op.results)), key=lambda result: (result not in must, result))
@@ -189,7 +191,9 @@ def _with_followers(block: Block, order: Sequence[Operation]) -> list[Operation]
     missing = {op for op in block.ops if _follows(op)}
     placed: list[Operation] = []
     for op in order:
-        for operand in op.operands if isinstance(op, KernelOp) else (v for inner in op.walk() for v in inner.operands):
+        for operand in (
+            op.operands if isinstance(op, OutlinedOp) else (v for inner in op.walk() for v in inner.operands)
+        ):
             chain: list[Operation] = []
             value: SSAValue | None = operand
             while value is not None and isinstance(owner := value.owner, Operation) and owner in missing:

@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.dialects.func import FuncOp
 
 from fuse_opt.dialects.analysis.storage import StorageMap, value_name
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.passes.remarks import RefusedError
 
 PINNED = "pinned_slots"
@@ -17,7 +17,7 @@ def pinned_offsets(function: FuncOp, storages: StorageMap, alignment: int) -> di
     """By number of the storage, the offset at which a person wants it. Raises RefusedError for a wish that cannot hold."""
     found: dict[int, int] = {}
     for kernel in function.body.block.ops:
-        if not isinstance(kernel, KernelOp) or PINNED not in kernel.attributes:
+        if not isinstance(kernel, OutlinedOp) or PINNED not in kernel.attributes:
             continue
         for number, offset in enumerate(_offsets(kernel)):
             if offset < 0:
@@ -36,7 +36,7 @@ def pinned_offsets(function: FuncOp, storages: StorageMap, alignment: int) -> di
     return found
 
 
-def _offsets(kernel: KernelOp) -> tuple[int, ...]:
+def _offsets(kernel: OutlinedOp) -> tuple[int, ...]:
     wanted = kernel.attributes[PINNED]
     offsets: tuple[int, ...] = ()
     if isinstance(wanted, DenseArrayBase):

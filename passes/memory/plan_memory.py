@@ -21,7 +21,7 @@ from fuse_opt.dialects.analysis.storage import (
     functions_of,
     value_name,
 )
-from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp
+from fuse_opt.dialects.fused import NOT_IN_ARENA, OutlinedOp
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.passes.memory.inplace_rules import InplaceRules
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
@@ -91,7 +91,7 @@ class PlanMemoryPass(ModulePass):
     def _plan(self, function: FuncOp) -> None:
         _refuse_endless(function)
         kept = _legal_pairs(function)
-        if not any(isinstance(op, KernelOp) for op in function.body.block.ops):
+        if not any(isinstance(op, OutlinedOp) for op in function.body.block.ops):
             function.attributes.pop(ARENA, None)
             return
         plan = self._solve(function, kept.rules.classes.storage_map(), kept.pairs, self.strategy)
@@ -135,7 +135,7 @@ class PlanMemoryPass(ModulePass):
 def _refuse_endless(function: FuncOp) -> None:
     """Raises RefusedError for a value of more bytes than offsets count."""
     for op in function.body.block.ops:
-        for value in op.results if isinstance(op, KernelOp) else ():
+        for value in op.results if isinstance(op, OutlinedOp) else ():
             if (byte_size(value) or 0) >= MOST_BYTES:
                 problem = f"has the type {value.type}; expected fewer than 2**63 bytes"
                 raise RefusedError(f"'{op.name}': {value_name(value)} {problem}", op)
@@ -148,7 +148,7 @@ class _Plan:
     offsets: Mapping[int, int]
     """By number of the storage."""
     spaces: Sequence[Workspace]
-    places: Mapping[KernelOp, int]
+    places: Mapping[OutlinedOp, int]
     """By kernel, where its workspace is."""
     alignment: int
     solution: Solution
@@ -204,7 +204,7 @@ def _legal_pairs(function: FuncOp) -> _LegalPairs:
 
 def _write(function: FuncOp, plan: _Plan) -> None:
     for op in function.body.block.ops:
-        if not isinstance(op, KernelOp):
+        if not isinstance(op, OutlinedOp):
             continue
         homes = [plan.storages.of(result) for result in op.results]
         op.slots = int_array([plan.offsets.get(storage.number, NOT_IN_ARENA) for storage in homes])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp
 
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 
 ALIGNMENT = 64
 """Bytes: a library may use any vector on it, and tasks beside each other share no cache line."""
@@ -16,7 +16,7 @@ ALIGNMENT = 64
 class Workspace:
     """What a kernel's implementation asks for."""
 
-    kernel: KernelOp
+    kernel: OutlinedOp
     step: int
     nbytes: int
 
@@ -29,7 +29,7 @@ class Workspace:
 
 def workspaces_of(function: FuncOp) -> list[Workspace]:
     """Those of a function of one block, in order."""
-    kernels = ((step, op) for step, op in enumerate(function.body.block.ops) if isinstance(op, KernelOp))
+    kernels = ((step, op) for step, op in enumerate(function.body.block.ops) if isinstance(op, OutlinedOp))
     return [Workspace(op, step, nbytes) for step, op in kernels if (nbytes := op.workspace_bytes())]
 
 

@@ -11,7 +11,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.fused import KernelOp, directives
+from fuse_opt.dialects.fused import KernelOp, directives, walk_open
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
 from fuse_opt.dialects.scalar.simplify import is_same
@@ -48,7 +48,7 @@ class CanonicalizePass(RewritePass):
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         simplifier = _Simplifier(self.math == "fast")
-        while any([simplifier.simplify(inner) for inner in op.walk() if isinstance(inner, GraphOp)]):
+        while any([simplifier.simplify(inner) for inner in walk_open(op) if isinstance(inner, GraphOp)]):
             pass
 
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation
 from xdsl.rewriter import Rewriter
 
-from fuse_opt.dialects.fused import directives
+from fuse_opt.dialects.fused import PartitionOp, directives, walk_open
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
 from fuse_opt.dialects.scalar.simplify import is_commutative
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -28,7 +28,9 @@ class CsePass(RewritePass):
     name = "cse"
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        for inner in op.walk():
+        for inner in walk_open(op):
+            if isinstance(inner, PartitionOp):
+                continue
             for region in inner.regions:
                 for block in region.blocks:
                     _number(block)

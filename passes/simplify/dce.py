@@ -11,7 +11,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 
 from fuse_opt.dialects.analysis.kernel_access import library_op
-from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.fused import KernelOp, PartitionOp, YieldOp
 from fuse_opt.passes.rewrite_pass import RewritePass
 
 
@@ -31,6 +31,8 @@ def _clean_region(region: Region) -> None:
         for op in reversed(list(block.ops)):
             if _is_dead(op):
                 Rewriter.erase_op(op)
+                continue
+            if isinstance(op, PartitionOp):
                 continue
             if isinstance(op, KernelOp):
                 op = _without_dead_results(op)

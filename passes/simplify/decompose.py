@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.storage import forget_plan, functions_of
-from fuse_opt.dialects.fused import STOP_FUSION, KernelOp, directives
+from fuse_opt.dialects.fused import STOP_FUSION, KernelOp, directives, walk_open
 from fuse_opt.dialects.interfaces.op import CompositeOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.passes.remarks import remark
@@ -34,9 +34,9 @@ class DecomposePass(RewritePass):
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):
-            if any(isinstance(inner, CompositeOp) and _is_static(inner) for inner in function.walk()):
+            if any(isinstance(inner, CompositeOp) and _is_static(inner) for inner in walk_open(function)):
                 forget_plan(function)  # an op that had memory of its own may become a view
-        waiting = [inner for inner in op.walk() if isinstance(inner, CompositeOp)]
+        waiting = [inner for inner in walk_open(op) if isinstance(inner, CompositeOp)]
         while waiting:
             composite = waiting.pop()
             if _is_static(composite):

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from fuse_opt.dialects.fused import KernelOp, directives
+from fuse_opt.dialects.fused import KernelOp, directives, walk_open
 from fuse_opt.dialects.graph.materialize import filled, stored
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
@@ -53,7 +53,7 @@ class FoldConstantsPass(RewritePass):
             raise ValueError(f"option 'math': expected {' or '.join(_MODES)}, got '{self.math}'")
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        for inner in list(op.walk()):
+        for inner in list(walk_open(op)):
             if isinstance(inner, StructuredOp) and _may_change(inner):
                 self._fold(inner)
 

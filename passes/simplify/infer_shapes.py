@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.symbolic_shapes import symbolic_shapes
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape
 from fuse_opt.passes.remarks import is_collecting, remark
@@ -61,7 +61,7 @@ def _refine_block(block: Block) -> None:
         if isinstance(op, GraphOp) and any(map(_is_dynamic, op.results)):
             for result, type_ in zip(list(op.results), op.infer_types(), strict=True):
                 _refine(result, type_)
-        elif isinstance(op, KernelOp):
+        elif isinstance(op, OutlinedOp):
             for argument, operand in zip(list(op.block.args), op.operands, strict=True):
                 _refine(argument, operand.type)
             _refine_block(op.block)

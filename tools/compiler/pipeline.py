@@ -32,6 +32,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "fold-constants",
     "cse",
     "dce",
+    "partition",
     "decompose",
     "canonicalize",
     "cse",
@@ -52,7 +53,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
 )
 """What `compile` runs."""
 
-FOR_CPUS: tuple[str, ...] = ("select-implementation", "pack-weights")
+FOR_CPUS: tuple[str, ...] = ("partition", "select-implementation", "pack-weights")
 """Of these, what makes programs of other targets slower, or chooses what runs on CPUs."""
 
 UNFUSED_PIPELINE: tuple[str, ...] = (

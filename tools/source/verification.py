@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator, NoTerminator, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.fused import OutlinedOp, YieldOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.verify.dominance import DominanceError, verify_dominance
 from fuse_opt.dialects.verify.frozen_arguments import FrozenError, verify_frozen_arguments
@@ -82,10 +82,10 @@ def _signature(op: Operation) -> _Signature | None:
     """Types and properties of an op whose invariants follow from these alone; None for any other op."""
     class_ = type(op)
     if op.successors or not (
-        _is_closed_kernel(op) if isinstance(op, KernelOp) else not op.regions and _follows_from_types(class_)
+        _is_closed_kernel(op) if isinstance(op, OutlinedOp) else not op.regions and _follows_from_types(class_)
     ):
         return None
-    if class_ is YieldOp and not (isinstance(op.parent_op(), KernelOp) and op.next_op is None):
+    if class_ is YieldOp and not (isinstance(op.parent_op(), OutlinedOp) and op.next_op is None):
         return None
     operands, results = tuple(v.type for v in op.operands), tuple(v.type for v in op.results)
     if not operands and any(_is_large(value) for value in op.properties.values()):
@@ -103,7 +103,7 @@ def _follows_from_types(class_: type[Operation]) -> bool:
     return class_ is YieldOp or (issubclass(class_, GraphOp) and class_.traits.traits == GraphOp.traits.traits)
 
 
-def _is_closed_kernel(kernel: KernelOp) -> bool:
+def _is_closed_kernel(kernel: OutlinedOp) -> bool:
     """
     Whether a kernel's body is one block of graph ops that use nothing from outside, with types that fit the kernel's.
     What else must hold of a kernel follows from its types and properties.

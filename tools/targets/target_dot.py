@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.target import Target
 
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.tools.source.value_names import value_names
 from fuse_opt.tools.targets.target_json import describe_attribute
@@ -60,12 +60,12 @@ class _Drawing:
 
     def _ops(self, block: Block, indent: str) -> Iterator[str]:
         for op in block.ops:
-            if isinstance(op, KernelOp):
+            if isinstance(op, OutlinedOp):
                 yield from self._kernel(op, indent)
             else:
                 yield from self._plain(op, indent)
 
-    def _kernel(self, kernel: KernelOp, indent: str) -> Iterator[str]:
+    def _kernel(self, kernel: OutlinedOp, indent: str) -> Iterator[str]:
         """The ops of a kernel take their operands from outside; what it yields is what its results come from."""
         for inner, outer in zip(kernel.block.args, kernel.operands, strict=True):
             if outer in self._node:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal
 
 from fuse_opt.dialects.implementation.offers import PointwiseOffer
-from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.dialects.implementation.partitions import PartitionOffer, register_partition_offer
+from fuse_opt.dialects.implementation.site import Cost, Machine, Site
+from fuse_opt.dialects.implementation.subgraph import Subgraph
 from fuse_opt.lowering.program import Run
+from fuse_opt.lowering.reference.kernels.partitions import Build, register_partition_build
 from fuse_opt.lowering.reference.kernels.registry import implementation
 
 
@@ -65,5 +68,29 @@ class Backend:
                 numerics=numerics,
                 optional=True,
             )(run)
+
+        return register
+
+    def partition(
+        self,
+        *,
+        accepts: Callable[[Site], str | None],
+        review: Callable[[Subgraph], Collection[int] | None] | None = None,
+        seconds: Callable[[Subgraph, Machine], float] | None = None,
+        workspace: Callable[[Subgraph], int] | None = None,
+    ) -> Callable[[Build], Build]:
+        """
+        Registers a function that builds the call of a part of a graph: `build(subgraph)` gives `run(inputs, outputs, config)`,
+        with arrays as for implementations; with `workspace`, one of so many bytes is the last of the outputs.
+
+        `accepts` answers None or a reason code for an op, `review` the numbers of the nodes of a part to keep (None for all,
+        none to decline), `seconds` what a call takes; parts that take longer than by other implementations are not made.
+        Raises ValueError where the backend has another such function.
+        """
+
+        def register(build: Build) -> Build:
+            register_partition_offer(PartitionOffer(self.name, accepts, review, seconds, workspace))
+            register_partition_build(self.name, build)
+            return build
 
         return register

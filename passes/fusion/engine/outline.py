@@ -17,17 +17,18 @@ from fuse_opt.passes.fusion.engine.groups import is_creation
 _KERNEL_DIRECTIVES = ("must_inplace", "no_inplace", "keep_live", USE_IMPLEMENTATION)
 
 
-def build_kernels(graph: GroupGraph, groups: Iterable[Group]) -> None:
-    """Replaces each given group by one kernel and reorders the block so that definitions precede uses."""
+def build_kernels(graph: GroupGraph, groups: Iterable[Group]) -> list[KernelOp]:
+    """Replaces each given group by one kernel, which are returned, and reorders the block so that definitions precede uses."""
     chosen = list(groups)
     if not chosen:
-        return
+        return []
     order = _block_order(graph)
     kernels = {group: _build(graph, group) for group in chosen}
     _reattach(graph.block, order, kernels)
     for op in list(graph.block.ops):
         if is_creation(op) and not any(result.uses for result in op.results):
             Rewriter.erase_op(op)
+    return list(kernels.values())
 
 
 def _block_order(graph: GroupGraph) -> list[Group | Operation]:

@@ -112,7 +112,7 @@ func.func @f(%x: tensor<4xf32>) {
   fused.yield %x : tensor<4xf32>
 }
 
-// CHECK: 'fused.yield' expects parent op 'fused.kernel'
+// CHECK: 'fused.yield' expects parent op to be one of 'fused.kernel', 'fused.partition'
 
 // -----
 
@@ -184,3 +184,47 @@ func.func @f(%x: tensor<4xf32>) {
 }
 
 // CHECK: 'fused.kernel' property 'workspace_slot': expected an offset, as in 0 : i64, got -1 : i64; remove it and run plan-memory again
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.partition(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {backend = "mine", memory = "elsewhere"} {
+    fused.yield %a : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.partition' property 'memory': expected private or workspace, got 'elsewhere'
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.partition(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {backend = "mine", memory = "private", workspace = 64 : i64} {
+    fused.yield %a : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.partition' property 'workspace': expected bytes where memory is "workspace", and there alone
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.partition(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {backend = "mine", memory = "private", schedule = {kind = "row"}} {
+    fused.yield %a : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.partition' property 'schedule': expected none, as its backend decides; remove it
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.partition(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {memory = "private"} {
+    fused.yield %a : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: fused.partition

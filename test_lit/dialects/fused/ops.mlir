@@ -39,3 +39,15 @@ func.func @kernels(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tens
 // CHECK-NEXT:      }
 // CHECK-NEXT:      func.return %r, %s : tensor<8xf32>, tensor<8xf32>
 // CHECK-NEXT:    }
+
+// -----
+
+// CHECK-LABEL: func.func @partition(
+// CHECK-NEXT:      %r = fused.partition(%a = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {backend = "mine", memory = "workspace", workspace = 64 : i64, workspace_slot = 0 : i64} {
+func.func @partition(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %r = fused.partition(%a = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {backend = "mine", memory = "workspace", workspace = 64 : i64, workspace_slot = 0 : i64} {
+    %0 = graph.exp %a : (tensor<8xf32>) -> tensor<8xf32>
+    fused.yield %0 : tensor<8xf32>
+  }
+  func.return %r : tensor<8xf32>
+}

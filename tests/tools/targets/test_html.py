@@ -137,7 +137,7 @@ def test_arena_has_one_rectangle_for_each_storage() -> None:
     text = (EXAMPLES[0].parent / "transformer_block.mlir").read_text()
     module = apply(parse(text), DEFAULT_PIPELINE)
     storages = [s for f in functions_of(module) for s in analyse_storage(f).storages if s.kind == "intermediate"]
-    assert len(storages) > 5 and len(read(page(module)).boxes("storage")) == len(storages)
+    assert len(storages) >= 5 and len(read(page(module)).boxes("storage")) == len(storages)
 
 
 def test_names_are_escaped() -> None:

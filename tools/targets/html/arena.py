@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from fuse_opt.dialects.analysis.storage import ARENA, Storage, StorageMap, analyse_storage
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.passes.memory.workspaces import Workspace, workspaces_of
@@ -38,7 +38,7 @@ class Arena:
 
 def planned_arena(function: FuncOp) -> Arena | None:
     """The arena of a function of one block whose kernels have slots; None without a plan."""
-    kernels = [op for block in function.body.blocks for op in block.ops if isinstance(op, KernelOp)]
+    kernels = [op for block in function.body.blocks for op in block.ops if isinstance(op, OutlinedOp)]
     if function.body.blocks.first is not function.body.blocks.last or all(op.slots is None for op in kernels):
         return None
     storages = analyse_storage(function)
@@ -133,7 +133,7 @@ def _box_lines(box: _Box, number: int, chart: _Chart) -> Iterator[str]:
     yield "</g>"
 
 
-def _placed(kernels: list[KernelOp], storages: StorageMap) -> list[tuple[Storage, int]]:
+def _placed(kernels: list[OutlinedOp], storages: StorageMap) -> list[tuple[Storage, int]]:
     offsets: dict[int, tuple[Storage, int]] = {}
     for kernel in kernels:
         for value, slot in zip(kernel.results, ints(kernel.slots), strict=False):

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from fuse_opt.dialects.analysis.storage import argument_attributes
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.graph.creation.constant import ConstantOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.tools.targets.html.graph_drawing import Arrangement, arrange
@@ -82,15 +82,15 @@ class Graph:
     def add_ops(self, ops: Sequence[Operation]) -> None:
         boxes: list[tuple[int, Operation]] = []
         for op in ops:
-            inside = self._kernel_body(op) if isinstance(op, KernelOp) and len(op.ops()) > 1 else None
-            labels = _kernel_labels(op, self._names) if isinstance(op, KernelOp) else _labels(op)
+            inside = self._kernel_body(op) if isinstance(op, OutlinedOp) and len(op.ops()) > 1 else None
+            labels = _kernel_labels(op, self._names) if isinstance(op, OutlinedOp) else _labels(op)
             title, details = op_line(op, self._names), describe_op(op, self._names)
             number = self._add(_kinds(op), labels, title, details, inside)
             self.shape_of[op] = self.shapes[number].id
             self._box.update(dict.fromkeys(op.results, number))
             boxes.append((number, op))
         for number, op in boxes:
-            outer = op.operands if isinstance(op, KernelOp) else [o for nested in op.walk() for o in nested.operands]
+            outer = op.operands if isinstance(op, OutlinedOp) else [o for nested in op.walk() for o in nested.operands]
             for value in outer:
                 if value in self._box and self._box[value] != number:
                     self._values.setdefault((self._box[value], number), {})[value] = None
@@ -108,7 +108,7 @@ class Graph:
         for shape, (x, y) in zip(self.shapes, self.arrangement.places, strict=True):
             yield from _shape_lines(shape, x, y, indent)
 
-    def _kernel_body(self, kernel: KernelOp) -> Graph:
+    def _kernel_body(self, kernel: OutlinedOp) -> Graph:
         body = Graph(self._names, self._ids)
         body.add_ops([op for op in kernel.block.ops if op is not kernel.block.last_op])
         body.arrange((10.0, 18.0))
@@ -167,7 +167,7 @@ def _shape_lines(shape: Shape, x: float, y: float, indent: str) -> Iterator[str]
 
 
 def _kinds(op: Operation) -> str:
-    kind = "kernel" if isinstance(op, KernelOp) else "constant" if isinstance(op, ConstantOp) else "op"
+    kind = "kernel" if isinstance(op, OutlinedOp) else "constant" if isinstance(op, ConstantOp) else "op"
     return f"{kind} library" if is_library_call(op) else kind
 
 
@@ -175,12 +175,12 @@ def _labels(op: Operation) -> list[str]:
     """What is written in a box: what it is, and the types of its results."""
     if isinstance(op, ConstantOp) and all(map(is_static, op.results)):
         return [_constant(op)]
-    inside = isinstance(op.parent_op(), KernelOp)
+    inside = isinstance(op.parent_op(), OutlinedOp)
     library = ["library"] if is_library_call(op) and not inside else []
     return ["return" if op.name == "func.return" else short_name(op), *library, *_types(op)]
 
 
-def _kernel_labels(kernel: KernelOp, names: Names) -> list[str]:
+def _kernel_labels(kernel: OutlinedOp, names: Names) -> list[str]:
     """Its results, the op when it is the only one, how it runs, and the types of the results."""
     results = ", ".join(names.get(value, "?") for value in kernel.results)
     ops = kernel.ops()

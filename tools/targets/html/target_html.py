@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.target import Target
 
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.tools.source.value_names import value_names
 from fuse_opt.tools.targets.html.arena import arena_lines, arena_text, planned_arena
 from fuse_opt.tools.targets.html.graph import Graph, function_graph, graph_lines
@@ -82,7 +82,7 @@ class _Page:
         arena = planned_arena(function)
         yield f"<p>{escaped(_summary(function, ops))}{'' if arena is None else f'; {arena_text(arena)}'}.</p>"
         graph = None
-        if len(ops) + sum(len(op.ops()) for op in ops if isinstance(op, KernelOp)) > _MOST_DRAWN:
+        if len(ops) + sum(len(op.ops()) for op in ops if isinstance(op, OutlinedOp)) > _MOST_DRAWN:
             yield f"<p>The graph is not drawn: it has more than {_MOST_DRAWN:,} ops.</p>"
         elif ops:
             graph = function_graph(function, self._names, self._ids)
@@ -112,7 +112,7 @@ class _Page:
         yield self._listed(dict.fromkeys(op.operands))
         yield bytes_text(total_bytes(op.operands))
         yield bytes_text(total_bytes(op.results))
-        if not isinstance(op, KernelOp):
+        if not isinstance(op, OutlinedOp):
             yield from ("library" if is_library_call(op) else "no kernel", "", "")
             return
         yield schedule_text(op)
@@ -130,7 +130,7 @@ def _view(lines: Iterator[str], label: str) -> Iterator[str]:
 
 
 def _summary(function: FuncOp, ops: Sequence[Operation]) -> str:
-    kernels = [op for op in ops if isinstance(op, KernelOp)]
+    kernels = [op for op in ops if isinstance(op, OutlinedOp)]
     calls = sum(map(is_library_call, ops))
     inside = sum(len(op.ops()) for op in kernels)
     if not ops:
@@ -145,7 +145,7 @@ def _summary(function: FuncOp, ops: Sequence[Operation]) -> str:
 
 def _op_names(op: Operation) -> str:
     """The names of a kernel's ops, in order of first appearance, with how often they appear."""
-    inner = op.ops() if isinstance(op, KernelOp) else [op]
+    inner = op.ops() if isinstance(op, OutlinedOp) else [op]
     times = Counter(short_name(nested) for nested in inner)
     return ", ".join(name if number == 1 else f"{name} ×{number}" for name, number in times.items())
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ShapedType
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.storage import byte_size
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.tools.source.diagnostics import format_position, source_position
@@ -49,7 +49,7 @@ def typed(value: SSAValue, names: Names) -> str:
 
 def is_library_call(op: Operation) -> bool:
     """Whether an implementation runs it as a whole."""
-    if isinstance(op, KernelOp):
+    if isinstance(op, OutlinedOp):
         return op.schedule_kind() == "library" or op.implementation is not None or any(map(is_library_call, op.ops()))
     return isinstance(op, OpaqueOp)
 
@@ -74,13 +74,13 @@ def entries(op: Operation) -> Iterator[str]:
         yield f"{key} = {shortened(text, _LONGEST_ENTRY)}"
 
 
-def schedule_text(kernel: KernelOp) -> str:
+def schedule_text(kernel: OutlinedOp) -> str:
     """How a kernel runs, and with which others."""
     segment = "" if kernel.segment is None else f", segment {kernel.segment.value.data}"
     return f"{kernel.schedule_kind() or 'kernel'}{segment}"
 
 
-def inplace_lines(kernel: KernelOp, names: Names) -> list[str]:
+def inplace_lines(kernel: OutlinedOp, names: Names) -> list[str]:
     """`%r ← %a` for each result that takes over an operand's memory."""
     return [
         f"{names.get(kernel.results[result], '?')} ← {names.get(kernel.operands[operand], '?')}"
@@ -88,7 +88,7 @@ def inplace_lines(kernel: KernelOp, names: Names) -> list[str]:
     ]
 
 
-def slot_lines(kernel: KernelOp, names: Names) -> list[str]:
+def slot_lines(kernel: OutlinedOp, names: Names) -> list[str]:
     """The slot of each result, and of the workspace, where slots are decided."""
     pairs = zip(kernel.results, ints(kernel.slots), strict=False)
     found = [f"{names.get(value, '?')} {f'at {slot:,}' if slot >= 0 else 'outside'}" for value, slot in pairs]
@@ -112,13 +112,13 @@ def _lines(op: Operation, names: Names) -> Iterator[str]:
         if values:
             yield f"{title}:"
             yield from (f"  {typed(value, names)}" for value in dict.fromkeys(values))
-    if isinstance(op, KernelOp):
+    if isinstance(op, OutlinedOp):
         yield "in the body:"
         yield from (
             f"  {names.get(i, '?')} is {names.get(o, '?')}" for i, o in zip(op.block.args, op.operands, strict=True)
         )
     yield from entries(op)
-    if isinstance(op, KernelOp):
+    if isinstance(op, OutlinedOp):
         yield from (f"in place: {line}" for line in inplace_lines(op, names))
         yield from (f"slot: {line}" for line in slot_lines(op, names))
     if (position := source_position(op)) is not None:

@@ -1,0 +1,207 @@
+"""Parts of graphs that backends run: groups, reviews, profit, memory, faults, and random programs in random orders of passes."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from fuzz import program_of, random_sequence
+from ir_testing import text_of
+from laws import Subject, pass_fault
+
+import fuse_opt
+from fuse_opt.backend import Backend, Site
+from fuse_opt.dialects.implementation.partitions import forget_partition_offer, partition_offer
+from fuse_opt.dialects.implementation.subgraph import Subgraph
+from fuse_opt.lowering.reference.kernels.partitions import forget_partition_build
+from fuse_opt.passes.remarks import collect
+from fuse_opt.tools.compiler.builders import has_c_compiler
+
+Run = Callable[[Sequence[Any], Sequence[Any], Mapping[str, Any]], None]
+FUNCTIONS: dict[str, Any] = {
+    "graph.add": np.add,
+    "graph.exp": np.exp,
+    "graph.sin": np.sin,
+    "graph.tanh": np.tanh,
+    "graph.matmul": np.matmul,
+}
+SEEN: list[int] = []
+"""Bytes of workspaces that runs were given."""
+
+
+def build(part: Subgraph) -> Run:
+    def run(inputs: Sequence[Any], outputs: Sequence[Any], config: Mapping[str, Any]) -> None:
+        values: dict[int, Any] = dict(enumerate(inputs))
+        for node in part.nodes:
+            values[node.outputs[0]] = FUNCTIONS[node.name](*(values[number] for number in node.inputs))
+        for out, number in zip(outputs, part.results, strict=False):
+            np.copyto(out, values[number])
+        SEEN.extend(out.nbytes for out in outputs[len(part.results) :])
+
+    return run
+
+
+def accepts(site: Site) -> str | None:
+    return None if site.name in FUNCTIONS else "op"
+
+
+@pytest.fixture
+def register() -> Iterator[Callable[..., None]]:
+    def made(**options: Any) -> None:
+        Backend("parts").partition(**{"accepts": accepts, **options})(build)
+
+    yield made
+    forget_partition_offer("parts")
+    forget_partition_build("parts")
+
+
+CHAIN = """
+func.func @main(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = graph.exp %x : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = graph.tanh %0 : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %2 = graph.sin %1 : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %3 = graph.matmul %2, %y : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %4 = graph.add %3, %y : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  func.return %4 : tensor<8x8xf32>
+}
+"""
+ALLOW = "attach-backends{backends=parts}"
+
+
+def parts_of(text: str, passes: str = "partition") -> list[list[str]]:
+    """The names of the ops of each partition."""
+    module = str(fuse_opt.optimize(text, f"{ALLOW},{passes}"))
+    bodies = re.findall(r"fused\.partition\(.*?fused\.yield", module, re.DOTALL)
+    return [re.findall(r"= (graph\.\w+)", body) for body in bodies]
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_a_partition_runs(register: Callable[..., None], target: str) -> None:
+    register()
+    assert parts_of(CHAIN) == [["graph.exp", "graph.tanh", "graph.sin", "graph.matmul", "graph.add"]]
+    if target == "cpu" and not has_c_compiler():
+        pytest.skip("programs are compiled")
+    program = fuse_opt.compile(CHAIN, target, pipeline=None if target == "cpu" else "partition", backend="parts")
+    assert "fused.partition" in str(program.module)
+    x, y = np.random.default_rng(3).standard_normal((2, 8, 8)).astype("f4")
+    np.testing.assert_allclose(program(x, y), np.sin(np.tanh(np.exp(x))) @ y + y, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_is_taken_without_the_backend(register: Callable[..., None]) -> None:
+    register()
+    before = str(fuse_opt.optimize(CHAIN, ()))
+    assert str(fuse_opt.optimize(CHAIN, "partition")) == before  # registered, but nobody named it
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        ({0, 1, 3, 4}, [["graph.exp", "graph.tanh"], ["graph.matmul", "graph.add"]]),
+        ({0, 2, 4}, []),
+        (set[int](), []),
+    ],
+)
+def test_what_a_review_leaves_is_grouped_anew(
+    register: Callable[..., None], kept: Collection[int], expected: list[list[str]]
+) -> None:
+    """Two islands are two parts; a part that is declined stays as it was, byte for byte."""
+    register(review=lambda part: kept if len(part.nodes) == 5 else None)
+    assert parts_of(CHAIN) == expected
+    if not expected:
+        allowed = str(fuse_opt.optimize(CHAIN, ALLOW))
+        assert str(fuse_opt.optimize(CHAIN, f"{ALLOW},partition")) == allowed
+
+
+def test_operands_and_results_are_given_once(register: Callable[..., None]) -> None:
+    register()
+    text = """
+    func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+      %0 = graph.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+      %1 = graph.add %0, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      func.return %1, %0, %1 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+    }"""
+    module = str(fuse_opt.optimize(text, f"{ALLOW},partition"))
+    assert re.search(
+        r"%\w+, %\w+ = fused.partition\(%\w+ = %x : tensor<4xf32>\) -> \(tensor<4xf32>, tensor<4xf32>\)", module
+    )
+
+
+@pytest.mark.parametrize(("seconds", "taken"), [(1e-9, True), (1.0, False)])
+def test_parts_that_take_longer_are_not_made(register: Callable[..., None], seconds: float, taken: bool) -> None:
+    register(seconds=lambda part, machine: seconds)
+    with collect() as remarks:
+        assert bool(parts_of(CHAIN)) == taken
+    assert ("slower" in {remark.code for remark in remarks}) != taken
+
+
+def test_the_parts_that_save_most_are_made(register: Callable[..., None]) -> None:
+    register(review=lambda part: {0, 1, 3, 4} if len(part.nodes) == 5 else None, seconds=lambda part, machine: 0.0)
+    assert parts_of(CHAIN, "partition{max-groups=1}") == [["graph.exp", "graph.tanh"]]
+
+
+def test_a_workspace_is_a_slot_of_the_plan(register: Callable[..., None]) -> None:
+    register(workspace=lambda part: 1000)
+    module = str(fuse_opt.optimize(CHAIN, (ALLOW, "default")))
+    assert 'memory = "workspace"' in module and "workspace = 1000 : i64" in module and "workspace_slot = 0" in module
+    if has_c_compiler():
+        program = fuse_opt.compile(CHAIN, backend="parts")
+        SEEN.clear()
+        program(np.ones((8, 8), "f4"), np.ones((8, 8), "f4"))
+        assert SEEN == [1000] and program.stats.workspace_bytes >= 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"accepts": lambda site: 3}, "answer of accepts: expected None or a reason, got 3"),
+        ({"accepts": lambda site: 1 / 0}, "accepts raised ZeroDivisionError"),
+        ({"review": lambda part: {7}}, "answer of review: expected None or numbers below 5"),
+        ({"review": lambda part: {"a"}}, "answer of review: expected None or numbers below 5"),
+        ({"seconds": lambda part, machine: -1.0}, "answer of seconds: expected 0 or more seconds, got -1.0"),
+        ({"seconds": lambda part, machine: float("nan")}, "answer of seconds: expected 0 or more seconds, got nan"),
+        ({"workspace": lambda part: 1.5}, "answer of workspace: expected 0 or more bytes, got 1.5"),
+    ],
+)
+def test_a_fault_names_the_backend(register: Callable[..., None], options: dict[str, Any], message: str) -> None:
+    register(**options)
+    with pytest.raises(fuse_opt.InputError, match=re.escape(f"backend 'parts', {message}")):
+        parts_of(CHAIN)
+
+
+def test_a_build_that_raises_is_an_error(register: Callable[..., None]) -> None:
+    register()
+
+    def broken(part: Subgraph) -> Run:
+        raise RuntimeError("no such kernel")
+
+    if not has_c_compiler():
+        pytest.skip("programs are compiled")
+    from fuse_opt.lowering.reference.kernels.partitions import register_partition_build
+
+    register_partition_build("parts", broken)
+    with pytest.raises(fuse_opt.InputError, match="backend 'parts' raised RuntimeError: no such kernel; run unfuse"):
+        fuse_opt.compile(CHAIN, backend="parts")
+
+
+def test_backends_without_partitions_are_refused() -> None:
+    assert partition_offer("fuse") is None
+    with pytest.raises(fuse_opt.InputError, match="'fuse' takes no parts of graphs; expected one of none"):
+        fuse_opt.optimize(CHAIN, "partition{backend=fuse}")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_in_random_orders(register: Callable[..., None], seed: int) -> None:
+    """A backend that takes ops by a hash of their names; the values are those of the program, whatever runs after it."""
+    register(
+        accepts=lambda site: None if (len(site.name) * 7 + seed) % 3 else "op",
+        review=lambda part: [n for n in range(len(part.nodes)) if (n * 5 + seed) % 7 or len(part.nodes) < 3],
+    )
+    rng = random.Random(seed)
+    passes = [ALLOW, *random_sequence(rng)]
+    for _ in range(2):
+        passes.insert(rng.randint(1, len(passes)), "partition{backend=parts}")
+    assert pass_fault(Subject.of(text_of(program_of(seed)), seed), passes) == ""
