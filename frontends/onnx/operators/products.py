@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import F32, F64, I8, I32, U8, DType, Kind
+from fuse_opt.dialects.types.dtypes import F32, I8, I32, U8, DType, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
-from fuse_opt.frontends.onnx.operators.windows import convolution
+from fuse_opt.frontends.onnx.operators.windows import integer_convolution
 
 
 @handler("MatMul")
@@ -149,18 +149,12 @@ def qlinear_matmul(n: Node, g: Emitter) -> Results:
 
 @handler("QLinearConv")
 def qlinear_conv(n: Node, g: Emitter) -> Results:
-    """Accumulated in f64, where sums of products of 8-bit integers times their scales are exact enough to round right."""
-    x = _centered(n, g, 0)
-    weight = _centered(n, g, 3)
-    y = convolution(n, g, x, weight, [g.cast(value, F64) for value in n.optional(8)])
+    """Exact sums, with a bias in i32, of which each is scaled and rounded once."""
+    y = integer_convolution(n, g, (0, 3), (2, 5))
     channels = [-1] + [1] * (rank(y) - 2)
-    scales = [g.cast(n.operand(position), F64) for position in (1, 4, 6)]
-    scales = [g.reshape(value, shape=channels) if math.prod(extents(value)) > 1 else value for value in scales]
-    x_scale, weight_scale, y_scale = (g.reshaped(value, []) if rank(value) == 1 else value for value in scales)
-    y = g.multiply(y, g.divide(g.multiply(x_scale, weight_scale), y_scale))
-    return g.quantize_linear(y, g.number(1.0, F64), _scalar(n, g, 7))
-
-
-def _centered(n: Node, g: Emitter, position: int) -> Value:
-    x, zero = g.cast(n.operand(position), F64), g.cast(_scalar(n, g, position + 2), F64)
-    return g.subtract(x, g.reshape(zero, shape=[-1] + [1] * (rank(x) - 1)) if rank(zero) else zero)
+    for bias in n.optional(8):
+        y = g.add(y, g.reshape(bias, shape=channels))
+    scales = [g.cast(_scalar(n, g, position), F32) for position in (1, 4, 6)]
+    x_scale, weight_scale, y_scale = (g.reshape(s, shape=channels) if rank(s) else s for s in scales)
+    y = g.multiply(g.cast(y, F32), g.divide(g.multiply(x_scale, weight_scale), y_scale))
+    return g.quantize_linear(y, g.number(1.0, F32), _scalar(n, g, 7))
