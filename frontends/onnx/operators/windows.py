@@ -163,7 +163,8 @@ def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: t
             by_filter = [-1] + [1] * (rank(value) - 1)
             value = g.subtract(value, g.reshaped(moved, [] if math.prod(extents(moved)) == 1 else by_filter))
         centered.append(value)
-    return g.cast(convolution(n, g, *centered), I32)
+    x, weight = centered
+    return g.cast(convolution(n, g, x, weight), I32)
 
 
 def _fits_f32(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) -> bool:
