@@ -198,7 +198,7 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 // CHECK:         func.call @fo_panel_i8(
 // CHECK:         func.call @fo_tile_i8_
 // CHECK-LABEL: func.func private @kernel_matmul_3(
-// CHECK-NOT:     func.call @fo_rows
+// CHECK:         func.call @fo_rows_ui8(
 // CHECK:         func.call @fo_tile_ui8_
 func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<96x200xi8>, %u: tensor<96x200xui8>, %v: tensor<200x128xi8>)
     -> (tensor<96x128xbf16>, tensor<96x128xbf16>, tensor<96x128xi32>, tensor<96x128xi32>) {
@@ -243,4 +243,23 @@ func.func @convolutions(%x: tensor<1x4x8x8xf32>, %w: tensor<16x4x3x3xf32>, %v: t
     fused.yield %2 : tensor<1x4x8x8xf32>
   }
   func.return %b : tensor<1x4x8x8xf32>
+}
+
+// -----
+
+// A convolution of bf16: one launch widens the weight, for all tasks of the next one, which widens the input as it copies it.
+// CHECK-LABEL: func.func private @kernel_conv(
+// CHECK-SAME:      memref<160xbf16>, %wide_weight: memref<160xf32>
+// CHECK:         arith.extf
+// CHECK-LABEL: func.func private @kernel_conv_1(
+// CHECK-SAME:      %wide_weight: memref<160xf32>
+// CHECK:         %rows = memref.alloca() {{.*}} : memref<{{[0-9]+}}xf32>
+// CHECK:         arith.extf
+// CHECK:         func.call @fo_tile_f32_
+func.func @narrow_convolution(%x: tensor<1x16x9x9xbf16>, %w: tensor<10x16x1x1xbf16>) -> tensor<1x10x9x9xbf16> {
+  %a = fused.kernel(%0 = %x : tensor<1x16x9x9xbf16>, %1 = %w : tensor<10x16x1x1xbf16>) -> (tensor<1x10x9x9xbf16>) attributes {schedule = {kind = "conv"}} {
+    %2 = graph.conv %0, %1 : (tensor<1x16x9x9xbf16>, tensor<10x16x1x1xbf16>) -> tensor<1x10x9x9xbf16>
+    fused.yield %2 : tensor<1x10x9x9xbf16>
+  }
+  func.return %a : tensor<1x10x9x9xbf16>
 }
