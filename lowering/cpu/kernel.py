@@ -14,7 +14,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, constant
 from fuse_opt.lowering.cpu.pipelined_rows import PipelinedRows
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds, part_length, task_parts
@@ -71,6 +71,27 @@ def kernel_block(memory: KernelBuffers) -> Block:
     for argument, hint in zip(block.args, [*memory.hints, "begin", "end"], strict=True):
         argument.name_hint = hint
     return block
+
+
+def launch_of(root: Scope, memory: KernelBuffers, scratch: Sequence[Scratch], tasks: int, grain: int) -> KernelLoops:
+    """A whole function as one of several launches of a kernel, without the buffers that it does not use."""
+    block = root.block
+    block.add_op(func.ReturnOp())
+    parameters = [*memory.parameters, *(Parameter(None, None, each) for each in scratch)]
+    kept = [number for number in range(len(parameters)) if block.args[number].first_use is not None]
+    for argument in [block.args[number] for number in range(len(parameters)) if number not in kept]:
+        block.erase_arg(argument)
+    shared = frozenset(place for place, number in enumerate(kept) if number in memory.shared)
+    return KernelLoops(block, tuple(parameters[n] for n in kept), shared, tasks, grain, root.helpers)
+
+
+def launch_root(memory: KernelBuffers, scratch: Sequence[Scratch]) -> tuple[Scope, Sequence[SSAValue]]:
+    """The outermost scope of one of several launches, and its buffers of scratch memory."""
+    block = kernel_block(memory)
+    for number, each in enumerate(scratch):
+        argument = block.insert_arg(each.type, len(memory.types) + number)
+        argument.name_hint = each.name
+    return Scope(None, block), block.args[len(memory.types) : len(memory.types) + len(scratch)]
 
 
 class PassLoops(PipelinedRows):

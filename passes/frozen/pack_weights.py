@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -19,7 +19,7 @@ from fuse_opt.dialects.analysis.contractions.filter_panels import (
 )
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
 from fuse_opt.dialects.analysis.contractions.product_panels import packed_bytes, panel_width
-from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_operands
+from fuse_opt.dialects.analysis.contractions.products import MATMUL, group_in_panels, product_operands
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments
 from fuse_opt.dialects.analysis.storage import byte_size
@@ -29,7 +29,6 @@ from fuse_opt.dialects.implementation.queries import is_for_kind
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.op import GraphBuilder, OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
-from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import remark
@@ -52,11 +51,12 @@ class PackWeightsPass(RewritePass):
       %0 = graph.matmul %a, %2 ...
     ```
     The views in the kernel move nothing: generated code reads the panels where they lie, and needs no copy of its own in each
-    call. The weight of a convolution is such an operand of what its windows see, `[panels][channels][taps][width]`, where images
-    have few positions: vectors are of filters then, and none is half empty. Not packed: what is no generated product or
-    convolution of f32 or f64; an operand that first caches hold, that differs along a batch, or that one panel of a product
-    would hold. Run it on kernels, before schedule-kernels; a kernel that is packed is scheduled anew. For programs of CPUs:
-    elsewhere the views are copies.
+    call. Bytes that meet unsigned ones lie in groups of four rows, `[panels][k/4][width][4]`. The weight of a convolution is such
+    an operand of what its windows see, `[panels][channels][taps][width]`, where images have few positions: vectors are of
+    filters then, and none is half empty. Not packed: what is no generated product or convolution of f32 or f64, or product of
+    such bytes; an operand that first caches hold, that differs along a batch, or that one panel of a product would hold. Run it
+    on kernels, before schedule-kernels; a kernel that is packed is scheduled anew. For programs of CPUs: elsewhere the views are
+    copies.
     """
 
     name = "pack-weights"
@@ -83,6 +83,8 @@ class _Weight:
     of: Contraction
     """By the strides of the op's own operand."""
     width: int
+    group: int = 1
+    """Rows of which neighbours of a column lie side by side."""
 
     @property
     def value(self) -> SSAValue:
@@ -133,18 +135,17 @@ class _Packing:
             return None
         if access.panels is not None or (windows is not None and access.column == 1):
             return None
-        itemsize = dtype(op.results[0]).itemsize
+        itemsize, stored = dtype(op.results[0]).itemsize, dtype(op.operands[1]).itemsize
         if windows is not None and (why := filter_panels_problem(windows.merged(), itemsize)) is not None:
             raise Unschedulable("positions", why, op)
-        if access.offset.dims() or byte_size(op.operands[1]) != of.depth * of.columns * dtype(op.results[0]).itemsize:
+        if access.offset.dims() or byte_size(op.operands[1]) != of.depth * of.columns * stored:
             raise Unschedulable("batched", "it is another one along a batch", op)
-        elements = {dtype(value) for value in (*op.operands[:2], op.results[0])}
-        if len(elements) > 1 or elements.isdisjoint((F32, F64)):
-            raise Unschedulable(
-                "element-type", f"'{op.name}' is of {dtype(op.operands[1])}; f32 and f64 are packed", op
-            )
+        elements = [dtype(value) for value in (*op.operands[:2], op.results[0])]
+        if not (group := group_in_panels(*elements)) or (group > 1 and windows is not None):
+            message = f"'{op.name}' is of {elements[0]} and {elements[1]}; packed are f32 and f64, and i8 that ui8 meet"
+            raise Unschedulable("element-type", message, op)
         width = panel_width(of, itemsize) if windows is None else filter_panel_width(windows.merged(), itemsize)
-        weight = _Weight(op, argument, of, width)
+        weight = _Weight(op, argument, of, width, group)
         if (byte_size(weight.value) or 0) <= self.options.smallest_bytes:
             raise Unschedulable("small", "first caches hold it", op)
         if windows is None and (weight.width >= of.columns or of.depth == 1):
@@ -164,8 +165,8 @@ class _Packing:
             made = self.second.give(self._packed(kernel, weight), f"{operand.name_hint or 'w'}_packed")
             if key is not None:
                 self.known[key] = made
-        itemsize = dtype(weight.value).itemsize
-        numbers = {"width": weight.width, "bytes": packed_bytes(weight.of, itemsize)}
+        size = packed_bytes(weight.of, weight.width, weight.group, dtype(weight.value).itemsize)
+        numbers = {"width": weight.width, "bytes": size}
         message = f"reads its right operand in panels that '{self.second.prepare.sym_name.data}' makes"
         remark(self.options.name, kernel, "packed", message, numbers=numbers)
         _read_packed(kernel, weight, made)
@@ -209,7 +210,7 @@ def _check(kernel: KernelOp, weight: _Weight) -> None:
     places = dict(zip(kernel.block.ops, copy.block.ops, strict=True))
     op = places[weight.op]
     assert isinstance(op, OpaqueOp)
-    same = _Weight(op, copy.block.args[weight.argument.index], weight.of, weight.width)
+    same = replace(weight, op=op, argument=copy.block.args[weight.argument.index])
     _read_packed(copy, same, _in_panels(GraphBuilder(), weight, Block(arg_types=[weight.value.type]).args[0]))
     problem = kind_problem(copy, MATMUL if weight.op.contraction() is not None else CONV)
     copy.erase()
@@ -219,7 +220,8 @@ def _check(kernel: KernelOp, weight: _Weight) -> None:
 
 def _in_panels(build: GraphBuilder, weight: _Weight, value: SSAValue) -> SSAValue:
     of = weight.of
-    return packed(build, value, of.depth, of.columns, transposed=weight.transposed, width=weight.width)
+    transposed, width, group = weight.transposed, weight.width, weight.group
+    return packed(build, value, of.depth, of.columns, transposed=transposed, width=width, group=group)
 
 
 def _read_packed(kernel: KernelOp, weight: _Weight, value: SSAValue) -> None:

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 from ir_testing import evaluate, kernels, parse
+from narrow_floats import decode, encode
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 
 Array = np.ndarray[Any, Any]
-NUMPY: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
+NUMPY: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "f16": np.float16}
+STEP = {"f16": 2.0**-10, "bf16": 2.0**-7}
+"""By narrow float type: its spacing at 1."""
 BIAS_RESIDUAL_RELU = """  %a = graph.add %p, %b : (T, B) -> T
   %s = graph.add %a, %r : (T, T) -> T
   %y = graph.relu %s : (T) -> T
@@ -85,7 +88,8 @@ func.func @main(%x: {x}, %w: {w}, %b: {b}, %r: {y}) -> {y} {{
 
     def arguments(self, seed: int = 0) -> list[Array]:
         rng = np.random.default_rng(seed)
-        return [rng.standard_normal(shape).astype(NUMPY[self.element]) for shape in self.shapes]
+        found = (np.asarray(rng.standard_normal(shape)) for shape in self.shapes)
+        return [encode(x, self.element) if self.element == "bf16" else x.astype(NUMPY[self.element]) for x in found]
 
     def check(self) -> None:
         """Runs it as code of its own, within rounding of the reference's, and with nothing written beside the result."""
@@ -101,5 +105,6 @@ func.func @main(%x: {x}, %w: {w}, %b: {b}, %r: {y}) -> {y} {{
 
 
 def close(actual: Array, wanted: Array, element: str) -> None:
-    scale = 1e-5 if element == "f32" else 1e-13
+    scale = 1e-5 if element == "f32" else 3 * STEP[element] if element in STEP else 1e-13
+    actual, wanted = (np.asarray(decode(each)) for each in (actual, wanted))
     np.testing.assert_allclose(actual, wanted, rtol=scale, atol=scale * max(float(np.abs(wanted).max()), 1.0))

@@ -23,7 +23,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, DType
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 CONV = "conv"
@@ -54,9 +54,24 @@ class Convolution:
     def raw(self) -> SSAValue:
         return self.op.results[0]
 
+    @property
+    def sums(self) -> DType:
+        """In which it is computed: of narrow floats both operands are widened as they are copied."""
+        return sums_of(self.op)
+
+    @property
+    def widens(self) -> bool:
+        return self.sums is not dtype(self.raw)
+
     def contracted(self) -> set[SSAValue]:
         """What is read before the epilogue."""
         return {self.x, self.weight}
+
+
+def sums_of(op: OpaqueOp) -> DType:
+    """The element type of the sums of a convolution."""
+    element = dtype(op.results[0])
+    return F32 if element in (F16, BF16) else element
 
 
 def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
@@ -66,14 +81,17 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
     if (contraction := op.window_contraction()) is None:
         return Unschedulable("no-convolution", f"'{op.name}' is no convolution whose windows read what lies there", op)
     contraction, raw = contraction.merged(), op.results[0]
-    if dtype(raw) not in (F32, F64) or any(dtype(value) is not dtype(raw) for value in op.operands[:2]):
-        return Unschedulable("element-type", f"'{op.name}' is of {dtype(raw)}; code is generated for f32 and f64", op)
+    if sums_of(op) not in (F32, F64) or any(dtype(value) is not dtype(raw) for value in op.operands[:2]):
+        return Unschedulable(
+            "element-type", f"'{op.name}' is of {dtype(raw)}; code is generated for f16, bf16, f32, f64", op
+        )
     if not contraction.operations or prod(contraction.positions[1:]) < FEWEST_POSITIONS:
         count = prod(contraction.positions[1:])
         return Unschedulable("few-positions", f"'{op.name}' has a result of {count} positions", op)
     if contraction.taps > MOST_TAPS:
         return Unschedulable("large-window", f"'{op.name}' has windows of {contraction.taps} elements", op)
-    if not contraction.reads_all_inside and (size := least_copy(contraction) * dtype(raw).itemsize) > LARGEST_COPY:
+    copies = not contraction.reads_all_inside or sums_of(op) is not dtype(raw)
+    if copies and (size := least_copy(contraction) * sums_of(op).itemsize) > LARGEST_COPY:
         return Unschedulable("large-copy", f"'{op.name}' copies {size} bytes for a few positions", op)
     return None
 
@@ -102,6 +120,8 @@ def trace_convolution(results: Sequence[SSAValue], members: Collection[Operation
     if x.owner in ops:
         raise Unschedulable("prologue", f"an operand of '{op.name}' is computed in the kernel", op)
     weight, panel = _weight(op, contraction.merged(), members)
+    if panel is not None and sums_of(op) is not dtype(op.results[0]):
+        raise Unschedulable("element-type", f"the weight of '{op.name}', of narrow floats, is in panels", op)
     if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):
         raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
     epilogue = trace(results, members, [op])

@@ -26,10 +26,14 @@ BATCH = "batch"
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """Columns in panels: column c lies `c // width * distance` further on than column `c % width`."""
+    """
+    Columns in panels: column c lies `c // width * distance` further on than column `c % width`. Rows may be in groups of some
+    that lie side by side for each column: then the distance of rows holds from a multiple of `group` to another one.
+    """
 
     width: int
     distance: int
+    group: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,8 @@ def operand_access(
             raise Unschedulable("prologue", f"an operand is computed by '{node.op.name}' in the kernel", node.op)
         node = node.operands[int(node.op.body().value)]
     address, panels = _without_panels(node.address, axes.column)
+    if panels is not None:
+        address, panels = _without_groups(address, axes.row, panels)
     offset, factors = axes.split(address)
     return OperandAccess(node.value, offset, *factors, panels)
 
@@ -129,6 +135,20 @@ def _without_panels(address: IndexExpr, column: IndexExpr) -> tuple[IndexExpr, P
                 near = linear([(IndexExpr((), address.constant), 1), *rest, (column, factor)])
                 return near, Panels(atom.divisor, terms[far])
     return address, None
+
+
+def _without_groups(address: IndexExpr, row: IndexExpr, panels: Panels) -> tuple[IndexExpr, Panels]:
+    """The address of rows that begin a group, where rows are in groups, and the panels with these."""
+    terms = dict(address.terms)
+    for atom, factor in address.terms:
+        if not isinstance(atom, Remainder) or atom.numerator != row or factor != 1:
+            continue
+        far = Quotient(row, group := atom.divisor)
+        if far in terms and terms[far] % group == 0:
+            rest = [(IndexExpr(((a, 1),)), f) for a, f in terms.items() if a not in (atom, far)]
+            first = linear([(IndexExpr((), address.constant), 1), *rest, (row, terms[far] // group)])
+            return first, replace(panels, group=group)
+    return address, panels
 
 
 def _dim(expression: IndexExpr) -> Dim | None:

@@ -1,6 +1,7 @@
 """Packed right operands of products: columns in panels, each as wide as a tile of sums, so that a tile reads one stretch.
 
-A matrix of k rows is `[panels][k][width]` in memory, with zeros behind its last column (Goto and van de Geijn 2008).
+A matrix of k rows is `[panels][k][width]` in memory, with zeros behind its last column (Goto and van de Geijn 2008); one of bytes
+`[panels][k/4][width][4]`, as instructions multiply and add four of a column at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ def panel_width(product: Contraction, itemsize: int) -> int:
     return min(_RATE, key=lambda v: -(-whole // v) * v / _RATE[v]) * lanes
 
 
-def packed_bytes(product: Contraction, itemsize: int) -> int:
-    """Of the packed operand."""
-    width = panel_width(product, itemsize)
-    return -(-product.columns // width) * width * product.depth * itemsize
+def packed_bytes(product: Contraction, width: int, group: int, itemsize: int) -> int:
+    """Of the operand of elements of so many bytes, in panels of a width and groups of rows."""
+    return -(-product.columns // width) * width * -(-product.depth // group) * group * itemsize

@@ -20,6 +20,8 @@ from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 MATMUL = "matmul"
 """The schedule kind of a generated product."""
+GROUP = 4
+"""Bytes that instructions multiply and add at a time."""
 TAKEN: frozenset[tuple[DType, DType, DType]] = frozenset(
     [
         *((element, element, element) for element in (F32, F64, F16, BF16)),
@@ -111,6 +113,16 @@ def _as_row(product: Product) -> Product:
     return Product(product.op, contraction, lhs, rhs, product.epilogue, places)
 
 
+def group_in_panels(left: DType, right: DType, sums: DType) -> int:
+    """
+    How many neighbours of a column lie side by side in panels that tiles of a product of these elements read where they are; 0
+    where they read a copy of their own: of narrow floats, or of bytes with sums of columns, which signed ones on the left need.
+    """
+    if left is right is sums and sums in (F32, F64):
+        return 1
+    return GROUP if (left, right) == (U8, I8) else 0
+
+
 def product_operands(
     op: OpaqueOp, members: Collection[Operation], outside: Collection[Operation] = ()
 ) -> tuple[Contraction, OperandAccess, OperandAccess]:
@@ -122,6 +134,10 @@ def product_operands(
     rhs = _operand(op.operands[1], of.rhs, (*of.batch, of.depth, of.columns), members, apart)
     if lhs.panels is not None:
         raise Unschedulable("strides", "the columns of the left operand are in panels", op)
+    elements = dtype(lhs.value), dtype(rhs.value), dtype(op.results[0])
+    if rhs.panels is not None and (rhs.panels.group, rhs.column) != (group := group_in_panels(*elements), group):
+        message = f"the columns of the right operand are in panels, with groups of {rhs.panels.group} rows"
+        raise Unschedulable("strides", message, op)
     strides = [(*s[:-2], access.row, access.column) for s, access in ((of.lhs, lhs), (of.rhs, rhs))]
     return replace(of, lhs=strides[0], rhs=strides[1]), lhs, rhs
 

@@ -100,6 +100,10 @@ class Node:
     def has(self, position: int) -> bool:
         return position < len(self.slots) and self.slots[position] is not None
 
+    def is_known(self, position: int) -> bool:
+        """Whether the operand is a weight, or computed from weights alone."""
+        return self._slot(position).array is not None
+
     def wants(self, position: int) -> bool:
         """Whether the model uses this output."""
         return position < len(self.outputs) and bool(self.outputs[position])

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import F32, F64, I8, I32, U8, DType, Kind
+from fuse_opt.dialects.types.dtypes import F32, I8, I32, U8, DType, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
-from fuse_opt.frontends.onnx.operators.windows import convolution
+from fuse_opt.frontends.onnx.operators.windows import integer_convolution
 
 
 @handler("MatMul")
@@ -40,11 +40,14 @@ def einsum(n: Node, g: Emitter) -> Results:
 @handler("MatMulInteger")
 def matmul_integer(n: Node, g: Emitter) -> Results:
     zeros = [g.cast(n.operand(position), I32) if n.has(position) else None for position in (2, 3)]
-    return _byte_product(g, (n.operand(0), n.operand(1)), zeros)
+    return _byte_product(g, (n.operand(0), n.operand(1)), zeros, n.is_known(1))
 
 
-def _byte_product(g: Emitter, operands: Sequence[Value], zeros: Sequence[Value | None]) -> Value:
-    """The product of the bytes themselves; what zero points change of it are sums of rows and columns: all of it exact."""
+def _byte_product(g: Emitter, operands: Sequence[Value], zeros: Sequence[Value | None], is_weight: bool) -> Value:
+    """
+    The product of the bytes themselves; what zero points change of it are sums of rows and columns: all of it exact.
+    `is_weight`: whether the right one is known, so that its sums are, too.
+    """
     (a, b), zeros = operands, list(zeros)
     if zeros[0] is not None and rank(zeros[0]) == 1 and rank(a) > 1:
         zeros[0] = g.reshape(zeros[0], shape=[-1, 1])
@@ -54,6 +57,11 @@ def _byte_product(g: Emitter, operands: Sequence[Value], zeros: Sequence[Value |
     if dtype(b) is U8:  # both less by 128: signed bytes, as products take them on the right
         b, moved = g.bitcast(g.bitwise_xor(b, g.like(128, b)), dtype=I8), zeros[1]
         zeros[1] = g.number(-128, I32) if moved is None else g.subtract(moved, g.like(128, moved))
+    if (
+        dtype(a) is I8 and is_weight
+    ):  # both more by 128: tiles read weights that unsigned bytes meet where they are packed
+        a, moved = g.bitwise_xor(g.bitcast(a, dtype=U8), g.number(128, U8)), zeros[0]
+        zeros[0] = g.number(128, I32) if moved is None else g.add(moved, g.like(128, moved))
     y = g.matmul(a, b, dtype=I32)
     if zeros[0] is not None:
         y = g.subtract(y, g.multiply(zeros[0], g.sum(g.cast(b, I32), axes=[rank(b) - 2], keepdims=True)))
@@ -130,7 +138,8 @@ def qlinear_matmul(n: Node, g: Emitter) -> Results:
     a, b = n.operand(0), n.operand(3)
     if not all(dtype(value) in (I8, U8) for value in (a, b)):
         raise n.refuse(f"operands of {dtype(a)} and {dtype(b)} are not supported; expected bytes")
-    y = g.cast(_byte_product(g, (a, b), [g.cast(_scalar(n, g, position), I32) for position in (2, 5)]), F32)
+    zeros = [g.cast(_scalar(n, g, position), I32) for position in (2, 5)]
+    y = g.cast(_byte_product(g, (a, b), zeros, n.is_known(3)), F32)
     a_scale, b_scale, y_scale = (g.cast(_scalar(n, g, position), F32) for position in (1, 4, 6))
     if rank(a_scale) == 1 and rank(a) > 1:
         a_scale = g.reshape(a_scale, shape=[-1, 1])
@@ -140,18 +149,12 @@ def qlinear_matmul(n: Node, g: Emitter) -> Results:
 
 @handler("QLinearConv")
 def qlinear_conv(n: Node, g: Emitter) -> Results:
-    """Accumulated in f64, where sums of products of 8-bit integers times their scales are exact enough to round right."""
-    x = _centered(n, g, 0)
-    weight = _centered(n, g, 3)
-    y = convolution(n, g, x, weight, [g.cast(value, F64) for value in n.optional(8)])
+    """Exact sums, with a bias in i32, of which each is scaled and rounded once."""
+    y = integer_convolution(n, g, (0, 3), (2, 5))
     channels = [-1] + [1] * (rank(y) - 2)
-    scales = [g.cast(n.operand(position), F64) for position in (1, 4, 6)]
-    scales = [g.reshape(value, shape=channels) if math.prod(extents(value)) > 1 else value for value in scales]
-    x_scale, weight_scale, y_scale = (g.reshaped(value, []) if rank(value) == 1 else value for value in scales)
-    y = g.multiply(y, g.divide(g.multiply(x_scale, weight_scale), y_scale))
-    return g.quantize_linear(y, g.number(1.0, F64), _scalar(n, g, 7))
-
-
-def _centered(n: Node, g: Emitter, position: int) -> Value:
-    x, zero = g.cast(n.operand(position), F64), g.cast(_scalar(n, g, position + 2), F64)
-    return g.subtract(x, g.reshape(zero, shape=[-1] + [1] * (rank(x) - 1)) if rank(zero) else zero)
+    for bias in n.optional(8):
+        y = g.add(y, g.reshape(bias, shape=channels))
+    scales = [g.cast(_scalar(n, g, position), F32) for position in (1, 4, 6)]
+    x_scale, weight_scale, y_scale = (g.reshape(s, shape=channels) if rank(s) else s for s in scales)
+    y = g.multiply(g.cast(y, F32), g.divide(g.multiply(x_scale, weight_scale), y_scale))
+    return g.quantize_linear(y, g.number(1.0, F32), _scalar(n, g, 7))

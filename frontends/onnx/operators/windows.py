@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import F64, I32
+from fuse_opt.dialects.types.dtypes import F32, F64, I8, I32, U8
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.movement import sliced
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
@@ -144,15 +146,44 @@ def conv(n: Node, g: Emitter) -> Results:
 
 @handler("ConvInteger")
 def conv_integer(n: Node, g: Emitter) -> Results:
-    """In f64, which is exact: sums of products of 8-bit integers."""
-    x, weight = (g.cast(n.operand(position), F64) for position in (0, 1))
-    if n.has(2):
-        x = g.subtract(x, g.cast(n.operand(2), F64))
-    if n.has(3):
-        zero = g.cast(n.operand(3), F64)
-        zero = g.reshape(zero, shape=[-1] + [1] * (rank(weight) - 1)) if rank(zero) else zero
-        weight = g.subtract(weight, zero)
+    return integer_convolution(n, g, (0, 1), (2, 3))
+
+
+def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int]) -> Value:
+    """
+    The sums in i32 of products of bytes less their zero points: a convolution of f32 where the weights are so small that no sum
+    of some of the products is rounded, else of f64.
+    """
+    element = F32 if _fits_f32(n, operands, zeros) else F64
+    centered: list[Value] = []
+    for operand, zero in zip(operands, zeros, strict=True):
+        value = g.cast(n.operand(operand), element)
+        if n.has(zero):
+            moved = g.cast(n.operand(zero), element)
+            by_filter = [-1] + [1] * (rank(value) - 1)
+            value = g.subtract(value, g.reshaped(moved, [] if math.prod(extents(moved)) == 1 else by_filter))
+        centered.append(value)
+    x, weight = centered
     return g.cast(convolution(n, g, x, weight), I32)
+
+
+def _fits_f32(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) -> bool:
+    """Whether sums of magnitudes of products stay below what f32 has all integers of, for known weights and any input."""
+    if not n.is_known(operands[1]) or (n.has(zeros[1]) and not n.is_known(zeros[1])):
+        return False
+    weight = n.known(operands[1]).astype(np.int64)
+    if n.has(zeros[1]):
+        moved = n.known(zeros[1]).astype(np.int64).reshape(-1)
+        weight = weight - moved.reshape(-1, *(1,) * (weight.ndim - 1))
+    magnitudes = np.abs(weight).sum(axis=tuple(range(1, weight.ndim)))
+    least, most = {I8: (-128, 127), U8: (0, 255)}[dtype(n.operand(operands[0]))]
+    largest = 255
+    if not n.has(zeros[0]):
+        largest = max(-least, most)
+    elif n.is_known(zeros[0]):
+        zero = n.known(zeros[0]).astype(np.int64)
+        largest = int(max((most - zero).max(), (zero - least).max()))
+    return int(magnitudes.max(initial=0)) * largest <= 1 << 24
 
 
 @handler("ConvTranspose")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
 
-from xdsl.dialects import func
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import Attention, attention_of
@@ -19,10 +18,10 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.cpu.attention.panels import Panels, PanelSizes, on_stack
 from fuse_opt.lowering.cpu.attention.tiles import AttentionTiles
 from fuse_opt.lowering.cpu.attention.tiling import AttentionTiling, choose_attention_tiling
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
+from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop
 from fuse_opt.lowering.cpu.matmul.loops import operand_pass
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.loop_splitting import task_parts
 from fuse_opt.lowering.kernel.scope import Scope
@@ -76,11 +75,7 @@ class _Build:
         return self._finish(root, lambda task, number: body.build(task, number, blocks), blocks, work)
 
     def _root(self) -> Scope:
-        block = kernel_block(self.memory)
-        for number, scratch in enumerate(self.scratch):
-            argument = block.insert_arg(scratch.type, len(self.memory.types) + number)
-            argument.name_hint = scratch.name
-        return Scope(None, block)
+        return launch_root(self.memory, self.scratch)[0]
 
     def _panels(self, root: Scope) -> Panels:
         of, tiling, memory = self.of, self.tiling, self.memory
@@ -99,16 +94,9 @@ class _Build:
         self, root: Scope, build: Callable[[Scope, SSAValue], None], blocks: tuple[int, int], work: int
     ) -> KernelLoops:
         """The launch of tasks that are blocks of matrices, each of which takes so much work; without buffers it does not use."""
-        block = root.block
-        count_loop(root, "task", (block.args[-2], block.args[-1]), build)
-        block.add_op(func.ReturnOp())
-        parameters = [*self.memory.parameters, *(Parameter(None, None, scratch) for scratch in self.scratch)]
-        kept = [number for number in range(len(parameters)) if block.args[number].first_use is not None]
-        for argument in [block.args[number] for number in range(len(parameters)) if number not in kept]:
-            block.erase_arg(argument)
-        shared = frozenset(place for place, number in enumerate(kept) if number in self.memory.shared)
+        count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), build)
         grain = -(-WORK_PER_CHUNK * blocks[1] // max(work, 1))
-        return KernelLoops(block, tuple(parameters[n] for n in kept), shared, prod(blocks), grain, root.helpers)
+        return launch_of(root, self.memory, self.scratch, prod(blocks), grain)
 
 
 class _Copies:

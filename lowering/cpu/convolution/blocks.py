@@ -29,11 +29,13 @@ class Block:
         return (rows - 1) * self.pitch + self.columns
 
 
-def candidate_blocks(contraction: WindowContraction, width: int, most: int) -> Iterator[Block]:
-    """The blocks that tasks could have, of panels so wide."""
+def candidate_blocks(
+    contraction: WindowContraction, width: int, most: int, always_copies: bool = False
+) -> Iterator[Block]:
+    """The blocks that tasks could have, of panels so wide, and so many elements in a copy at most."""
     _, height, row = contraction.positions
     reach = Reach.along(contraction, 2)
-    if contraction.reads_all_inside:
+    if contraction.reads_all_inside and not always_copies:
         pitch = contraction.extents[2]
         if height == 1:
             yield from (Block(1, columns, pitch, False) for columns in _parts(row, width) if row >= width)

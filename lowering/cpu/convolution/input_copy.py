@@ -12,7 +12,7 @@ from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.convolution.blocks import Block, copied_elements, copied_rows, planes_of
 from fuse_opt.lowering.cpu.convolution.window_rows import Reach
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, parallel_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, element_of, parallel_loop, plus, times
 from fuse_opt.lowering.kernel.scope import Scope
 
 Bound = int | SSAValue
@@ -52,6 +52,7 @@ class InputCopy:
     def __init__(self, of: WindowContraction, block: Block, element: DType, root: Scope, width: int) -> None:
         self.of, self.block, self.root = of, block, root
         self.rows, self.columns = Reach.along(of, 1), Reach.along(of, 2)
+        self.element = element
         self.zero = root.constant(0.0, element)
         whole = copied_elements(of, block)
         slack = width + max(self.columns.behind + block.columns - block.pitch, 0)
@@ -160,6 +161,8 @@ class InputCopy:
         def put(inner: Scope, column: SSAValue) -> None:
             place = plus(inner, begin, times(inner, column, self.columns.stride))
             value = inner.add(memref.LoadOp.get(source, [place]))
+            if element_of(source) is not self.element:
+                value = inner.add(arith.ExtFOp(value, self.element.attribute))
             inner.block.add_op(memref.StoreOp.get(value, self.memory, [plus(inner, here, column)]))
 
         parallel_loop(scope, "column", columns, put)

@@ -4,7 +4,8 @@ Rows of a tile are filters, columns are neighbouring positions: the weight and t
 lie. A task is some rows of positions of a group's filters. It copies the rows of the input that their windows reach, with
 zeros around them, or reads them where they lie; each tap reads this long row at a place of its own (an implicit product:
 Chetlur et al. 2014, cuDNN, without a matrix of windows). Panel by panel, blocks of channels come in order, and what
-follows is computed on a panel while a cache has it. The cut follows from extents alone: every number of threads gives the
+follows is computed on a panel while a cache has it. Narrow floats are widened, of the input as it is copied, of the weight by
+a launch of its own before. The cut follows from extents alone: every number of threads gives the
 same bits.
 """
 
@@ -13,20 +14,25 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from math import prod
 
-from xdsl.dialects import func
+from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.contractions.convolutions import convolution_of
+from fuse_opt.dialects.analysis.contractions.convolutions import Convolution, convolution_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
-from fuse_opt.lowering.cpu.matmul.copies import count_loop
-from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask
+from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
+from fuse_opt.lowering.cpu.matmul.copies import count_loop, parallel_loop, plus, times
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch
+from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.scope import Scope
+
+STRETCH = 4096
+"""Elements of a weight that a task widens."""
 
 
 def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[KernelLoops]:
@@ -34,13 +40,44 @@ def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> l
     convolution = convolution_of(kernel)
     passes = [convolution.epilogue, _operand(convolution.x), _operand(convolution.weight)]
     memory = KernelBuffers(kernel, passes, storages)
-    root = Scope(None, kernel_block(memory))
-    body = (FilterPanels if convolution.panel else PositionPanels)(convolution, memory, root)
+    if not convolution.widens:
+        return [_convolution(convolution, memory, [])]
+    kind = element_buffer_type(convolution.sums, prod(shape(convolution.weight)))
+    scratch = [Scratch(0, kind, "wide_weight")]
+    return [_widened(convolution, memory, scratch), _convolution(convolution, memory, scratch)]
+
+
+def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:
+    """The launch that gives the results, with the weight as it is, or as another launch has widened it."""
+    root, buffers = launch_root(memory, scratch)
+    if convolution.panel:
+        body: ConvolutionTask = FilterPanels(convolution, memory, root)
+    else:
+        body = PositionPanels(convolution, memory, root, buffers[0] if buffers else None)
     bounds = root.block.args[-2], root.block.args[-1]
     count_loop(root, "task", bounds, body.build)
-    root.block.add_op(func.ReturnOp())
     grain = -(-WORK_PER_CHUNK * prod(body.counts) // max(convolution.contraction.operations, 1))
-    return [KernelLoops(root.block, tuple(memory.parameters), memory.shared, prod(body.counts), grain, root.helpers)]
+    return launch_of(root, memory, scratch, prod(body.counts), grain)
+
+
+def _widened(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:
+    """The launch that copies the weight as elements of sums, a stretch in each task."""
+    root, (wide,) = launch_root(memory, scratch)
+    weight = root.block.args[memory.sources[convolution.weight]]
+    size = prod(shape(convolution.weight))
+
+    def put(inner: Scope, place: SSAValue) -> None:
+        value = inner.add(memref.LoadOp.get(weight, [place]))
+        value = inner.add(arith.ExtFOp(value, convolution.sums.attribute))
+        inner.block.add_op(memref.StoreOp.get(value, wide, [place]))
+
+    def stretch(task: Scope, number: SSAValue) -> None:
+        first = times(task, number, STRETCH)
+        last = task.add(arith.MinSIOp(plus(task, first, root.index_constant(STRETCH)), root.index_constant(size)))
+        parallel_loop(task, "place", (first, last), put)
+
+    count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), stretch)
+    return launch_of(root, memory, scratch, -(-size // STRETCH), -(-WORK_PER_CHUNK // (4 * STRETCH)))
 
 
 def _operand(value: SSAValue) -> LoopBody:

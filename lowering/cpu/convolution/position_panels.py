@@ -8,7 +8,6 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
-from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, Place
 from fuse_opt.lowering.cpu.convolution.tiling import Tile, choose_tiling
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, count_loop, plus, times
@@ -20,9 +19,12 @@ from fuse_opt.lowering.kernel.scope import Scope
 class PositionPanels(ConvolutionTask):
     """Panel by panel of positions, tiles of all filters of the task."""
 
-    def __init__(self, convolution: Convolution, memory: KernelBuffers, root: Scope) -> None:
-        self.tiling = choose_tiling(convolution.contraction, dtype(convolution.raw).itemsize)
-        super().__init__(convolution, self.tiling, memory, root)
+    def __init__(
+        self, convolution: Convolution, memory: KernelBuffers, root: Scope, weight: SSAValue | None = None
+    ) -> None:
+        """`weight`: another buffer of the weight, in the elements of sums."""
+        self.tiling = choose_tiling(convolution.contraction, convolution.sums.itemsize, convolution.widens)
+        super().__init__(convolution, self.tiling, memory, root, weight)
 
     def sum_up(self, task: Scope, start: SSAValue, place: Place) -> None:
         bounds = start, place.end

@@ -10,8 +10,6 @@ from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
-from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.convolution.blocks import block_counts
 from fuse_opt.lowering.cpu.convolution.filter_tiling import FilterTiling
 from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, Origin, tap_offsets
@@ -44,15 +42,21 @@ class ConvolutionTask(ABC):
     """The body of a task: what it copies, where it works, and what it stores."""
 
     def __init__(
-        self, convolution: Convolution, tiling: ConvolutionTiling | FilterTiling, memory: KernelBuffers, root: Scope
+        self,
+        convolution: Convolution,
+        tiling: ConvolutionTiling | FilterTiling,
+        memory: KernelBuffers,
+        root: Scope,
+        weight: SSAValue | None = None,
     ) -> None:
         self.block, self.filters = tiling.block, tiling.filters
         self.of, self.root = convolution.contraction, root
-        element: DType = dtype(convolution.raw)
+        element = convolution.sums
         of, block, product = self.of, self.block, convolution.contraction.product()
         self.element = element
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
-        self.x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
+        self.x, given = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
+        self.weight = given if weight is None else weight
         self.counts = (of.batch, of.groups, *block_counts(of, block), -(-of.filters // tiling.filters))
         sums = root.add(memref.AllocaOp.get(element.attribute, 64, [tiling.rows * tiling.columns]))
         sums.name_hint = "sums"

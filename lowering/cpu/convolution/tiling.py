@@ -109,13 +109,16 @@ class ConvolutionTiling:
 
 
 @cache
-def choose_tiling(contraction: WindowContraction, itemsize: int) -> ConvolutionTiling:
-    """The cut of a merged contraction of elements of so many bytes: of those that fit the one of the least work."""
+def choose_tiling(contraction: WindowContraction, itemsize: int, widens: bool = False) -> ConvolutionTiling:
+    """
+    The cut of a merged contraction of elements of so many bytes: of those that fit the one of the least work. `widens`: the
+    input has narrower elements, so that it is always copied.
+    """
     lanes = 64 // itemsize
     found = [
         _cut(contraction, block, vectors, lanes)
         for vectors in range(1, MOST_VECTORS + 1)
-        for block in candidate_blocks(contraction, vectors * lanes, LARGEST_COPY // itemsize)
+        for block in candidate_blocks(contraction, vectors * lanes, LARGEST_COPY // itemsize, widens)
     ]
     found.sort(key=lambda tiling: _work(contraction, tiling))
     others = [_with_last(contraction, tiling, vectors, lanes) for tiling in found[:TRIED] for vectors in LAST_VECTORS]

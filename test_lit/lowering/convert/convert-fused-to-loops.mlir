@@ -244,3 +244,22 @@ func.func @convolutions(%x: tensor<1x4x8x8xf32>, %w: tensor<16x4x3x3xf32>, %v: t
   }
   func.return %b : tensor<1x4x8x8xf32>
 }
+
+// -----
+
+// A convolution of bf16: one launch widens the weight, for all tasks of the next one, which widens the input as it copies it.
+// CHECK-LABEL: func.func private @kernel_conv(
+// CHECK-SAME:      memref<160xbf16>, %wide_weight: memref<160xf32>
+// CHECK:         arith.extf
+// CHECK-LABEL: func.func private @kernel_conv_1(
+// CHECK-SAME:      %wide_weight: memref<160xf32>
+// CHECK:         %rows = memref.alloca() {{.*}} : memref<{{[0-9]+}}xf32>
+// CHECK:         arith.extf
+// CHECK:         func.call @fo_tile_f32_
+func.func @narrow_convolution(%x: tensor<1x16x9x9xbf16>, %w: tensor<10x16x1x1xbf16>) -> tensor<1x10x9x9xbf16> {
+  %a = fused.kernel(%0 = %x : tensor<1x16x9x9xbf16>, %1 = %w : tensor<10x16x1x1xbf16>) -> (tensor<1x10x9x9xbf16>) attributes {schedule = {kind = "conv"}} {
+    %2 = graph.conv %0, %1 : (tensor<1x16x9x9xbf16>, tensor<10x16x1x1xbf16>) -> tensor<1x10x9x9xbf16>
+    fused.yield %2 : tensor<1x10x9x9xbf16>
+  }
+  func.return %a : tensor<1x10x9x9xbf16>
+}

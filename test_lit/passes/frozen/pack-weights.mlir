@@ -64,7 +64,7 @@ func.func private @turned.prepare(%w: tensor<100x300xf32>) -> tensor<100x300xf32
 // WHY: batched: 'fused.kernel' reads its right operand as it is: it is another one along a batch
 // WHY: small: 'fused.kernel' reads its right operand as it is: first caches hold it
 // WHY: one-panel: 'fused.kernel' reads its right operand as it is: one panel would hold it, or it is one row
-// WHY: element-type: 'fused.kernel' reads its right operand as it is: 'graph.matmul' is of f16; f32 and f64 are packed
+// WHY: element-type: 'fused.kernel' reads its right operand as it is: 'graph.matmul' is of f16 and f16; packed are f32 and f64, and i8 that ui8 meet
 func.func @left(%x: tensor<2x40x300xf32>, %y: tensor<40x900xf32>, %h: tensor<40x300xf16>, %a: tensor<2x300x100xf32> {graph.frozen}, %b: tensor<64x70xf32> {graph.frozen}, %c: tensor<900x32xf32> {graph.frozen}, %d: tensor<300x900xf16> {graph.frozen}, %s: tensor<40x64xf32>)
     -> (tensor<2x40x100xf32>, tensor<40x70xf32>, tensor<40x32xf32>, tensor<40x900xf16>) {
   %0 = fused.kernel(%i = %x : tensor<2x40x300xf32>, %j = %a : tensor<2x300x100xf32>) -> (tensor<2x40x100xf32>) {
@@ -157,4 +157,29 @@ func.func @filters_left(%x: tensor<1x128x17x17xf32>, %y: tensor<1x128x7x7xf32>, 
     fused.yield %p : tensor<1x8x7x7xf32>
   }
   func.return %0, %1, %2, %3, %4 : tensor<1x128x17x17xf32>, tensor<1x128x7x7xf32>, tensor<1x128x7x7xf32>, tensor<1x512x7x7xf32>, tensor<1x8x7x7xf32>
+}
+
+// -----
+
+// Bytes that unsigned ones meet are in groups of four rows; those that signed ones meet stay, as tiles may need sums of columns beside them.
+// CHECK-LABEL: func.func @bytes(
+// CHECK-SAME:      %w_packed: tensor<5x76x48x4xi8> {graph.prepared = @bytes.prepare})
+// CHECK-NEXT:      %y = fused.kernel(%a = %x : tensor<40x301xui8>, %w_packed_1 = %w_packed : tensor<5x76x48x4xi8>) -> (tensor<40x200xi32>) {
+// CHECK-NEXT:        %0 = graph.permute_dims %w_packed_1 {axes = array<i64: 1, 3, 0, 2>}
+// CHECK-NEXT:        %1 = graph.reshape %0 {shape = array<i64: 304, 240>}
+// CHECK-NEXT:        %2 = graph.slice %1
+// CHECK:           %z = fused.kernel(%a = %s : tensor<40x301xi8>, %b = %w : tensor<301x200xi8>)
+// CHECK:         func.func private @bytes.prepare
+// CHECK:             graph.pad {{.*}}pads = array<i64: 0, 0, 3, 40>
+// CHECK:             graph.permute_dims {{.*}}axes = array<i64: 2, 0, 3, 1>
+func.func @bytes(%x: tensor<40x301xui8>, %s: tensor<40x301xi8>, %w: tensor<301x200xi8> {graph.frozen}) -> (tensor<40x200xi32>, tensor<40x200xi32>) {
+  %y = fused.kernel(%a = %x : tensor<40x301xui8>, %b = %w : tensor<301x200xi8>) -> (tensor<40x200xi32>) {
+    %p = graph.matmul %a, %b {dtype = i32} : (tensor<40x301xui8>, tensor<301x200xi8>) -> tensor<40x200xi32>
+    fused.yield %p : tensor<40x200xi32>
+  }
+  %z = fused.kernel(%a = %s : tensor<40x301xi8>, %b = %w : tensor<301x200xi8>) -> (tensor<40x200xi32>) {
+    %p = graph.matmul %a, %b {dtype = i32} : (tensor<40x301xi8>, tensor<301x200xi8>) -> tensor<40x200xi32>
+    fused.yield %p : tensor<40x200xi32>
+  }
+  func.return %y, %z : tensor<40x200xi32>, tensor<40x200xi32>
 }

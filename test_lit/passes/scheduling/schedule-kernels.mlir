@@ -217,11 +217,11 @@ func.func @products(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>, %i: tensor<40x40
 // -----
 
 // A convolution is generated with what follows it, and so is its gradient by the input where no stride leaves gaps; a library
-// runs other element types, few positions, gradients of strided ones, and what says so.
+// runs few positions, gradients of strided ones, and what says so.
 // CHECK-LABEL: func.func @convolutions
 // CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
-// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %d = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
 // CHECK:         %e = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
 // CHECK:         %f = fused.kernel({{.*}} attributes {implementation = "numpy.conv", schedule = {kind = "library"}} {

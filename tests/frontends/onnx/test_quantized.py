@@ -126,3 +126,37 @@ def test_wider_operands_are_refused() -> None:
     proto = model([("QLinearMatMul", "x xs xz w ws wz ys yz", "y", {})], x, {**weights, **zeros, "w": x})
     with pytest.raises(UnsupportedError, match="operator QLinearMatMul.*expected bytes"):
         _ = load(proto).module
+
+
+@needs_compiler
+@pytest.mark.parametrize("operator", ["QLinearConv", "ConvInteger"])
+@pytest.mark.parametrize("largest", [3, 127], ids=["small weights", "large weights"])
+def test_convolutions_are_exact(operator: str, largest: int) -> None:
+    """Large weights could make sums that f32 rounds: with them all is computed in f64."""
+    rng = np.random.default_rng(4)
+    x = randbytes(rng, np.uint8, 2, 64, 6, 7)
+    w = rng.integers(-largest, largest + 1, (5, 64, 3, 3)).astype(np.int8)
+    w[0] = largest
+    weights = {
+        "w": w,
+        "xs": np.float32(0.02),
+        "xz": np.asarray(7, np.uint8),
+        "ws": (rng.random(5) * 0.01 + 0.001).astype(np.float32),
+        "wz": np.arange(5, dtype=np.int8),
+        "ys": np.float32(40.0 if largest > 3 else 1.0),
+        "yz": np.asarray(100, np.uint8),
+        "b": rng.integers(-(2**26), 2**26, 5).astype(np.int32),
+    }
+    arrays = {name: np.asarray(array) for name, array in weights.items()}
+    given = "x xs xz w ws wz ys yz b" if operator == "QLinearConv" else "x w xz wz"
+    used = {name: array for name, array in arrays.items() if name in given.split()}
+    found, launched = run(model([(operator, given, "y", {"pads": [1, 1, 1, 1]})], x, used), x)
+    padded = np.pad(x.astype(np.int64) - 7, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    sums = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64) - arrays["wz"].reshape(5, 1, 1, 1))
+    if operator == "QLinearConv":
+        scale = (arrays["xs"] * arrays["ws"] / arrays["ys"]).reshape(5, 1, 1)
+        sums = scaled(sums + arrays["b"].reshape(5, 1, 1), scale, 100, np.uint8)
+    np.testing.assert_array_equal(found, sums)
+    (product,) = [kernel for kernel in launched if kernel.schedule_kind() == "conv"]
+    assert ("xf32>" if largest == 3 else "xf64>") in str(product.operands[0].type)

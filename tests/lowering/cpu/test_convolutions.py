@@ -13,6 +13,7 @@ from convolution_cases import BIAS_RESIDUAL_RELU, Conv, close, integers
 from guard_pages import guarded, needs_guard_pages
 from ir_testing import apply, evaluate, kernels, parse
 from lowered_programs import needs_compiler
+from narrow_floats import decode
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV, LARGEST_COPY, least_copy
@@ -59,6 +60,14 @@ def test_convolutions(name: str) -> None:
     replace(CASES[name], element="f64", epilogue="").check()
 
 
+@needs_compiler
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("name", CASES)
+def test_narrow_floats_are_widened_as_they_are_copied(name: str, element: str) -> None:
+    """Among them those whose windows f32 reads where they lie, and with what follows in the kernel."""
+    replace(CASES[name], element=element).check()
+
+
 def random_case(rng: random.Random) -> Conv:
     """Any geometry that has enough positions."""
     while True:
@@ -76,7 +85,9 @@ def random_case(rng: random.Random) -> Conv:
             continue
         epilogue = BIAS_RESIDUAL_RELU if rng.random() < 0.5 else ""
         x = (rng.choice((1, 2)), channels, *spatial)
-        case = Conv(x, filters, window, strides, pads, dilations, groups, epilogue, rng.choice(("f32", "f64")))
+        case = Conv(
+            x, filters, window, strides, pads, dilations, groups, epilogue, rng.choice(("f32", "f64", "f16", "bf16"))
+        )
         if prod(case.result[2:]) // (case.result[2] if axes == 3 else 1) >= 16:
             return case
 
@@ -119,7 +130,8 @@ func.func @main(%g: {types[0]}, %w: {types[1]}) -> {types[2]} {{
 
 @needs_compiler
 def test_threads_change_no_bit() -> None:
-    for case in (Conv((2, 70, 30, 29), 50, (3, 3), pads=(1, 1, 1, 1)), Conv((1, 64, 40, 40), 33, (1, 1))):
+    same, inside = Conv((2, 70, 30, 29), 50, (3, 3), pads=(1, 1, 1, 1)), Conv((1, 64, 40, 40), 33, (1, 1))
+    for case in (same, inside, replace(same, element="bf16"), replace(inside, element="f16")):
         program, arguments, before = fuse_opt.compile(case.text), case.arguments(), thread_pool.num_threads()
         results: list[Array] = []
         try:
@@ -129,7 +141,7 @@ def test_threads_change_no_bit() -> None:
         finally:
             thread_pool.set_num_threads(before)
         for result in results[1:]:
-            np.testing.assert_array_equal(result, results[0])
+            np.testing.assert_array_equal(decode(result), decode(results[0]))
 
 
 @needs_compiler
@@ -203,6 +215,7 @@ def test_every_accepted_copy_fits() -> None:
             size = least_copy(contraction(1, window, stride, dilation)) * itemsize
             largest = contraction(LARGEST_COPY // size, window, stride, dilation)
             assert choose_tiling(largest, itemsize).block.copies
+            assert itemsize == 8 or choose_tiling(largest, itemsize, widens=True).block.copies
 
 
 def contraction(channels: int, window: tuple[int, ...], stride: int, dilation: int) -> WindowContraction:
