@@ -39,6 +39,7 @@ from fuse_opt.lowering.emit.access_ranges import task_slices
 from fuse_opt.lowering.emit.barriers import plan_phases
 from fuse_opt.lowering.errors import EvaluationError, LoweringError
 from fuse_opt.lowering.program import (
+    CHAIN,
     Buffer,
     BufferRef,
     ConfigValue,
@@ -256,17 +257,24 @@ class ProgramBuilder:
 
     def _routine(self, op: LibraryCallOp) -> Run:
         if op.implementation.data == REFERENCE:
-            name = _text(op.config.data.get("function"))
-            function = self._symbols.get(name)
-            if not isinstance(function, func.FuncOp):
-                raise LoweringError(f"'gpu.library_call' of the reference: there is no function '{name}'", op)
-            return partial(_run_reference, function)
+            return partial(_run_reference, self._reference_function(op))
+        if CHAIN in op.config.data:
+            run = partial(_run_reference, self._reference_function(op))
+            return run if op.workspace is None else _without_workspace(run)
         found = find_implementation(op.operation.data, op.implementation.data)
         if found is None:
             raise LoweringError(
                 f"'{op.implementation.data}' is not a registered implementation of '{op.operation.data}'", op
             )
         return found.run if op.workspace is None or found.takes_workspace else _without_workspace(found.run)
+
+    def _reference_function(self, op: LibraryCallOp) -> func.FuncOp:
+        """The function with the ops of a call."""
+        name = _text(op.config.data.get("function"))
+        function = self._symbols.get(name)
+        if not isinstance(function, func.FuncOp):
+            raise LoweringError(f"'gpu.library_call' of the reference: there is no function '{name}'", op)
+        return function
 
     def results(self) -> tuple[Result, ...]:
         own = [number for number, buffer in enumerate(self.buffers) if buffer.kind == "result"]

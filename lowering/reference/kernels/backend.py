@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.offers import PointwiseOffer
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import Run
@@ -34,7 +35,7 @@ class Backend:
         accepts: Callable[[Site], str | None] | None = None,
         cost: Callable[[Site], Cost] | None = None,
         inplace: tuple[tuple[int, int], ...] = (),
-        epilogue: PointwiseOffer | None = None,
+        epilogue: PointwiseOffer | ChainOffer | None = None,
         prologue: PointwiseOffer | None = None,
         numerics: Literal["strict", "fast"] = "strict",
         workspace: int | Callable[[Site], int] = 0,

@@ -7,6 +7,7 @@ from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.onednn.calls import workspace_bytes
 from fuse_opt.runtime.backends.onednn.library import OneDnnError, find_library, load_library
+from fuse_opt.runtime.backends.onednn.post_ops import EXACT, FAST, post_ops, sums_of
 from fuse_opt.runtime.backends.onednn.primitives import Dense, primitive_of
 from fuse_opt.runtime.backends.onednn.products import Call, product_call
 from fuse_opt.runtime.backends.onednn.trial import multiplies, usable_library
@@ -32,9 +33,13 @@ def onednn_load_problem() -> str | None:
     return None
 
 
-def _call(site: Site) -> Call | None:
+def _calls(site: Site) -> list[Call] | None:
+    """The site as oneDNN has it: with the result in memory of its own, and over each operand that it may be written over."""
     a, b, out = (Dense.in_order(tensor.shape, tensor.dtype) for tensor in (*site.operands, *site.results))
-    return product_call(a, b, out, site.config)
+    places = [None, *sums_of(site.links, out.shape)]
+    found = [product_call(a, b, out, site.config, post_ops(site.links, out.dtype, place)) for place in places]
+    calls = [call for call in found if call is not None]
+    return calls if len(calls) == len(found) else None
 
 
 def _accepts(site: Site, types: set[tuple[str, str, str]]) -> str | None:
@@ -47,7 +52,7 @@ def _accepts(site: Site, types: set[tuple[str, str, str]]) -> str | None:
         return "empty"
     if max(*a.shape, *b.shape, *out.shape) >= _MOST_EXTENT:
         return "extent"
-    return None if _call(site) is not None else "rank"
+    return None if _calls(site) is not None else "rank"
 
 
 def _cost(site: Site) -> Cost:
@@ -58,24 +63,27 @@ def _cost(site: Site) -> Cost:
 
 def _workspace(site: Site) -> int:
     """What the library asks for; nothing where there is none: then nothing runs it here, either."""
-    call = _call(site)
     try:
-        return 0 if call is None else workspace_bytes(load_library(), call)
+        return max((workspace_bytes(load_library(), call) for call in _calls(site) or ()), default=0)
     except OneDnnError:
         return 0
 
 
 def _probe(site: Site) -> str | None:
     """Why the library does not run it well on this machine; None where there is no library to ask."""
-    if onednn_problem() is not None or (call := _call(site)) is None:
+    if onednn_problem() is not None:
         return None
+    if (calls := _calls(site)) is None:
+        return "step-layout"
     try:
         library = load_library()
-        refusal = primitive_of(library, call.problem).refusal
+        refusals = [primitive_of(library, piece.problem).refusal for call in calls for piece in call.pieces()]
     except OneDnnError as error:
         return "unimplemented" if error.status else "cannot-be-loaded"
     a, b, out = *site.operands, *site.results
-    return refusal if multiplies(library, a.dtype, b.dtype, out.dtype) else "saturates"
+    if not multiplies(library, a.dtype, b.dtype, out.dtype):
+        return "saturates"
+    return next((refusal for refusal in refusals if refusal is not None), None)
 
 
 for _name, _types in (("onednn.matmul", _STRICT), ("onednn.matmul_fast", _FAST)):
@@ -85,9 +93,11 @@ for _name, _types in (("onednn.matmul", _STRICT), ("onednn.matmul_fast", _FAST))
         "graph.matmul",
         lambda site, types=_types: _accepts(site, types),
         _cost,
+        epilogue=EXACT if _types is _STRICT else FAST,
         workspace=_workspace,
         probe=_probe,
         split=True,
         optional=True,
+        priority=1,  # where it is named, fusion asks it before NumPy's
         numerics="strict" if _types is _STRICT else "fast",
     )
