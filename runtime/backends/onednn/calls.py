@@ -11,6 +11,7 @@ from typing import Any
 from fuse_opt.dialects.implementation.chains import link_of
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, BufferRef, ConfigValue, LibraryCall
+from fuse_opt.runtime.backends.onednn.convolutions import convolution_call
 from fuse_opt.runtime.backends.onednn.library import STATUS, Library, OneDnnError
 from fuse_opt.runtime.backends.onednn.post_ops import post_ops, sums_of
 from fuse_opt.runtime.backends.onednn.primitives import Bound, Dense, Primitive, primitive_of
@@ -23,6 +24,8 @@ from fuse_opt.runtime.host.program_call import LoopRow
 
 _SOURCE = "backends/onednn/onednn_tasks.c"
 _TASK = "fuse_run_onednn"
+PROBLEMS = {"graph.matmul": product_call, "graph.conv": convolution_call}
+"""By op: what makes a problem of it."""
 ALIGNMENT = 64
 """Of the scratchpad of each part, in bytes."""
 
@@ -84,7 +87,8 @@ def problem_of(call: LibraryCall) -> tuple[Call, list[BufferRef]] | None:
     sums = [n for n in sums_of(links, out.shape) if _same_place(call.inputs[links[n].operand or 0], out)]
     overwritten = sums[0] if sums else None
     a, b, c = (Dense.in_order(ref.shape, ref.dtype) for ref in (lhs, rhs, out))
-    found = product_call(a, b, c, call.config, post_ops(links, out.dtype, overwritten))
+    make = PROBLEMS[call.operation]
+    found = make(a, b, c, call.config, post_ops(links, out.dtype, overwritten))
     read = [
         call.inputs[link.operand]
         for number, link in enumerate(links)

@@ -251,7 +251,7 @@ def test_a_call_that_fails_in_a_run_is_an_error(fake: FakeOneDnn) -> None:
         (F32.replace("f32", "f64"), "dtype"),
         (F32.replace("f32", "bf16"), "dtype"),
         (product_text(np.empty((5, 0), "f4"), np.empty((0, 3), "f4"), (5, 3), {}), "empty"),
-        (product_text(np.empty((7,), "f4"), np.empty((7, 3), "f4"), (3,), {}), "rank"),
+        (product_text(np.empty((7,), "f4"), np.empty((7, 3), "f4"), (3,), {}), "shape"),
         (F32.replace("5x", "2147483648x"), "extent"),
     ],
 )
