@@ -3,6 +3,7 @@
 May import dialects/types, dialects/interfaces, dialects/fused, dialects/analysis, dialects/analysis/contractions.
 """
 
+from fuse_opt.dialects.implementation.chains import ChainOffer, Link
 from fuse_opt.dialects.implementation.offers import (
     Offer,
     PointwiseOffer,
@@ -15,6 +16,8 @@ from fuse_opt.dialects.implementation.offers import (
 )
 
 __all__ = [
+    "ChainOffer",
+    "Link",
     "Offer",
     "PointwiseOffer",
     "default_offer",

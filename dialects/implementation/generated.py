@@ -15,6 +15,8 @@ from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
 
 PRODUCTS = ("graph.matmul",)
 CONVOLUTIONS = ("graph.conv", "graph.conv_transpose", "graph.conv_backward_data")
+_PRIORITY = 2
+"""Fusion asks code of the program's own first: it takes most."""
 _POINTWISE = PointwiseOffer(FusionKind.INJECTIVE)
 
 
@@ -43,7 +45,7 @@ def register_generated() -> None:
                 (),
                 _POINTWISE,
                 _POINTWISE,
-                1,
+                _PRIORITY,
                 kind=MATMUL,
                 trace=trace_product,
                 computes=computed_operands,
@@ -51,11 +53,20 @@ def register_generated() -> None:
                 cost=_cost,
             )
         )
-        register_offer(Offer(op, "fuse.attention", priority=1, kind=ATTENTION, composite=True, cost=_cost))
+        register_offer(Offer(op, "fuse.attention", priority=_PRIORITY, kind=ATTENTION, composite=True, cost=_cost))
     for op in CONVOLUTIONS:
         takes = _accepts(convolution_problem)
         register_offer(
             Offer(
-                op, "fuse.conv", (), _POINTWISE, None, 1, kind=CONV, trace=trace_convolution, accepts=takes, cost=_cost
+                op,
+                "fuse.conv",
+                (),
+                _POINTWISE,
+                None,
+                _PRIORITY,
+                kind=CONV,
+                trace=trace_convolution,
+                accepts=takes,
+                cost=_cost,
             )
         )

@@ -20,6 +20,7 @@ from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.analysis.storage import MOST_BYTES
+from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.dialects.interfaces.op import FusionKind
 
@@ -44,8 +45,8 @@ class Offer:
     name: str
     inplace: tuple[tuple[int, int], ...] = ()
     """Pairs (result, operand) of the op: the result may be written over the operand's storage. All of them hold at once."""
-    epilogue: PointwiseOffer | None = None
-    """What may follow the op in its kernel; only where the op has one result."""
+    epilogue: PointwiseOffer | ChainOffer | None = None
+    """What may follow the op in its kernel, by code of ours or (a chain) in its own; only where the op has one result."""
     prologue: PointwiseOffer | None = None
     """What may come before the op in its kernel."""
     priority: int = 0

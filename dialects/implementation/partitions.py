@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import inf
+from typing import cast
 
 from fuse_opt.dialects.implementation.offers import BackendFault
 from fuse_opt.dialects.implementation.site import Machine, Site
@@ -39,9 +40,9 @@ class PartitionOffer:
         if found is None:
             return every
         if isinstance(found, Collection):
-            kept = frozenset[object](found)  # pyright: ignore[reportUnknownArgumentType]
+            kept = {*cast("Collection[object]", found)}
             if kept <= every:
-                return every & kept
+                return frozenset(n for n in every if n in kept)
         raise self._fault("review", f"None or numbers below {len(every)}", found)
 
     def call_seconds(self, part: Subgraph, machine: Machine) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import BlockArgument, Operation
@@ -10,10 +11,12 @@ from xdsl.ir import BlockArgument, Operation
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS, epilogue_operands
 from fuse_opt.dialects.analysis.kernel_access import library_op
 from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp
+from fuse_opt.dialects.implementation.chains import ChainOffer, Link, has_all_elements, kernel_chain
 from fuse_opt.dialects.implementation.offers import Offer, find_offer
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
 from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.shapes import shape
 
 
 def opaque_op(kernel: KernelOp) -> OpaqueOp | None:
@@ -79,11 +82,14 @@ def inplace_operands(kernel: KernelOp) -> tuple[frozenset[int], ...]:
     """By result of a kernel of opaque ops: the operands whose storage its implementation may write it to.
 
     Code that is generated overwrites what its epilogue alone reads, where the kernel names it. Of a library's, none where other
-    ops share the kernel: what they read may be overwritten before. None that the op reads twice.
+    ops share the kernel, as what they read may be overwritten before, unless the implementation runs them itself. None that
+    is read twice.
     """
     if (kind := named_kind(kernel)) is not None:
         return epilogue_operands(kernel, kind)
     op, offer = library_op(kernel), offer_of(kernel)
+    if op is None and offer is not None and (links := absorbed_chain(kernel, offer)):
+        return (chain_pairs(kernel, offer, links),)
     if op is None or offer is None:
         return (frozenset[int](),) * len(kernel.results)
     allowed: list[set[int]] = [set() for _ in kernel.results]
@@ -94,6 +100,29 @@ def inplace_operands(kernel: KernelOp) -> tuple[frozenset[int], ...]:
             assert isinstance(argument, BlockArgument)  # the op is alone in the kernel
             allowed[result].add(argument.index)
     return tuple(map(frozenset, allowed))
+
+
+def absorbed_chain(kernel: KernelOp, offer: Offer | None = None) -> tuple[Link, ...] | None:
+    """
+    The chain behind the kernel's opaque op that an implementation, or the one that the kernel names, runs with it; None where
+    it does not.
+    """
+    if offer is None:
+        offer = None if kernel.implementation is None else offer_of(kernel)
+    if offer is None or not isinstance(offer.epilogue, ChainOffer) or len(kernel.ops()) < 2:
+        return None
+    links = kernel_chain(kernel)
+    return None if isinstance(links, str) or not links or offer.epilogue.refusal(links) is not None else links
+
+
+def chain_pairs(kernel: KernelOp, offer: Offer, links: Sequence[Link]) -> frozenset[int]:
+    """The operands over which the implementation of a chain may write its result, of those that the kernel reads once."""
+    if not isinstance(offer.epilogue, ChainOffer) or offer.epilogue.overwrites is None:
+        return frozenset()
+    read = [value for op in kernel.block.ops for value in op.operands]
+    steps = (links[number] for number in offer.epilogue.overwrites(links))
+    chosen = (link.operand for link in steps if has_all_elements(link, shape(kernel.results[0])))
+    return frozenset(n for n in chosen if n is not None and read.count(kernel.block.args[n]) == 1)
 
 
 def implementation_counts(module: Operation) -> dict[str, int]:

@@ -11,7 +11,8 @@ from fuse_opt.dialects.analysis.contractions.generated_products import kind_prob
 from fuse_opt.dialects.analysis.kernel_access import kernel_structure, library_op
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, site_name
-from fuse_opt.dialects.implementation.offers import Offer, registry_state
+from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, registry_state
+from fuse_opt.dialects.implementation.queries import absorbed_chain
 from fuse_opt.dialects.implementation.site import Machine, Site
 from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers
 from fuse_opt.dialects.interfaces.op import OpaqueOp
@@ -106,7 +107,8 @@ def _seconds(kernel: KernelOp, offer: Offer, sites: Sequence[Site]) -> float | N
             return None
         total += seconds
     machine = sites[0].device
-    if offer.kind or offer.epilogue is not None or machine is None or library_op(kernel) is not None:
+    beside = isinstance(offer.epilogue, PointwiseOffer) or library_op(kernel) is not None
+    if offer.kind or beside or machine is None or absorbed_chain(kernel, offer) is not None:
         return total
     moved = 2 * sum(tensor.nbytes for site in sites for tensor in site.results)
     return total + machine.launch + machine.move_seconds(moved)
@@ -159,7 +161,7 @@ def workspace_of(
     ops = opaque_ops(kernel)
     if not offer.takes_workspace or len(ops) != 1:
         return 0
-    return offer.workspace_bytes(Site.of(ops[0], machine, _inside(kernel, frozen)))
+    return offer.workspace_bytes(_site(kernel, ops[0], offer, machine, frozen))
 
 
 def machine_refusal(
@@ -169,7 +171,12 @@ def machine_refusal(
     ops = opaque_ops(kernel)
     if offer.probe is None or len(ops) != 1:
         return None
-    return offer.machine_refusal(Site.of(ops[0], machine, _inside(kernel, frozen)))
+    return offer.machine_refusal(_site(kernel, ops[0], offer, machine, frozen))
+
+
+def _site(kernel: KernelOp, op: OpaqueOp, offer: Offer, machine: Machine | None, frozen: Collection[SSAValue]) -> Site:
+    """The op, with what the implementation runs behind it."""
+    return Site.of(op, machine, _inside(kernel, frozen), absorbed_chain(kernel, offer) or ())
 
 
 def _inside(kernel: KernelOp, frozen: Collection[SSAValue]) -> set[SSAValue]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol, cast
@@ -10,6 +10,7 @@ from typing import Protocol, cast
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.implementation.chains import Link
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
@@ -69,12 +70,20 @@ class Site:
     results: tuple[Tensor, ...]
     device: Machine | None = None
     """None where only the op counts: before costs are compared."""
+    links: tuple[Link, ...] = ()
+    """What it is to run behind the op, in its own code."""
 
     @classmethod
-    def of(cls, op: GraphOp, device: Machine | None = None, frozen: Collection[SSAValue] = ()) -> Site:
+    def of(
+        cls,
+        op: GraphOp,
+        device: Machine | None = None,
+        frozen: Collection[SSAValue] = (),
+        links: Sequence[Link] = (),
+    ) -> Site:
         """The site of an op. Raises VerifyException where an operand is no tensor."""
         operands = tuple(tensor_of(value, value in frozen) for value in op.operands)
-        return cls(cast("OpaqueOp", op), operands, tuple(map(tensor_of, op.results)), device)
+        return cls(cast("OpaqueOp", op), operands, tuple(map(tensor_of, op.results)), device, tuple(links))
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused import KernelOp, OutlinedOp
 from fuse_opt.dialects.implementation.offers import find_offer
+from fuse_opt.dialects.implementation.queries import absorbed_chain, chain_pairs, named_offer
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
@@ -378,9 +379,14 @@ class _Replay:
         elif (reason := reads.clash(result, same)) is not None:
             raise PlanError(f"{about}, but {reason}", kernel)
 
-    def _check_offered(self, kernel: OutlinedOp, result: int, operand: int, same: frozenset[int], about: str) -> None:
+    def _check_offered(self, kernel: KernelOp, result: int, operand: int, same: frozenset[int], about: str) -> None:
         """A library call may run in place where its implementation says so, on an array that it is given once."""
         op = kernel.block.first_op
+        offer = named_offer(kernel)
+        if offer is not None and len(same) == 1 and (links := absorbed_chain(kernel, offer)) is not None:
+            if result == 0 and operand in chain_pairs(kernel, offer, links):
+                return
+            raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)
         if not isinstance(op, OpaqueOp) or list(kernel.yielded()) != list(op.results):
             raise PlanError(f"{about}, but it is a library call with other ops beside it", kernel)
         places = [k for k, value in enumerate(op.operands) if value is kernel.block.args[operand]]

@@ -27,17 +27,24 @@ from fuse_opt.dialects.analysis.storage import (
 )
 from fuse_opt.dialects.fused import PARTITION, KernelOp, OutlinedOp, PartitionOp, YieldOp
 from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
+from fuse_opt.dialects.implementation.chains import Link
 from fuse_opt.dialects.implementation.offers import BackendFault, find_offer
-from fuse_opt.dialects.implementation.queries import called_implementation, inplace_operands
+from fuse_opt.dialects.implementation.queries import (
+    absorbed_chain,
+    called_implementation,
+    inplace_operands,
+    opaque_op,
+)
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
-from fuse_opt.dialects.interfaces.properties import plain_properties
+from fuse_opt.dialects.interfaces.properties import int_array, plain_properties
 from fuse_opt.dialects.interfaces.shapes import is_static, refuse_encoding, shape
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
 from fuse_opt.lowering.convert.memory import RESULTS, Constants, ProgramMemory, is_constant, memref_type
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_key, kernel_name
+from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS
 from fuse_opt.lowering.reference.kernels import find_implementation
 
 REFERENCE = "reference"
@@ -191,6 +198,8 @@ class _FunctionConverter(Generic[Generated]):
             return
         if kernel.schedule_kind() != REFERENCE and (op := library_op(kernel)) is not None:
             launch = self._library_call(kernel, op, kernel.results)
+        elif kernel.schedule_kind() != REFERENCE and (links := absorbed_chain(kernel)) is not None:
+            launch = self._absorbing_call(kernel, links)
         elif kernel.schedule_kind() != REFERENCE and (parts := library_parts(kernel)) is not None:
             launch = self._call_and_launch(kernel, parts, memory)
         elif kernel.implementation is not None:
@@ -248,21 +257,48 @@ class _FunctionConverter(Generic[Generated]):
             raise LoweringError(f"'{op.name}': {error}", op) from error
         inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
         outputs = [self.memory.shaped(value) for value in results]
-        _check_workspace(kernel, op, found.name)
+        _check_workspace(kernel, op, found.name, ())
         return LibraryCallOp(found.name, op.name, inputs, outputs, dict(op.properties), self.memory.workspace(kernel))
 
+    def _absorbing_call(self, kernel: KernelOp, links: Sequence[Link]) -> Operation:
+        """A call of an opaque op with a chain behind it: of all the kernel's operands, with the steps as texts."""
+        op = opaque_op(kernel)
+        assert op is not None and kernel.implementation is not None
+        name = kernel.implementation.data
+        _check_workspace(kernel, op, name, links)
+        config = {
+            **op.properties,
+            CHAIN: ArrayAttr(StringAttr(link.text()) for link in links),
+            CHAIN_OPERANDS: int_array([kernel.block.args.index(value) for value in op.operands]),  # pyright: ignore[reportArgumentType]
+            "function": StringAttr(self._reference_function(kernel)),
+        }
+        inputs = [self.memory.shaped(value) for value in kernel.operands]
+        outputs = [self.memory.shaped(value) for value in kernel.results]
+        return LibraryCallOp(name, op.name, inputs, outputs, config, self.memory.workspace(kernel))
+
     def _reference_call(self, kernel: KernelOp) -> Operation:
-        name = self.module.unique(f"reference_{kernel_name(kernel).removeprefix('kernel_')}")
-        return self._call_of_body(kernel, name, REFERENCE, kernel_comment(kernel))
+        return self._call_of_body(kernel, REFERENCE, {"function": StringAttr(self._reference_function(kernel))})
 
     def _partition_call(self, partition: PartitionOp) -> Operation:
         """A call of what the backend makes of the body."""
         backend = partition.backend.data
-        name = self.module.unique(f"partition_{backend}")
-        return self._call_of_body(partition, name, PARTITION, f"what {backend} runs")
+        name = self._function_of_body(partition, f"partition_{backend}", f"what {backend} runs")
+        return self._call_of_body(partition, PARTITION, {"function": StringAttr(name), "backend": partition.backend})
 
-    def _call_of_body(self, kernel: OutlinedOp, name: str, implementation: str, comment: str) -> Operation:
-        """A call of a function of its own, of tensors, which has the body."""
+    def _call_of_body(self, kernel: OutlinedOp, implementation: str, config: dict[str, Attribute]) -> Operation:
+        """A call of a function of the module that has the body."""
+        inputs = [self.memory.shaped(value) for value in kernel.operands]
+        outputs = [self.memory.shaped(value) for value in kernel.results]
+        return LibraryCallOp(implementation, kernel.name, inputs, outputs, config, self.memory.workspace(kernel))
+
+    def _reference_function(self, kernel: KernelOp) -> str:
+        """The name of a function of the module with the kernel's ops, which the reference runs."""
+        name = f"reference_{kernel_name(kernel).removeprefix('kernel_')}"
+        return self._function_of_body(kernel, name, kernel_comment(kernel))
+
+    def _function_of_body(self, kernel: OutlinedOp, name: str, comment: str) -> str:
+        """The name of a new function of tensors, with the ops of the body."""
+        name = self.module.unique(name)
         body = Region()
         kernel.body.clone_into(body)
         last = body.block.last_op
@@ -275,21 +311,16 @@ class _FunctionConverter(Generic[Generated]):
         function = func.FuncOp(name, types, body, "private")
         function.attributes[REFERENCE] = StringAttr(comment)
         self.module.define(function, self.function)
-        inputs = [self.memory.shaped(value) for value in kernel.operands]
-        outputs = [self.memory.shaped(value) for value in kernel.results]
-        config: dict[str, Attribute] = {"function": StringAttr(name)}
-        if isinstance(kernel, PartitionOp):
-            config["backend"] = kernel.backend
-        return LibraryCallOp(implementation, kernel.name, inputs, outputs, config, self.memory.workspace(kernel))
+        return name
 
 
-def _check_workspace(kernel: KernelOp, op: OpaqueOp, name: str) -> None:
+def _check_workspace(kernel: KernelOp, op: OpaqueOp, name: str, links: Sequence[Link]) -> None:
     """Raises LoweringError where the implementation asks for more memory than the kernel says: nobody else gives it any."""
     offer = find_offer(op.name, name)
     if offer is None or not offer.takes_workspace:
         return
     try:
-        wanted = offer.workspace_bytes(Site.of(op))
+        wanted = offer.workspace_bytes(Site.of(op, links=links))
     except BackendFault as fault:
         raise LoweringError(str(fault), op) from fault
     if wanted > (given := kernel.workspace_bytes()):

@@ -13,7 +13,14 @@ from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import kernel_access, library_op
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
-from fuse_opt.dialects.implementation.queries import called_implementation, named_kind, offer_of, opaque_op
+from fuse_opt.dialects.implementation.offers import PointwiseOffer
+from fuse_opt.dialects.implementation.queries import (
+    absorbed_chain,
+    called_implementation,
+    named_kind,
+    offer_of,
+    opaque_op,
+)
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
 from fuse_opt.lowering.kernel.buffers import Parameter
@@ -66,7 +73,9 @@ def library_parts(kernel: KernelOp) -> LibraryParts | None:
     if access.scheme != "pointwise" or len(kernel.operands) not in access.replaceable[home]:
         return None
     offer = offer_of(kernel)
-    return LibraryParts(op, home, epilogue, offer is not None and not offer.kind and offer.epilogue is not None)
+    return LibraryParts(
+        op, home, epilogue, offer is not None and not offer.kind and isinstance(offer.epilogue, PointwiseOffer)
+    )
 
 
 def _epilogue(kernel: KernelOp, op: OpaqueOp, home: int) -> KernelOp:
@@ -103,6 +112,8 @@ def split_library_kernels(function: func.FuncOp, is_generated: Callable[[KernelO
             continue
         if kernel.schedule_kind() == ATTENTION or kernel.inplace is not None:
             _split(kernel)
+            continue
+        if absorbed_chain(kernel) is not None:
             continue
         op, offer = opaque_op(kernel), offer_of(kernel)
         offered = offer is not None and bool(offer.epilogue or offer.prologue)

@@ -42,6 +42,7 @@ from fuse_opt.lowering.emit.access_ranges import task_slices
 from fuse_opt.lowering.emit.barriers import plan_phases
 from fuse_opt.lowering.errors import EvaluationError, LoweringError
 from fuse_opt.lowering.program import (
+    CHAIN,
     Buffer,
     BufferRef,
     ConfigValue,
@@ -260,13 +261,12 @@ class ProgramBuilder:
 
     def _routine(self, op: LibraryCallOp) -> Run:
         if op.implementation.data == REFERENCE:
-            name = _text(op.config.data.get("function"))
-            function = self._symbols.get(name)
-            if not isinstance(function, func.FuncOp):
-                raise LoweringError(f"'gpu.library_call' of the reference: there is no function '{name}'", op)
-            return partial(_run_reference, function)
+            return partial(_run_reference, self._reference_function(op))
         if op.implementation.data == PARTITION:
             return self._partition(op)
+        if CHAIN in op.config.data:
+            run = partial(_run_reference, self._reference_function(op))
+            return run if op.workspace is None else _without_workspace(run)
         found = find_implementation(op.operation.data, op.implementation.data)
         if found is None:
             raise LoweringError(
@@ -276,18 +276,25 @@ class ProgramBuilder:
 
     def _partition(self, op: LibraryCallOp) -> Run:
         """What the backend makes of the function that has the partition's ops."""
-        name, backend = _text(op.config.data.get("function")), _text(op.config.data.get("backend"))
-        function, build = self._symbols.get(name), find_partition_build(backend)
-        if not isinstance(function, func.FuncOp) or build is None:
-            missing = f"no function '{name}'" if build is not None else f"nothing that builds partitions of '{backend}'"
-            raise LoweringError(f"'fused.partition': there is {missing}; name the backend's file or run unfuse", op)
-        block = function.body.block
+        backend = _text(op.config.data.get("backend"))
+        if (build := find_partition_build(backend)) is None:
+            problem = f"nothing builds partitions of '{backend}'"
+            raise LoweringError(f"'fused.partition': {problem}; name the backend's file or run unfuse", op)
+        block = self._reference_function(op).body.block
         ops = [inner for inner in block.ops if isinstance(inner, GraphOp)]
         try:
             return build(Subgraph.of(ops, block.args, block.last_op.operands if block.last_op else ()))
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             raise LoweringError(f"'fused.partition': backend '{backend}' raised {said}; run unfuse", op) from error
+
+    def _reference_function(self, op: LibraryCallOp) -> func.FuncOp:
+        """The function with the ops of a call."""
+        name = _text(op.config.data.get("function"))
+        function = self._symbols.get(name)
+        if not isinstance(function, func.FuncOp):
+            raise LoweringError(f"'gpu.library_call' of the reference: there is no function '{name}'", op)
+        return function
 
     def results(self) -> tuple[Result, ...]:
         own = [number for number, buffer in enumerate(self.buffers) if buffer.kind == "result"]

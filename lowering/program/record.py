@@ -14,6 +14,9 @@ from fuse_opt.lowering.program.float_formats import NARROW
 VECTOR_BYTES = 16
 """Of the widest access that a thread of a GPU can make, which must begin at a multiple."""
 
+CHAIN, CHAIN_OPERANDS = "fused.chain", "fused.operands"
+"""Entries of a call's config: the steps behind the op that it runs, as texts; which inputs are the op's operands."""
+
 Array = npt.NDArray[Any]
 ConfigValue = int | float | str | tuple[int | float | str, ...]
 Config = Mapping[str, ConfigValue]

@@ -13,6 +13,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.implementation.chains import ChainOffer, trace_chain
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer
 from fuse_opt.dialects.implementation.queries import offer_for, opaque_op, wanted_implementation
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, OpaqueOp, StructuredOp
@@ -231,8 +232,10 @@ class _Fused:
         return None
 
     def _refuse_pointwise(
-        self, side: str, offer: PointwiseOffer | None, ops: Sequence[GraphOp], value: SSAValue
+        self, side: str, offer: PointwiseOffer | ChainOffer | None, ops: Sequence[GraphOp], value: SSAValue
     ) -> Refusal | None:
+        if isinstance(offer, ChainOffer):
+            return self._refuse_chain(offer, ops, value)
         if offer is None:
             message = f"the implementation of '{self.op.name}' offers no {side}"
             return Refusal("not-offered", message, flip="select-implementation of one that does")
@@ -249,6 +252,16 @@ class _Fused:
                 wanted = "no other operand" if offer.operands == "none" else "vectors along the last axis"
                 return Refusal("operands", f"the {side} offered reads {wanted}, not '{other.type}'")
         return None
+
+    def _refuse_chain(self, offer: ChainOffer, ops: Sequence[GraphOp], raw: SSAValue) -> Refusal | None:
+        """Why they are no steps that the implementation takes in its own code."""
+        traced = trace_chain(raw, ops, self.read.__getitem__, self.results)
+        reason = traced if isinstance(traced, str) else offer.refusal(traced[0])
+        if reason is None:
+            return None
+        return Refusal(
+            reason, f"the implementation of '{self.op.name}' takes {offer.says} behind it, and not these ops"
+        )
 
 
 COPY_WORK = 8

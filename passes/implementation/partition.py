@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -138,7 +138,7 @@ class _Partitioner:
         first, count = part.group.first, len(part.ops)
         if count < self.options.min_ops:
             message = f"is not given to '{self.offer.backend}': fewer ops than {self.options.min_ops}"
-            self._say(first, "few-ops", message, f"min-ops={count}", ops=count)
+            self._say(first, "few-ops", message, f"min-ops={count}", {"ops": count})
             return False
         with _faults_at(first):
             seconds = self.offer.call_seconds(part.subgraph, self.machine)
@@ -150,7 +150,7 @@ class _Partitioner:
         if part.saved >= self.options.min_us_saved:
             return True
         message = f"is not given to '{self.offer.backend}': it would save too little time"
-        self._say(first, "slower", message, f"min-us-saved={part.numbers['us_saved']}", ops=count, **part.numbers)
+        self._say(first, "slower", message, f"min-us-saved={part.numbers['us_saved']}", {"ops": count, **part.numbers})
         return False
 
     def _chosen(self, parts: Sequence[_Part]) -> list[_Part]:
@@ -179,9 +179,13 @@ class _Partitioner:
         kernel.detach()
         kernel.erase()
         count = len(part.ops)
-        self._say(made, "partition", f"of {count} ops is run by '{self.offer.backend}'", ops=count, **part.numbers)
+        self._say(
+            made, "partition", f"of {count} ops is run by '{self.offer.backend}'", "", {"ops": count, **part.numbers}
+        )
 
-    def _say(self, op: Operation, code: str, message: str, flip: str = "", **numbers: Number) -> None:
+    def _say(
+        self, op: Operation, code: str, message: str, flip: str = "", numbers: Mapping[str, Number] | None = None
+    ) -> None:
         """A remark, once."""
         if (op, code) not in self._said:
             self._said.add((op, code))

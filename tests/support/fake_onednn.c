@@ -294,7 +294,7 @@ int dnnl_primitive_execute(const struct primitive *p, void *stream, int count, c
   int expected = 3;
   for (int k = 0; k < p->posts.count; k++)
     if (p->posts.at[k].kind == 'b') {
-      same(operands[k] = find(arguments, count, 16384 * (k + 1) | 2), &p->posts.at[k].operand);
+      same(operands[k] = find(arguments, count, 32768 * (k + 1) | 2), &p->posts.at[k].operand);
       expected++;
     }
   if (p->scratchpad.bytes) {

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, offers_of
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.passes.remarks import collect
@@ -73,11 +74,13 @@ def _row(offer: Offer, default: bool) -> str:
     return f"| `{offer.op}` | {name} | {'; '.join(said)} |"
 
 
-def _neighbours(offer: Offer) -> tuple[tuple[str, PointwiseOffer | None], ...]:
+def _neighbours(offer: Offer) -> tuple[tuple[str, PointwiseOffer | ChainOffer | None], ...]:
     return (("before", offer.prologue), ("behind", offer.epilogue))
 
 
-def _pointwise(offer: PointwiseOffer) -> str:
+def _pointwise(offer: PointwiseOffer | ChainOffer) -> str:
+    if isinstance(offer, ChainOffer):
+        return f"in its own code up to {offer.max_ops} steps: {offer.says}"
     reads = {"any": "anything", "bias": "vectors along the last axis", "none": "nothing else"}[offer.operands]
     kinds = "elementwise ops" + ("" if offer.kind == FusionKind.ELEMENTWISE else " and broadcasts")
     kinds = "pointwise ops and views" if offer.kind > FusionKind.BROADCAST else kinds

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Literal
 
+from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.offers import PointwiseOffer
 from fuse_opt.dialects.implementation.partitions import PartitionOffer, register_partition_offer
 from fuse_opt.dialects.implementation.site import Cost, Machine, Site
@@ -37,7 +38,7 @@ class Backend:
         accepts: Callable[[Site], str | None] | None = None,
         cost: Callable[[Site], Cost] | None = None,
         inplace: tuple[tuple[int, int], ...] = (),
-        epilogue: PointwiseOffer | None = None,
+        epilogue: PointwiseOffer | ChainOffer | None = None,
         prologue: PointwiseOffer | None = None,
         numerics: Literal["strict", "fast"] = "strict",
         workspace: int | Callable[[Site], int] = 0,

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, find_offer, offers_of, register_offer
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.dialects.interfaces.op import OpaqueOp
@@ -49,7 +50,7 @@ def implementation(
     moves: bool = False,
     *,
     inplace: tuple[tuple[int, int], ...] = (),
-    epilogue: PointwiseOffer | None = None,
+    epilogue: PointwiseOffer | ChainOffer | None = None,
     prologue: PointwiseOffer | None = None,
     priority: int = 0,
     workspace: int | Callable[[Site], int] = 0,
@@ -100,12 +101,13 @@ def native_implementation(
     op: str,
     accepts: Callable[[Site], str | None],
     cost: Callable[[Site], Cost],
-    epilogue: PointwiseOffer | None = None,
+    epilogue: PointwiseOffer | ChainOffer | None = None,
     workspace: int | Callable[[Site], int] = 0,
     optional: bool = False,
     probe: Callable[[Site], str | None] | None = None,
     split: bool = False,
     numerics: Literal["strict", "fast"] = "strict",
+    priority: int | None = None,
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
@@ -113,7 +115,8 @@ def native_implementation(
     are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen.
     """
     offer = next(offer for offer in offers_of(op) if offer.name == like)
-    priority = offer.priority - (epilogue is not None)
+    if priority is None:
+        priority = offer.priority - (epilogue is not None)
     register_offer(
         replace(
             offer,

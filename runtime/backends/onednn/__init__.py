@@ -1,4 +1,4 @@
-"""Products by oneDNN, through its C library.
+"""Products and convolutions by oneDNN, through its C library.
 
 May import dialects/implementation, lowering/program, runtime, runtime/host, lowering/reference/kernels.
 """

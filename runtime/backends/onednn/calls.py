@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fuse_opt.dialects.implementation.chains import link_of
 from fuse_opt.dialects.implementation.offers import find_offer
-from fuse_opt.lowering.program import BufferRef, LibraryCall
+from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, BufferRef, ConfigValue, LibraryCall
+from fuse_opt.runtime.backends.onednn.convolutions import convolution_call
 from fuse_opt.runtime.backends.onednn.library import STATUS, Library, OneDnnError
+from fuse_opt.runtime.backends.onednn.post_ops import post_ops, sums_of
 from fuse_opt.runtime.backends.onednn.primitives import Bound, Dense, Primitive, primitive_of
 from fuse_opt.runtime.backends.onednn.products import Call, Piece, product_call
 from fuse_opt.runtime.backends.onednn.trial import arguments_of, usable_library
@@ -21,6 +24,8 @@ from fuse_opt.runtime.host.program_call import LoopRow
 
 _SOURCE = "backends/onednn/onednn_tasks.c"
 _TASK = "fuse_run_onednn"
+PROBLEMS = {"graph.matmul": product_call, "graph.conv": convolution_call}
+"""By op: what makes a problem of it."""
 ALIGNMENT = 64
 """Of the scratchpad of each part, in bytes."""
 
@@ -73,11 +78,31 @@ def workspace_bytes(library: Library, call: Call) -> int:
     return scratch_bytes([primitive_of(library, piece.problem) for piece in call.pieces()])
 
 
-def problem_of(call: LibraryCall) -> Call | None:
-    """What a call is to oneDNN."""
-    a, b = (Dense.in_order(ref.shape, ref.dtype) for ref in call.inputs[:2])
+def problem_of(call: LibraryCall) -> tuple[Call, list[BufferRef]] | None:
+    """What a call is to oneDNN, and its operands in that order; None where it is nothing."""
     (out,) = call.outputs
-    return product_call(a, b, Dense.in_order(out.shape, out.dtype), call.config)
+    texts, numbers = _tuple(call.config.get(CHAIN)), _tuple(call.config.get(CHAIN_OPERANDS)) or (0, 1)
+    links = [link_of(str(text)) for text in texts]
+    lhs, rhs = (call.inputs[int(number)] for number in numbers)
+    sums = [n for n in sums_of(links, out.shape) if _same_place(call.inputs[links[n].operand or 0], out)]
+    overwritten = sums[0] if sums else None
+    a, b, c = (Dense.in_order(ref.shape, ref.dtype) for ref in (lhs, rhs, out))
+    make = PROBLEMS[call.operation]
+    found = make(a, b, c, call.config, post_ops(links, out.dtype, overwritten))
+    read = [
+        call.inputs[link.operand]
+        for number, link in enumerate(links)
+        if link.operand is not None and number != overwritten
+    ]
+    return None if found is None else (found, [lhs, rhs, *read, out])
+
+
+def _tuple(value: ConfigValue | None) -> tuple[int | float | str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _same_place(a: BufferRef, b: BufferRef) -> bool:
+    return (a.buffer, a.offset) == (b.buffer, b.offset)
 
 
 def onednn_call(call: LibraryCall, table: int) -> OneDnnCall:
@@ -86,8 +111,9 @@ def onednn_call(call: LibraryCall, table: int) -> OneDnnCall:
     that no plan has given to it.
     """
     library, tasks = usable_library(), _tasks()
-    if (found := problem_of(call)) is None:
+    if (problem := problem_of(call)) is None:
         raise OneDnnError("it does not take such operands")
+    found, refs = problem
     offer = find_offer(call.operation, call.implementation)
     pieces = list((found if offer is not None and offer.split else found.whole()).pieces())
     primitives = [primitive_of(library, piece.problem) for piece in pieces]
@@ -99,18 +125,18 @@ def onednn_call(call: LibraryCall, table: int) -> OneDnnCall:
         raise OneDnnError(
             f"it works in {needed} bytes, and the plan has {given}; run select-implementation and plan-memory where oneDNN is"
         )
-    return _bound(call, table, library, tasks, pieces, primitives)
+    return _bound(call, refs, table, library, tasks, pieces, primitives)
 
 
 def _bound(
     call: LibraryCall,
+    refs: Sequence[BufferRef],
     table: int,
     library: Library,
     tasks: ctypes.CDLL,
     pieces: Sequence[Piece],
     primitives: Sequence[Primitive],
 ) -> OneDnnCall:
-    refs = [*call.inputs, *call.outputs]
     kept: list[Any] = []
     records: list[_Piece] = []
     scratch = 0

@@ -5,15 +5,17 @@ from __future__ import annotations
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
-from fuse_opt.runtime.backends.onednn.calls import workspace_bytes
+from fuse_opt.runtime.backends.onednn.calls import PROBLEMS, workspace_bytes
 from fuse_opt.runtime.backends.onednn.library import OneDnnError, find_library, load_library
+from fuse_opt.runtime.backends.onednn.post_ops import EXACT, FAST, post_ops, sums_of
 from fuse_opt.runtime.backends.onednn.primitives import Dense, primitive_of
-from fuse_opt.runtime.backends.onednn.products import Call, product_call
+from fuse_opt.runtime.backends.onednn.products import Call
 from fuse_opt.runtime.backends.onednn.trial import multiplies, usable_library
 
 _MOST_EXTENT = 1 << 31
 _STRICT = {("f32", "f32", "f32"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")}
 _FAST = {*_STRICT, ("bf16", "bf16", "bf16"), ("bf16", "bf16", "f32")}
+_CONVOLUTIONS = {("f32", "f32", "f32")}
 """By element types of both operands and the result. Instructions for bf16 flush denormals and add two terms at a time."""
 
 
@@ -32,9 +34,14 @@ def onednn_load_problem() -> str | None:
     return None
 
 
-def _call(site: Site) -> Call | None:
+def _calls(site: Site) -> list[Call] | None:
+    """The site as oneDNN has it: with the result in memory of its own, and over each operand that it may be written over."""
     a, b, out = (Dense.in_order(tensor.shape, tensor.dtype) for tensor in (*site.operands, *site.results))
-    return product_call(a, b, out, site.config)
+    places = [None, *sums_of(site.links, out.shape)]
+    make = PROBLEMS[site.name]
+    found = [make(a, b, out, site.config, post_ops(site.links, out.dtype, place)) for place in places]
+    calls = [call for call in found if call is not None]
+    return calls if len(calls) == len(found) else None
 
 
 def _accepts(site: Site, types: set[tuple[str, str, str]]) -> str | None:
@@ -47,47 +54,59 @@ def _accepts(site: Site, types: set[tuple[str, str, str]]) -> str | None:
         return "empty"
     if max(*a.shape, *b.shape, *out.shape) >= _MOST_EXTENT:
         return "extent"
-    return None if _call(site) is not None else "rank"
+    return None if _calls(site) is not None else "shape"
 
 
 def _cost(site: Site) -> Cost:
     assert site.device is not None
-    rate = site.device.implementation_rate("onednn.matmul", site.operands[0].dtype)
+    name = f"onednn.{site.name.partition('.')[2]}"
+    rate = site.device.implementation_rate(name, site.operands[0].dtype)
     return Cost(site.operations, site.nbytes, rate, NATIVE_CALL)
 
 
 def _workspace(site: Site) -> int:
     """What the library asks for; nothing where there is none: then nothing runs it here, either."""
-    call = _call(site)
     try:
-        return 0 if call is None else workspace_bytes(load_library(), call)
+        return max((workspace_bytes(load_library(), call) for call in _calls(site) or ()), default=0)
     except OneDnnError:
         return 0
 
 
 def _probe(site: Site) -> str | None:
     """Why the library does not run it well on this machine; None where there is no library to ask."""
-    if onednn_problem() is not None or (call := _call(site)) is None:
+    if onednn_problem() is not None:
         return None
+    if (calls := _calls(site)) is None:
+        return "step-layout"
     try:
         library = load_library()
-        refusal = primitive_of(library, call.problem).refusal
+        refusals = [primitive_of(library, piece.problem).refusal for call in calls for piece in call.pieces()]
     except OneDnnError as error:
         return "unimplemented" if error.status else "cannot-be-loaded"
     a, b, out = *site.operands, *site.results
-    return refusal if multiplies(library, a.dtype, b.dtype, out.dtype) else "saturates"
+    if not multiplies(library, a.dtype, b.dtype, out.dtype):
+        return "saturates"
+    return next((refusal for refusal in refusals if refusal is not None), None)
 
 
-for _name, _types in (("onednn.matmul", _STRICT), ("onednn.matmul_fast", _FAST)):
+for _name, _op, _types in (
+    ("onednn.matmul", "matmul", _STRICT),
+    ("onednn.matmul_fast", "matmul", _FAST),
+    ("onednn.conv", "conv", _CONVOLUTIONS),
+    ("onednn.conv_fast", "conv", _CONVOLUTIONS),
+):
+    _fast = _name.endswith("_fast")
     native_implementation(
         _name,
-        "numpy.matmul",
-        "graph.matmul",
+        f"numpy.{_op}",
+        f"graph.{_op}",
         lambda site, types=_types: _accepts(site, types),
         _cost,
+        epilogue=FAST if _fast else EXACT,
         workspace=_workspace,
         probe=_probe,
         split=True,
         optional=True,
-        numerics="strict" if _types is _STRICT else "fast",
+        priority=1,  # where it is named, fusion asks it before NumPy's
+        numerics="fast" if _fast else "strict",
     )

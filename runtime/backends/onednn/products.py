@@ -126,6 +126,13 @@ def _cut(problem: Problem) -> Call:
     return Call(problem, axis, max(1, min(_MOST_PIECES["matrix"], worth, shape[axis] // _LEAST_EXTENT)))
 
 
+def cut_stack(problem: Problem, work: int) -> Call:
+    """A problem whose results along the first axis are of their own, an element being the sum of so many products."""
+    shape = problem.dst.shape
+    worth = 2 * prod(shape) * work // _PIECE_WORK
+    return Call(problem, 0, max(1, min(_MOST_PIECES["stack"], worth, shape[0])))
+
+
 def _piece(problem: Problem, axis: int, begin: int, size: int) -> Piece:
     offsets: list[int] = []
 
@@ -141,7 +148,8 @@ def _piece(problem: Problem, axis: int, begin: int, size: int) -> Piece:
         return tensor
 
     rows, columns = len(problem.dst.shape) - 2, len(problem.dst.shape) - 1
-    src = kept(problem.src) if axis == columns else part(problem.src)
-    weights = kept(problem.weights) if axis == rows else part(problem.weights)
+    product = problem.windows is None
+    src = kept(problem.src) if product and axis == columns else part(problem.src)
+    weights = part(problem.weights) if product and axis != rows else kept(problem.weights)
     posts = tuple(p if p.operand is None else replace(p, operand=part(p.operand)) for p in problem.post_ops)
-    return Piece(Problem(src, weights, part(problem.dst), None, posts), tuple(offsets))
+    return Piece(Problem(src, weights, part(problem.dst), problem.windows, posts), tuple(offsets))

@@ -251,7 +251,7 @@ def test_a_call_that_fails_in_a_run_is_an_error(fake: FakeOneDnn) -> None:
         (F32.replace("f32", "f64"), "dtype"),
         (F32.replace("f32", "bf16"), "dtype"),
         (product_text(np.empty((5, 0), "f4"), np.empty((0, 3), "f4"), (5, 3), {}), "empty"),
-        (product_text(np.empty((7,), "f4"), np.empty((7, 3), "f4"), (3,), {}), "rank"),
+        (product_text(np.empty((7,), "f4"), np.empty((7, 3), "f4"), (3,), {}), "shape"),
         (F32.replace("5x", "2147483648x"), "extent"),
     ],
 )
@@ -279,8 +279,8 @@ def test_its_rates_decide(fake: FakeOneDnn, tmp_path: Path) -> None:
     chosen: list[str] = []
     for entry in ("onednn.matmul", "onednn"):
         for rate in ("1e12", "1e11"):
-            text = own.read_text(encoding="utf-8").partition("[rates.")[0]
-            device.write_text(f'{text}[rates."{entry}"]\nf32 = {rate}\n', encoding="utf-8")
+            text = own.read_text(encoding="utf-8").partition("\nrates")[0]
+            device.write_text(f'{text}\n[rates."{entry}"]\nf32 = {rate}\n', encoding="utf-8")
             pipeline = f'attach-backends{{backends=onednn}},wrap-kernels,select-implementation{{device="{device}"}}'
             module = fuse_opt.optimize(large, pipeline)
             chosen += [k.implementation.data for k in module.walk() if isinstance(k, KernelOp) and k.implementation]
@@ -291,7 +291,7 @@ def test_its_rates_decide(fake: FakeOneDnn, tmp_path: Path) -> None:
 def test_rates_that_are_none_are_errors(tmp_path: Path, rates: str) -> None:
     own = Path(__file__).parents[3] / "passes" / "devices" / "device_cpu.toml"
     device = tmp_path / "mine.toml"
-    text = own.read_text(encoding="utf-8").partition("[rates.")[0]
+    text = own.read_text(encoding="utf-8").partition("\nrates")[0]
     device.write_text(f"{text}\n{rates}\n", encoding="utf-8")
     with pytest.raises((UsageError, fuse_opt.InputError, ValueError), match=r"option 'device': .*rates"):
         fuse_opt.optimize(F32, f'select-implementation{{device="{device}"}}')

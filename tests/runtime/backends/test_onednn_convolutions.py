@@ -1,0 +1,78 @@
+"""Convolutions by oneDNN, over a stand-in that checks every argument, and by the library where it does not unfold windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from convolution_cases import Conv
+from onednn_testing import FakeOneDnn
+
+import fuse_opt
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.runtime.backends.onednn.library import find_library
+from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
+
+SILU = "  %a = graph.add %p, %r : (T, T) -> T\n  %y = graph.silu %a : (T) -> T\n"
+NOTHING = "  %y = graph.sin %p : (T) -> T\n"
+CASES = {
+    "one axis": Conv((2, 3, 11), 4, (3,), pads=(1, 1), epilogue=SILU),
+    "plain": Conv((2, 3, 8, 9), 4, (3, 3), epilogue=SILU),
+    "pads of each side": Conv((1, 3, 8, 9), 4, (3, 2), pads=(1, 0, 2, 1), epilogue=SILU),
+    "strides": Conv((2, 3, 9, 9), 4, (3, 3), (2, 3), (1, 1, 1, 1), epilogue=SILU),
+    "dilations": Conv((2, 3, 9, 9), 4, (3, 3), dilations=(2, 3), epilogue=SILU),
+    "groups": Conv((2, 6, 8, 8), 4, (3, 3), groups=2, epilogue=SILU),
+    "a channel each": Conv((2, 6, 8, 8), 6, (3, 3), pads=(1, 1, 1, 1), groups=6, epilogue=SILU),
+    "pointwise": Conv((3, 6, 8, 8), 5, (1, 1), epilogue=SILU),
+    "three axes": Conv((2, 2, 5, 6, 4), 3, (2, 3, 2), epilogue=SILU),
+    "parts": Conv((7, 32, 30, 30), 32, (3, 3), epilogue=SILU),
+    "nothing that it takes behind it": Conv((2, 3, 8, 9), 4, (3, 3), epilogue=NOTHING),
+}
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeOneDnn:
+    return FakeOneDnn(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = num_threads()
+    yield
+    set_num_threads(before)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_convolutions_are_calls(fake: FakeOneDnn, threads: None, case: Conv) -> None:
+    fake.say(scratch=16)
+    arguments = case.arguments()
+    expected = fuse_opt.evaluate(case.text, *arguments)
+    for count in (1, 3):
+        set_num_threads(count)
+        program = fuse_opt.compile(case.text, backend="none,onednn")
+        assert program.implementations == {"onednn.conv": 1} and program.stats.foreign_calls == 1
+        np.testing.assert_allclose(program(*arguments), expected, rtol=2e-5, atol=2e-5)
+    kernel = next(k for k in program.module.walk() if isinstance(k, KernelOp) and k.implementation is not None)
+    assert len(kernel.ops()) == (1 if case.epilogue == NOTHING else 3) and kernel.workspace_bytes()
+
+
+def test_a_residual_of_ours_is_overwritten(fake: FakeOneDnn) -> None:
+    case = replace(CASES["plain"], epilogue=f"  %t = graph.sort %r : (T) -> T\n{SILU.replace('%r', '%t')}")
+    program = fuse_opt.compile(case.text, backend="none,onednn,numpy")
+    (kernel,) = [k for k in program.module.walk() if isinstance(k, KernelOp) and "graph.conv" in str(k)]
+    assert kernel.inplace_pairs()
+    arguments = case.arguments()
+    np.testing.assert_allclose(program(*arguments), fuse_opt.evaluate(case.text, *arguments), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(isinstance(find_library(), str), reason="oneDNN is not installed")
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_library_or_another_one(case: Conv) -> None:
+    """What it has no code for but unfolded windows, as in plain strides on machines with AVX2, others run."""
+    program = fuse_opt.compile(case.text, backend="none,onednn,numpy")
+    arguments = case.arguments()
+    assert sum(program.implementations.values()) == 1
+    np.testing.assert_allclose(program(*arguments), fuse_opt.evaluate(case.text, *arguments), rtol=2e-4, atol=2e-4)
