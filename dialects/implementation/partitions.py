@@ -43,7 +43,7 @@ class PartitionOffer:
             kept = {*cast("Collection[object]", found)}
             if kept <= every:
                 return frozenset(n for n in every if n in kept)
-        raise self._fault("review", f"None or numbers below {len(every)}", found)
+        raise self._fault("review", f"None or numbers below {len(every)}", cast("object", found))
 
     def call_seconds(self, part: Subgraph, machine: Machine) -> float | None:
         """What a call of the part takes, where it says so. Raises BackendFault."""
