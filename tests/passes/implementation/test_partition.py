@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from laws import Subject, pass_fault
 import fuse_opt
 from fuse_opt.backend import Backend, Site
 from fuse_opt.dialects.implementation.partitions import forget_partition_offer, partition_offer
+from fuse_opt.dialects.implementation.site import Machine
 from fuse_opt.dialects.implementation.subgraph import Subgraph
 from fuse_opt.lowering.reference.kernels.partitions import forget_partition_build
 from fuse_opt.passes.remarks import collect
@@ -49,10 +50,30 @@ def accepts(site: Site) -> str | None:
     return None if site.name in FUNCTIONS else "op"
 
 
+class Register(Protocol):
+    """Registers the backend `parts`."""
+
+    def __call__(
+        self,
+        *,
+        accepts: Callable[[Site], str | None] = accepts,
+        review: Callable[[Subgraph], Collection[int] | None] | None = None,
+        seconds: Callable[[Subgraph, Machine], float] | None = None,
+        workspace: Callable[[Subgraph], int] | None = None,
+    ) -> None: ...
+
+
 @pytest.fixture
-def register() -> Iterator[Callable[..., None]]:
-    def made(**options: Any) -> None:
-        Backend("parts").partition(**{"accepts": accepts, **options})(build)
+def register() -> Iterator[Register]:
+    def made(
+        *,
+        accepts: Callable[[Site], str | None] = accepts,
+        review: Callable[[Subgraph], Collection[int] | None] | None = None,
+        seconds: Callable[[Subgraph, Machine], float] | None = None,
+        workspace: Callable[[Subgraph], int] | None = None,
+    ) -> None:
+        offered = Backend("parts").partition(accepts=accepts, review=review, seconds=seconds, workspace=workspace)
+        offered(build)
 
     yield made
     forget_partition_offer("parts")
@@ -80,7 +101,7 @@ def parts_of(text: str, passes: str = "partition") -> list[list[str]]:
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
-def test_a_partition_runs(register: Callable[..., None], target: str) -> None:
+def test_a_partition_runs(register: Register, target: str) -> None:
     register()
     assert parts_of(CHAIN) == [["graph.exp", "graph.tanh", "graph.sin", "graph.matmul", "graph.add"]]
     if target == "cpu" and not has_c_compiler():
@@ -91,7 +112,7 @@ def test_a_partition_runs(register: Callable[..., None], target: str) -> None:
     np.testing.assert_allclose(program(x, y), np.sin(np.tanh(np.exp(x))) @ y + y, rtol=1e-5, atol=1e-5)
 
 
-def test_nothing_is_taken_without_the_backend(register: Callable[..., None]) -> None:
+def test_nothing_is_taken_without_the_backend(register: Register) -> None:
     register()
     before = str(fuse_opt.optimize(CHAIN, ()))
     assert str(fuse_opt.optimize(CHAIN, "partition")) == before  # registered, but nobody named it
@@ -106,7 +127,7 @@ def test_nothing_is_taken_without_the_backend(register: Callable[..., None]) -> 
     ],
 )
 def test_what_a_review_leaves_is_grouped_anew(
-    register: Callable[..., None], kept: Collection[int], expected: list[list[str]]
+    register: Register, kept: Collection[int], expected: list[list[str]]
 ) -> None:
     """Two islands are two parts; a part that is declined stays as it was, byte for byte."""
     register(review=lambda part: kept if len(part.nodes) == 5 else None)
@@ -116,7 +137,7 @@ def test_what_a_review_leaves_is_grouped_anew(
         assert str(fuse_opt.optimize(CHAIN, f"{ALLOW},partition")) == allowed
 
 
-def test_operands_and_results_are_given_once(register: Callable[..., None]) -> None:
+def test_operands_and_results_are_given_once(register: Register) -> None:
     register()
     text = """
     func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
@@ -131,19 +152,19 @@ def test_operands_and_results_are_given_once(register: Callable[..., None]) -> N
 
 
 @pytest.mark.parametrize(("seconds", "taken"), [(1e-9, True), (1.0, False)])
-def test_parts_that_take_longer_are_not_made(register: Callable[..., None], seconds: float, taken: bool) -> None:
+def test_parts_that_take_longer_are_not_made(register: Register, seconds: float, taken: bool) -> None:
     register(seconds=lambda part, machine: seconds)
     with collect() as remarks:
         assert bool(parts_of(CHAIN)) == taken
     assert ("slower" in {remark.code for remark in remarks}) != taken
 
 
-def test_the_parts_that_save_most_are_made(register: Callable[..., None]) -> None:
+def test_the_parts_that_save_most_are_made(register: Register) -> None:
     register(review=lambda part: {0, 1, 3, 4} if len(part.nodes) == 5 else None, seconds=lambda part, machine: 0.0)
     assert parts_of(CHAIN, "partition{max-groups=1}") == [["graph.exp", "graph.tanh"]]
 
 
-def test_a_workspace_is_a_slot_of_the_plan(register: Callable[..., None]) -> None:
+def test_a_workspace_is_a_slot_of_the_plan(register: Register) -> None:
     register(workspace=lambda part: 1000)
     module = str(fuse_opt.optimize(CHAIN, (ALLOW, "default")))
     assert 'memory = "workspace"' in module and "workspace = 1000 : i64" in module and "workspace_slot = 0" in module
@@ -155,24 +176,30 @@ def test_a_workspace_is_a_slot_of_the_plan(register: Callable[..., None]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("question", "answer", "message"),
     [
-        ({"accepts": lambda site: 3}, "answer of accepts: expected None or a reason, got 3"),
-        ({"accepts": lambda site: 1 / 0}, "accepts raised ZeroDivisionError"),
-        ({"review": lambda part: {7}}, "answer of review: expected None or numbers below 5"),
-        ({"review": lambda part: {"a"}}, "answer of review: expected None or numbers below 5"),
-        ({"seconds": lambda part, machine: -1.0}, "answer of seconds: expected 0 or more seconds, got -1.0"),
-        ({"seconds": lambda part, machine: float("nan")}, "answer of seconds: expected 0 or more seconds, got nan"),
-        ({"workspace": lambda part: 1.5}, "answer of workspace: expected 0 or more bytes, got 1.5"),
+        ("accepts", 3, "answer of accepts: expected None or a reason, got 3"),
+        ("accepts", ZeroDivisionError(), "accepts raised ZeroDivisionError"),
+        ("review", {7}, "answer of review: expected None or numbers below 5"),
+        ("review", {"a"}, "answer of review: expected None or numbers below 5"),
+        ("seconds", -1.0, "answer of seconds: expected 0 or more seconds, got -1.0"),
+        ("seconds", float("nan"), "answer of seconds: expected 0 or more seconds, got nan"),
+        ("workspace", 1.5, "answer of workspace: expected 0 or more bytes, got 1.5"),
     ],
 )
-def test_a_fault_names_the_backend(register: Callable[..., None], options: dict[str, Any], message: str) -> None:
+def test_a_fault_names_the_backend(register: Register, question: str, answer: object, message: str) -> None:
+    def answers(*asked: object) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    options: dict[str, Any] = {question: answers}
     register(**options)
     with pytest.raises(fuse_opt.InputError, match=re.escape(f"backend 'parts', {message}")):
         parts_of(CHAIN)
 
 
-def test_a_build_that_raises_is_an_error(register: Callable[..., None]) -> None:
+def test_a_build_that_raises_is_an_error(register: Register) -> None:
     register()
 
     def broken(part: Subgraph) -> Run:
@@ -194,7 +221,7 @@ def test_backends_without_partitions_are_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_programs_in_random_orders(register: Callable[..., None], seed: int) -> None:
+def test_random_programs_in_random_orders(register: Register, seed: int) -> None:
     """A backend that takes ops by a hash of their names; the values are those of the program, whatever runs after it."""
     register(
         accepts=lambda site: None if (len(site.name) * 7 + seed) % 3 else "op",
