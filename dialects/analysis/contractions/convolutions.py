@@ -20,6 +20,7 @@ from fuse_opt.dialects.analysis.loop_body import (
     trace,
 )
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
@@ -59,6 +60,8 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
     """Why no code is generated for an op as a convolution; None where it can be."""
     if not all(map(is_static, (*op.operands, *op.results))):
         return Unschedulable("dynamic-shape", "it has unknown shapes", op)
+    if any(encoding(value) is not None for value in (*op.operands, *op.results)):
+        return Unschedulable("layout", f"'{op.name}' reads or writes another order than the row-major one", op)
     if (contraction := op.window_contraction()) is None:
         return Unschedulable("no-convolution", f"'{op.name}' is no convolution whose windows read what lies there", op)
     contraction, raw = contraction.merged(), op.results[0]
