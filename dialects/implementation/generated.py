@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV, convolution_problem, trace_convolution
@@ -10,8 +11,9 @@ from fuse_opt.dialects.analysis.contractions.product_copies import computed_oper
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
-from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
+from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr
 
 PRODUCTS = ("graph.matmul",)
 CONVOLUTIONS = ("graph.conv", "graph.conv_transpose", "graph.conv_backward_data")
@@ -24,6 +26,24 @@ def _accepts(problem: Callable[[OpaqueOp], Unschedulable | None]) -> Callable[[S
         return None if found is None else found.code
 
     return accepts
+
+
+def _channels_last(site: Site) -> list[LayoutRow]:
+    """Channels innermost, of the first operand and the result; the weight lies as it does."""
+    rank = len(site.results[0].shape)
+    order = OrderAttr.of((0, *range(2, rank), 1))
+    return [LayoutRow((order, None), (order,))]
+
+
+def _transposed(site: Site) -> list[LayoutRow]:
+    """Operands and results of matrices, each with its last two axes the other way round."""
+    choices: list[tuple[EncodingPart | None, ...]] = []
+    for tensor in (*site.operands, *site.results):
+        rank = len(tensor.shape)
+        turned = OrderAttr.of((*range(rank - 2), rank - 1, rank - 2)) if rank > 1 else None
+        choices.append((None,) if turned is None else (None, turned))
+    count = len(site.operands)
+    return [LayoutRow(found[:count], found[count:]) for found in product(*choices)]
 
 
 def _cost(site: Site) -> Cost:
@@ -49,9 +69,26 @@ def register_generated() -> None:
                 computes=computed_operands,
                 accepts=takes,
                 cost=_cost,
+                layouts=_transposed,
             )
         )
         register_offer(Offer(op, "fuse.attention", priority=1, kind=ATTENTION, composite=True, cost=_cost))
+    register_offer(
+        Offer(
+            "graph.conv",
+            "fuse.matmul",
+            (),
+            _POINTWISE,
+            _POINTWISE,
+            1,
+            kind=MATMUL,
+            trace=trace_product,
+            computes=computed_operands,
+            accepts=_accepts(product_problem),
+            cost=_cost,
+            layouts=_channels_last,
+        )
+    )
     for op in CONVOLUTIONS:
         takes = _accepts(convolution_problem)
         register_offer(

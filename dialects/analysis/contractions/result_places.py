@@ -37,8 +37,10 @@ def result_places(loop_body: LoopBody, raw: SSAValue, product: Contraction) -> M
         )
     places: Mapping[Dim, IndexExpr] | None = None
     dims = [dim for expression in loop_body.rows for dim in expression.dims()]
-    reads = (linearize(load.index, shape(raw)) for load in loop_body.loads() if load.value is raw)
-    for address in dict.fromkeys(reads):  # as the product counts its elements, wherever they will lie
+    loads = (load for load in loop_body.loads() if load.value is raw)
+    # As the product counts its elements, which lie nowhere yet.
+    reads = (load.address if product.in_memory else linearize(load.index, shape(raw)) for load in loads)
+    for address in dict.fromkeys(reads):
         found = _Inverse(address, dims).solve(product)
         if places is not None and found != places:
             raise Unschedulable("epilogue", "the product's result is read at several elements for one that is stored")
