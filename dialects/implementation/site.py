@@ -115,7 +115,9 @@ class Site:
 
     def laid_out(self, row: LayoutRow) -> Site:
         """The site with operands and results in the layouts of a row; its op is a copy outside of any IR."""
-        block = Block(arg_types=[with_encoding(tensor(v), e) for v, e in zip(self.op.operands, row.operands, strict=True)])
+        block = Block(
+            arg_types=[with_encoding(tensor(v), e) for v, e in zip(self.op.operands, row.operands, strict=True)]
+        )
         types = [with_encoding(tensor(v), e) for v, e in zip(self.op.results, row.results, strict=True)]
         op = type(self.op).create(operands=block.args, result_types=types, properties=self.op.properties)
         return Site(op, _encoded(self.operands, row.operands), _encoded(self.results, row.results), self.device)

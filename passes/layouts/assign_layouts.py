@@ -31,13 +31,13 @@ class AssignLayoutsPass(RewritePass):
     """Gives values an order of memory where implementations run faster on it, with conversions where orders meet.
 
     ```mlir
-    %0 = graph.conv %x, %w : (tensor<1x64x56x56xf32>, tensor<64x64x1x1xf32>) -> tensor<1x64x56x56xf32>
+    %0 = graph.conv %x, %w : (tensor<1x8x56x56xf32>, tensor<8x8x1x1xf32>) -> tensor<1x8x56x56xf32>
     ```
     becomes, where that costs less,
     ```mlir
-    %1 = graph.to_layout %x : (tensor<1x64x56x56xf32>) -> tensor<1x64x56x56xf32, #graph.order<0, 2, 3, 1>>
-    %0 = graph.conv %1, %w : (tensor<1x64x56x56xf32, #graph.order<0, 2, 3, 1>>, ...) -> tensor<1x64x56x56xf32, #graph.order<0, 2, 3, 1>>
-    %2 = graph.to_layout %0 : (tensor<1x64x56x56xf32, #graph.order<0, 2, 3, 1>>) -> tensor<1x64x56x56xf32>
+    %1 = graph.to_layout %x : (tensor<1x8x56x56xf32>) -> tensor<1x8x56x56xf32, #graph.order<0, 2, 3, 1>>
+    %2 = graph.conv %1, %w : ... -> tensor<1x8x56x56xf32, #graph.order<0, 2, 3, 1>>
+    %0 = graph.to_layout %2 : (tensor<1x8x56x56xf32, #graph.order<0, 2, 3, 1>>) -> tensor<1x8x56x56xf32>
     ```
     Each op that an implementation has to run may lie as one of its implementations offers (`Offer.layouts`), at the cost that it
     says; pointwise ops, reductions that keep their axes and windows that are connected lie in any order, all in one. A

@@ -95,7 +95,11 @@ class CancelConversionsPass(RewritePass):
             (layout,) = layouts
             before = _bytes(op.operands[number] for number in operands)
             result = op.results[0]
-            after = 0 if result.uses and all(_converts_to(use.operation, layout) for use in result.uses) else _bytes([result])
+            after = (
+                0
+                if result.uses and all(_converts_to(use.operation, layout) for use in result.uses)
+                else _bytes([result])
+            )
             if after < before:
                 self._move(pointwise, dict(zip(operands, sources, strict=True)), layout, before - after)
                 changed = True
@@ -122,7 +126,9 @@ class CancelConversionsPass(RewritePass):
 
     def _move(self, op: StructuredOp, sources: dict[int, SSAValue | None], layout: Layout, saved: int) -> None:
         """Lets an op work in a layout, on those operands or converted ones; what read it gets its result converted."""
-        remark(self.name, op, "moved", "runs on the other side of conversions, of which fewer bytes are left", bytes=saved)
+        remark(
+            self.name, op, "moved", "runs on the other side of conversions, of which fewer bytes are left", bytes=saved
+        )
         assert op.parent is not None
         old = encoding(op.results[0])
         for number, source in sources.items():

@@ -1,7 +1,8 @@
 """The layouts of a function as a problem of choices: sites and groups of ops that take any order, and what lies between.
 
 A variable is an op that an implementation has to run, with an alternative for each implementation and row of layouts that it
-offers, or all pointwise ops that are connected: these take any order, but one for all. Everything else has its values as they are.
+offers, or all pointwise ops that are connected: these take any order, but one for all. Everything else has its values as they
+are.
 """
 
 from __future__ import annotations
@@ -71,10 +72,11 @@ class LayoutProblem:
 
     def _add_sites(self) -> None:
         for op in self.function.body.block.ops:
-            if isinstance(op, OpaqueOp) and op.TAKES_ORDERS and all(map(is_static, (*op.operands, *op.results))):
-                if found := self._alternatives(op):
-                    self.of[op] = len(self.variables)
-                    self.variables.append(Variable([op], found))
+            if not isinstance(op, OpaqueOp) or not op.TAKES_ORDERS or not all(map(is_static, (*op.operands, *op.results))):
+                continue
+            if len(found := self._alternatives(op)) > 1:
+                self.of[op] = len(self.variables)
+                self.variables.append(Variable([op], found))
 
     def _alternatives(self, op: OpaqueOp) -> list[Alternative]:
         """By implementation and row of layouts; the cheapest implementation of each row. Raises BackendFault."""
@@ -177,7 +179,9 @@ class LayoutProblem:
         seconds = self.conversion_seconds(value)
         place = list(owner.results).index(value) if maker is not None and isinstance(owner, Operation) else 0  # pyright: ignore[reportArgumentType]
         given = [_as_it_is(value)] if maker is None else [a.result(place) for a in self.variables[maker].alternatives]
-        wanted = [_as_it_is(value)] if reader is None else [a.operand(number) for a in self.variables[reader].alternatives]
+        wanted = (
+            [_as_it_is(value)] if reader is None else [a.operand(number) for a in self.variables[reader].alternatives]
+        )
         matrix = [[0.0 if a == b else seconds for b in wanted] for a in given]
         if maker is not None and reader is not None:
             problem.connect(maker, reader, matrix)

@@ -16,8 +16,8 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
-from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, I8, I32, U8, DType
+from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 MATMUL = "matmul"
@@ -106,7 +106,11 @@ def _is_transposed(raw: SSAValue, contraction: Contraction) -> bool:
     """Whether a product's result lies with its rows side by side: it is that of its operands in the other order."""
     found, extents = encoding(raw), shape(raw)
     rank = len(extents)
-    if not isinstance(found, OrderAttr) or contraction.in_memory or extents[-2:] != (contraction.rows, contraction.columns):
+    if (
+        not isinstance(found, OrderAttr)
+        or contraction.in_memory
+        or extents[-2:] != (contraction.rows, contraction.columns)
+    ):
         return False
     return found.order == (*range(rank - 2), rank - 1, rank - 2)
 

@@ -13,6 +13,7 @@ from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -61,6 +62,11 @@ class Windows:
 def channels_last(rank: int) -> tuple[int, ...]:
     """The order of axes in memory with channels innermost (NHWC)."""
     return (0, *range(2, rank), 1)
+
+
+def _is_last(value: SSAValue) -> bool:
+    found = encoding(value)
+    return isinstance(found, OrderAttr) and found.order == channels_last(len(shape(value)))
 
 
 class Convolution(OpaqueOp):
@@ -170,8 +176,7 @@ class ConvOp(Convolution):
         windows = self.windows(len(x) - 2)
         if prod(weight[2:]) != 1 or self.group_count() > 1 or positions != x[2:] or not windows.are_single():
             return None
-        last = channels_last(len(x))
-        if not all(isinstance(e := encoding(value), OrderAttr) and e.order == last for value in (self.x, self.result)):
+        if not (_is_last(self.x) and _is_last(self.result)):
             return None
         count, channels, filters = prod(positions), x[1], weight[0]
         lhs, rhs = (channels * count, 1, count), (0, 1, channels)
@@ -184,7 +189,7 @@ class ConvOp(Convolution):
         row = weight[1] * taps
         return WindowContraction(
             x[0], groups, filters, weight[1], x[2:], result[2:], weight[2:], windows.strides, windows.dilations,
-            windows.begins, filters * row, row, taps,
+            windows.begins, filters * row, row, taps, False, _is_last(self.x), _is_last(self.result),
         )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def candidate_blocks(contraction: WindowContraction, width: int, most: int) -> I
     """The blocks that tasks could have, of panels so wide."""
     _, height, row = contraction.positions
     reach = Reach.along(contraction, 2)
-    if contraction.reads_all_inside:
+    if contraction.reads_in_place:
         pitch = contraction.extents[2]
         if height == 1:
             yield from (Block(1, columns, pitch, False) for columns in _parts(row, width) if row >= width)

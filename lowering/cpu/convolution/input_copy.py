@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
@@ -52,6 +51,7 @@ class InputCopy:
     def __init__(self, of: WindowContraction, block: Block, element: DType, root: Scope, width: int) -> None:
         self.of, self.block, self.root = of, block, root
         self.rows, self.columns = Reach.along(of, 1), Reach.along(of, 2)
+        _, _, self.source_channel, self.source = of.x_steps()
         self.zero = root.constant(0.0, element)
         whole = copied_elements(of, block)
         slack = width + max(self.columns.behind + block.columns - block.pitch, 0)
@@ -88,8 +88,8 @@ class InputCopy:
         place = plus(scope, times(scope, origin.first, step), times(scope, first, dilation))
         if begin:
             place = scope.add(arith.SubiOp(place, constant(begin)))
-        there = plus(scope, origin.channels, times(scope, channel, prod(of.extents)))
-        there = plus(scope, there, times(scope, place, of.extents[1] * of.extents[2]))
+        there = plus(scope, origin.channels, times(scope, channel, self.source_channel))
+        there = plus(scope, there, times(scope, place, self.source[0]))
         bounds = self._inside_planes(scope, place)
         phases = len(self.rows.phases) * len(self.columns.phases)
         here = plus(scope, times(scope, channel, self.channel_step), times(scope, first, phases * self.plane))
@@ -128,11 +128,11 @@ class InputCopy:
         down = scope.add(arith.SubiOp(times(scope, origin.row, self.rows.stride), constant(self.rows.begin - phase[0])))
         across = times(scope, origin.column, self.columns.stride)
         across = scope.add(arith.SubiOp(across, constant(self.columns.begin - phase[1])))
-        first = plus(scope, there, times(scope, down, self.of.extents[2]), across)
+        first = plus(scope, there, times(scope, down, self.source[1]), times(scope, across, self.source[2]))
 
         def row(inner: Scope, number: SSAValue) -> None:
             here = plus(inner, target, times(inner, number, pitch))
-            begin = plus(inner, first, times(inner, number, self.rows.stride * self.of.extents[2]))
+            begin = plus(inner, first, times(inner, number, self.rows.stride * self.source[1]))
             self._fill(inner, (0, left[0]), here)
             self._copy(inner, source, begin, here, (self._value(left[0]), self._value(left[1])))
             self._fill(inner, (left[1], pitch), here)
@@ -158,7 +158,7 @@ class InputCopy:
 
     def _copy(self, scope: Scope, source: SSAValue, begin: SSAValue, here: SSAValue, columns: Bounds) -> None:
         def put(inner: Scope, column: SSAValue) -> None:
-            place = plus(inner, begin, times(inner, column, self.columns.stride))
+            place = plus(inner, begin, times(inner, column, self.columns.stride * self.source[2]))
             value = inner.add(memref.LoadOp.get(source, [place]))
             inner.block.add_op(memref.StoreOp.get(value, self.memory, [plus(inner, here, column)]))
 
