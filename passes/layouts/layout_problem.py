@@ -28,6 +28,9 @@ from fuse_opt.passes.layouts.quadratic_assignment import Assignment, Solution, s
 
 Layout = EncodingPart | None
 
+ACROSS = 2.0
+"""What a pass over memory costs in which neighbours of one side lie apart, next to one in order (measured)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
@@ -72,7 +75,11 @@ class LayoutProblem:
 
     def _add_sites(self) -> None:
         for op in self.function.body.block.ops:
-            if not isinstance(op, OpaqueOp) or not op.TAKES_ORDERS or not all(map(is_static, (*op.operands, *op.results))):
+            if (
+                not isinstance(op, OpaqueOp)
+                or not op.TAKES_ORDERS
+                or not all(map(is_static, (*op.operands, *op.results)))
+            ):
                 continue
             if len(found := self._alternatives(op)) > 1:
                 self.of[op] = len(self.variables)
@@ -153,10 +160,10 @@ class LayoutProblem:
         return _as_it_is(value)
 
     def conversion_seconds(self, value: SSAValue) -> float:
-        """What another layout of a value takes: it is read and written once, by a kernel of its own."""
+        """What another layout of a value takes: a kernel of its own reads it and writes it, once across its neighbours."""
         if not is_static(value) or not has_order(shape(value)) or value in self.frozen:
             return 0.0
-        return self.device.launch + self.device.move_seconds(2 * (byte_size(value) or 0))
+        return self.device.launch + self.device.move_seconds(2 * ACROSS * (byte_size(value) or 0))
 
     def solved(self) -> Solution:
         """A choice of the least sum of costs of sites and conversions."""

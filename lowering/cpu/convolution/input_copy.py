@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
@@ -11,7 +12,7 @@ from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.convolution.blocks import Block, copied_elements, copied_rows, planes_of
 from fuse_opt.lowering.cpu.convolution.window_rows import Reach
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, parallel_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.kernel.scope import Scope
 
 Bound = int | SSAValue
@@ -45,6 +46,14 @@ def tap_offsets(of: WindowContraction, block: Block) -> list[int]:
     return found[::-1] if of.flipped else found
 
 
+class _Mode(Enum):
+    """What a sweep over the copy does."""
+
+    WHOLE = "elements and zeros, channel by channel"
+    MATRICES = "the elements of all channels, which lie side by side, in squares of vector registers"
+    ZEROS = "zeros alone"
+
+
 class InputCopy:
     """The memory on the stack, and what fills it."""
 
@@ -52,6 +61,7 @@ class InputCopy:
         self.of, self.block, self.root = of, block, root
         self.rows, self.columns = Reach.along(of, 1), Reach.along(of, 2)
         _, _, self.source_channel, self.source = of.x_steps()
+        self.element, self.mode = element, _Mode.WHOLE
         self.zero = root.constant(0.0, element)
         whole = copied_elements(of, block)
         slack = width + max(self.columns.behind + block.columns - block.pitch, 0)
@@ -70,16 +80,23 @@ class InputCopy:
     def build(self, task: Scope, source: SSAValue, origin: Origin) -> None:
         """Copies what the block of positions from `origin` on reads of the group's channels."""
         constant = self.root.index_constant
+        if self.of.x_last:
+            self.mode = _Mode.MATRICES
+            self._all_planes(task, source, origin, constant(0))
+            self.mode = _Mode.ZEROS
 
         def channel(scope: Scope, number: SSAValue) -> None:
-            count_loop(
-                scope,
-                "plane",
-                (constant(0), constant(self.of.window[0])),
-                lambda inner, first: self._planes(inner, source, origin, number, first),
-            )
+            self._all_planes(scope, source, origin, number)
 
         count_loop(task, "channel", (constant(0), constant(self.of.channels)), channel)
+
+    def _all_planes(self, scope: Scope, source: SSAValue, origin: Origin, channel: SSAValue) -> None:
+        count_loop(
+            scope,
+            "plane",
+            (self.root.index_constant(0), self.root.index_constant(self.of.window[0])),
+            lambda inner, first: self._planes(inner, source, origin, channel, first),
+        )
 
     def _planes(self, scope: Scope, source: SSAValue, origin: Origin, channel: SSAValue, first: SSAValue) -> None:
         """All phases of a plane of the input, or zeros where it has no such plane."""
@@ -157,6 +174,16 @@ class InputCopy:
         return found[0], found[1]
 
     def _copy(self, scope: Scope, source: SSAValue, begin: SSAValue, here: SSAValue, columns: Bounds) -> None:
+        if self.mode is _Mode.ZEROS:
+            return
+        if self.mode is _Mode.MATRICES:
+            step = self.columns.stride * self.source[2]
+            seen = Matrix(source, plus(scope, begin, times(scope, columns[0], step)), self.source_channel, step)
+            target = Matrix(self.memory, plus(scope, here, columns[0]), self.channel_step)
+            count = scope.add(arith.SubiOp(columns[1], columns[0]))
+            copy_matrix(scope, self.element, seen, target, self.root.index_constant(self.of.channels), count)
+            return
+
         def put(inner: Scope, column: SSAValue) -> None:
             place = plus(inner, begin, times(inner, column, self.columns.stride * self.source[2]))
             value = inner.add(memref.LoadOp.get(source, [place]))
@@ -165,7 +192,7 @@ class InputCopy:
         parallel_loop(scope, "column", columns, put)
 
     def _fill(self, scope: Scope, bounds: tuple[Bound, Bound], here: SSAValue) -> None:
-        if bounds[0] == bounds[1]:
+        if bounds[0] == bounds[1] or self.mode is _Mode.MATRICES:
             return
 
         def put(inner: Scope, column: SSAValue) -> None:
