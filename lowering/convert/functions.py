@@ -29,7 +29,7 @@ from fuse_opt.dialects.analysis.storage import (
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.gpu import BulkOp, LibraryCallOp
 from fuse_opt.dialects.implementation.queries import called_implementation, inplace_operands
-from fuse_opt.dialects.interfaces.layouts import check_encoding, encoding
+from fuse_opt.dialects.interfaces.layouts import any_encoded, check_encoding, encoding
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
@@ -205,7 +205,11 @@ class _FunctionConverter(Generic[Generated]):
             found = self.module.kernels[key] = self.module.generate(kernel, passes, memory, self.function)
             self._launch(kernel, found)
             return
-        if kernel.schedule_kind() != REFERENCE and (op := library_op(kernel)) is not None:
+        if (
+            kernel.schedule_kind() != REFERENCE
+            and (op := library_op(kernel)) is not None
+            and not _is_fallback(kernel, op)
+        ):
             launch = self._library_call(kernel, op, kernel.results)
         elif kernel.schedule_kind() != REFERENCE and (parts := library_parts(kernel)) is not None:
             launch = self._call_and_launch(kernel, parts, memory)
@@ -288,6 +292,11 @@ class _FunctionConverter(Generic[Generated]):
         inputs = [self.memory.shaped(value) for value in kernel.operands]
         outputs = [self.memory.shaped(value) for value in kernel.results]
         return LibraryCallOp(REFERENCE, kernel.name, inputs, outputs, {"function": StringAttr(name)})
+
+
+def _is_fallback(kernel: KernelOp, op: OpaqueOp) -> bool:
+    """Whether no function is named for an op on values in other orders: those that are called take row-major order."""
+    return kernel.implementation is None and any_encoded((*op.operands, *op.results))
 
 
 def scheduled(kernel: KernelOp) -> Sequence[LoopBody] | None:

@@ -18,6 +18,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, find_offer, known_implementations, offers_of
 from fuse_opt.dialects.implementation.queries import inplace_operands, wanted_implementation
 from fuse_opt.dialects.implementation.selection import Candidate, best, candidates, opaque_ops
+from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 
@@ -108,6 +109,12 @@ class SelectImplementationPass(ModulePass):
             return
         if kernel.schedule is not None and kernel.implementation is None:
             return  # schedule-kernels says why its schedule cannot run it
+        if any_encoded((*ops[0].operands, *ops[0].results)):
+            kernel.implementation = None
+            message = f"'{ops[0].name}' is run by the reference: nothing takes the orders of its operands and results"
+            flip = "assign-layouts before wrap-kernels"
+            remark(self.name, kernel, "fallback", message, flip=flip, numbers={"refused": _refusals(found)})
+            return
         reasons = _refusals(found) or "none is allowed"
         types = ", ".join(str(value.type) for value in ops[0].operands)
         raise RefusedError(

@@ -57,9 +57,7 @@ class CancelConversionsPass(RewritePass):
         for op in list(block.ops):
             if not is_conversion(op) or directives(op):
                 continue
-            source = op.operands[0]
-            while is_conversion(source.owner) and not _is_directed(source.owner):
-                source = source.owner.operands[0]  # pyright: ignore[reportAttributeAccessIssue]
+            source = _unconverted_at_all(op.operands[0])
             result = op.results[0]
             if source.type == result.type:
                 self._replace(op, source, "undoes another conversion, or changes nothing")
@@ -148,8 +146,11 @@ class CancelConversionsPass(RewritePass):
                 use.operation.operands[use.index] = conversion.results[0]
 
 
-def _is_directed(op: Operation | Block) -> bool:
-    return isinstance(op, Operation) and bool(directives(op))
+def _unconverted_at_all(value: SSAValue) -> SSAValue:
+    """What a value was converted from in the first place."""
+    while isinstance(owner := value.owner, Operation) and is_conversion(owner) and not directives(owner):
+        value = owner.operands[0]
+    return value
 
 
 def _pointwise(op: Operation) -> StructuredOp | None:
