@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from math import copysign, isfinite, prod
 from typing import TypeAlias, cast
@@ -27,7 +27,7 @@ from fuse_opt.dialects.graph.creation.filled import FullOp
 from fuse_opt.dialects.graph.movement.layouts import ToLayoutOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape
 from fuse_opt.dialects.scalar import Scalar, ScalarTypeError, operand, topological
 from fuse_opt.dialects.scalar.bits import packed
 from fuse_opt.dialects.scalar.evaluate import Number, converted, known
@@ -195,3 +195,9 @@ def laid_out(value: SSAValue, encoding: EncodingPart | None) -> GraphOp:
 def is_conversion(op: Operation | Block) -> bool:
     """Whether an op does nothing but to give its operand in another layout."""
     return isinstance(op, ToLayoutOp)
+
+
+def conversion_counts(functions: Iterable[Operation]) -> tuple[int, int]:
+    """How many conversions functions hold that move something, in kernels or not, and the bytes of their results."""
+    found = [op for function in functions for op in function.walk() if isinstance(op, ToLayoutOp) and not op.is_alias()]
+    return len(found), sum(prod(shape(op.result)) * dtype(op.result).itemsize for op in found if is_static(op.result))

@@ -65,7 +65,7 @@ class Offer:
     cost: Callable[[Site], Cost] | None = None
     """What running it costs; who does not know is chosen by its place among the offers."""
     layouts: Callable[[Site], Sequence[LayoutRow]] | None = None
-    """How operands and results may lie, row by row; None (or no rows): in row-major order alone."""
+    """Of generated code: how operands and results may lie, row by row. A function that is called gets row-major arrays."""
     optional: bool = False
     """It is there only for modules whose list of backends names its own."""
     native: bool = False
@@ -80,7 +80,7 @@ class Offer:
 
     def refusal(self, site: Site) -> str | None:
         """The code of why it does not run the site's op. Raises BackendFault."""
-        if not site.is_row_major and self.layouts is None:
+        if not site.is_row_major and (self.layouts is None or not self.kind):
             return "layout"
         if self.accepts is None:
             return None
@@ -92,7 +92,7 @@ class Offer:
     def layout_rows(self, site: Site) -> Sequence[LayoutRow]:
         """The rows of layouts in which it runs the site's op, row-major order first. Raises BackendFault."""
         plain = LayoutRow((None,) * len(site.operands), (None,) * len(site.results))
-        if self.layouts is None:
+        if self.layouts is None or not self.kind:
             return (plain,)
         found = self._ask("layouts", lambda: self.layouts and tuple(self.layouts(site)))
         if isinstance(found, tuple):
