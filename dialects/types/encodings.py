@@ -274,6 +274,13 @@ def encoding_of(type_: Attribute) -> EncodingPart | None:
     return None if encoding.is_default(cast(TensorType[Attribute], type_).get_shape()) else encoding
 
 
+def has_default_encoding(type_: Attribute) -> bool:
+    """Whether a tensor type has an encoding that says no more than none would."""
+    if not isinstance(type_, TensorType) or encoding_of(type_) is not None:  # pyright: ignore[reportUnknownArgumentType]
+        return False
+    return isinstance(cast(TensorType[Attribute], type_).encoding, EncodingPart)
+
+
 def encoding_problem(type_: TensorType[Attribute]) -> str | None:
     """Why a tensor type cannot have the encoding that it has, as a sentence; None where it can, or has none."""
     encoding = type_.encoding

@@ -71,7 +71,7 @@ class AssignLayoutsPass(RewritePass):
             _make_run(function, self.name)
 
     def _assign(self, problem: LayoutProblem) -> None:
-        chosen = problem.solved().chosen
+        chosen = problem.solved()
         made: dict[tuple[SSAValue, Layout], SSAValue] = {}
         for op in list(problem.function.body.block.ops):
             for number, value in enumerate(op.operands):

@@ -24,10 +24,12 @@ from fuse_opt.dialects.interfaces.shapes import is_static, shape
 from fuse_opt.dialects.types.encodings import EncodingPart
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.passes.devices.device import Device
-from fuse_opt.passes.layouts.quadratic_assignment import Assignment, Solution, solve
+from fuse_opt.passes.layouts.quadratic_assignment import Assignment, solve
 
 Layout = EncodingPart | None
 
+ROUNDS = 4
+"""Of changes of single variables."""
 ACROSS = 2.0
 """What a pass over memory costs in which neighbours of one side lie apart, next to one in order (measured)."""
 
@@ -165,15 +167,57 @@ class LayoutProblem:
             return 0.0
         return self.device.launch + self.device.move_seconds(2 * ACROSS * (byte_size(value) or 0))
 
-    def solved(self) -> Solution:
-        """A choice of the least sum of costs of sites and conversions."""
+    def solved(self) -> list[int]:
+        """
+        The alternative of each variable at the least sum of costs of sites and conversions. Of a value that several read in one
+        layout the solver counts a conversion for each; then variables change one by one, where that costs less as it is.
+        """
         problem = Assignment()
         for variable in self.variables:
             problem.node([alternative.seconds for alternative in variable.alternatives])
         for op in self.function.body.block.ops:
             for number, value in enumerate(op.operands):
                 self._connect(problem, op, number, value)
-        return solve(problem)
+        chosen = solve(problem).chosen
+        shared = [value for value in self._values() if len({use.operation for use in value.uses}) > 1]
+        if any(self._value_seconds(value, chosen) for value in shared):
+            self._better(chosen)
+        return chosen
+
+    def _values(self) -> list[SSAValue]:
+        """Those that sites or groups make or read, and that an order means something to."""
+        given = (value for op in self.of for value in (*op.results, *op.operands))
+        return [value for value in dict.fromkeys(given) if has_order(shape(value))]
+
+    def _value_seconds(self, value: SSAValue, chosen: Sequence[int]) -> float:
+        """What conversions of a value cost by a choice: one for each layout in which others read it."""
+        given = self.given(value, chosen)
+        wanted = {self.wanted(use.operation, use.index, chosen) for use in value.uses}
+        return self.conversion_seconds(value) * len(
+            [layout for layout in wanted if layout is not True and layout != given]
+        )
+
+    def _better(self, chosen: list[int]) -> None:
+        """Changes one variable at a time, by what conversions cost that several readers share; at most a few rounds."""
+        around = [
+            [
+                v
+                for v in dict.fromkeys(v for op in variable.ops for v in (*op.results, *op.operands))
+                if has_order(shape(v))
+            ]
+            for variable in self.variables
+        ]
+        for _ in range(ROUNDS):
+            before = list(chosen)
+            for number, variable in enumerate(self.variables):
+                kept, costs = chosen[number], list[float]()
+                for candidate, alternative in enumerate(variable.alternatives):
+                    chosen[number] = candidate
+                    seconds = sum(self._value_seconds(value, chosen) for value in around[number])
+                    costs.append(alternative.seconds + seconds)
+                chosen[number] = costs.index(min(costs)) if min(costs) < costs[kept] else kept
+            if chosen == before:
+                return
 
     def _connect(self, problem: Assignment, op: Operation, number: int, value: SSAValue) -> None:
         """Adds what it costs that an op wants an operand in another layout than what makes it gives."""

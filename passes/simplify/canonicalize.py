@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import OpResult, SSAValue, SSAValues
 from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
@@ -18,7 +19,7 @@ from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
 from fuse_opt.dialects.scalar.simplify import is_same
 from fuse_opt.dialects.scalar.simplify_rules import converts_alike
-from fuse_opt.dialects.types.encodings import with_encoding
+from fuse_opt.dialects.types.encodings import has_default_encoding, with_encoding
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.passes.rewrite_pass import RewritePass
 from fuse_opt.passes.simplify.body_simplifier import BodyAlgebra
@@ -50,6 +51,7 @@ class CanonicalizePass(RewritePass):
             raise ValueError(f"option 'math': expected {' or '.join(_MODES)}, got '{self.math}'")
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        _without_default_encodings(op)
         simplifier = _Simplifier(self.math == "fast")
         while any([simplifier.simplify(inner) for inner in op.walk() if isinstance(inner, GraphOp)]):
             pass
@@ -88,6 +90,20 @@ class _Simplifier:
         if simpler is not None:
             return simpler.results[0]
         return _without_view(op) if isinstance(op, StructuredOp) else None
+
+
+def _without_default_encodings(module: ModuleOp) -> None:
+    """Leaves out encodings that say what is so without them, such as the order of the identity."""
+    changed = False
+    for op in module.walk():
+        blocks = [block for region in op.regions for block in region.blocks]
+        for value in [*op.results, *(argument for block in blocks for argument in block.args)]:
+            if has_default_encoding(value.type):
+                Rewriter.replace_value_with_new_type(value, with_encoding(tensor(value), None))
+                changed = True
+    for op in module.walk() if changed else ():
+        if isinstance(op, FuncOp) and not op.is_declaration:
+            op.update_function_type()
 
 
 def _may_change(op: GraphOp) -> bool:
