@@ -112,20 +112,23 @@ def as_array(value: Any, dtype: np.dtype[Any], expected: str) -> Array:
 
 def expected_argument(number: int, buffer: Buffer) -> str:
     """How errors about an argument begin."""
-    wanted = f"{type_name(np.dtype(NUMPY_NAMES[buffer.dtype]))} {list(buffer.shape)}"
+    wanted = f"{type_name(np.dtype(NUMPY_NAMES[buffer.dtype]))} {list(buffer.logical_shape)}"
     return f"argument {number} ('{buffer.name}'): expected {wanted}"
 
 
 def misfit(number: int, buffer: Buffer, dtype: str, shape: Sequence[int], is_type: bool) -> Exception:
     """The error for an argument of such a type and shape; `is_type` says whether the type is what does not fit."""
     kind = TypeError if is_type else ValueError
+    if buffer.axes is not None and is_type:  # it was turned, as its shape fits
+        shape = [shape[buffer.axes.index(axis)] for axis in range(len(shape))]
     return kind(f"{expected_argument(number, buffer)}, got {dtype} {list(shape)}")
 
 
 def not_reusable(number: int, buffer: Buffer) -> ValueError:
     """The error for a donated argument that cannot be overwritten where it is."""
+    order = "C order" if buffer.axes is None else f"the order {list(buffer.axes)} of axes in memory"
     return ValueError(
-        f"argument {number} ('{buffer.name}') is donated: expected a writeable array in C order, which can be reused"
+        f"argument {number} ('{buffer.name}') is donated: expected a writeable array in {order}, which can be reused"
     )
 
 

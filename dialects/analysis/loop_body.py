@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.layouts import address, element_at, element_index, encoding, memory_extents
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.scalar import Scalar, topological
-from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, delinearize, dimensions, linearize
+from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, dimensions, linearize
 
 
 class Unschedulable(Exception):
@@ -46,13 +47,13 @@ class ScalarNode:
 
     @property
     def address(self) -> IndexExpr:
-        """Row-major position in the value's tensor, in elements."""
-        return linearize(self.index, shape(self.value))
+        """Where the value's tensor has it in memory, in elements."""
+        return address(self.value, self.index)
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Result number `result` takes the scalar `node` at row-major position `address`."""
+    """Result number `result` takes the scalar `node` at the position `address` of its memory."""
 
     result: int
     node: ScalarNode
@@ -153,11 +154,12 @@ class _Tracer:
         index = self.indices[number]
         loop: Index = ()
         if op.COMBINE:
-            loop = column_index(op.reduced_extents())
+            loop, _ = reduced_loop(op)
             self._check_reduction(op, number)
         keys: list[_Key] = []
+        inner = column_index(op.reduced_extents())
         for operand, source in enumerate(op.operands):
-            at = op.operand_index(operand, index, loop)
+            at = op.operand_index(operand, index, inner)
             keys.append((self.resolve(source), number if at is index else self.number(at)))
         return _Needs(op, tuple(keys), loop)
 
@@ -203,6 +205,19 @@ def _structured(value: SSAValue) -> StructuredOp:
 def column_index(extents: Sequence[int]) -> Index:
     """The dimensions of a loop over reduced extents; equal extents share them, so stages can share values."""
     return dimensions("c", extents)
+
+
+def reduced_loop(op: StructuredOp) -> tuple[Index, tuple[int, ...]]:
+    """The loop over what a reduction reduces, and its extents, outermost first as the first operand lies in memory."""
+    extents = op.reduced_extents()
+    index = column_index(extents)
+    if not op.operands or encoding(op.operands[0]) is None:
+        return index, extents
+    rows = dimensions("r", shape(op.results[0]))
+    factors = address(op.operands[0], op.operand_index(0, rows, index)).coefficients() or {}
+    steps = [max((abs(factors.get(dim, 0)) for dim in expression.dims()), default=0) for expression in index]
+    order = sorted(range(len(steps)), key=lambda axis: -steps[axis])
+    return tuple(index[axis] for axis in order), tuple(extents[axis] for axis in order)
 
 
 def seen_through(members: Collection[Operation]) -> dict[SSAValue, SSAValue]:
@@ -271,21 +286,20 @@ def trace(results: Sequence[SSAValue], members: Collection[Operation], outside: 
     if not reductions:
         return _trace_pointwise(results, sizes, members, limit, outside)
     anchor, element = _anchor(reductions, sizes)
-    space = shape(anchor.results[0])
+    space = memory_extents(anchor.results[0])
     rows = dimensions("r", space)
-    extents = anchor.reduced_extents()
-    columns = column_index(extents)
+    columns, extents = reduced_loop(anchor)
     column_dims = frozenset(d for op in reductions for i in column_index(op.reduced_extents()) for d in i.dims())
     walk = _Tracer(members, column_dims, limit, outside)
     row = linearize(rows, space)
     stores: list[Store] = []
-    places: dict[tuple[int, ...], Index] = {}
+    places: dict[Attribute, Index] = {}
     for number, (result, size) in enumerate(zip(results, sizes, strict=True)):
         per_row = element is None or size != prod(space) * prod(extents)
-        address = row if element is None or per_row else element
-        if (wanted := shape(result)) not in places:  # which the address follows from
-            places[wanted] = delinearize(address, wanted)
-        stores.append(Store(number, walk.at(result, places[wanted]), address, per_row))
+        position = row if element is None or per_row else element
+        if (wanted := result.type) not in places:  # which the address follows from
+            places[wanted] = element_at(result, position)
+        stores.append(Store(number, walk.at(result, places[wanted]), position, per_row))
     return LoopBody(rows, space, columns, extents, tuple(walk.order), tuple(stores))
 
 
@@ -298,15 +312,22 @@ def _trace_pointwise(
 ) -> LoopBody:
     if len(set(sizes)) > 1:
         raise Unschedulable("unequal-results", f"results of {sorted(set(sizes))} elements cannot share one loop")
-    extents = shape(results[0])
-    index = dimensions("i", extents)
-    address = linearize(index, extents)
+    extents = memory_extents(results[0])
+    place = dimensions("i", extents)
+    position = linearize(place, extents)
+    index = element_index(results[0], place)
     walk = _Tracer(members, frozenset(), limit, outside)
     stores: list[Store] = []
     for number, result in enumerate(results):
-        at = index if shape(result) == extents else delinearize(address, shape(result))
-        stores.append(Store(number, walk.at(result, at), address, False))
-    return LoopBody(index, extents, (), (), tuple(walk.order), tuple(stores))
+        at = index if result.type == results[0].type else _same_shape(result, results[0], index, position)
+        stores.append(Store(number, walk.at(result, at), position, False))
+    return LoopBody(place, extents, (), (), tuple(walk.order), tuple(stores))
+
+
+def _same_shape(result: SSAValue, first: SSAValue, index: Index, position: IndexExpr) -> Index:
+    """The element of a result that is stored where the first one stores that at `index`."""
+    alike = shape(result) == shape(first) and encoding(result) == encoding(first)
+    return index if alike else element_at(result, position)
 
 
 def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> tuple[StructuredOp, IndexExpr | None]:
@@ -342,14 +363,15 @@ def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> tuple[S
 
 def _element_address(op: StructuredOp) -> IndexExpr | None:
     """Where an operand has the element of a row and a column, when it has just these and each once; else None."""
-    rows, columns = dimensions("r", shape(op.results[0])), column_index(op.reduced_extents())
+    rows, columns = dimensions("r", memory_extents(op.results[0])), column_index(op.reduced_extents())
+    index = element_index(op.results[0], rows)
     count = prod(shape(op.results[0])) * prod(op.reduced_extents())
     for number, value in enumerate(op.operands):
         if prod(shape(value)) != count:
             continue
-        address = linearize(op.operand_index(number, rows, columns), shape(value))
-        if count == 0 or _counts_through(address, (*rows, *columns)):
-            return address
+        position = address(value, op.operand_index(number, index, columns))
+        if count == 0 or _counts_through(position, (*rows, *columns)):
+            return position
     return None
 
 

@@ -40,9 +40,9 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused.gpu_schedule import gpu_entry_problem
+from fuse_opt.dialects.interfaces.layouts import check_encoding
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import ints
-from fuse_opt.dialects.interfaces.shapes import refuse_encoding
 
 NOT_IN_ARENA = -1
 """The slot of a result that lives outside the arena: a result of the program or a donated argument."""
@@ -179,7 +179,7 @@ class OutlinedOp(IRDLOperation):
             )
         for value in (*self.operands, *self.results):
             try:
-                refuse_encoding(value)
+                check_encoding(value)
             except VerifyException as error:
                 raise VerifyException(f"'{self.name}' {error}") from error
         yielded = [value.type for value in self.yielded()]

@@ -26,6 +26,7 @@ from fuse_opt.dialects.graph.losses import probability as graph_probability_loss
 from fuse_opt.dialects.graph.losses import regression as graph_losses
 from fuse_opt.dialects.graph.movement import gather as graph_indexing
 from fuse_opt.dialects.graph.movement import join_split as graph_movement
+from fuse_opt.dialects.graph.movement import layouts as graph_layouts
 from fuse_opt.dialects.graph.movement import pad_roll_tile as graph_placement
 from fuse_opt.dialects.graph.movement import scatter as graph_scattering
 from fuse_opt.dialects.graph.movement import slice_update as graph_slices
@@ -43,6 +44,7 @@ from fuse_opt.dialects.graph.windows import pooling as graph_pooling
 from fuse_opt.dialects.graph.windows import pooling_backward as graph_pooling_backward
 from fuse_opt.dialects.graph.windows import windows as graph_windows
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.types.encodings import ENCODINGS
 
 FAMILIES: tuple[ModuleType, ...] = (
     graph_constant,
@@ -57,6 +59,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     graph_comparison,
     graph_bits,
     graph_views,
+    graph_layouts,
     graph_slices,
     graph_movement,
     graph_placement,
@@ -91,5 +94,5 @@ def records(module: ModuleType) -> list[type[GraphOp]]:
     return [op for op in found if op.__module__ == module.__name__ and hasattr(op, "name")]
 
 
-GRAPH = Dialect("graph", [op for module in FAMILIES for op in records(module)])
+GRAPH = Dialect("graph", [op for module in FAMILIES for op in records(module)], list(ENCODINGS))
 """The dialect, for `Context.load_dialect`; `fuse_opt.register` does it with the others."""

@@ -1,8 +1,8 @@
-"""From scalar bodies to ops: which op of the dialect computes a body, found by tracing all of them."""
+"""Ops for passes that name none: which op of the dialect computes a scalar body, found by tracing all of them; conversions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from math import copysign, isfinite, prod
 from typing import TypeAlias, cast
@@ -17,20 +17,22 @@ from xdsl.dialects.builtin import (
     f64,
     i64,
 )
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.irdl import OptPropertyDef, VarOperandDef
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import Elementwise
 from fuse_opt.dialects.graph.creation.constant import ConstantOp
 from fuse_opt.dialects.graph.creation.filled import FullOp
+from fuse_opt.dialects.graph.movement.layouts import ToLayoutOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape
 from fuse_opt.dialects.scalar import Scalar, ScalarTypeError, operand, topological
 from fuse_opt.dialects.scalar.bits import packed
 from fuse_opt.dialects.scalar.evaluate import Number, converted, known
 from fuse_opt.dialects.types.dtypes import DType, dtype_of
+from fuse_opt.dialects.types.encodings import EncodingPart
 
 LARGEST_CONSTANT = 4096
 """Elements up to which a splat is written as a constant; a larger one would take memory for each."""
@@ -183,3 +185,19 @@ def _takes(record: type[GraphOp], count: int) -> bool:
         and not any(isinstance(operand, VarOperandDef) for _, operand in definition.operands)
         and all(isinstance(property_, OptPropertyDef) for property_ in definition.properties.values())
     )
+
+
+def laid_out(value: SSAValue, encoding: EncodingPart | None) -> GraphOp:
+    """The op, in no block yet, that gives a value in another layout; in row-major order for None."""
+    return ToLayoutOp.of(value, encoding)
+
+
+def is_conversion(op: Operation | Block) -> bool:
+    """Whether an op does nothing but to give its operand in another layout."""
+    return isinstance(op, ToLayoutOp)
+
+
+def conversion_counts(functions: Iterable[Operation]) -> tuple[int, int]:
+    """How many conversions functions hold that move something, in kernels or not, and the bytes of their results."""
+    found = [op for function in functions for op in function.walk() if isinstance(op, ToLayoutOp) and not op.is_alias()]
+    return len(found), sum(prod(shape(op.result)) * dtype(op.result).itemsize for op in found if is_static(op.result))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from math import prod
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV, convolution_problem, trace_convolution
@@ -10,8 +13,9 @@ from fuse_opt.dialects.analysis.contractions.product_copies import computed_oper
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
-from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
+from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr
 
 PRODUCTS = ("graph.matmul",)
 CONVOLUTIONS = ("graph.conv", "graph.conv_transpose", "graph.conv_backward_data")
@@ -28,10 +32,59 @@ def _accepts(problem: Callable[[OpaqueOp], Unschedulable | None]) -> Callable[[S
     return accepts
 
 
+def _channels_last(site: Site) -> list[LayoutRow]:
+    """Channels innermost, of the first operand and the result; the weight lies as it does."""
+    rank = len(site.results[0].shape)
+    order = OrderAttr.of((0, *range(2, rank), 1))
+    return [LayoutRow((order, None), (order,))]
+
+
+def _any_channels(site: Site) -> list[LayoutRow]:
+    """Channels innermost, or where they are, of the first operand and of the result."""
+    order = OrderAttr.of((0, *range(2, len(site.results[0].shape)), 1))
+    return [LayoutRow((x, None), (y,)) for x, y in ((order, order), (order, None), (None, order))]
+
+
+def _transposed(site: Site) -> list[LayoutRow]:
+    """
+    Operands and results of matrices, each with its last two axes the other way round where it lies in another order already:
+    who gives row-major matrices gains nothing from another order.
+    """
+    choices: list[tuple[EncodingPart | None, ...]] = []
+    for tensor in (*site.operands, *site.results):
+        rank = len(tensor.shape)
+        turned = (
+            OrderAttr.of((*range(rank - 2), rank - 1, rank - 2)) if rank > 1 and tensor.encoding is not None else None
+        )
+        choices.append((None,) if turned is None else (None, turned))
+    count = len(site.operands)
+    return [LayoutRow(found[:count], found[count:]) for found in product(*choices)]
+
+
 def _cost(site: Site) -> Cost:
     """A kernel among others, without a call, at the rate of the element type that is multiplied."""
     assert site.device is not None
     return Cost(site.operations, site.nbytes, site.device.product_rate(site.operands[0].dtype))
+
+
+_TURNED = 1.02
+"""What a convolution takes of an operand, and of a result, whose channels are innermost, next to one where they are not: it turns
+what it copies of the operand, and its sums before it stores them (measured)."""
+_OF_SINGLE = ((512, 1.2), (128, 1.35), (0, 1.6))
+"""From so many positions on: how much faster a product is than a convolution of windows of one element (measured)."""
+
+
+def _single_cost(site: Site) -> Cost:
+    """Of a convolution that is a product, next to `_convolution_cost`, which is optimistic."""
+    found, positions = _cost(site), prod(site.results[0].shape[2:])
+    return replace(found, rate=found.rate * next(rate for least, rate in _OF_SINGLE if positions >= least))
+
+
+def _convolution_cost(site: Site) -> Cost:
+    """As of a product; more where what it copies or stores lies in another order than it computes."""
+    found = _cost(site)
+    turned = sum(tensor.encoding is not None for tensor in (*site.operands, *site.results))
+    return replace(found, rate=found.rate / _TURNED**turned)
 
 
 def register_generated() -> None:
@@ -51,9 +104,26 @@ def register_generated() -> None:
                 computes=computed_operands,
                 accepts=takes,
                 cost=_cost,
+                layouts=_transposed,
             )
         )
         register_offer(Offer(op, "fuse.attention", priority=_PRIORITY, kind=ATTENTION, composite=True, cost=_cost))
+    register_offer(
+        Offer(
+            "graph.conv",
+            "fuse.matmul",
+            (),
+            _POINTWISE,
+            _POINTWISE,
+            _PRIORITY,
+            kind=MATMUL,
+            trace=trace_product,
+            computes=computed_operands,
+            accepts=_accepts(product_problem),
+            cost=_single_cost,
+            layouts=_channels_last,
+        )
+    )
     for op in CONVOLUTIONS:
         takes = _accepts(convolution_problem)
         register_offer(
@@ -67,6 +137,7 @@ def register_generated() -> None:
                 kind=CONV,
                 trace=trace_convolution,
                 accepts=takes,
-                cost=_cost,
+                cost=_convolution_cost,
+                layouts=_any_channels if op == "graph.conv" else None,
             )
         )

@@ -14,15 +14,16 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Literal, cast
 
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.analysis.storage import MOST_BYTES
 from fuse_opt.dialects.implementation.chains import ChainOffer
-from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.op import FusionKind
+from fuse_opt.dialects.interfaces.shapes import shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Offer:
     """Why it does not run an op of that name, as a code for remarks; None (or no function): it does."""
     cost: Callable[[Site], Cost] | None = None
     """What running it costs; who does not know is chosen by its place among the offers."""
+    layouts: Callable[[Site], Sequence[LayoutRow]] | None = None
+    """Of generated code: how operands and results may lie, row by row. A function that is called gets row-major arrays."""
     optional: bool = False
     """It is there only for modules whose list of backends names its own."""
     native: bool = False
@@ -89,6 +92,8 @@ class Offer:
 
     def refusal(self, site: Site) -> str | None:
         """The code of why it does not run the site's op. Raises BackendFault."""
+        if not site.is_row_major and (self.layouts is None or not self.kind):
+            return "layout"
         return self._reason("accepts", self.accepts, site)
 
     def machine_refusal(self, site: Site) -> str | None:
@@ -102,6 +107,18 @@ class Offer:
         if found is None or (isinstance(found, str) and found):
             return found
         raise BackendFault(f"'{self.name}', answer of {what}: expected None or a reason, got {found!r}")
+
+    def layout_rows(self, site: Site) -> Sequence[LayoutRow]:
+        """The rows of layouts in which it runs the site's op, row-major order first. Raises BackendFault."""
+        plain = LayoutRow((None,) * len(site.operands), (None,) * len(site.results))
+        if self.layouts is None or not self.kind:
+            return (plain,)
+        found = self._ask("layouts", lambda: self.layouts and tuple(self.layouts(site)))
+        if isinstance(found, tuple):
+            rows = cast("tuple[object, ...]", found)
+            if all(isinstance(row, LayoutRow) and _fits(row, site) for row in rows):
+                return tuple(dict.fromkeys((plain, *cast("tuple[LayoutRow, ...]", rows))))
+        raise BackendFault(f"'{self.name}', answer of layouts: expected rows of layouts that fit the op, got {found!r}")
 
     def seconds(self, site: Site) -> float | None:
         """What running the site's op takes on its machine; None where that is not known. Raises BackendFault."""
@@ -134,6 +151,13 @@ class Offer:
             return ask()
         except Exception as error:
             raise BackendFault(f"'{self.name}', {what} raised {type(error).__name__}: {error}") from error
+
+
+def _fits(row: LayoutRow, site: Site) -> bool:
+    values = (*zip(row.operands, site.op.operands, strict=False), *zip(row.results, site.op.results, strict=False))
+    if (len(row.operands), len(row.results)) != (len(site.operands), len(site.results)):
+        return False
+    return all(encoding is None or encoding.problem(shape(value)) is None for encoding, value in values)
 
 
 class BackendFault(ValueError):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Protocol, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.implementation.chains import Link
+from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
-from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
+from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 
 
 class Machine(Protocol):
@@ -46,6 +48,8 @@ class Tensor:
     itemsize: int
     frozen: bool = False
     """Whether it is the same array in all calls, by a promise of the caller."""
+    encoding: EncodingPart | None = None
+    """How it lies in memory; None for row-major order."""
 
     @property
     def size(self) -> int:
@@ -58,6 +62,14 @@ class Tensor:
     @property
     def is_static(self) -> bool:
         return DYNAMIC_INDEX not in self.shape
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRow:
+    """How an implementation wants operands to lie in memory, and how results do then; None is row-major order."""
+
+    operands: tuple[EncodingPart | None, ...]
+    results: tuple[EncodingPart | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +105,7 @@ class Site:
     @property
     def dtypes(self) -> set[str]:
         """Element types of operands and results."""
-        return {tensor.dtype for tensor in (*self.operands, *self.results)}
+        return {each.dtype for each in (*self.operands, *self.results)}
 
     @property
     def config(self) -> dict[str, PlainValue]:
@@ -103,12 +115,26 @@ class Site:
     @property
     def is_static(self) -> bool:
         """Whether all extents are known."""
-        return all(tensor.is_static for tensor in (*self.operands, *self.results))
+        return all(each.is_static for each in (*self.operands, *self.results))
 
     @property
     def nbytes(self) -> int:
         """Of operands and results together."""
-        return sum(tensor.nbytes for tensor in (*self.operands, *self.results))
+        return sum(each.nbytes for each in (*self.operands, *self.results))
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether operands and results lie in row-major order."""
+        return all(each.encoding is None for each in (*self.operands, *self.results))
+
+    def laid_out(self, row: LayoutRow) -> Site:
+        """The site with operands and results in the layouts of a row; its op is a copy outside of any IR."""
+        block = Block(
+            arg_types=[with_encoding(tensor(v), e) for v, e in zip(self.op.operands, row.operands, strict=True)]
+        )
+        types = [with_encoding(tensor(v), e) for v, e in zip(self.op.results, row.results, strict=True)]
+        op = type(self.op).create(operands=block.args, result_types=types, properties=self.op.properties)
+        return Site(op, _encoded(self.operands, row.operands), _encoded(self.results, row.results), self.device)
 
     @property
     def operations(self) -> int:
@@ -142,4 +168,8 @@ class Cost:
 def tensor_of(value: SSAValue, frozen: bool = False) -> Tensor:
     """A value as implementations see it. Raises VerifyException for one that is no tensor."""
     element = dtype(value)
-    return Tensor(shape(value), element.name, element.itemsize, frozen)
+    return Tensor(shape(value), element.name, element.itemsize, frozen, encoding(value))
+
+
+def _encoded(tensors: Sequence[Tensor], encodings: Sequence[EncodingPart | None]) -> tuple[Tensor, ...]:
+    return tuple(replace(each, encoding=found) for each, found in zip(tensors, encodings, strict=True))

@@ -13,14 +13,18 @@ from fuse_opt.dialects.interfaces.op import (
     OpaqueOp,
     StructuredOp,
 )
+from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, PanelAttr
 
 __all__ = [
     "CompositeOp",
+    "EncodingPart",
     "ErrorBound",
     "Expansion",
     "FusionKind",
     "GraphBuilder",
     "GraphOp",
     "OpaqueOp",
+    "OrderAttr",
+    "PanelAttr",
     "StructuredOp",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 
@@ -24,6 +24,8 @@ class Contraction:
     """Strides of the left operand, of `(*batch, rows, depth)`."""
     rhs: tuple[int, ...]
     """Strides of the right operand, of `(*batch, depth, columns)`."""
+    in_memory: bool = False
+    """Whether the result is in row-major order as it lies in memory, by its encoding, and not by its axes."""
 
     def merged(self) -> Contraction:
         """The same with axes of the batch that the right operand does not have counted as rows, where they lie like rows."""
@@ -33,18 +35,18 @@ class Contraction:
                 lhs[-2] = lhs[-3]
             rows *= batch.pop()
             del lhs[-3], rhs[-3]
-        return Contraction(tuple(batch), rows, self.columns, self.depth, tuple(lhs), tuple(rhs))
+        return replace(self, batch=tuple(batch), rows=rows, lhs=tuple(lhs), rhs=tuple(rhs))
 
     def with_rows(self, rows: int) -> Contraction:
         """The same in matrices of so many rows, of which there are several to each of the right operand."""
         batch = (*self.batch, self.rows // rows)
         lhs = (*self.lhs[:-2], rows * self.lhs[-2], *self.lhs[-2:])
-        return Contraction(batch, rows, self.columns, self.depth, lhs, (*self.rhs[:-2], 0, *self.rhs[-2:]))
+        return replace(self, batch=batch, rows=rows, lhs=lhs, rhs=(*self.rhs[:-2], 0, *self.rhs[-2:]))
 
     def swapped(self) -> Contraction:
         """The same of the operands in the other order: a column, which lies in memory as a row does, becomes one."""
         lhs, rhs = (*self.rhs[:-2], self.rhs[-1], self.rhs[-2]), (*self.lhs[:-2], self.lhs[-1], self.lhs[-2])
-        return Contraction(self.batch, self.columns, self.rows, self.depth, lhs, rhs)
+        return replace(self, rows=self.columns, columns=self.rows, lhs=lhs, rhs=rhs)
 
     @property
     def operations(self) -> int:

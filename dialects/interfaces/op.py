@@ -15,9 +15,7 @@ from enum import IntEnum
 from math import prod
 from typing import Any, ClassVar, Self
 
-from xdsl.dialects.builtin import (
-    DenseIntOrFPElementsAttr,
-)
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Block, OpResult, SSAValue, SSAValues
 from xdsl.irdl import IRDLOperation, traits_def
 from xdsl.parser import Parser
@@ -27,10 +25,23 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, refuse_encoding, shape, tensor
+from fuse_opt.dialects.interfaces.layouts import (
+    address,
+    any_encoded,
+    check_encoding,
+    encoded,
+    encoding,
+    has_order,
+    inherited_order,
+    refuse_encodings,
+    refuse_storage,
+    shared_encoding,
+)
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, shape, tensor
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import BOOL, DType
-from fuse_opt.dialects.types.index_expr import Index, constant, dimensions, linearize
+from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
+from fuse_opt.dialects.types.index_expr import Index, constant, dimensions
 
 
 class FusionKind(IntEnum):
@@ -82,7 +93,7 @@ class GraphOp(IRDLOperation, ABC):
         """An op with inferred result types; raises VerifyException as `infer_types` does."""
         op = cls.create(operands=operands, properties=properties)
         try:
-            op.results = SSAValues(OpResult(type_, op, k) for k, type_ in enumerate(op.infer_types()))
+            op._set_result_types(op.infer_types())
             op.check_storage_types()
         except Exception:
             op.erase()  # or the operands would count it among their users
@@ -94,16 +105,42 @@ class GraphOp(IRDLOperation, ABC):
         block = Block(arg_types=types)
         copy = self.clone(dict(zip(self._operands, block.args, strict=False)))
         copy.operands = block.args  # an operand that occurs twice has two types here
-        copy.results = SSAValues(OpResult(type_, copy, number) for number, type_ in enumerate(copy.infer_types()))
+        known = zip(copy.infer_types(), self.results, strict=True)
+        copy._set_result_types([encoded(type_, encoding(result)) for type_, result in known])
         return copy
+
+    def _set_result_types(self, types: Sequence[AnyTensor]) -> None:
+        """Results of these types, with the encodings that operands hand on."""
+        self.results = SSAValues(OpResult(type_, self, number) for number, type_ in enumerate(types))
+        if any_encoded(self._operands):
+            laid_out = self.encoded_types()
+            self.results = SSAValues(OpResult(type_, self, number) for number, type_ in enumerate(laid_out))
+            self.check_encodings()
+
+    def encoded_types(self) -> Sequence[AnyTensor]:
+        """The types that follow from operands and properties, with the encodings that operands hand on; the op has results."""
+        types = self.infer_types()
+        if not any_encoded(self._operands):
+            return types
+        return tuple(encoded(type_, self.carried_encoding(type_)) for type_ in types)
+
+    def carried_encoding(self, type_: AnyTensor) -> EncodingPart | None:
+        """How a result of an inferred type lies in memory, by how operands do. Raises VerifyException where they differ."""
+        return None
+
+    def check_encodings(self) -> None:
+        """Raises VerifyException for encodings of operands or results that the op cannot take; here of all."""
+        refuse_encodings((*self.operands, *self.results))
 
     def verify_(self) -> None:
         try:
             for value in (*self.operands, *self.results):
                 dtype(value)
-                refuse_encoding(value)
+                check_encoding(value)
             expected = self.infer_types()
             self.check_storage_types()
+            if any_encoded((*self._operands, *self.results)):
+                self.check_encodings()
         except VerifyException as error:
             raise self.error(str(error)) from error
         except sc.ScalarTypeError as error:
@@ -209,6 +246,44 @@ class StructuredOp(GraphOp):
         if (primitive := sc.primitive_reading(body, set(kept), self.COMBINE)) is not None:
             raise _storage_error(next(iter(kept.values())), f"'{primitive}' computes with it")
 
+    def carried_encoding(self, type_: AnyTensor) -> EncodingPart | None:
+        """That of operands as large as a pointwise result; of other results the order in which an operand's axes lie."""
+        extents = type_.get_shape()
+        if DYNAMIC_INDEX in extents or not all(map(is_static, self._operands)):
+            return None
+        index = dimensions("i", extents)
+        inner = dimensions("c", self.reduced_extents()) if self.COMBINE else ()
+        sources = [self.operand_index(number, index, inner) for number in range(len(self._operands))]
+        if self._is_pointwise(sources, index):
+            return shared_encoding(self._operands, extents)
+        known = [pair for pair in zip(self._operands, sources, strict=True) if encoding(pair[0]) is not None]
+        return inherited_order(*known[0], index) if known else None
+
+    def _is_pointwise(self, sources: Sequence[Index], index: Index) -> bool:
+        read = zip(sources, self._operands, strict=True)
+        return not self.COMBINE and all(_is_broadcast(source, index, shape(value)) for source, value in read)
+
+    def check_encodings(self) -> None:
+        """Any of dense values: loops go through memory as a result lies there. Those of a pointwise op must agree."""
+        values = (*self._operands, *self.results)
+        if not self._operands:
+            refuse_encodings(values)
+        refuse_storage(values)
+        if self.COMBINE or not all(map(is_static, values)):
+            return
+        (result,) = self.results
+        index = dimensions("i", shape(result))
+        if not self._is_pointwise([self.operand_index(k, index, ()) for k in range(len(self._operands))], index):
+            return
+        expected = shared_encoding(self._operands, shape(result))
+        is_given = has_order(shape(result)) and any(shape(value) == shape(result) for value in self._operands)
+        if is_given and encoding(result) != expected:
+            wanted = with_encoding(tensor(result), expected)
+            raise VerifyException(
+                f"result 0: expected '{wanted}', in the order of its operands, got '{result.type}'; "
+                "convert it behind by graph.to_layout"
+            )
+
     def error_bound(self) -> ErrorBound:
         """Unless stated: what the primitives allow, each on the exact values of the ones before, no error amplified."""
         if self.stored_value() is not None:
@@ -257,7 +332,7 @@ class StructuredOp(GraphOp):
         if prod(source) != prod(result):
             return False
         index = dimensions("i", result)
-        return linearize(self.operand_index(0, index, ()), source) == linearize(index, result)
+        return address(self._operands[0], self.operand_index(0, index, ())) == address(self.results[0], index)
 
 
 _BODIES: dict[tuple[type[StructuredOp], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], sc.Scalar] = {}
@@ -275,19 +350,43 @@ class CompositeOp(GraphOp):
     """Defined by its decomposition into other graph ops."""
 
     def expansion(self) -> Expansion:
-        """The decomposition; the same object for equal operand types and properties, not to be changed."""
+        """
+        The decomposition; the same object for equal operand types and properties, not to be changed. It is on operands in
+        row-major order where it cannot be on operands that lie as they do.
+        """
         operand_types = tuple(value.type for value in self._operands)
         key = (type(self), operand_types, frozenset(self.properties.items()))
         if (found := _EXPANSIONS.get(key)) is None:
-            block = Block(arg_types=operand_types)
-            builder = GraphBuilder()
-            stand_in = self.clone()
-            stand_in.operands = block.args
-            results = tuple(stand_in.decompose(builder))
-            stand_in.erase()
-            block.add_ops(builder.ops)
-            found = _EXPANSIONS[key] = Expansion(block, results)
+            found = _EXPANSIONS[key] = self._expanded(operand_types)
         return found
+
+    def _expanded(self, operand_types: Sequence[Attribute]) -> Expansion:
+        is_encoded = any_encoded(self._operands)
+        try:
+            return self._expanded_on(operand_types)
+        except VerifyException:
+            if not is_encoded:
+                raise
+        return self._expanded_on([with_encoding(tensor(value), None) for value in self._operands])
+
+    def _expanded_on(self, operand_types: Sequence[Attribute]) -> Expansion:
+        block = Block(arg_types=operand_types)
+        builder = GraphBuilder()
+        stand_in = self.clone()
+        stand_in.operands = block.args
+        results = tuple(stand_in.decompose(builder))
+        stand_in.erase()
+        block.add_ops(builder.ops)
+        return Expansion(block, results)
+
+    def carried_encoding(self, type_: AnyTensor) -> EncodingPart | None:
+        """That of the first operand, for a result of its shape."""
+        first = self._operands[0]
+        return encoding(first) if shape(first) == type_.get_shape() else None
+
+    def check_encodings(self) -> None:
+        """Any of dense values: they are converted where the decomposition needs that."""
+        refuse_storage((*self._operands, *self.results))
 
     def refuse_arithmetic(self) -> None:
         """Its ops may move elements of a storage type; a conversion to another one is there to compute with them."""
@@ -311,6 +410,14 @@ class OpaqueOp(GraphOp):
 
     RUN_BY_CALLER: ClassVar[bool] = False
     """States that who calls the program runs the op between its steps, so that it stays in the function that is called."""
+
+    TAKES_ORDERS: ClassVar[bool] = False
+    """States that operands and results may lie in memory in any order; it is implementations that take some of them."""
+
+    def check_encodings(self) -> None:
+        """All are refused where the op does not say that it takes orders."""
+        values = (*self._operands, *self.results)
+        (refuse_storage if self.TAKES_ORDERS else refuse_encodings)(values)
 
     def contraction(self) -> Contraction | None:
         """The product of its first two operands that its only result is, for generated code; None where it is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias, cast
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -33,16 +33,6 @@ def dtype(value: SSAValue) -> DType:
         names = " ".join(known.name for known in DTYPES)
         raise VerifyException(f"element type '{element}' is not supported; use one of {names}")
     return found
-
-
-def refuse_encoding(value: SSAValue) -> None:
-    """Raises VerifyException for a tensor whose type says that it does not lie row by row, or not with all its elements."""
-    type_ = value.type
-    if isinstance(type_, TensorType) and not isinstance(encoding := type_.encoding, NoneAttr):  # pyright: ignore[reportUnknownMemberType]
-        raise VerifyException(
-            f"type '{type_}': expected a dense tensor in row-major order, got the encoding '{encoding}', which would be "
-            "ignored; remove it, or convert the value before"
-        )
 
 
 def is_static(value: SSAValue) -> bool:

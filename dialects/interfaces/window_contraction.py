@@ -15,7 +15,8 @@ SPATIAL = 3
 class WindowContraction:
     """
     result[n, g, f, p] = sum over c and t of weight[g, f, c, t] * x[n, g, c, p * stride + t * dilation - begin], where x is 0
-    outside of its extents; x and the result are in row-major order. Positions p and taps t are indices of spatial axes.
+    outside of its extents; x and the result are in row-major order, or have their channels innermost. Positions p and taps t are
+    indices of spatial axes.
 
     The weight has its taps side by side, in row-major order or, where `flipped`, in the reverse one; the strides of its
     groups, filters and channels are in elements.
@@ -38,6 +39,10 @@ class WindowContraction:
     filter_step: int
     channel_step: int
     flipped: bool = False
+    x_last: bool = False
+    """Whether x has its channels, of all groups, innermost in memory."""
+    result_last: bool = False
+    """Whether the result has; of one group only."""
 
     @property
     def taps(self) -> int:
@@ -55,6 +60,24 @@ class WindowContraction:
         along = zip(self.positions, self.window, self.dilations, self.extents, strict=True)
         inside = all(n + d * (k - 1) <= extent for n, k, d, extent in along)
         return inside and not any(self.begins) and all(s == 1 for s in self.strides)
+
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether windows can be read where they lie: all inside, with neighbours side by side."""
+        return self.reads_all_inside and not self.x_last
+
+    def x_steps(self) -> tuple[int, int, int, tuple[int, int, int]]:
+        """Of a merged contraction, how far samples, groups, channels and the elements of each axis of x are apart."""
+        size, (_, height, row) = prod(self.extents), self.extents
+        channels = self.groups * self.channels
+        if self.x_last:
+            return channels * size, self.channels, 1, (height * row * channels, row * channels, channels)
+        return channels * size, self.channels * size, size, (height * row, row, 1)
+
+    def result_product(self) -> Contraction:
+        """The product whose result lies in memory as that of the convolution does."""
+        found = self.product()
+        return replace(found.swapped(), in_memory=True) if self.result_last else found
 
     def reached(self, rows: int, columns: int) -> int:
         """

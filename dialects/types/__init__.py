@@ -1,4 +1,4 @@
-"""Element types and index expressions.
+"""Element types, encodings and index expressions.
 
 May import no other package of ours.
 """

@@ -22,7 +22,19 @@ from fuse_opt.dialects.interfaces.shapes import is_static, shape
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions
 from fuse_opt.dialects.verify.contracted_reads import ContractedReads, is_product
 from fuse_opt.dialects.verify.kernel_parts import Parts
-from fuse_opt.dialects.verify.sample_points import FEW, MANY, Point, bound, evaluated, raveled, samples, unraveled
+from fuse_opt.dialects.verify.sample_points import (
+    FEW,
+    MANY,
+    Point,
+    bound,
+    element_of,
+    evaluated,
+    place_of,
+    raveled,
+    row_extents,
+    samples,
+    unraveled,
+)
 
 _RESULTS: dict[tuple[object, ...], str | None] = {}
 _REMEMBERED = 4096
@@ -195,7 +207,7 @@ class _Body:
         if not reductions:
             return _Space((max(sizes),), (), True) if len(sizes) == 1 else None
         for op in sorted(reductions, key=lambda op: -prod(op.reduced_extents())):
-            rows, columns = shape(op.results[0]), op.reduced_extents()
+            rows, columns = row_extents(op.results[0].type), op.reduced_extents()
             elements = prod(rows) * prod(columns)
             if sizes == {prod(rows)} and elements != prod(rows):
                 return _Space(rows, columns)
@@ -232,10 +244,11 @@ class _Body:
         return tuple(steps) if fits else None
 
     def address(self, op: StructuredOp, operand: int, at: Point, over: Point) -> int:
-        """The element of an operand that the op reads."""
+        """The element of an operand that the op reads for a row, by its place in memory, and a column."""
         first, second, reads = self.maps[op.results[0]]
-        env = {**bound(first, at), **bound(second, over)}
-        return raveled(evaluated(reads[operand].index, env), shape(op.operands[operand]))
+        element = element_of(raveled(at, row_extents(op.results[0].type)), op.results[0].type)
+        env = {**bound(first, element), **bound(second, over)}
+        return place_of(evaluated(reads[operand].index, env), op.operands[operand].type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +281,7 @@ class _Walk:
         for result in results:
             value = self.body.results[result]
             address, stage, loop = self.target(result)
-            pending = [(value, unraveled(address, self.body.shapes[value]), stage, loop)]
+            pending = [(value, element_of(address, value.type), stage, loop)]
             while pending:
                 item = pending.pop()
                 if item not in seen:
@@ -277,7 +290,7 @@ class _Walk:
 
     def _next(self, value: SSAValue, at: Point, stage: int, loop: str) -> Iterator[tuple[SSAValue, Point, int, str]]:
         if isinstance(value, BlockArgument):
-            self.reads[_Read(value.index, raveled(at, self.body.shapes[value]), stage, loop)] = None
+            self.reads[_Read(value.index, place_of(at, value.type), stage, loop)] = None
             return
         op = value.owner
         if not isinstance(op, StructuredOp) or value not in self.body.maps:

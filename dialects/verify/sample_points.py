@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import cast
 
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation
 
 from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape, tensor
-from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, dimensions
+from fuse_opt.dialects.types.encodings import encoding_of
+from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, constant, dimensions
 
 Point = tuple[int, ...]
 
@@ -80,5 +83,29 @@ def _is_in_place(op: StructuredOp) -> bool:
         return False
     at = dimensions("at", shape(result))
     index = op.operand_index(0, at, ())
-    points = ((n, bound(at, unraveled(n, shape(result)))) for n in samples(count, MANY))
-    return all(raveled(evaluated(index, env), shape(source)) == n for n, env in points)
+    elements = ((n, element_of(n, result.type)) for n in samples(count, MANY))
+    return all(place_of(evaluated(index, bound(at, point)), source.type) == n for n, point in elements)
+
+
+def place_of(at: Sequence[int], type_: Attribute) -> int:
+    """The number, in memory, of an element of a tensor type."""
+    extents = cast("TensorType[Attribute]", type_).get_shape()
+    if (encoding := encoding_of(type_)) is None:
+        return raveled(at, extents)
+    place = encoding.to_memory(tuple(map(constant, at)), extents)
+    return raveled(evaluated(place, {}), encoding.memory_extents(extents))
+
+
+def element_of(number: int, type_: Attribute) -> Point:
+    """The element of a tensor type that is at a number in memory."""
+    extents = cast("TensorType[Attribute]", type_).get_shape()
+    if (encoding := encoding_of(type_)) is None:
+        return unraveled(number, extents)
+    place = unraveled(number, encoding.memory_extents(extents))
+    return evaluated(encoding.from_memory(tuple(map(constant, place)), extents), {})
+
+
+def row_extents(type_: Attribute) -> Point:
+    """The extents of a tensor type as it lies in memory."""
+    extents = cast("TensorType[Attribute]", type_).get_shape()
+    return extents if (encoding := encoding_of(type_)) is None else encoding.memory_extents(extents)

@@ -16,6 +16,7 @@ from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_K
 from fuse_opt.dialects.analysis.kernel_access import generated_kind, is_library, library_op
 from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
+from fuse_opt.dialects.analysis.prepared import PREPARED, prepare_name, prepared_arguments
 from fuse_opt.dialects.analysis.storage import (
     MOST_BYTES,
     StorageMap,
@@ -36,11 +37,12 @@ from fuse_opt.dialects.implementation.queries import (
     opaque_op,
 )
 from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.dialects.interfaces.layouts import any_encoded, check_encoding, encoding
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import int_array, plain_properties
-from fuse_opt.dialects.interfaces.shapes import is_static, refuse_encoding, shape
+from fuse_opt.dialects.interfaces.shapes import is_static, shape
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
-from fuse_opt.lowering.convert.memory import RESULTS, Constants, ProgramMemory, is_constant, memref_type
+from fuse_opt.lowering.convert.memory import RESULTS, Constants, ProgramMemory, caller_axes, is_constant, memref_type
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_key, kernel_name
@@ -84,6 +86,13 @@ class ModuleConverter(ABC, Generic[Generated]):
             name = op.properties.get("sym_name", op.attributes.get("sym_name"))
             if isinstance(name, StringAttr):
                 self.symbols[name.data] = op
+        self.prepares = {
+            prepare_name(op, number)
+            for op in self.symbols.values()
+            if isinstance(op, func.FuncOp)
+            for number in prepared_arguments(op)
+        }
+        """Names of functions that compute arguments of others."""
         self.constants = Constants(block, self.symbols, self.ALIGNMENT)
         self.kernels: dict[Hashable, Generated] = {}
 
@@ -171,15 +180,26 @@ class _FunctionConverter(Generic[Generated]):
             arg_attrs=self._argument_attributes(),
         )
         new.attributes.update(old.attributes)
-        new.attributes[RESULTS] = ArrayAttr(source.attribute() for source in self.memory.results)
+        last = old.body.block.last_op
+        assert isinstance(last, func.ReturnOp)
+        axes = [{} if self._is_prepare() else caller_axes(value) for value in last.operands]
+        given = zip(self.memory.results, axes, strict=True)
+        new.attributes[RESULTS] = ArrayAttr(source.attribute(entry) for source, entry in given)
         new.location = old.location
         return new
 
     def _argument_attributes(self) -> ArrayAttr[DictionaryAttr] | None:
         old = self.function
-        known = [DictionaryAttr(argument_attributes(old, number)) for number in range(len(old.body.block.args))]
+        known: list[DictionaryAttr] = []
+        for number, value in enumerate(old.body.block.args):
+            marks = argument_attributes(old, number)
+            known.append(DictionaryAttr({**marks, **({} if PREPARED in marks else caller_axes(value))}))
         added = [DictionaryAttr({}) for _ in self.memory.own_results]
         return ArrayAttr([*known, *added]) if any(attribute.data for attribute in known) else None
+
+    def _is_prepare(self) -> bool:
+        """Whether the results are arguments of another function, and no caller's."""
+        return self.function.sym_name.data in self.module.prepares
 
     def _convert_kernel(self, kernel: KernelOp) -> None:
         values = (*kernel.operands, *kernel.results)
@@ -196,7 +216,11 @@ class _FunctionConverter(Generic[Generated]):
             found = self.module.kernels[key] = self.module.generate(kernel, passes, memory, self.function)
             self._launch(kernel, found)
             return
-        if kernel.schedule_kind() != REFERENCE and (op := library_op(kernel)) is not None:
+        if (
+            kernel.schedule_kind() != REFERENCE
+            and (op := library_op(kernel)) is not None
+            and not _is_fallback(kernel, op)
+        ):
             launch = self._library_call(kernel, op, kernel.results)
         elif kernel.schedule_kind() != REFERENCE and (links := absorbed_chain(kernel)) is not None:
             launch = self._absorbing_call(kernel, links)
@@ -255,6 +279,11 @@ class _FunctionConverter(Generic[Generated]):
             plain_properties(op)
         except TypeError as error:
             raise LoweringError(f"'{op.name}': {error}", op) from error
+        if (foreign := next((v for v in (*op.operands, *op.results) if encoding(v) is not None), None)) is not None:
+            raise LoweringError(
+                f"'{op.name}': '{found.name}' takes operands and gives results in row-major order, got '{foreign.type}'; "
+                "run assign-layouts, or convert it by graph.to_layout", op
+            )  # fmt: skip
         inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
         outputs = [self.memory.shaped(value) for value in results]
         _check_workspace(kernel, op, found.name, ())
@@ -331,6 +360,11 @@ def _check_workspace(kernel: KernelOp, op: OpaqueOp, name: str, links: Sequence[
         )
 
 
+def _is_fallback(kernel: KernelOp, op: OpaqueOp) -> bool:
+    """Whether no function is named for an op on values in other orders: those that are called take row-major order."""
+    return kernel.implementation is None and any_encoded((*op.operands, *op.results))
+
+
 def scheduled(kernel: KernelOp) -> Sequence[LoopBody] | None:
     """
     The kernel as one pass or as several side by side, or None when it is to run otherwise. Raises LoweringError where its
@@ -379,7 +413,7 @@ def check_convertible(function: func.FuncOp) -> None:
 
 def _check_static(value: SSAValue, op: Operation) -> None:
     try:
-        refuse_encoding(value)
+        check_encoding(value)
     except VerifyException as error:
         raise LoweringError(f"'{op.name}': {value_name(value)} is of {error}", op) from error
     try:

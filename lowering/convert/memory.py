@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple, cast
@@ -26,15 +26,22 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.utils.hints import isa
 
-from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, StorageMap
+from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, StorageMap, value_name
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.gpu import ArenaOp
+from fuse_opt.dialects.interfaces.layouts import encoding, memory_extents
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
-from fuse_opt.dialects.interfaces.properties import ints
+from fuse_opt.dialects.interfaces.properties import int_array, ints
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
 from fuse_opt.dialects.types.dtypes import DType, dtype_of
+from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.scope import INDEX
+
+AXES = "fused.axes"
+"""
+The argument attribute, and the entry of a result, that says which axis of the caller's array each axis of the buffer is.
+"""
 
 RESULTS = "fused.results"
 """The function attribute that says, for each result of the program, where the caller finds it."""
@@ -48,15 +55,36 @@ class Source(NamedTuple):
     number: int = 0
     symbol: str = ""
 
-    def attribute(self) -> DictionaryAttr:
+    def attribute(self, axes: Mapping[str, Attribute]) -> DictionaryAttr:
         which: Attribute = StringAttr(self.symbol) if self.symbol else IntegerAttr(self.number, i64)
         name = "symbol" if self.symbol else "number"
-        return DictionaryAttr({"kind": StringAttr(self.kind), name: which, "type": self.type})
+        return DictionaryAttr({"kind": StringAttr(self.kind), name: which, "type": self.type, **axes})
 
 
 def memref_type(value: SSAValue) -> MemRefType:
-    """The buffer of a tensor."""
-    return _memref(dtype(value), shape(value))
+    """The buffer of a tensor, row-major: its axes as they lie in memory."""
+    return _memref(dtype(value), memory_extents(value))
+
+
+def caller_axes(value: SSAValue) -> dict[str, Attribute]:
+    """
+    The entry that says how a caller's array for an argument or a result lies in the buffer; nothing where it does as it is.
+    Raises LoweringError where no strides say that.
+    """
+    if (found := encoding(value)) is None:
+        return {}
+    steps = found.strides(shape(value)) or ()
+    order = sorted(range(len(steps)), key=lambda axis: -steps[axis])
+    order = list(found.order) if isinstance(found, OrderAttr) else order
+    if not order or OrderAttr.of(order).strides(shape(value)) != steps:
+        owner = value.owner if isinstance(value.owner, Operation) else value.owner.parent_op()
+        assert owner is not None
+        raise LoweringError(
+            f"{value_name(value)} is of type '{value.type}'; expected an order for what a caller gives or gets: convert it "
+            "by graph.to_layout",
+            owner,
+        )
+    return {AXES: int_array(order)}
 
 
 def flat_type(value: SSAValue) -> MemRefType:

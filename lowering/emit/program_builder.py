@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
     IntegerAttr,
+    IntegerType,
     MemRefType,
     ModuleOp,
     StringAttr,
@@ -37,7 +38,7 @@ from fuse_opt.dialects.interfaces.properties import plain_value
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.lowering.c.printer import is_helper_target
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE
-from fuse_opt.lowering.convert.memory import RESULTS
+from fuse_opt.lowering.convert.memory import AXES, RESULTS
 from fuse_opt.lowering.emit.access_ranges import task_slices
 from fuse_opt.lowering.emit.barriers import plan_phases
 from fuse_opt.lowering.errors import EvaluationError, LoweringError
@@ -55,7 +56,7 @@ from fuse_opt.lowering.program import (
     Segment,
 )
 from fuse_opt.lowering.program.float_formats import Array
-from fuse_opt.lowering.reference.interpreter import dense_array, evaluate_function
+from fuse_opt.lowering.reference.interpreter import dense_array, evaluate_function, logical_array, memory_array
 from fuse_opt.lowering.reference.kernels import find_implementation
 from fuse_opt.lowering.reference.kernels.partitions import find_partition_build
 
@@ -116,11 +117,12 @@ class ProgramBuilder:
         arguments = self.function.body.block.args
         for number, argument in enumerate(arguments):
             kind = "argument" if number < len(arguments) - own else "result"
-            donated = DONATED in argument_attributes(self.function, number)
+            marks = argument_attributes(self.function, number)
+            donated, axes = DONATED in marks, _axes(marks.get(AXES))
             shape, dtype = _described(argument)
             name = argument.name_hint or f"{kind}_{number}"
             self._refs[argument] = BufferRef(len(self.buffers), 0, shape, dtype)
-            self.buffers.append(Buffer(kind, name, shape=shape, dtype=dtype, donated=donated))
+            self.buffers.append(Buffer(kind, name, shape=shape, dtype=dtype, donated=donated, axes=axes))
 
     def _read(self, op: Operation) -> None:
         match op:
@@ -308,7 +310,7 @@ class ProgramBuilder:
                 index, copied = self._globals[_text(entry["symbol"])], True
             else:
                 index, copied = (own[number] if kind == "buffer" else number), kind == "argument"
-            found.append(Result(shape, dtype, index, copied))
+            found.append(Result(shape, dtype, index, copied, _axes(entry.get(AXES))))
         return tuple(found)
 
     @property
@@ -398,8 +400,11 @@ def program_function(module: ModuleOp, name: str | None = None) -> func.FuncOp:
 def _run_reference(
     function: func.FuncOp, inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]
 ) -> None:
-    for out, value in zip(outputs, evaluate_function(function, inputs), strict=True):
-        np.copyto(out, value)
+    types = function.function_type
+    given = [logical_array(array, type_) for array, type_ in zip(inputs, types.inputs, strict=True)]
+    results = zip(outputs, evaluate_function(function, given), types.outputs, strict=True)
+    for out, value, type_ in results:
+        np.copyto(out, memory_array(value, type_))
 
 
 def _without_workspace(run: Run) -> Run:
@@ -409,6 +414,10 @@ def _without_workspace(run: Run) -> Run:
 
 def _dictionaries(attribute: Attribute | None) -> Iterable[DictionaryAttr]:
     return attribute.data if isa(attribute, ArrayAttr[DictionaryAttr]) else ()
+
+
+def _axes(attribute: Attribute | None) -> tuple[int, ...] | None:
+    return tuple(attribute.get_values()) if isa(attribute, DenseArrayBase[IntegerType]) else None
 
 
 def _text(attribute: Attribute | None) -> str:

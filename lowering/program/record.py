@@ -45,6 +45,13 @@ class Buffer:
     """An argument whose memory the program may write to."""
     data: Array | None = None
     """The elements of a constant, in C order; to be kept alive and unchanged."""
+    axes: tuple[int, ...] | None = None
+    """Of an argument whose axes lie in another order than the caller's: which axis each one of `shape` is."""
+
+    @property
+    def logical_shape(self) -> tuple[int, ...]:
+        """The shape that a caller's array has."""
+        return _logical(self.shape, self.axes)
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,17 @@ class Result:
     dtype: str
     index: int
     copied: bool = False
+    axes: tuple[int, ...] | None = None
+    """Where its axes lie in another order than the caller's: which axis each one of `shape` is."""
+
+    @property
+    def logical_shape(self) -> tuple[int, ...]:
+        """The shape that the caller's array has."""
+        return _logical(self.shape, self.axes)
+
+
+def _logical(shape: tuple[int, ...], axes: tuple[int, ...] | None) -> tuple[int, ...]:
+    return shape if axes is None else tuple(shape[axes.index(axis)] for axis in range(len(axes)))
 
 
 @dataclass

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.prepared import Prepared, called_functions, prepared_of
@@ -21,6 +22,7 @@ from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, Stru
 from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import agree, dtype, is_static, shape, shape_text, tensor
 from fuse_opt.dialects.types.dtypes import Kind, dtype_of
+from fuse_opt.dialects.types.encodings import encoding_of
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions, linearize
 from fuse_opt.lowering.errors import EvaluationError
 from fuse_opt.lowering.program.float_formats import bit_patterns, converted, is_narrow, recognized, type_name
@@ -205,6 +207,25 @@ def gather(array: Array, source: Index, index: Index, extents: Sequence[int]) ->
         return base.reshape(-1)[flat]
     steps = [0 if i.is_constant else coefficients.get(next(iter(i.dims())), 0) * base.itemsize for i in index]
     return np.lib.stride_tricks.as_strided(base.reshape(-1)[address.constant :], tuple(extents), steps, writeable=False)
+
+
+def logical_array(array: Array, type_: Attribute) -> Array:
+    """What a row-major buffer holds, by the indices of the tensor type that says how it lies there."""
+    if (encoding := encoding_of(type_)) is None:
+        return array
+    extents = cast("TensorType[Attribute]", type_).get_shape()
+    index = dimensions("i", extents)
+    return gather(array, encoding.to_memory(index, extents), index, extents)
+
+
+def memory_array(array: Array, type_: Attribute) -> Array:
+    """The row-major buffer of a tensor type's elements: the inverse of `logical_array`."""
+    if (encoding := encoding_of(type_)) is None:
+        return array
+    extents = cast("TensorType[Attribute]", type_).get_shape()
+    places = encoding.memory_extents(extents)
+    place = dimensions("i", places)
+    return gather(array, encoding.from_memory(place, extents), place, places)
 
 
 def dense_array(attribute: DenseIntOrFPElementsAttr) -> Array:

@@ -28,6 +28,7 @@ from fuse_opt.dialects.implementation.selection import (
     with_times,
     workspace_of,
 )
+from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 
@@ -145,6 +146,12 @@ class SelectImplementationPass(ModulePass):
             return
         if kernel.schedule is not None and kernel.implementation is None:
             return  # schedule-kernels says why its schedule cannot run it
+        if any_encoded((*ops[0].operands, *ops[0].results)):
+            kernel.implementation = None
+            message = f"'{ops[0].name}' is run by the reference: nothing takes the orders of its operands and results"
+            flip = "assign-layouts before wrap-kernels"
+            remark(self.name, kernel, "fallback", message, flip=flip, numbers={"refused": _refusals(found)})
+            return
         reasons = _refusals(found) or "none is allowed"
         types = ", ".join(str(value.type) for value in ops[0].operands)
         raise RefusedError(

@@ -6,16 +6,20 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import OpResult, SSAValue, SSAValues
 from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused import KernelOp, directives, walk_open
+from fuse_opt.dialects.graph.materialize import laid_out
+from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
 from fuse_opt.dialects.scalar.simplify import is_same
 from fuse_opt.dialects.scalar.simplify_rules import converts_alike
+from fuse_opt.dialects.types.encodings import has_default_encoding, with_encoding
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.passes.rewrite_pass import RewritePass
 from fuse_opt.passes.simplify.body_simplifier import BodyAlgebra
@@ -47,6 +51,7 @@ class CanonicalizePass(RewritePass):
             raise ValueError(f"option 'math': expected {' or '.join(_MODES)}, got '{self.math}'")
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        _without_default_encodings(op)
         simplifier = _Simplifier(self.math == "fast")
         while any([simplifier.simplify(inner) for inner in walk_open(op) if isinstance(inner, GraphOp)]):
             pass
@@ -66,6 +71,7 @@ class _Simplifier:
             value = self._simpler(current) if _may_change(current) else None
             if value is not None:
                 changed = True
+                value = _in_layout(value, current.results[0])
                 new = _inserted(value, current)
                 _replace(current, value)
                 waiting += reversed([each for each in new if each.parent is not None])
@@ -86,10 +92,40 @@ class _Simplifier:
         return _without_view(op) if isinstance(op, StructuredOp) else None
 
 
+def _without_default_encodings(module: ModuleOp) -> None:
+    """Leaves out encodings that say what is so without them, such as the order of the identity."""
+    changed = False
+    for op in module.walk():
+        blocks = [block for region in op.regions for block in region.blocks]
+        for value in [*op.results, *(argument for block in blocks for argument in block.args)]:
+            if has_default_encoding(value.type):
+                Rewriter.replace_value_with_new_type(value, with_encoding(tensor(value), None))
+                changed = True
+    for op in module.walk() if changed else ():
+        if isinstance(op, FuncOp) and not op.is_declaration:
+            op.update_function_type()
+
+
 def _may_change(op: GraphOp) -> bool:
     if op.parent is None or directives(op) or not any(result.uses for result in op.results):
         return False
     return not (isinstance(kernel := op.parent.parent_op(), KernelOp) and kernel.schedule is not None)
+
+
+def _in_layout(value: SSAValue, wanted: SSAValue) -> SSAValue:
+    """What gives the same as a value that is in no block yet, lying in memory as another one does."""
+    found, op = encoding(wanted), value.owner
+    if encoding(value) == found:
+        return value
+    if isinstance(op, StructuredOp) and op.parent is None:
+        kept = op.results
+        op.results = SSAValues([OpResult(with_encoding(tensor(value), found), op, 0)])
+        try:
+            op.verify_()
+            return op.results[0]
+        except VerifyException:
+            op.results = kept
+    return laid_out(value, found).results[0]
 
 
 def _inserted(value: SSAValue, before: GraphOp) -> list[GraphOp]:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.storage import forget_plan, functions_of
 from fuse_opt.dialects.fused import STOP_FUSION, KernelOp, directives, walk_open
+from fuse_opt.dialects.graph.materialize import laid_out
 from fuse_opt.dialects.interfaces.op import CompositeOp
 from fuse_opt.dialects.interfaces.shapes import is_static
+from fuse_opt.dialects.types.encodings import encoding_of
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -54,7 +56,8 @@ def _expand(op: CompositeOp) -> list[CompositeOp]:
     parent = op.parent
     assert parent is not None
     expansion = op.expansion()
-    copies: dict[SSAValue, SSAValue] = dict(zip(expansion.block.args, op.operands, strict=True))
+    given = zip(expansion.block.args, op.operands, strict=True)
+    copies: dict[SSAValue, SSAValue] = {argument: _converted(value, argument.type, op) for argument, value in given}
     inner: list[CompositeOp] = []
     kept = directives(op)
     inside = {name: value for name, value in kept.items() if name not in _OF_RESULTS}
@@ -67,10 +70,22 @@ def _expand(op: CompositeOp) -> list[CompositeOp]:
         if isinstance(copy, CompositeOp):
             inner.append(copy)
     for result, value in zip(op.results, expansion.results, strict=True):
-        new = copies[value]
+        new = _converted(copies[value], result.type, op)
         new.name_hint = result.name_hint or new.name_hint
         result.replace_all_uses_with(new)
     Rewriter.erase_op(op)
     if isinstance(kernel := parent.parent_op(), KernelOp):
         kernel.drop_decisions()
     return inner
+
+
+def _converted(value: SSAValue, type_: Attribute, before: CompositeOp) -> SSAValue:
+    """The value in the layout of a type, converted before the op where it lies in another one."""
+    wanted = encoding_of(type_)
+    if encoding_of(value.type) == wanted:
+        return value
+    conversion = laid_out(value, wanted)
+    conversion.location = before.location
+    assert before.parent is not None
+    before.parent.insert_op_before(conversion, before)
+    return conversion.results[0]

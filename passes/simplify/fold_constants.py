@@ -14,6 +14,7 @@ from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.fused import KernelOp, directives, walk_open
 from fuse_opt.dialects.graph.materialize import filled, stored
+from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
 from fuse_opt.dialects.scalar import topological
@@ -76,6 +77,8 @@ def _may_change(op: StructuredOp) -> bool:
     if isinstance(kernel := op.parent.parent_op(), KernelOp) and kernel.schedule is not None:
         return False
     values = (*op.operands, *op.results)
+    if any(encoding(value) is not None for value in op.results):
+        return False  # constants are in row-major order
     return all(_is_constant(value.owner) for value in op.operands) and all(map(is_static, values))
 
 

@@ -21,6 +21,7 @@ from fuse_opt.runtime.disk_cache import CacheStats, DiskCache
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
 from fuse_opt.runtime.host.program_call import Call, Caller, Interpreter, load_caller
+from fuse_opt.runtime.orders import Orders
 
 Array = NDArray[Any]
 
@@ -102,7 +103,9 @@ class CpuProgram:
         ]
         self._fixed = len(program.arguments) + len(self._own)
         self._calls = Calls(self._frame_maker(), self._caller, exclusive=bool(self._arguments.donated))
-        self.direct: Call | None = self._direct()
+        self._orders = Orders.of(program)
+        self._in_memory: Call | None = self._direct()
+        self.direct: Call | None = self._in_memory if self._orders is None else None
         """A call with a tuple of arrays and `out`, by compiled code; None where Python has a part in every run."""
         thread_pool.observe(self)
 
@@ -116,7 +119,13 @@ class CpuProgram:
         Runs the program: one array for one result, else a tuple. `out` gives an array for each result, which may be
         arguments, too; for one result it may be the array. Raises `TypeError` and `ValueError` where arrays do not fit.
         """
-        if (direct := self.direct) is not None and (found := direct(arrays, out)) is not NotImplemented:
+        if self._orders is not None:
+            return self._orders.call(self._call, arrays, out)
+        return self._call(*arrays, out=out)
+
+    def _call(self, *arrays: Any, out: Any = None) -> Any:
+        """As a call, with the axes of all arrays as they lie in memory."""
+        if (direct := self._in_memory) is not None and (found := direct(arrays, out)) is not NotImplemented:
             return found
         return self._checked_call(arrays, out)
 

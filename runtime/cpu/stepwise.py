@@ -17,7 +17,7 @@ class StepwiseProgram(CpuProgram):
     def __init__(self, program: Program, cache: DiskCache | None = None, *, parallel_for: int | None = None) -> None:
         """`parallel_for` is the address of a function as the pool's loop (`load_pool`), which is taken where there is none."""
         super().__init__(program, cache)
-        self.direct = None
+        self.direct = self._in_memory = None
         self._parallel_for = self.parallel_for if parallel_for is None else parallel_for
 
     def _frame_maker(self) -> Callable[[], BoundFrame]:

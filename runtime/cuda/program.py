@@ -30,6 +30,7 @@ from fuse_opt.runtime.device.compiler import (
 from fuse_opt.runtime.device.driver import DEFAULT_STREAM, LEGACY_STREAMS, CudaUnavailable, Device, open_device
 from fuse_opt.runtime.device.graphs import RunCounts
 from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.runtime.orders import Orders
 
 Array = NDArray[Any]
 
@@ -73,6 +74,7 @@ class CudaProgram:
         KernelRefused and other CudaCompileErrors, CudaMemoryError and CudaError.
         """
         self.program = program
+        self._orders = Orders.of(program)
         self._device = open_device()
         started = time.perf_counter()
         launched = any(isinstance(step, Segment) for step in program.steps)
@@ -138,6 +140,12 @@ class CudaProgram:
 
         `out` gives an array for each result. Raises TypeError and ValueError where arrays do not fit, and CudaError.
         """
+        if self._orders is not None:
+            return self._orders.call(self._call, arrays, out, stream=stream)
+        return self._call(*arrays, out=out, stream=stream)
+
+    def _call(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
+        """As a call, with the axes of all arrays as they lie in memory."""
         with self._lock, self._device.active():
             call = self._bound(arrays, out, stream)
             self._run(call)
@@ -148,6 +156,8 @@ class CudaProgram:
         The call with these arrays as a function, which checks nothing and gives the same result arrays each time. It runs
         nothing yet. Arrays of the host are read when it is called, but for those that are not in C order.
         """
+        if self._orders is not None:
+            return lambda: self(*arrays, out=out, stream=stream)
         with self._lock, self._device.active():
             call = self._bound(arrays, out, stream)
 

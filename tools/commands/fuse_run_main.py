@@ -115,7 +115,9 @@ def _run(given: argparse.Namespace, seed: int | None) -> int:
         seen["results"] = _describe(program, inputs)
     stats = {field.name: getattr(program.stats, field.name) for field in fields(program.stats)}
     known = {name: value for name, value in stats.items() if value is not None}
-    chosen = {"implementations": found} if (found := program.implementations) else {}
+    chosen: dict[str, dict[str, int]] = {"implementations": found} if (found := program.implementations) else {}
+    if (moved := program.conversions)[0]:
+        chosen |= {"conversions": {"count": moved[0], "bytes": moved[1]}}
     _print({"file": given.file, "target": program.target, **known, **chosen, **seen}, given.stats)
     return OK if passed else FAILED
 
@@ -199,7 +201,7 @@ def _print(summary: dict[str, Any], form: str) -> None:
         elif key == "seconds":
             parts = ", ".join(f"{name} {1e3 * value[name]:.3f}" for name in ("min", "median", "max"))
             print(f"milliseconds in {value['calls']} calls: {parts}")
-        elif key == "implementations":
+        elif key in ("implementations", "conversions"):
             print(f"{key}: {', '.join(f'{name} {count}' for name, count in value.items())}")
         else:
             print(f"{key}: {value}")

@@ -13,7 +13,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.prepared import freeze_arguments
+from fuse_opt.dialects.analysis.prepared import called_functions, freeze_arguments
+from fuse_opt.dialects.graph.materialize import conversion_counts
 from fuse_opt.dialects.implementation.queries import implementation_counts
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
@@ -171,6 +172,11 @@ class CompiledProgram:
     def implementations(self) -> dict[str, int]:
         """By name, what runs opaque ops, and in how many kernels; of modules of unknown extents what is chosen without them."""
         return implementation_counts(self.module)
+
+    @property
+    def conversions(self) -> tuple[int, int]:
+        """How many values a call of the program gives another layout, and their bytes; those of frozen ones are not in a call."""
+        return conversion_counts(called_functions(self.module))
 
     @property
     def source(self) -> str:

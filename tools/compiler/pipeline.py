@@ -36,6 +36,8 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "decompose",
     "canonicalize",
     "cse",
+    "assign-layouts",
+    "cancel-conversions",
     "hoist-frozen",
     *FUSION_RULES,
     *SECOND_ROUND,
@@ -53,11 +55,12 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
 )
 """What `compile` runs."""
 
-FOR_CPUS: tuple[str, ...] = ("partition", "select-implementation", "pack-weights")
+FOR_CPUS: tuple[str, ...] = ("partition", "assign-layouts", "select-implementation", "pack-weights")
 """Of these, what makes programs of other targets slower, or chooses what runs on CPUs."""
 
 UNFUSED_PIPELINE: tuple[str, ...] = (
     "decompose",
+    "assign-layouts",
     "wrap-kernels",
     "select-implementation",
     "schedule-kernels",

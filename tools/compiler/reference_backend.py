@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
 
+from fuse_opt.dialects.types.encodings import OrderAttr, encoding_of
 from fuse_opt.lowering.reference.interpreter import evaluate_function
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.signature import Array, Signature
@@ -46,6 +48,8 @@ class Reference:
             results = evaluate_function(self._function, inputs)
         if targets is None:
             results = [a.copy() if any(np.may_share_memory(a, b) for b in inputs) else a for a in results]
+            types = self._function.function_type.outputs
+            results = [_laid_out(array, type_) for array, type_ in zip(results, types, strict=True)]
         else:
             results = [_copied(target, result) for target, result in zip(targets, results, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
@@ -54,3 +58,12 @@ class Reference:
 def _copied(target: Array, result: Array) -> Array:
     np.copyto(target, result)
     return target
+
+
+def _laid_out(array: Array, type_: Attribute) -> Array:
+    """The array with the strides of its type."""
+    found = encoding_of(type_)
+    if not isinstance(found, OrderAttr):
+        return array
+    order = found.order
+    return np.ascontiguousarray(array.transpose(order)).transpose([order.index(axis) for axis in range(len(order))])

@@ -25,6 +25,7 @@ from fuse_opt.dialects.analysis.loop_body import (
 )
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
+from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static
 from fuse_opt.dialects.types.dtypes import F32, F64
@@ -104,6 +105,8 @@ class _Tracer:
             raise Unschedulable("no-attention", "it does not hold two products")
         if not all(is_static(value) for op in self.ops for value in (*op.operands, *op.results)):
             raise Unschedulable("dynamic-shape", "it has unknown shapes", products[0])
+        if any(encoding(value) is not None for op in self.ops for value in op.results):
+            raise Unschedulable("layout", "it computes in another order than the row-major one", products[0])
         self.first_op, self.second_op = products
         self.behind = self._needing(self.second_op)
         if self.first_op in self.behind:

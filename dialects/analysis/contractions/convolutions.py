@@ -20,6 +20,7 @@ from fuse_opt.dialects.analysis.loop_body import (
     trace,
 )
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
@@ -80,6 +81,8 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
         return Unschedulable("dynamic-shape", "it has unknown shapes", op)
     if (contraction := op.window_contraction()) is None:
         return Unschedulable("no-convolution", f"'{op.name}' is no convolution whose windows read what lies there", op)
+    if not _are_known(op, contraction):
+        return Unschedulable("layout", f"'{op.name}' reads or writes another order than row-major or channels-last", op)
     contraction, raw = contraction.merged(), op.results[0]
     if sums_of(op) not in (F32, F64) or any(dtype(value) is not dtype(raw) for value in op.operands[:2]):
         return Unschedulable(
@@ -90,10 +93,18 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
         return Unschedulable("few-positions", f"'{op.name}' has a result of {count} positions", op)
     if contraction.taps > MOST_TAPS:
         return Unschedulable("large-window", f"'{op.name}' has windows of {contraction.taps} elements", op)
-    copies = not contraction.reads_all_inside or sums_of(op) is not dtype(raw)
+    copies = not contraction.reads_in_place or sums_of(op) is not dtype(raw)
     if copies and (size := least_copy(contraction) * sums_of(op).itemsize) > LARGEST_COPY:
         return Unschedulable("large-copy", f"'{op.name}' copies {size} bytes for a few positions", op)
     return None
+
+
+def _are_known(op: OpaqueOp, contraction: WindowContraction) -> bool:
+    """Whether values lie as the contraction says: in row-major order, or with channels innermost."""
+    x, weight, result = encoding(op.operands[0]), encoding(op.operands[1]), encoding(op.results[0])
+    if weight is not None or (contraction.result_last and contraction.groups > 1):
+        return False
+    return (x is not None) == contraction.x_last and (result is not None) == contraction.result_last
 
 
 def least_copy(contraction: WindowContraction) -> int:
@@ -125,7 +136,7 @@ def trace_convolution(results: Sequence[SSAValue], members: Collection[Operation
     if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):
         raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
     epilogue = trace(results, members, [op])
-    places = result_places(epilogue, op.results[0], contraction.product())
+    places = result_places(epilogue, op.results[0], contraction.merged().result_product())
     return Convolution(op, contraction.merged(), x, weight, epilogue, places, panel)
 
 

@@ -37,7 +37,7 @@ def filter_panels_problem(contraction: WindowContraction, itemsize: int) -> str 
     if contraction.filters * itemsize < LANE_BYTES:
         return f"its {contraction.filters} filters fill no vector"
     size = contraction.channels * contraction.reached(*contraction.positions[1:]) * itemsize
-    if not contraction.reads_all_inside and size > LARGEST_COPY:
+    if not contraction.reads_in_place and size > LARGEST_COPY:
         return f"it would copy {size} bytes of the input"
     return None
 

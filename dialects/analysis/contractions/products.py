@@ -13,9 +13,11 @@ from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member_ops, trace
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, I8, I32, U8, DType
+from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 MATMUL = "matmul"
@@ -97,9 +99,26 @@ def trace_product(results: Sequence[SSAValue], members: Collection[Operation]) -
     if (problem := _problem(op, contraction)) is not None:
         raise problem
     epilogue = trace(results, members, [op])
-    product = Product(op, contraction, lhs, rhs, epilogue, result_places(epilogue, op.results[0], contraction))
     alike = dtype(op.operands[0]) is dtype(op.operands[1])
+    if alike and _is_transposed(op.results[0], contraction):
+        swapped = replace(contraction.swapped(), in_memory=True)
+        places = result_places(epilogue, op.results[0], swapped)
+        return Product(op, swapped, rhs.transposed(), lhs.transposed(), epilogue, places)
+    product = Product(op, contraction, lhs, rhs, epilogue, result_places(epilogue, op.results[0], contraction))
     return _as_row(product) if contraction.columns == 1 and alike else product
+
+
+def _is_transposed(raw: SSAValue, contraction: Contraction) -> bool:
+    """Whether a product's result lies with its rows side by side: it is that of its operands in the other order."""
+    found, extents = encoding(raw), shape(raw)
+    rank = len(extents)
+    if (
+        not isinstance(found, OrderAttr)
+        or contraction.in_memory
+        or extents[-2:] != (contraction.rows, contraction.columns)
+    ):
+        return False
+    return found.order == (*range(rank - 2), rank - 1, rank - 2)
 
 
 def _as_row(product: Product) -> Product:

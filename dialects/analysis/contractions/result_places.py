@@ -11,7 +11,8 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.operand_access import BATCH
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, Quotient, Remainder, dimension
+from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, Quotient, Remainder, dimension, linearize
 
 AXES = BATCH, "row", "column"
 """Names of the dimensions that count the elements of a product's result."""
@@ -36,7 +37,10 @@ def result_places(loop_body: LoopBody, raw: SSAValue, product: Contraction) -> M
         )
     places: Mapping[Dim, IndexExpr] | None = None
     dims = [dim for expression in loop_body.rows for dim in expression.dims()]
-    for address in dict.fromkeys(load.address for load in loop_body.loads() if load.value is raw):
+    loads = (load for load in loop_body.loads() if load.value is raw)
+    # As the product counts its elements, which lie nowhere yet.
+    reads = (load.address if product.in_memory else linearize(load.index, shape(raw)) for load in loads)
+    for address in dict.fromkeys(reads):
         found = _Inverse(address, dims).solve(product)
         if places is not None and found != places:
             raise Unschedulable("epilogue", "the product's result is read at several elements for one that is stored")

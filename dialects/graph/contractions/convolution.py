@@ -13,14 +13,18 @@ from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, IntegerType, TensorType
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
+from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, int_array, ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types.encodings import OrderAttr
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,10 @@ class Windows:
     begins: tuple[int, ...]
     ends: tuple[int, ...]
     dilations: tuple[int, ...]
+
+    def are_single(self) -> bool:
+        """Whether windows lie at each element, and none is added around."""
+        return all(step == 1 for step in self.strides) and not any((*self.begins, *self.ends))
 
     def positions(self, extents: Sequence[int], kernel: Sequence[int]) -> list[int]:
         """How many windows fit; raises VerifyException when none does."""
@@ -49,6 +57,16 @@ class Windows:
         """The least extents of which there are so many windows."""
         along = zip(positions, kernel, self.strides, self.begins, self.ends, self.dilations, strict=True)
         return [(n - 1) * s + d * (k - 1) + 1 - begin - end for n, k, s, begin, end, d in along]
+
+
+def channels_last(rank: int) -> tuple[int, ...]:
+    """The order of axes in memory with channels innermost (NHWC)."""
+    return (0, *range(2, rank), 1)
+
+
+def _is_last(value: SSAValue) -> bool:
+    found = encoding(value)
+    return isinstance(found, OrderAttr) and found.order == channels_last(len(shape(value)))
 
 
 class Convolution(OpaqueOp):
@@ -131,6 +149,7 @@ class ConvOp(Convolution):
     """
 
     name = "graph.conv"
+    TAKES_ORDERS: ClassVar[bool] = True
     x = operand_def(TensorType)
     weight = operand_def(TensorType)
 
@@ -151,6 +170,18 @@ class ConvOp(Convolution):
         ends = [mine + behind for mine, (_, behind) in zip(windows.ends, zeros[2:], strict=True)]
         return ConvOp.build_op(pad.x, self.weight, **{**self.properties, "pads": int_array([*begins, *ends])})
 
+    def contraction(self) -> Contraction | None:
+        """Of windows of one element over channels that lie innermost, in the operand and in the result."""
+        x, weight, positions = shape(self.x), shape(self.weight), shape(self.result)[2:]
+        windows = self.windows(len(x) - 2)
+        if prod(weight[2:]) != 1 or self.group_count() > 1 or positions != x[2:] or not windows.are_single():
+            return None
+        if not (_is_last(self.x) and _is_last(self.result)):
+            return None
+        count, channels, filters = prod(positions), x[1], weight[0]
+        lhs, rhs = (channels * count, 1, count), (0, 1, channels)
+        return Contraction((x[0],), count, filters, channels, lhs, rhs, in_memory=True)
+
     def window_contraction(self) -> WindowContraction | None:
         x, weight, result = (shape(value) for value in (self.x, self.weight, self.result))
         windows, groups = self.windows(len(x) - 2), self.group_count()
@@ -158,7 +189,7 @@ class ConvOp(Convolution):
         row = weight[1] * taps
         return WindowContraction(
             x[0], groups, filters, weight[1], x[2:], result[2:], weight[2:], windows.strides, windows.dilations,
-            windows.begins, filters * row, row, taps,
+            windows.begins, filters * row, row, taps, False, _is_last(self.x), _is_last(self.result),
         )  # fmt: skip
 
 

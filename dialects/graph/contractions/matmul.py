@@ -32,6 +32,7 @@ class MatmulOp(OpaqueOp):
     """
 
     name = "graph.matmul"
+    TAKES_ORDERS: ClassVar[bool] = True
     SLACK: ClassVar[float] = 32.0
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)

@@ -35,7 +35,7 @@ def candidate_blocks(
     """The blocks that tasks could have, of panels so wide, and so many elements in a copy at most."""
     _, height, row = contraction.positions
     reach = Reach.along(contraction, 2)
-    if contraction.reads_all_inside and not always_copies:
+    if contraction.reads_in_place and not always_copies:
         pitch = contraction.extents[2]
         if height == 1:
             yield from (Block(1, columns, pitch, False) for columns in _parts(row, width) if row >= width)

@@ -62,12 +62,22 @@ class FilterPanels(ConvolutionTask):
             )  # fmt: skip
 
         count_loop(scope, "channel", (constant(0), constant(of.channels)), block, tiling.channels)
+        count = scope.add(arith.MinSIOp(scope.add(arith.SubiOp(last, filter)), constant(tiling.width)))
+        if not of.result_last:
+            self._turn(scope)
+        self.store(scope, (filter, count), (start, place.end), start, place)
+
+    def by_position(self, scope: Scope, filters: SSAValue, positions: SSAValue) -> Matrix:
+        """The sums as they are."""
+        return self.positions
+
+    def _turn(self, scope: Scope) -> None:
+        """Puts the sums of a filter side by side."""
+        tiling, constant = self.tiling, self._constant
         length = constant(tiling.block.positions(tiling.block.rows))
         turned = Matrix(self.positions.memory, self.positions.at, 1, tiling.width)
         sums = Matrix(self.sums.memory, constant(0), tiling.columns)
         copy_matrix(scope, self.element, turned, sums, constant(tiling.width), length)
-        count = scope.add(arith.MinSIOp(scope.add(arith.SubiOp(last, filter)), constant(tiling.width)))
-        self.store(scope, (filter, count), (start, place.end), start, place)
 
     def _line(
         self, scope: Scope, line: SSAValue, channels: tuple[SSAValue, SSAValue], left: Matrix, right: Matrix

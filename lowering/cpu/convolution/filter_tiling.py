@@ -58,7 +58,7 @@ def filter_tiling(contraction: WindowContraction, width: int, itemsize: int) -> 
     """The cut of a merged contraction, whose filters are in panels so wide."""
     _, height, row = contraction.positions
     reach = Reach.along(contraction, 2)
-    inside = contraction.reads_all_inside
+    inside = contraction.reads_in_place
     pitch = contraction.extents[2] if inside else reach.pitch(row) if height > 1 else row + reach.behind
     block = Block(height, row, pitch, not inside)
     lines, length = (1, block.positions(height)) if pitch == row else (height, row)

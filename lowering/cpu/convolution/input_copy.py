@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from enum import Enum
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
@@ -12,7 +12,16 @@ from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.convolution.blocks import Block, copied_elements, copied_rows, planes_of
 from fuse_opt.lowering.cpu.convolution.window_rows import Reach
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, count_loop, element_of, parallel_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import (
+    Bounds,
+    Matrix,
+    copy_matrix,
+    count_loop,
+    element_of,
+    parallel_loop,
+    plus,
+    times,
+)
 from fuse_opt.lowering.kernel.scope import Scope
 
 Bound = int | SSAValue
@@ -46,13 +55,22 @@ def tap_offsets(of: WindowContraction, block: Block) -> list[int]:
     return found[::-1] if of.flipped else found
 
 
+class _Mode(Enum):
+    """What a sweep over the copy does."""
+
+    WHOLE = "elements and zeros, channel by channel"
+    MATRICES = "the elements of all channels, which lie side by side, in squares of vector registers"
+    ZEROS = "zeros alone"
+
+
 class InputCopy:
     """The memory on the stack, and what fills it."""
 
     def __init__(self, of: WindowContraction, block: Block, element: DType, root: Scope, width: int) -> None:
         self.of, self.block, self.root = of, block, root
         self.rows, self.columns = Reach.along(of, 1), Reach.along(of, 2)
-        self.element = element
+        _, _, self.source_channel, self.source = of.x_steps()
+        self.element, self.mode = element, _Mode.WHOLE
         self.zero = root.constant(0.0, element)
         whole = copied_elements(of, block)
         slack = width + max(self.columns.behind + block.columns - block.pitch, 0)
@@ -71,16 +89,23 @@ class InputCopy:
     def build(self, task: Scope, source: SSAValue, origin: Origin) -> None:
         """Copies what the block of positions from `origin` on reads of the group's channels."""
         constant = self.root.index_constant
+        if self.of.x_last and element_of(source) is self.element:
+            self.mode = _Mode.MATRICES
+            self._all_planes(task, source, origin, constant(0))
+            self.mode = _Mode.ZEROS
 
         def channel(scope: Scope, number: SSAValue) -> None:
-            count_loop(
-                scope,
-                "plane",
-                (constant(0), constant(self.of.window[0])),
-                lambda inner, first: self._planes(inner, source, origin, number, first),
-            )
+            self._all_planes(scope, source, origin, number)
 
         count_loop(task, "channel", (constant(0), constant(self.of.channels)), channel)
+
+    def _all_planes(self, scope: Scope, source: SSAValue, origin: Origin, channel: SSAValue) -> None:
+        count_loop(
+            scope,
+            "plane",
+            (self.root.index_constant(0), self.root.index_constant(self.of.window[0])),
+            lambda inner, first: self._planes(inner, source, origin, channel, first),
+        )
 
     def _planes(self, scope: Scope, source: SSAValue, origin: Origin, channel: SSAValue, first: SSAValue) -> None:
         """All phases of a plane of the input, or zeros where it has no such plane."""
@@ -89,8 +114,8 @@ class InputCopy:
         place = plus(scope, times(scope, origin.first, step), times(scope, first, dilation))
         if begin:
             place = scope.add(arith.SubiOp(place, constant(begin)))
-        there = plus(scope, origin.channels, times(scope, channel, prod(of.extents)))
-        there = plus(scope, there, times(scope, place, of.extents[1] * of.extents[2]))
+        there = plus(scope, origin.channels, times(scope, channel, self.source_channel))
+        there = plus(scope, there, times(scope, place, self.source[0]))
         bounds = self._inside_planes(scope, place)
         phases = len(self.rows.phases) * len(self.columns.phases)
         here = plus(scope, times(scope, channel, self.channel_step), times(scope, first, phases * self.plane))
@@ -129,11 +154,11 @@ class InputCopy:
         down = scope.add(arith.SubiOp(times(scope, origin.row, self.rows.stride), constant(self.rows.begin - phase[0])))
         across = times(scope, origin.column, self.columns.stride)
         across = scope.add(arith.SubiOp(across, constant(self.columns.begin - phase[1])))
-        first = plus(scope, there, times(scope, down, self.of.extents[2]), across)
+        first = plus(scope, there, times(scope, down, self.source[1]), times(scope, across, self.source[2]))
 
         def row(inner: Scope, number: SSAValue) -> None:
             here = plus(inner, target, times(inner, number, pitch))
-            begin = plus(inner, first, times(inner, number, self.rows.stride * self.of.extents[2]))
+            begin = plus(inner, first, times(inner, number, self.rows.stride * self.source[1]))
             self._fill(inner, (0, left[0]), here)
             self._copy(inner, source, begin, here, (self._value(left[0]), self._value(left[1])))
             self._fill(inner, (left[1], pitch), here)
@@ -158,8 +183,18 @@ class InputCopy:
         return found[0], found[1]
 
     def _copy(self, scope: Scope, source: SSAValue, begin: SSAValue, here: SSAValue, columns: Bounds) -> None:
+        if self.mode is _Mode.ZEROS:
+            return
+        if self.mode is _Mode.MATRICES:
+            step = self.columns.stride * self.source[2]
+            seen = Matrix(source, plus(scope, begin, times(scope, columns[0], step)), self.source_channel, step)
+            target = Matrix(self.memory, plus(scope, here, columns[0]), self.channel_step)
+            count = scope.add(arith.SubiOp(columns[1], columns[0]))
+            copy_matrix(scope, self.element, seen, target, self.root.index_constant(self.of.channels), count)
+            return
+
         def put(inner: Scope, column: SSAValue) -> None:
-            place = plus(inner, begin, times(inner, column, self.columns.stride))
+            place = plus(inner, begin, times(inner, column, self.columns.stride * self.source[2]))
             value = inner.add(memref.LoadOp.get(source, [place]))
             if element_of(source) is not self.element:
                 value = inner.add(arith.ExtFOp(value, self.element.attribute))
@@ -168,7 +203,7 @@ class InputCopy:
         parallel_loop(scope, "column", columns, put)
 
     def _fill(self, scope: Scope, bounds: tuple[Bound, Bound], here: SSAValue) -> None:
-        if bounds[0] == bounds[1]:
+        if bounds[0] == bounds[1] or self.mode is _Mode.MATRICES:
             return
 
         def put(inner: Scope, column: SSAValue) -> None:

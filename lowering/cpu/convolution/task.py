@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
@@ -14,7 +14,7 @@ from fuse_opt.lowering.cpu.convolution.blocks import block_counts
 from fuse_opt.lowering.cpu.convolution.filter_tiling import FilterTiling
 from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, Origin, tap_offsets
 from fuse_opt.lowering.cpu.convolution.tiling import ConvolutionTiling
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import Taps, either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -52,7 +52,7 @@ class ConvolutionTask(ABC):
         self.block, self.filters = tiling.block, tiling.filters
         self.of, self.root = convolution.contraction, root
         element = convolution.sums
-        of, block, product = self.of, self.block, convolution.contraction.product()
+        of, block, product = self.of, self.block, convolution.contraction.result_product()
         self.element = element
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.x, given = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
@@ -61,6 +61,7 @@ class ConvolutionTask(ABC):
         sums = root.add(memref.AllocaOp.get(element.attribute, 64, [tiling.rows * tiling.columns]))
         sums.name_hint = "sums"
         self.sums = Sums(sums, tiling.rows, tiling.columns)
+        self._turned: SSAValue | None = None
         self.taps = self._taps() if of.taps > 1 or of.channel_step != 1 else None
         self.copy = InputCopy(of, block, element, root, tiling.widest) if block.copies else None
 
@@ -82,7 +83,8 @@ class ConvolutionTask(ABC):
         image = plus(task, times(task, batch, of.groups), group)
         task.indices = {self.epilogue.batch: image}
         weight = plus(task, times(task, group, of.group_step), times(task, first_filter, of.filter_step))
-        channels = times(task, image, of.channels * prod(of.extents))
+        sample_step, group_step, channel_step, _ = of.x_steps()
+        channels = plus(task, times(task, batch, sample_step), times(task, group, group_step))
         moved = times(task, first, of.positions[1] * of.positions[2])
         if self.copy is not None:
             copy, origin = self.copy, Origin(first, rows[0], columns[0], channels)
@@ -91,7 +93,7 @@ class ConvolutionTask(ABC):
             moved = plus(task, moved, times(task, rows[0], of.positions[2]), columns[0])
         else:
             at = plus(task, channels, times(task, first, of.extents[1] * of.extents[2]))
-            source = Matrix(self.x, at, prod(of.extents))
+            source = Matrix(self.x, at, channel_step)
             start = plus(task, times(task, rows[0], block.pitch), columns[0])
         last = task.add(arith.SubiOp(task.add(arith.SubiOp(rows[1], rows[0])), constant(1)))
         length = plus(task, times(task, last, block.pitch), task.add(arith.SubiOp(columns[1], columns[0])))
@@ -117,24 +119,66 @@ class ConvolutionTask(ABC):
         Stores panels of the result, and what follows from it: from the first filter on, for so many of them, the rows of
         positions that they have. The sums of the first one begin at the position `start`.
         """
+        if self.of.result_last:
+            self._store_turned(scope, filters, positions, start, place)
+            return
+
+        def stretch(inner: Scope, moved: SSAValue, bounds: Bounds) -> None:
+            columns = [plus(inner, bound, moved) for bound in bounds]
+            self.epilogue.over_columns(inner, self.sums, columns, plus(inner, start, moved))
+
+        self.epilogue.over_rows(scope, self.sums, *filters, lambda s: self._stretches(s, positions, place, stretch))
+
+    def _stretches(
+        self, scope: Scope, positions: Bounds, place: Place, build: Callable[[Scope, SSAValue, Bounds], None]
+    ) -> None:
+        """The stretches of positions that are neighbours in the result, with what is added to have their places there."""
         constant, pitch, length = self.root.index_constant, self.block.pitch, self.of.positions[2]
 
         def stretch(inner: Scope, row: SSAValue, bounds: Bounds) -> None:
             moved = plus(inner, place.moved, times(inner, row, length - pitch)) if length != pitch else place.moved
-            columns = [plus(inner, bound, moved) for bound in bounds]
-            self.epilogue.over_columns(inner, self.sums, columns, plus(inner, start, moved))
+            build(inner, moved, bounds)
 
         def segment(inner: Scope, row: SSAValue) -> None:
             first = times(inner, row, pitch)
             lower = inner.add(arith.MaxSIOp(positions[0], first))
             stretch(inner, row, (lower, inner.add(arith.MinSIOp(positions[1], plus(inner, first, constant(length))))))
 
-        def rows(inner: Scope) -> None:
-            if length == pitch or self.block.rows == 1:
-                stretch(inner, constant(0) if self.copy is not None else place.row, positions)
-                return
-            first = inner.add(arith.DivSIOp(positions[0], constant(pitch)))
-            last = inner.add(arith.DivSIOp(inner.add(arith.SubiOp(positions[1], constant(1))), constant(pitch)))
-            count_loop(inner, "line", (first, plus(inner, last, constant(1))), segment)
+        if length == pitch or self.block.rows == 1:
+            stretch(scope, constant(0) if self.copy is not None else place.row, positions)
+            return
+        first = scope.add(arith.DivSIOp(positions[0], constant(pitch)))
+        last = scope.add(arith.DivSIOp(scope.add(arith.SubiOp(positions[1], constant(1))), constant(pitch)))
+        count_loop(scope, "line", (first, plus(scope, last, constant(1))), segment)
 
-        self.epilogue.over_rows(scope, self.sums, *filters, rows)
+    def _store_turned(
+        self, scope: Scope, filters: tuple[SSAValue, SSAValue], positions: Bounds, start: SSAValue, place: Place
+    ) -> None:
+        """As `store`, where neighbouring filters lie side by side in the result: of sums by position."""
+        by_position = self.by_position(scope, filters[1], scope.add(arith.SubiOp(positions[1], start)))
+        bounds = filters[0], plus(scope, *filters)
+
+        def stretch(inner: Scope, moved: SSAValue, some: Bounds) -> None:
+            at = times(inner, inner.add(arith.SubiOp(some[0], start)), by_position.row)
+            sums = Sums(by_position.memory, self.sums.step, by_position.row, at)
+            count = inner.add(arith.SubiOp(some[1], some[0]))
+            self.epilogue.over_rows(
+                inner, sums, plus(inner, some[0], moved), count,
+                lambda row: self.epilogue.over_columns(row, sums, bounds, filters[0]),
+            )  # fmt: skip
+
+        self._stretches(scope, positions, place, stretch)
+
+    def by_position(self, scope: Scope, filters: SSAValue, positions: SSAValue) -> Matrix:
+        """The sums with those of a position side by side: a copy, in squares of vector registers."""
+        constant = self.root.index_constant
+        if self._turned is None:
+            self._turned = self.root.add(
+                memref.AllocaOp.get(self.element.attribute, 64, [self.sums.rows * self.sums.step])
+            )
+            self._turned.name_hint = "turned"
+        found = Matrix(self._turned, constant(0), self.sums.rows)
+        copy_matrix(
+            scope, self.element, Matrix(self.sums.memory, constant(0), 1, self.sums.step), found, positions, filters
+        )
+        return found

@@ -164,7 +164,7 @@ def _work(contraction: WindowContraction, tiling: ConvolutionTiling) -> float:
         t.work(filters, steps, channel_blocks) + read * t.vectors if t else 0.0 for t in (tiling.tile, tiling.last)
     )
     copied = copied_elements(contraction, block) if block.copies else 0
-    copied *= COPY_WORK if contraction.strides[2] == 1 else STRIDED_COPY_WORK
+    copied *= COPY_WORK if contraction.strides[2] == 1 and not contraction.x_last else STRIDED_COPY_WORK
     copied *= 1 if copied_elements(contraction, block) <= NEAR_COPY else 2
     lengths = block_lengths(contraction, block).items()
     work = sum(many * (tiling.panels(length) * panel + last + copied) for length, many in lengths)

@@ -15,9 +15,10 @@ from math import prod
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.layouts import address, element_index, memory_extents
 from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
-from fuse_opt.dialects.types.index_expr import dimensions, linearize
+from fuse_opt.dialects.types.index_expr import dimensions
 
 Path = tuple[int, ...]
 Paths = frozenset[Path]
@@ -157,7 +158,8 @@ def _is_view(op: Operation) -> bool:
 def _is_strided(op: StructuredOp, number: int) -> bool:
     if not all(map(is_static, (*op.operands, *op.results))):
         return False
-    dims = dimensions("i", shape(op.results[0]))
-    factors = linearize(op.operand_index(number, dims, ()), shape(op.operands[number])).coefficients()
+    dims = dimensions("i", memory_extents(op.results[0]))
+    index = element_index(op.results[0], dims)
+    factors = address(op.operands[number], op.operand_index(number, index, ())).coefficients()
     inner = [dim for index in dims for dim in index.dims()][-1:]
     return bool(inner) and factors is not None and abs(factors.get(inner[0], 0)) > 1

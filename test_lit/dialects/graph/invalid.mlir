@@ -122,4 +122,4 @@ func.func @f(%x: tensor<4x4xf32, "csr">) {
   func.return
 }
 
-// CHECK: 'graph.exp' type 'tensor<4x4xf32, "csr">': expected a dense tensor in row-major order, got the encoding '"csr"', which would be ignored; remove it, or convert the value before
+// CHECK: 'graph.exp' type 'tensor<4x4xf32, "csr">': expected an encoding such as #graph.order<1, 0>, got '"csr"', which would be ignored; remove it, or register an attribute that implements EncodingPart

@@ -129,7 +129,13 @@ def _flip_cases() -> Iterator[Case]:
         yield from moved("flip", attributes, shape, lambda x, order=order: x[order])
 
 
+def _layout_cases() -> Iterator[Case]:
+    for shape in [(5,), (2, 3), (2, 3, 4), (), (0, 3)]:
+        yield from moved("to_layout", "", shape, lambda x: x)
+
+
 ROWS: list[Row] = [
+    Row("to_layout", ANY, _layout_cases),
     Row("reshape", ANY, _reshape_cases),
     Row("permute_dims", ANY, _permute_cases),
     Row("broadcast_to", ANY, _broadcast_cases),

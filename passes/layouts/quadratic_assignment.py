@@ -1,0 +1,318 @@
+"""Choices that cost by themselves and in pairs, at the least sum (PBQP: Scholz and Eckstein 2002); knows no IR.
+
+Nodes with at most two neighbours are taken out, exactly: what they cost is added to what is left. Graphs of branches that join
+again reduce wholly so. Of what remains each connected core is tried out, as long as it has few combinations; of a larger one the
+node of most neighbours is settled, and reduction goes on. Equal costs are decided for the first alternative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+TRIED = 4096
+"""Combinations of a core that are all tried."""
+
+SMALL = 32
+"""Nodes of a core that is looked at anew after each node that is settled."""
+
+Matrix = list[list[float]]
+
+
+@dataclass
+class Assignment:
+    """A problem: `costs[node][alternative]`, and a matrix of costs for two nodes that are connected."""
+
+    costs: list[list[float]] = field(default_factory=list[list[float]])
+    edges: list[dict[int, Matrix]] = field(default_factory=list[dict[int, Matrix]])
+    """By node: its neighbours, each with a row for each alternative of the node."""
+
+    def node(self, costs: Sequence[float]) -> int:
+        """A new node with an alternative for each cost."""
+        self.costs.append(list(costs))
+        self.edges.append({})
+        return len(self.costs) - 1
+
+    def connect(self, first: int, second: int, matrix: Sequence[Sequence[float]]) -> None:
+        """Adds costs of each alternative of the first node beside each of the second."""
+        if first == second:
+            for number, row in enumerate(matrix):
+                self.costs[first][number] += row[number]
+            return
+        known = self.edges[first].get(second)
+        if known is not None:
+            matrix = [[a + b for a, b in zip(row, more, strict=True)] for row, more in zip(known, matrix, strict=True)]
+        self.edges[first][second] = [list(row) for row in matrix]
+        self.edges[second][first] = [list(column) for column in zip(*matrix, strict=True)]
+
+    def total(self, chosen: Sequence[int]) -> float:
+        """What a choice costs."""
+        found = sum(costs[number] for costs, number in zip(self.costs, chosen, strict=True))
+        for node, others in enumerate(self.edges):
+            found += sum(matrix[chosen[node]][chosen[other]] for other, matrix in others.items() if node < other)
+        return found
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A choice for each node, and how many nodes were settled without knowing that it is the best."""
+
+    chosen: list[int]
+    guessed: int = 0
+
+
+def solve(problem: Assignment) -> Solution:
+    """The alternatives of the least sum; of large cores an approximation, bettered by changes of one and of two nodes."""
+    reduction = _Reduction(problem)
+    reduction.run()
+    chosen = reduction.resolved()
+    if reduction.guessed:
+        chosen = _bettered(problem, chosen)
+    return Solution(chosen, reduction.guessed)
+
+
+class _Reduction:
+    def __init__(self, problem: Assignment) -> None:
+        self.costs = [list(costs) for costs in problem.costs]
+        self.edges = [dict(others) for others in problem.edges]
+        self.order: list[tuple[int, dict[int, Matrix]]] = []
+        """Nodes that were taken out, with the neighbours that they had then."""
+        self.settled: dict[int, int] = {}
+        self.gone = [False] * len(self.costs)
+        self.left = len(self.costs)
+        """Nodes that are not gone."""
+        self.guessed = 0
+
+    def run(self) -> None:
+        self._reduce(range(len(self.costs)))
+        for start in range(len(self.costs)):
+            if not self.gone[start]:
+                self._solve_core(self._connected(start))
+
+    def _reduce(self, nodes: Iterable[int]) -> None:
+        """Takes out nodes of at most two neighbours, and those that become such."""
+        waiting = list(nodes)[::-1]
+        while waiting:
+            node = waiting.pop()
+            if self.gone[node] or len(self.edges[node]) > 2:
+                continue
+            waiting.extend(self._take_out(node))
+
+    def _take_out(self, node: int) -> list[int]:
+        others = self.edges[node]
+        self.order.append((node, others))
+        self.gone[node] = True
+        self.left -= 1
+        for other in others:
+            del self.edges[other][node]
+        own = self.costs[node]
+        if len(others) == 1:
+            ((other, matrix),) = others.items()
+            added = [min(map(float.__add__, own, column)) for column in zip(*matrix, strict=True)]
+            self.costs[other] = [a + b for a, b in zip(self.costs[other], added, strict=True)]
+        elif len(others) == 2:
+            self._join(own, *others.items())
+        return list(others)
+
+    def _join(self, own: list[float], first: tuple[int, Matrix], second: tuple[int, Matrix]) -> None:
+        """The costs of a node, at its best, as those of its two neighbours beside each other."""
+        (a, to_a), (b, to_b) = first, second
+        columns_a, columns_b = list(zip(*to_a, strict=True)), list(zip(*to_b, strict=True))
+        matrix: Matrix = []
+        known = self.edges[a].get(b)
+        for number, column in enumerate(columns_a):
+            base = [x + y for x, y in zip(own, column, strict=True)]
+            row = [min(map(float.__add__, base, other)) for other in columns_b]
+            matrix.append(row if known is None else [x + y for x, y in zip(row, known[number], strict=True)])
+        self.edges[a][b] = matrix
+        self.edges[b][a] = [list(column) for column in zip(*matrix, strict=True)]
+
+    def _connected(self, start: int) -> list[int]:
+        seen = {start}
+        stack = [start]
+        while stack:
+            for other in self.edges[stack.pop()]:
+                if other not in seen:
+                    seen.add(other)
+                    stack.append(other)
+        return sorted(seen)
+
+    def _solve_core(self, core: list[int]) -> None:
+        """Settles the nodes of a core: all at once by trial, or one after another, and then the parts that are left."""
+        stack = [core]
+        while stack:
+            core = stack.pop()
+            if self._are_few(core):
+                self._try(core)
+                continue
+            left = self._guess_half(core)
+            stack.extend(self._parts(left))
+
+    def _are_few(self, core: list[int]) -> bool:
+        combinations = 1
+        for node in core:
+            combinations *= len(self.costs[node])
+            if combinations > TRIED:
+                return False
+        return True
+
+    def _guess_half(self, core: list[int]) -> list[int]:
+        """Settles nodes, those of most neighbours first, until half of the core is left, or one of a small core is gone."""
+        heap = [(-len(self.edges[node]), node) for node in core]
+        heapify(heap)
+        enough = len(core) // 2 if len(core) > SMALL else len(core) - 1
+        before = self.left
+        while before - self.left < len(core) - enough:
+            degree, node = heappop(heap)
+            if self.gone[node]:
+                continue
+            if degree != -len(self.edges[node]):
+                heappush(heap, (-len(self.edges[node]), node))
+                continue
+            self._guess(node)
+        return [node for node in core if not self.gone[node]]
+
+    def _parts(self, nodes: list[int]) -> list[list[int]]:
+        found: list[list[int]] = []
+        seen: set[int] = set()
+        for node in nodes:
+            if node not in seen:
+                part = self._connected(node)
+                seen.update(part)
+                found.append(part)
+        return found
+
+    def _guess(self, node: int) -> None:
+        """Settles a node at what is best for it and, each by itself, for its neighbours."""
+        self.guessed += 1
+        others = self.edges[node]
+        sums = list(self.costs[node])
+        for other, matrix in others.items():
+            costs = self.costs[other]
+            sums = [total + min(map(float.__add__, row, costs)) for total, row in zip(sums, matrix, strict=True)]
+        self._settle(node, sums.index(min(sums)))
+        self._reduce(others)
+
+    def _settle(self, node: int, number: int) -> None:
+        self.settled[node] = number
+        self.gone[node] = True
+        self.left -= 1
+        self.order.append((node, {}))
+        for other, matrix in self.edges[node].items():
+            self.costs[other] = [a + b for a, b in zip(self.costs[other], matrix[number], strict=True)]
+            del self.edges[other][node]
+
+    def _try(self, core: list[int]) -> None:
+        """All combinations of a core, left where they cannot become the best any more."""
+        place = {node: number for number, node in enumerate(core)}
+        before = [[(place[o], m) for o, m in self.edges[node].items() if place[o] < place[node]] for node in core]
+        least = [0.0] * (len(core) + 1)
+        for number in range(len(core) - 1, -1, -1):
+            least[number] = least[number + 1] + min(self.costs[core[number]])
+        best, found = float("inf"), [0] * len(core)
+        chosen: list[int] = [-1]
+        sums: list[float] = [0.0]
+        while chosen:
+            depth = len(chosen) - 1
+            chosen[-1] += 1
+            node = core[depth]
+            if chosen[-1] >= len(self.costs[node]):
+                chosen.pop()
+                sums.pop()
+                continue
+            number = chosen[-1]
+            total = sums[-1] + self.costs[node][number] + sum(m[number][chosen[o]] for o, m in before[depth])
+            if total + least[depth + 1] >= best:
+                continue
+            if depth + 1 == len(core):
+                best, found = total, list(chosen)
+            else:
+                chosen.append(-1)
+                sums.append(total)
+        for node, number in zip(core, found, strict=True):
+            self._settle(node, number)
+
+    def resolved(self) -> list[int]:
+        """The choice, from the nodes that were taken out last back to the first."""
+        chosen = [0] * len(self.costs)
+        for node, number in self.settled.items():
+            chosen[node] = number
+        for node, others in reversed(self.order):
+            if node in self.settled:
+                continue
+            sums = self.costs[node]
+            for other, matrix in others.items():
+                number = chosen[other]
+                sums = [total + row[number] for total, row in zip(sums, matrix, strict=True)]
+            chosen[node] = sums.index(min(sums))
+        return chosen
+
+
+ROUNDS = 8
+MANY = 4096
+"""Nodes of a problem above which only the choice that was found is bettered."""
+
+
+def _bettered(problem: Assignment, chosen: list[int]) -> list[int]:
+    """The best of a choice and of one alternative for all, each bettered."""
+    if len(chosen) > MANY:
+        better(problem, chosen)
+        return chosen
+    most = max(map(len, problem.costs))
+    starts = [chosen, *([min(number, len(costs) - 1) for costs in problem.costs] for number in range(most))]
+    for start in starts:
+        better(problem, start)
+    return min(starts, key=problem.total)
+
+
+def better(problem: Assignment, chosen: list[int]) -> None:
+    """Changes one node, or two neighbours, at a time, as long as that costs less; at most a few rounds."""
+    nodes: Iterable[int] = range(len(chosen))
+    for _ in range(ROUNDS):
+        before = {node: chosen[node] for node in nodes}
+        near = set(before).union(*(problem.edges[node] for node in before))
+        before.update((node, chosen[node]) for node in near)
+        for node in sorted(near):
+            _better_node(problem, chosen, node)
+        for node in sorted(near):
+            for other in problem.edges[node]:
+                if node < other or other not in near:
+                    before.setdefault(other, chosen[other])
+                    _better_pair(problem, chosen, node, other)
+        nodes = [node for node, number in before.items() if chosen[node] != number]
+        if not nodes:
+            return
+
+
+def _sums(problem: Assignment, chosen: list[int], node: int, without: int = -1) -> list[float]:
+    sums = problem.costs[node]
+    for other, matrix in problem.edges[node].items():
+        if other != without:
+            number = chosen[other]
+            sums = [total + row[number] for total, row in zip(sums, matrix, strict=True)]
+    return sums
+
+
+def _better_node(problem: Assignment, chosen: list[int], node: int) -> bool:
+    sums = _sums(problem, chosen, node)
+    best = min(sums)
+    if not best < sums[chosen[node]]:
+        return False
+    chosen[node] = sums.index(best)
+    return True
+
+
+def _better_pair(problem: Assignment, chosen: list[int], node: int, other: int) -> bool:
+    first, second = _sums(problem, chosen, node, other), _sums(problem, chosen, other, node)
+    matrix = problem.edges[node][other]
+    best = first[chosen[node]] + second[chosen[other]] + matrix[chosen[node]][chosen[other]]
+    found: tuple[int, int] | None = None
+    for a, row in enumerate(matrix):
+        for b, cost in enumerate(row):
+            if (total := first[a] + second[b] + cost) < best:
+                best, found = total, (a, b)
+    if found is None:
+        return False
+    chosen[node], chosen[other] = found
+    return True

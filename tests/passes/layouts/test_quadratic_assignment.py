@@ -1,0 +1,79 @@
+"""The solver beside trying everything, on random graphs; reductions are exact, and results repeat."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from fuse_opt.passes.layouts.quadratic_assignment import Assignment, solve
+
+
+def random_problem(seed: int, most: int = 9, alternatives: int = 3, degree: int = 2) -> Assignment:
+    """Sites that read up to so many earlier ones; conversions cost alike, and nothing where layouts are the same."""
+    rng = random.Random(seed)
+    problem = Assignment()
+    count = rng.randint(2, most)
+    kinds: list[list[int]] = []
+    for node in range(count):
+        kinds.append(rng.sample(range(4), rng.randint(1, alternatives)))
+        problem.node([float(rng.randint(0, 20)) for _ in kinds[-1]])
+        for other in rng.sample(range(node), min(node, rng.randint(1, degree))):
+            cost = float(rng.randint(1, 12))
+            problem.connect(other, node, [[0.0 if a == b else cost for b in kinds[node]] for a in kinds[other]])
+    return problem
+
+
+def least(problem: Assignment) -> float:
+    return min(problem.total(chosen) for chosen in itertools.product(*(range(len(c)) for c in problem.costs)))
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_the_solution_is_the_best_of_all(part: int) -> None:
+    for seed in range(part * 50, part * 50 + 50):
+        problem = random_problem(seed)
+        solution = solve(problem)
+        assert problem.total(solution.chosen) == least(problem), f"seed {seed}"
+        assert not solution.guessed
+        assert solve(problem) == solution
+
+
+def test_dense_graphs_are_tried_out() -> None:
+    for seed in range(40):
+        problem = random_problem(1000 + seed, most=7, degree=6)
+        solution = solve(problem)
+        assert problem.total(solution.chosen) == least(problem)
+
+
+def test_large_cores_are_no_worse_than_one_layout_for_all() -> None:
+    for seed in range(5):
+        rng = random.Random(seed)
+        problem = Assignment()
+        for node in range(120):
+            problem.node([float(rng.randint(0, 9)) for _ in range(3)])
+            for other in rng.sample(range(node), min(node, 4)):
+                problem.connect(other, node, [[0.0 if a == b else 5.0 for b in range(3)] for a in range(3)])
+        solution = solve(problem)
+        assert solution.guessed
+        one = min(problem.total([number] * 120) for number in range(3))
+        greedy = problem.total([costs.index(min(costs)) for costs in problem.costs])
+        assert problem.total(solution.chosen) <= min(one, greedy)
+
+
+def test_ties_go_to_the_first_alternative() -> None:
+    problem = Assignment()
+    for _ in range(4):
+        problem.node([1.0, 1.0])
+    for node in range(3):
+        problem.connect(node, node + 1, [[0.0, 1.0], [1.0, 0.0]])
+    problem.connect(0, 0, [[1.0, 9.0], [9.0, 1.0]])
+    assert solve(problem).chosen == [0, 0, 0, 0]
+
+
+def test_edges_between_the_same_nodes_add_up() -> None:
+    problem = Assignment()
+    a, b = problem.node([0.0, 2.0]), problem.node([2.0, 0.0])
+    for _ in range(3):
+        problem.connect(a, b, [[0.0, 1.0], [1.0, 0.0]])
+    assert problem.total([0, 1]) == 3.0 and problem.total(solve(problem).chosen) == 2.0
