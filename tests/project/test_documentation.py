@@ -112,7 +112,8 @@ def test_backend_of_one_file_runs_the_op(tmp_path: Path) -> None:
 def test_the_grammar_of_a_chain_says_what_it_takes() -> None:
     _, text, _ = blocks(ROOT / "docs" / "implementations.md", "python")
     check = """
-bias, column, tanh = Link("graph.add", operand=0, extents=(1, 8)), Link("graph.add", operand=0, extents=(6, 1)), Link("graph.tanh")
+bias, column = (Link("graph.add", operand=0, extents=extents) for extents in ((1, 8), (6, 1)))
+tanh = Link("graph.tanh")
 found = [offer.refusal(links) for links in ((bias, tanh), (column,), (Link("graph.exp"),), (bias, tanh, tanh))]
 assert found == [None, "step-operand", "step-op", "max-ops"], found
 """
