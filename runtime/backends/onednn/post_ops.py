@@ -60,6 +60,10 @@ def _eltwise(link: Link, fast: bool) -> _Eltwise | None:
 
 
 def _accepts(link: Link, fast: bool) -> str | None:
+    if (
+        link.dtype != "f32"
+    ):  # oneDNN computes in f32, which does not hold all integers and rounds once for narrow floats
+        return f"step-{link.dtype}"
     if link.operand is None:
         return None if _eltwise(link, fast) is not None else f"step-{link.op}"
     if link.op not in _BINARY or link.config:
