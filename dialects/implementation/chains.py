@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -37,20 +37,23 @@ class Link:
     """Or a number that it reads."""
     swapped: bool = False
     """Whether the chain's own value is its second operand."""
+    dtype: str = "f32"
+    """The element type of its result, and so of all that the chain computes."""
 
     def text(self) -> str:
         """The step as a text that `link_of` reads."""
         return json.dumps(
-            [self.op, dict(self.config), self.operand, list(self.extents), self.number, self.swapped], sort_keys=True
+            [self.op, dict(self.config), self.operand, list(self.extents), self.number, self.swapped, self.dtype],
+            sort_keys=True,
         )
 
 
 def link_of(text: str) -> Link:
     """The step that a text is of."""
-    found: tuple[str, dict[str, Any], int | None, list[int], float | None, bool] = json.loads(text)
-    op, config, operand, extents, number, swapped = found
+    found: tuple[str, dict[str, Any], int | None, list[int], float | None, bool, str] = json.loads(text)
+    op, config, operand, extents, number, swapped, element = found
     pairs = [(name, _untied(value)) for name, value in config.items()]
-    return Link(op, tuple(sorted(pairs)), operand, tuple(extents), number, swapped)
+    return Link(op, tuple(sorted(pairs)), operand, tuple(extents), number, swapped, element)
 
 
 def _untied(value: Any) -> PlainValue:
@@ -104,19 +107,18 @@ def trace_chain(
 
 
 def _link(op: StructuredOp, read: Sequence[SSAValue], value: SSAValue, outer: list[SSAValue]) -> Link:
-    config = tuple(sorted(plain_properties(op).items()))
     others = [other for other in read if other is not value]
+    config = tuple(sorted(plain_properties(op).items()))
+    link = Link(op.name, config, swapped=read[-1] is value and bool(others), dtype=dtype(op.results[0]).name)
     if not others:
-        return Link(op.name, config)
+        return link
     (other,) = others
-    swapped = read[1] is value
     if (number := _number(other)) is not None:
-        return Link(op.name, config, number=number, swapped=swapped)
+        return replace(link, number=number)
     if other not in outer:
         outer.append(other)
     rank = len(shape(op.results[0]))
-    extents = (1,) * (rank - len(shape(other))) + shape(other)
-    return Link(op.name, config, outer.index(other), extents, None, swapped)
+    return replace(link, operand=outer.index(other), extents=(1,) * (rank - len(shape(other))) + shape(other))
 
 
 def _number(value: SSAValue) -> float | None:
@@ -159,12 +161,7 @@ def kernel_chain(kernel: KernelOp) -> tuple[Link, ...] | str:
     if not all(isinstance(value, BlockArgument) for value in outer):
         return "no-chain"
     numbers = [value.index for value in outer if isinstance(value, BlockArgument)]
-    return tuple(
-        link
-        if link.operand is None
-        else Link(link.op, link.config, numbers[link.operand], link.extents, None, link.swapped)
-        for link in links
-    )
+    return tuple(link if link.operand is None else replace(link, operand=numbers[link.operand]) for link in links)
 
 
 def _is_made_inside(op: GraphOp) -> bool:

@@ -87,7 +87,7 @@ def test_python_examples_run(page: str) -> None:
 
 def test_registered_function_runs_the_op() -> None:
     """The function of docs/implementations.md is the default of its op, and gives what the op means."""
-    _, text = blocks(ROOT / "docs" / "implementations.md", "python")
+    _, _, text = blocks(ROOT / "docs" / "implementations.md", "python")
     check = """
 import fuse_opt
 x = np.array([[3, 1, 2], [6, 5, 4]], np.float32)
@@ -105,7 +105,7 @@ assert np.array_equal(fuse_opt.evaluate(program, x), np.sort(x, axis=0)) and cal
 
 
 def test_backend_of_one_file_runs_the_op(tmp_path: Path) -> None:
-    text, _ = blocks(ROOT / "docs" / "implementations.md", "python")
+    text, *_ = blocks(ROOT / "docs" / "implementations.md", "python")
     (tmp_path / "mine.py").write_text(text)
     (tmp_path / "sort.mlir").write_text(
         "func.func @main(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {\n"
@@ -115,6 +115,18 @@ def test_backend_of_one_file_runs_the_op(tmp_path: Path) -> None:
     files = f"{tmp_path}/sort.mlir --backend=-numpy,{tmp_path}/mine.py"
     assert 'implementation = "mine.sort"' in run(f"fuse-opt {files} --default").stdout
     assert "check: passed" in run(f"fuse-run {files} --check").stdout
+
+
+def test_the_grammar_of_a_chain_says_what_it_takes() -> None:
+    _, text, _ = blocks(ROOT / "docs" / "implementations.md", "python")
+    check = """
+bias, column = (Link("graph.add", operand=0, extents=extents) for extents in ((1, 8), (6, 1)))
+tanh = Link("graph.tanh")
+found = [offer.refusal(links) for links in ((bias, tanh), (column,), (Link("graph.exp"),), (bias, tanh, tanh))]
+assert found == [None, "step-operand", "step-op", "max-ops"], found
+"""
+    done = subprocess.run([sys.executable, "-c", text + check], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_worked_example_is_real_output() -> None:

@@ -22,13 +22,15 @@ SOURCE = Path(__file__).with_name("fake_onednn.c")
 ELEMENTS = {"f": "f32", "i": "i32", "b": "i8", "B": "ui8"}
 
 
+_FOLDER = tempfile.TemporaryDirectory(prefix="fake-onednn-")
+
+
 @functools.cache
 def _compiled() -> Path | None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
-    folder = Path(tempfile.mkdtemp(prefix="fake-onednn-"))
-    path = folder / "libfake.so"
+    path = Path(_FOLDER.name) / "libfake.so"
     command = [compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", str(SOURCE), "-o", str(path), "-lm"]
     subprocess.run(command, check=True)
     return path

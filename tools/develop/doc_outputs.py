@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.implementation.chains import ChainOffer
-from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, offers_of
+from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, all_offers, offers_of
+from fuse_opt.dialects.implementation.switch import known_backends
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.passes.remarks import collect
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline
@@ -67,6 +68,24 @@ def offers_table() -> str:
     return "\n".join(["| op | implementation | offers |", "|---|---|---|", *rows])
 
 
+def backends_table() -> str:
+    """A row for each backend: whether it is there without being named, who calls it, and the ops that it runs."""
+    rows: list[str] = []
+    for name in known_backends():
+        offers = [offer for offer in all_offers() if offer.backend == name]
+        there = "where it is named" if all(offer.optional for offer in offers) else "yes"
+        ops = ", ".join(f"`{op}`" for op in sorted({offer.op for offer in offers}))
+        rows.append(f"| `{name}` | {there} | {_caller(offers)} | {ops} |")
+    return "\n".join(["| backend | by default | runs as | ops |", "|---|---|---|---|", *rows])
+
+
+def _caller(offers: Sequence[Offer]) -> str:
+    kinds = {
+        "code of the program" if o.kind else "compiled calls" if o.native else "functions of Python" for o in offers
+    }
+    return ", ".join(sorted(kinds))
+
+
 def _row(offer: Offer, default: bool) -> str:
     name = f"`{offer.name}`" + ("" if default else ", next")
     said = [f"result {result} in the memory of operand {operand}" for result, operand in offer.inplace]
@@ -100,6 +119,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("docs/cuda.md", "kernel", cuda_kernel),
     ("docs/memory.md", "remarks", memory_remarks),
     ("docs/implementations.md", "offers", offers_table),
+    ("docs/implementations.md", "backends", backends_table),
 )
 """Pages, names of their marks, and what stands between these."""
 

@@ -141,7 +141,7 @@ def _bound(
     records: list[_Piece] = []
     scratch = 0
     for piece, primitive in zip(pieces, primitives, strict=True):
-        bound, arguments = Bound(primitive), None
+        bound = Bound(primitive)
         arguments = arguments_of(bound)
         places = [_place(table, ref, offset) for ref, offset in zip(refs, piece.offsets, strict=True)]
         if primitive.scratchpad_bytes:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from fuse_opt.dialects.implementation.chains import ChainOffer, Link, has_all_elements
-from fuse_opt.dialects.interfaces.properties import PlainValue
 from fuse_opt.runtime.backends.onednn.primitives import Dense, PostOp
 
 MOST = 32
 _ADD, _MULTIPLY, _DIVIDE, _SUBTRACT = 0x1FFF0, 0x1FFF1, 0x1FFF4, 0x1FFF5
 _LINEAR = 0x26
-_Config = Mapping[str, PlainValue]
+_Config = Mapping[str, object]
 _Eltwise = tuple[int, float, float]
 
 
@@ -61,6 +60,10 @@ def _eltwise(link: Link, fast: bool) -> _Eltwise | None:
 
 
 def _accepts(link: Link, fast: bool) -> str | None:
+    if (
+        link.dtype != "f32"
+    ):  # oneDNN computes in f32, which does not hold all integers and rounds once for narrow floats
+        return f"step-{link.dtype}"
     if link.operand is None:
         return None if _eltwise(link, fast) is not None else f"step-{link.op}"
     if link.op not in _BINARY or link.config:

@@ -15,6 +15,7 @@ _PIECE_WORK = 4_000_000
 _MOST_PIECES = {"stack": 16, "matrix": 4}
 _LEAST_EXTENT = 192
 """Rows or columns of a part: each part copies the other operand as a whole."""
+_LEAST_ROWS = 64
 _BLOCK = 16
 _Shape = tuple[int, ...]
 
@@ -122,7 +123,10 @@ def _cut(problem: Problem) -> Call:
         return Call(problem, 0, 1)
     if len(shape) == 3 and shape[0] > 1:
         return Call(problem, 0, max(1, min(_MOST_PIECES["stack"], worth, shape[0])))
-    axis = max((len(shape) - 2, len(shape) - 1), key=lambda axis: shape[axis])
+    rows, columns = len(shape) - 2, len(shape) - 1
+    if problem.post_ops:  # which the library runs by loops where rows of the result are apart
+        return Call(problem, rows, max(1, min(_MOST_PIECES["matrix"], worth, shape[rows] // _LEAST_ROWS)))
+    axis = rows if shape[rows] >= shape[columns] else columns
     return Call(problem, axis, max(1, min(_MOST_PIECES["matrix"], worth, shape[axis] // _LEAST_EXTENT)))
 
 

@@ -202,13 +202,28 @@ def test_a_refused_chain_is_chosen_otherwise(fake: FakeOneDnn) -> None:
     np.testing.assert_array_equal(found(*arguments()), fuse_opt.evaluate(text, *arguments()))
 
 
+def test_integers_are_not_computed_as_floats(fake: FakeOneDnn) -> None:
+    text = """
+    func.func @main(%x: tensor<6x5xui8>, %w: tensor<5x8xi8>, %v: tensor<8xi32>) -> tensor<6x8xi32> {
+      %0 = graph.matmul %x, %w {dtype = i32} : (tensor<6x5xui8>, tensor<5x8xi8>) -> tensor<6x8xi32>
+      %1 = graph.add %0, %v : (tensor<6x8xi32>, tensor<8xi32>) -> tensor<6x8xi32>
+      func.return %1 : tensor<6x8xi32>
+    }"""
+    found = fuse_opt.compile(text, backend="none,onednn")
+    assert len(product_kernel(found.module).ops()) == 1 and found.implementations == {"onednn.matmul": 1}
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(0, 256, (6, 5)).astype(np.uint8), rng.integers(-128, 128, (5, 8)).astype(np.int8)
+    v = np.full(8, (1 << 24) + 1, np.int32)
+    np.testing.assert_array_equal(found(x, w, v), x.astype(np.int32) @ w.astype(np.int32) + v)
+
+
 @pytest.mark.parametrize(
     "link",
     [
         Link("graph.gelu", (("approximate", "tanh"),)),
         Link("graph.add", (), 3, (1, 8)),
         Link("graph.subtract", (), None, (), 0.1, True),
-        Link("graph.x", (("axes", (1, 2)), ("on", True))),
+        Link("graph.x", (("axes", (1, 2)), ("on", True)), dtype="i32"),
     ],
 )
 def test_steps_are_texts(link: Link) -> None:
