@@ -217,12 +217,12 @@ func.func @products(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>, %i: tensor<40x40
 // -----
 
 // A convolution is generated with what follows it, and so is its gradient by the input where no stride leaves gaps; a library
-// runs few positions, gradients of strided ones, and what says so.
+// runs gradients of strided ones, and what says so.
 // CHECK-LABEL: func.func @convolutions
 // CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
-// CHECK:         %d = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %d = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %e = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
 // CHECK:         %f = fused.kernel({{.*}} attributes {implementation = "numpy.conv", schedule = {kind = "library"}} {
 func.func @convolutions(%x: tensor<1x4x9x9xf32>, %w: tensor<8x4x3x3xf32>, %h: tensor<1x4x9x9xf16>, %v: tensor<8x4x3x3xf16>,

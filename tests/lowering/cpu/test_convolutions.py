@@ -16,7 +16,7 @@ from lowered_programs import needs_compiler
 from narrow_floats import decode
 
 import fuse_opt
-from fuse_opt.dialects.analysis.contractions.convolutions import CONV, LARGEST_COPY, least_copy
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV, FEWEST_POSITIONS, LARGEST_COPY, least_copy
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tiling import choose_tiling
 from fuse_opt.runtime.host import thread_pool
@@ -49,6 +49,10 @@ CASES = {
     "many-channels": Conv((1, 600, 5, 6), 40, (3, 3), pads=(1, 1, 1, 1)),
     "rows-in-parts": Conv((1, 300, 4, 150), 5, (3, 3), pads=(1, 1, 1, 1)),
     "one-filter": Conv((1, 9, 10, 70), 1, (3, 3), pads=(1, 1, 1, 1)),
+    "few-positions": Conv((3, 40, 3, 3), 37, (3, 3), pads=(1, 1, 1, 1)),
+    "fewest-positions": Conv((1, 70, 2, 2), 33, (2, 1), pads=(1, 0, 0, 0)),
+    "few-strided": Conv((2, 33, 4, 5), 20, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+    "few-pointwise": Conv((2, 40, 5), 6, (1,)),
     "one-column": Conv((1, 9, 40, 1), 6, (3, 1), pads=(1, 0, 1, 0)),
 }
 
@@ -88,7 +92,7 @@ def random_case(rng: random.Random) -> Conv:
         case = Conv(
             x, filters, window, strides, pads, dilations, groups, epilogue, rng.choice(("f32", "f64", "f16", "bf16"))
         )
-        if prod(case.result[2:]) // (case.result[2] if axes == 3 else 1) >= 16:
+        if prod(case.result[2:]) // (case.result[2] if axes == 3 else 1) >= FEWEST_POSITIONS:
             return case
 
 

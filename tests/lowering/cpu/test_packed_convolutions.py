@@ -29,6 +29,8 @@ CASES = {
     "dilated": Conv((1, 12, 12, 11), 24, (3, 2), dilations=(2, 3), pads=(2, 1, 2, 2)),
     "one-axis": Conv((2, 40, 67), 33, (5,), pads=(2, 2)),
     "one-axis-long-window": Conv((1, 3, 80), 50, (40,), pads=(7, 9)),
+    "few-positions": Conv((1, 70, 3, 3), 40, (3, 3), pads=(1, 1, 1, 1)),
+    "fewest-positions": Conv((2, 70, 2, 2), 33, (1, 1)),
     "few-filters": Conv((1, 70, 6, 7), 17, (1, 1)),
     "many-channels": Conv((1, 1100, 5, 6), 20, (3, 1), pads=(1, 0, 1, 0)),
     "many-taps": Conv((1, 2, 16, 16), 18, (16, 16), pads=(4, 4, 4, 4)),
