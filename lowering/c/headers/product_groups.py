@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from fuse_opt.lowering.c.headers.byte_pairs import byte_pairs
-from fuse_opt.lowering.c.headers.product_tiles import vectors_of_columns
+from fuse_opt.lowering.c.headers.product_tiles import even_parts, vectors_of_columns
 
 _NAME = re.compile(r"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)")
 _LINE = 64
 """Bytes of a vector of the widest kind."""
 _FEWEST_LANES = 4
 """Of a vector for which there is an instruction."""
-_PART_ROWS = 6
+_PART_ROWS = 4
 
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k groups of elements of a,
@@ -37,7 +37,7 @@ static __attribute__((noinline, unused)) void {name}(long k, const {left} *a, lo
   a += a_at, c += c_at;
 #if defined(__AVX512VL__) && defined({feature})
 {wide}#elif defined({other})
-{plain}#else
+{plain}{half}#else
 {narrow}#endif
 }}
 """
@@ -64,7 +64,7 @@ class _Kind:
 
 _BYTES = tuple(f"(int)({{x}} >> {8 * place} & 255) * ((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4))
 _PAIRS = tuple(
-    "(fo_s)((fo_y){{0}} + " + part.format("{x}") + ") * (fo_s)(" + part.format("{y}") + ")"
+    "(fo_s)(" + part.format("((fo_y){{0}} + {x})") + ") * (fo_s)(" + part.format("{y}") + ")"
     for part in ("({} << 16)", "({} & 0xffff0000u)")
 )
 _KINDS = {
@@ -81,6 +81,7 @@ def group_text(name: str) -> str | None:
     if found is None:
         return None
     kind, rows, columns = _KINDS[found[1]], int(found[2]), int(found[3])
+    pairs = kind.other == "__AVX2__"
     return _TILE.format(
         name=name,
         rows=rows,
@@ -92,7 +93,8 @@ def group_text(name: str) -> str | None:
         other=kind.other,
         note=", without the 128 that each element of a is too large" if kind.moved else "",
         wide=_sums(kind, _LINE, rows, columns, True),
-        plain=byte_pairs(rows, columns) if kind.other == "__AVX2__" else _sums(kind, _LINE, rows, columns, False),
+        plain=byte_pairs(rows, columns) if pairs else _sums(kind, _LINE, rows, columns, False),
+        half="" if pairs else "#elif defined(__AVX2__)\n" + _sums(kind, 32, rows, columns, False),
         narrow=_sums(kind, 16, rows, columns, False),
     )
 
@@ -103,8 +105,8 @@ def _sums(kind: _Kind, width: int, rows: int, columns: int, instructions: bool) 
         return _part(kind, width, (0, rows), (0, columns), instructions)
     side = 2 * width // 4
     return "".join(
-        _part(kind, width, (i, min(i + _PART_ROWS, rows)), (j, min(j + side, columns)), instructions)
-        for i in range(0, rows, _PART_ROWS)
+        _part(kind, width, part, (j, min(j + side, columns)), instructions)
+        for part in even_parts(rows, _PART_ROWS)
         for j in range(0, columns, side)
     )
 
