@@ -39,7 +39,7 @@ def bottlenecks(count: int, channels: int = 64, size: int = 14) -> str:
 
 
 def test_a_residual_network_is_converted_at_its_ends_alone() -> None:
-    module = apply(parse(bottlenecks(4)), "assign-layouts,cancel-conversions")
+    module = apply(parse(bottlenecks(4, channels=256)), "assign-layouts,cancel-conversions")
     names = [op.name for op in graph_ops(module)]
     assert names.count("graph.to_layout") <= 2
     assert text_of(module).count(NHWC) > 12
