@@ -179,17 +179,17 @@ class LayoutProblem:
             for number, value in enumerate(op.operands):
                 self._connect(problem, op, number, value)
         chosen = solve(problem).chosen
-        shared = [value for value in self._values() if len({use.operation for use in value.uses}) > 1]
-        if any(self._value_seconds(value, chosen) for value in shared):
+        shared = [value for value in self.values() if len({use.operation for use in value.uses}) > 1]
+        if any(self.value_seconds(value, chosen) for value in shared):
             self._better(chosen)
         return chosen
 
-    def _values(self) -> list[SSAValue]:
+    def values(self) -> list[SSAValue]:
         """Those that sites or groups make or read, and that an order means something to."""
         given = (value for op in self.of for value in (*op.results, *op.operands))
         return [value for value in dict.fromkeys(given) if has_order(shape(value))]
 
-    def _value_seconds(self, value: SSAValue, chosen: Sequence[int]) -> float:
+    def value_seconds(self, value: SSAValue, chosen: Sequence[int]) -> float:
         """What conversions of a value cost by a choice: one for each layout in which others read it."""
         given = self.given(value, chosen)
         wanted = {self.wanted(use.operation, use.index, chosen) for use in value.uses}
@@ -213,7 +213,7 @@ class LayoutProblem:
                 kept, costs = chosen[number], list[float]()
                 for candidate, alternative in enumerate(variable.alternatives):
                     chosen[number] = candidate
-                    seconds = sum(self._value_seconds(value, chosen) for value in around[number])
+                    seconds = sum(self.value_seconds(value, chosen) for value in around[number])
                     costs.append(alternative.seconds + seconds)
                 chosen[number] = costs.index(min(costs)) if min(costs) < costs[kept] else kept
             if chosen == before:
