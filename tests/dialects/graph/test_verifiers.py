@@ -279,7 +279,10 @@ def test_kernel_body_sees_its_arguments_only() -> None:
 
 
 def test_yield_stands_in_kernels_only() -> None:
-    with pytest.raises((OpVerifyError, InputError), match="'fused.yield' expects parent op to be one of 'fused.kernel', 'fused.partition'"):
+    with pytest.raises(
+        (OpVerifyError, InputError),
+        match="'fused.yield' expects parent op to be one of 'fused.kernel', 'fused.partition'",
+    ):
         parse("func.func @main(%0: tensor<4xf32>) {\n  fused.yield %0 : tensor<4xf32>\n}")
 
 
