@@ -78,7 +78,7 @@ def test_other_types_are_refused(row: Row) -> None:
 def test_c(
     row: Row, record_property: Record, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Every second case as C under the sanitizer: right, and nothing happens that C leaves undefined; all run on the reference."""
+    """Every second case as C under the sanitizer: right, and nothing happens that C leaves undefined."""
     sanitize(monkeypatch, ARITHMETIC)
     compute_and_check(row.op, share(row.cases(), 2), compiled, "C", record_property)
     assert "runtime error" not in capfd.readouterr().err
