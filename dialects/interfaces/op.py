@@ -331,6 +331,8 @@ class StructuredOp(GraphOp):
         source, result = shape(self._operands[0]), shape(self.results[0])
         if prod(source) != prod(result):
             return False
+        if not prod(result):
+            return True
         index = dimensions("i", result)
         return address(self._operands[0], self.operand_index(0, index, ())) == address(self.results[0], index)
 
