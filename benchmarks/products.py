@@ -3,8 +3,9 @@
     python benchmarks/products.py [--threads N] [--only TEXT] [--odd]
 
 Calls take turns, in slots of some milliseconds; figures are of a lower quartile, in operations a second, of processor time with
-one thread and of passed time with several; `best/ours` is the median of the ratios of turns, for whoever is fastest besides us.
-Small products are many in one call. ONNX Runtime has one right operand as a weight, which it packs before; others are given both.
+one thread and of passed time with several; `NAME/ours` is the median of the ratios of turns, for whoever is fastest of those that
+are given both operands, and `ORT/frozen` that for a right operand that is a weight, which ONNX Runtime and we pack before. Small
+products are many in one call. Whose values are wrong is left out, and named.
 What a person set for BLAS libraries is used, and printed. `--odd` measures ours at odd extents beside even neighbours instead.
 """
 
@@ -20,6 +21,10 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+PEERS = ("NumPy", "PyTorch", "XLA")
+"""Who is given both operands at each call."""
+PACKS = "ORT"
+"""Who has one right operand as a weight."""
 SLOTS = 15
 SLOT_OPERATIONS = 8e8
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "FUSE_OPT_NUM_THREADS")
@@ -69,18 +74,24 @@ def measure(calls: Sequence[Callable[[], object]], repeat: int, clock: Callable[
 
 
 def row(shape: Any, clock: Callable[[], float]) -> str:
-    from product_peers import check, contenders
+    from product_peers import OWN, contenders, wrong
 
     found = contenders(shape)
-    check(shape, found)
+    left_out = wrong(shape, found)
+    found = {name: call for name, call in found.items() if name not in left_out}
     times = measure(list(found.values()), max(1, int(SLOT_OPERATIONS / shape.operations)), clock)
     rates = dict(zip(found, shape.operations / np.quantile(times, 0.25, axis=0) / 1e9, strict=True))
-    own = [name for name in ("ours", "fast") if name in rates]
-    best = max((name for name in rates if name not in own), key=rates.__getitem__)
     names = list(found)
-    ratio = np.median(times[:, names.index(best)] / times[:, names.index(own[-1])])
     figures = "  ".join(f"{name} {rate:7.1f}" for name, rate in rates.items())
-    return f"{shape!s:30} {figures}  best {best}: {best}/{own[-1]} {ratio:.2f}"
+    ends: list[str] = []
+    for own, peers in (("fast" if "fast" in found else "ours", set(PEERS)), ("frozen", {PACKS})):
+        rivals = [name for name in names if name not in OWN and name in peers]
+        if rivals and own in found:
+            best = max(rivals, key=rates.__getitem__)
+            ratio = np.median(times[:, names.index(best)] / times[:, names.index(own)])
+            ends.append(f"{best}/{own} {ratio:.2f}")
+    wrongs = f"  (wrong values: {', '.join(left_out)})" if left_out else ""
+    return f"{shape!s:30} {figures}  {'  '.join(ends)}{wrongs}"
 
 
 def odd_extents() -> list[tuple[Any, Any]]:

@@ -110,8 +110,8 @@ class ScheduleKernelsPass(ModulePass):
     few and long. `column` and `split` reduce in `splits` parts, which are joined in order: the result does not depend on
     the number of threads. `pack`: parts that do not depend on each other side by side, each a `pointwise` or a `row` one.
     `matmul`: a product as tiles in registers, with the pointwise ops behind it. `attention`: two products, and between them
-    rows of the first one's result, which are never in memory. `conv`: a convolution by such tiles, without unfolded windows.
-    `library`: an implementation runs it as a whole.
+    rows of the first one's result, which are never in memory. `conv`: a convolution, or a gradient of one, by such tiles, without
+    unfolded windows. `library`: an implementation runs it as a whole.
     `reference`: op by op, for what is neither passes nor a library's.
 
     With `math=fast` the schedules of generated kernels say so: the C target then uses the approximations, reciprocals and

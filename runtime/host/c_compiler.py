@@ -29,8 +29,10 @@ _MEANING = ("-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping
 # finds that a called function reads and writes (ipa-modref) is wrong for some functions on vectors, so that stores in front of
 # a call of theirs are taken for dead, or loads behind it for known. Tiles of products are such functions. On some processors
 # it takes apart multiplications with additions that wait for each other, by a guess about the loop: bits would depend on how
-# many sums a function has.
-_OPTIONAL = ("-fopenmp-simd", "-fno-tree-sink", "-fno-ipa-modref", "--param=avoid-fma-max-bits=0")
+# many sums a function has. Of loops that copy it makes string instructions, which are slow where rows begin anywhere.
+_OPTIONAL = (
+    "-fopenmp-simd", "-fno-tree-sink", "-fno-ipa-modref", "--param=avoid-fma-max-bits=0", "-fno-tree-loop-distribute-patterns",
+)  # fmt: skip
 _LINKED = "-shared"
 _SHARED = ("-fPIC", _LINKED)
 

@@ -19,7 +19,6 @@ from fuse_opt.dialects.analysis.loop_body import (
     seen_through,
     trace,
 )
-from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static
@@ -112,11 +111,6 @@ def _are_known(op: OpaqueOp, contraction: WindowContraction) -> bool:
 def least_copy(contraction: WindowContraction) -> int:
     """Elements of the input around the fewest positions of a task, of a merged contraction."""
     return contraction.channels * contraction.reached(1, min(contraction.positions[-1], COPIED_POSITIONS))
-
-
-def convolution_of(kernel: KernelOp) -> Convolution:
-    """The convolution of a kernel, with its epilogue. Raises Unschedulable: why no code is generated for it."""
-    return trace_convolution(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
 
 
 def trace_convolution(results: Sequence[SSAValue], members: Collection[Operation]) -> Convolution:

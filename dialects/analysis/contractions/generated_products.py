@@ -8,7 +8,8 @@ from typing import Protocol
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
-from fuse_opt.dialects.analysis.contractions.convolutions import CONV, convolution_of
+from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
 from fuse_opt.dialects.analysis.kernel_access import kernel_structure, replaceable_by
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
@@ -26,7 +27,7 @@ class _Found(Protocol):
 _ANALYSES: dict[str, Callable[[KernelOp], _Found]] = {
     MATMUL: product_of,
     ATTENTION: attention_of,
-    CONV: convolution_of,
+    CONV: conv_kernel_of,
 }
 """What finds the ops and what is around them, or raises Unschedulable."""
 PRODUCT_KINDS = tuple(_ANALYSES)

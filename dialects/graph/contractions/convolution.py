@@ -110,6 +110,18 @@ class Convolution(OpaqueOp):
             raise VerifyException(f"attribute '{name}': expected {count} {kind}, got {list(values)}")
         return values
 
+    def over_windows(
+        self, x: Sequence[int], weight: Sequence[int], positions: Sequence[int], x_last: bool, result_last: bool
+    ) -> WindowContraction:
+        """The convolution of operands of these shapes."""
+        windows, groups = self.windows(len(x) - 2), self.group_count()
+        filters, taps = weight[0] // groups, prod(weight[2:])
+        row = weight[1] * taps
+        return WindowContraction(
+            x[0], groups, filters, weight[1], tuple(x[2:]), tuple(positions), tuple(weight[2:]), windows.strides,
+            windows.dilations, windows.begins, filters * row, row, taps, False, x_last, result_last,
+        )  # fmt: skip
+
     def gathered(self) -> WindowContraction | None:
         """The sums that a convolution's gradient comes to for each element of the input; None where a stride leaves gaps.
 
@@ -126,6 +138,11 @@ class Convolution(OpaqueOp):
             given[0], groups, weight[1], channels, given[2:], result[2:], window, windows.strides, windows.dilations,
             begins, channels * weight[1] * taps, taps, weight[1] * taps, flipped=True,
         )  # fmt: skip
+
+    def scattered(self) -> WindowContraction:
+        """The convolution whose gradient by its input a convolution's transposed one is."""
+        (given, weight), result = (shape(value) for value in self._operands), shape(self.results[0])
+        return self.over_windows(result, weight, given[2:], False, False)
 
     def group_count(self) -> int:
         return 1 if self.groups is None else self.groups.value.data
@@ -184,13 +201,7 @@ class ConvOp(Convolution):
 
     def window_contraction(self) -> WindowContraction | None:
         x, weight, result = (shape(value) for value in (self.x, self.weight, self.result))
-        windows, groups = self.windows(len(x) - 2), self.group_count()
-        filters, taps = weight[0] // groups, prod(weight[2:])
-        row = weight[1] * taps
-        return WindowContraction(
-            x[0], groups, filters, weight[1], x[2:], result[2:], weight[2:], windows.strides, windows.dilations,
-            windows.begins, filters * row, row, taps, False, _is_last(self.x), _is_last(self.result),
-        )  # fmt: skip
+        return self.over_windows(x, weight, result[2:], _is_last(self.x), _is_last(self.result))
 
 
 @irdl_op_definition
@@ -231,6 +242,9 @@ class ConvTransposeOp(Convolution):
     def window_contraction(self) -> WindowContraction | None:
         return self.gathered()
 
+    def input_gradient(self) -> WindowContraction | None:
+        return self.scattered()
+
 
 @irdl_op_definition
 class ConvBackwardDataOp(Convolution):
@@ -262,6 +276,9 @@ class ConvBackwardDataOp(Convolution):
     def window_contraction(self) -> WindowContraction | None:
         return self.gathered()
 
+    def input_gradient(self) -> WindowContraction | None:
+        return self.scattered()
+
 
 @irdl_op_definition
 class ConvBackwardWeightOp(Convolution):
@@ -288,3 +305,7 @@ class ConvBackwardWeightOp(Convolution):
                 f"{shape_text(kernel)}; expected {shape_text(expected)}"
             )
         return (TensorType(tensor(self.grad).element_type, [grad[1], x[1] // groups, *kernel]),)
+
+    def weight_gradient(self) -> WindowContraction | None:
+        x, weight, grad = (shape(value) for value in (self.x, self.result, self.grad))
+        return self.over_windows(x, weight, grad[2:], False, False)

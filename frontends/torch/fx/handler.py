@@ -15,7 +15,8 @@ from fuse_opt.dialects.types.dtypes import BOOL, F32, I64, DType
 from fuse_opt.frontends.builder import Emitter
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, fx, static_shape, torch
 
-Built = SSAValue | Sequence[SSAValue]
+Built = SSAValue | Sequence[SSAValue | None]
+"""The result, or several, of which those that are not asked for may be None."""
 
 
 class NotCoveredError(ValueError):

@@ -187,7 +187,8 @@ class Importer(Calls):
             self._count_native(viewed)
             return
         for value, part in zip(built, meta, strict=True):
-            check_type(value, part)
+            if value is not None:
+                check_type(value, part)
         places = viewed or [None] * len(meta)
         self.parts[node] = list(zip(built, places, strict=True))
         self._count_native(viewed)

@@ -10,7 +10,7 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.contractions.convolutions import convolution_problem
+from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F32
@@ -42,6 +42,52 @@ def _convolution(call: Call) -> SSAValue:
     return _biased(call, (_transposed if call["transposed"] else _plain)(call, x, weight, spatial), spatial)
 
 
+@handler("aten.convolution_backward.default")
+def _convolution_backward(call: Call) -> Sequence[SSAValue | None]:
+    """By input, weight and bias, as far as they are asked for: code is generated for the first two, or PyTorch runs all."""
+    grad, x, weight = (call.tensor(name) for name in ("grad_output", "input", "weight"))
+    spatial, wanted = len(shape(x)) - 2, call["output_mask"]
+    if call.exported or spatial < 1 or 0 in (*shape(x), *shape(weight), *shape(grad)):
+        raise NotCoveredError("is run by PyTorch's own kernel")
+    _check_contiguous(call, "grad_output", "input", "weight")
+    options = {**_options(call, spatial), "groups": call["groups"]}
+    found: list[SSAValue | None] = [None, None, None]
+    if wanted[0]:
+        found[0] = _checked(
+            call.emit.conv(grad, weight, **options)
+            if call["transposed"]
+            else call.emit.conv_backward_data(grad, weight, **options, shape=list(shape(x)[2:]))
+        )
+    if wanted[1]:
+        rows, columns = (x, grad) if call["transposed"] else (grad, x)
+        found[1] = _checked(
+            call.emit.conv_backward_weight(rows, columns, **options, kernel_shape=list(shape(weight)[2:]))
+        )
+    if wanted[2]:
+        found[2] = call.emit.sum(grad, axes=[0, *range(2, 2 + spatial)])
+    return found
+
+
+def _check_contiguous(call: Call, *names: str) -> None:
+    if not all(call.meta(name).is_contiguous() for name in names):
+        raise NotCoveredError("is run by PyTorch's own kernel, with its operands in another order of memory")
+
+
+def _options(call: Call, spatial: int) -> dict[str, list[int]]:
+    """The attributes of the op, by their names."""
+    options = {name: _lengthened(call, option, spatial) for name, option in _OPTIONS.items()}
+    options["pads"] *= 2
+    return options
+
+
+def _checked(y: SSAValue) -> SSAValue:
+    """The op's result, where code is generated for it."""
+    assert isinstance(y.owner, OpaqueOp)
+    if (problem := conv_problem(y.owner)) is not None:
+        raise NotCoveredError(f"is run by PyTorch's own kernel: {problem}")
+    return y
+
+
 def _biased(call: Call, y: SSAValue, spatial: int) -> SSAValue:
     if call.has("bias"):
         bias = call.cast(call.tensor("bias"), dtype(y))
@@ -51,18 +97,11 @@ def _biased(call: Call, y: SSAValue, spatial: int) -> SSAValue:
 
 def _generated(call: Call, x: SSAValue, weight: SSAValue, spatial: int) -> SSAValue:
     """The op, where code is generated for it; PyTorch's own kernels are at home in memory with channels last."""
-    if not all(call.meta(name).is_contiguous() for name in ("input", "weight")):
-        raise NotCoveredError("is run by PyTorch's own kernel, with its operands in another order of memory")
-    options = {name: _lengthened(call, option, spatial) for name, option in _OPTIONS.items()}
-    options["pads"] *= 2
-    emit = call.emit.conv
+    _check_contiguous(call, "input", "weight")
+    options, emit = _options(call, spatial), call.emit.conv
     if call["transposed"]:
         emit, options["output_padding"] = call.emit.conv_transpose, _lengthened(call, "output_padding", spatial)
-    y = emit(x, weight, **options, groups=call["groups"])
-    assert isinstance(y.owner, OpaqueOp)
-    if (problem := convolution_problem(y.owner)) is not None:
-        raise NotCoveredError(f"is run by PyTorch's own kernel: {problem}")
-    return y
+    return _checked(emit(x, weight, **options, groups=call["groups"]))
 
 
 def _lengthened(call: Call, name: str, spatial: int) -> list[int]:
@@ -148,9 +187,7 @@ def _exported(call: Call) -> SSAValue:
     spatial = len(shape(x)) - 2
     if call["transposed"]:
         raise NotCoveredError("is transposed")
-    options = {name: _lengthened(call, option, spatial) for name, option in _OPTIONS.items()}
-    options["pads"] *= 2
-    y = call.emit.conv(x, weight, **options, groups=call["groups"])
+    y = call.emit.conv(x, weight, **_options(call, spatial), groups=call["groups"])
     if not call.has("bias"):
         return y
     bias = call.tensor("bias")

@@ -20,8 +20,9 @@ _LINE = 64
 _FEW_USES = 4
 """Rows of a tile for each of which gcc would load the right operand's elements again, as part of the multiplication."""
 _WAITING_ROWS = 3
-"""Rows of a tile that waits for the right operand, of which it asks for so many rows ahead."""
-_AHEAD = 4
+"""Rows of a tile that waits for the right operand whatever it does."""
+_AHEAD = 8
+"""Rows of the right operand that a tile asks for before it is at them: each may lie in another page."""
 _NARROW = 32
 """Bytes of a vector where there are sixteen registers."""
 _PART_ROWS = (6, 4)
@@ -171,7 +172,7 @@ class _Tile:
     ) -> str:
         """
         Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to;
-        `asks` for the right operand ahead where vectors are shorter than lines.
+        `asks` for the right operand ahead where vectors are shorter than lines; else a tile does that has time to load more.
         """
         kind, (a, b, c) = self.kind, pointers
         lanes, starts = vectors_of_columns(columns, width // self.size)
@@ -186,10 +187,13 @@ class _Tile:
         lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
         if width == _LINE and self.steps.prefetch:
             lines.append(f"  {self.steps.prefetch}")
-        if width == _LINE and rows <= _WAITING_ROWS and len(starts) > 2 and len(self.steps.loops) == 1:
+        waits = rows <= _WAITING_ROWS and len(starts) > 2
+        if width == _LINE and (waits or rows + 2 * len(starts) <= rows * len(starts)) and len(self.steps.loops) == 1:
             lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
         if width == _NARROW and asks and len(self.steps.loops) == 1:
-            lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in range(0, columns, lanes * 2)]
+            lines += [
+                f"  __builtin_prefetch(q + {_AHEAD // 2} * b_step + {at});" for at in range(0, columns, lanes * 2)
+            ]
         if width >= _NARROW and 1 < rows <= _FEW_USES:
             kept = [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
             lines += [

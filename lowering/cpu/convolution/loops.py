@@ -17,16 +17,20 @@ from math import prod
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.contractions.convolutions import Convolution, convolution_of
-from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
+from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
+from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.analysis.contractions.input_gradients import InputGradient
+from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
-from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
+from fuse_opt.lowering.cpu.convolution.input_gradient import build_input_gradient_loops
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask
+from fuse_opt.lowering.cpu.convolution.weight_gradient import build_weight_gradient_loops
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop, parallel_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.loops import operand_pass
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.scope import Scope
@@ -36,9 +40,13 @@ STRETCH = 4096
 
 
 def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[KernelLoops]:
-    """The launches of a kernel of a convolution and pointwise ops. Raises Unschedulable."""
-    convolution = convolution_of(kernel)
-    passes = [convolution.epilogue, _operand(convolution.x), _operand(convolution.weight)]
+    """The launches of a kernel of a convolution, or of a gradient of one, and pointwise ops. Raises Unschedulable."""
+    convolution = conv_kernel_of(kernel)
+    if isinstance(convolution, WeightGradient):
+        return build_weight_gradient_loops(convolution, kernel, storages)
+    if isinstance(convolution, InputGradient):
+        return build_input_gradient_loops(convolution, kernel, storages)
+    passes = [convolution.epilogue, operand_pass(convolution.x), operand_pass(convolution.weight)]
     memory = KernelBuffers(kernel, passes, storages)
     if not convolution.widens:
         return [_convolution(convolution, memory, [])]
@@ -78,9 +86,3 @@ def _widened(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[
 
     count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), stretch)
     return launch_of(root, memory, scratch, -(-size // STRETCH), -(-WORK_PER_CHUNK // (4 * STRETCH)))
-
-
-def _operand(value: SSAValue) -> LoopBody:
-    """A pass that loads a value, so that the kernel has a buffer of it."""
-    index = dimensions("i", shape(value))
-    return LoopBody(index, shape(value), (), (), (ScalarNode(value, index, None),), ())

@@ -10,6 +10,7 @@ from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.convolution.blocks import block_counts
 from fuse_opt.lowering.cpu.convolution.filter_tiling import FilterTiling
 from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, Origin, tap_offsets
@@ -31,7 +32,11 @@ class Place:
     """Of the first filter."""
     source: Matrix
     """Channels, of which the first position is at 0."""
+    plane: SSAValue
+    """Of positions, the only one."""
     row: SSAValue
+    """Of positions, the first one."""
+    column: SSAValue
     """Of positions, the first one."""
     moved: SSAValue
     """What is added to a position to have that of its result, but for what lies between rows."""
@@ -48,11 +53,13 @@ class ConvolutionTask(ABC):
         memory: KernelBuffers,
         root: Scope,
         weight: SSAValue | None = None,
+        product: Contraction | None = None,
     ) -> None:
+        """`weight`: another buffer of it; `product`: that whose result the kernel's is, where positions are parts of it."""
         self.block, self.filters = tiling.block, tiling.filters
         self.of, self.root = convolution.contraction, root
         element = convolution.sums
-        of, block, product = self.of, self.block, convolution.contraction.result_product()
+        of, block, product = self.of, self.block, product or convolution.contraction.result_product()
         self.element = element
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.x, given = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
@@ -98,7 +105,9 @@ class ConvolutionTask(ABC):
         last = task.add(arith.SubiOp(task.add(arith.SubiOp(rows[1], rows[0])), constant(1)))
         length = plus(task, times(task, last, block.pitch), task.add(arith.SubiOp(columns[1], columns[0])))
         end = plus(task, start, length)
-        place = Place(first_filter, Matrix(self.weight, weight, of.filter_step), source, rows[0], moved, end)
+        place = Place(
+            first_filter, Matrix(self.weight, weight, of.filter_step), source, first, rows[0], columns[0], moved, end
+        )
         self.sum_up(task, start, place)
 
     @abstractmethod
@@ -139,10 +148,17 @@ class ConvolutionTask(ABC):
             moved = plus(inner, place.moved, times(inner, row, length - pitch)) if length != pitch else place.moved
             build(inner, moved, bounds)
 
+        whole = self.block.positions(self.block.rows) <= self.sums.step
+
         def segment(inner: Scope, row: SSAValue) -> None:
-            first = times(inner, row, pitch)
-            lower = inner.add(arith.MaxSIOp(positions[0], first))
-            stretch(inner, row, (lower, inner.add(arith.MinSIOp(positions[1], plus(inner, first, constant(length))))))
+            lower = times(inner, row, pitch)
+            upper = plus(inner, lower, constant(length))
+            if not whole:  # else the length of the loop is known: what does not fill a vector is not done one by one
+                lower, upper = (
+                    inner.add(arith.MaxSIOp(positions[0], lower)),
+                    inner.add(arith.MinSIOp(positions[1], upper)),
+                )
+            stretch(inner, row, (lower, upper))
 
         if length == pitch or self.block.rows == 1:
             stretch(scope, constant(0) if self.copy is not None else place.row, positions)

@@ -21,7 +21,7 @@ class Taps:
 
     offsets: SSAValue
     """In memory."""
-    count: int
+    count: int | SSAValue
     step: int
     """In the left operand, from the taps of a row of the right one to those of the next."""
 
@@ -79,7 +79,8 @@ class RowTiles:
             arguments += [flat_memory(scope.root, matrix.memory), matrix.at, constant(matrix.row)]
         arguments.append(add)
         if taps is not None:
-            table = [flat_memory(scope.root, taps.offsets), constant(taps.count)]
+            count = constant(taps.count) if isinstance(taps.count, int) else taps.count
+            table = [flat_memory(scope.root, taps.offsets), count]
             arguments += [constant(taps.step), *table] if ahead is None else [*table, ahead]
         kind = "tile" if taps is None else "windows" if ahead is not None else "taps"
         self.each_height(

@@ -216,18 +216,20 @@ func.func @products(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>, %i: tensor<40x40
 
 // -----
 
-// A convolution is generated with what follows it, and so is its gradient by the input where no stride leaves gaps; a library
-// runs gradients of strided ones, and what says so.
+// A convolution is generated with what follows it, and so are its gradients by the input and the weight; a library runs the
+// one by the weight of few channels, and what says so.
 // CHECK-LABEL: func.func @convolutions
 // CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %c = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %d = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
-// CHECK:         %e = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %e = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %f = fused.kernel({{.*}} attributes {implementation = "numpy.conv", schedule = {kind = "library"}} {
+// CHECK:         %g = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
+// CHECK:         %i = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
 func.func @convolutions(%x: tensor<1x4x9x9xf32>, %w: tensor<8x4x3x3xf32>, %h: tensor<1x4x9x9xf16>, %v: tensor<8x4x3x3xf16>,
     %s: tensor<1x4x5x5xf32>) -> (tensor<1x8x7x7xf32>, tensor<1x4x9x9xf32>, tensor<1x8x7x7xf16>, tensor<1x8x3x3xf32>,
-    tensor<1x4x9x9xf32>, tensor<1x8x7x7xf32>) {
+    tensor<1x4x9x9xf32>, tensor<1x8x7x7xf32>, tensor<8x4x3x3xf32>, tensor<8x1x3x3xf32>) {
   %a = fused.kernel(%0 = %x : tensor<1x4x9x9xf32>, %1 = %w : tensor<8x4x3x3xf32>) -> (tensor<1x8x7x7xf32>) {
     %2 = graph.conv %0, %1 : (tensor<1x4x9x9xf32>, tensor<8x4x3x3xf32>) -> tensor<1x8x7x7xf32>
     %3 = graph.relu %2 : (tensor<1x8x7x7xf32>) -> tensor<1x8x7x7xf32>
@@ -253,6 +255,14 @@ func.func @convolutions(%x: tensor<1x4x9x9xf32>, %w: tensor<8x4x3x3xf32>, %h: te
     %2 = graph.conv %0, %1 : (tensor<1x4x9x9xf32>, tensor<8x4x3x3xf32>) -> tensor<1x8x7x7xf32>
     fused.yield %2 : tensor<1x8x7x7xf32>
   }
-  func.return %a, %b, %c, %d, %e, %f : tensor<1x8x7x7xf32>, tensor<1x4x9x9xf32>, tensor<1x8x7x7xf16>, tensor<1x8x3x3xf32>,
-      tensor<1x4x9x9xf32>, tensor<1x8x7x7xf32>
+  %g = fused.kernel(%0 = %a : tensor<1x8x7x7xf32>, %1 = %x : tensor<1x4x9x9xf32>) -> (tensor<8x4x3x3xf32>) {
+    %2 = graph.conv_backward_weight %0, %1 {kernel_shape = array<i64: 3, 3>} : (tensor<1x8x7x7xf32>, tensor<1x4x9x9xf32>) -> tensor<8x4x3x3xf32>
+    fused.yield %2 : tensor<8x4x3x3xf32>
+  }
+  %i = fused.kernel(%0 = %f : tensor<1x8x7x7xf32>) -> (tensor<8x1x3x3xf32>) {
+    %2 = graph.conv_backward_weight %0, %0 {kernel_shape = array<i64: 3, 3>, groups = 8 : i64, pads = array<i64: 1, 1, 1, 1>} : (tensor<1x8x7x7xf32>, tensor<1x8x7x7xf32>) -> tensor<8x1x3x3xf32>
+    fused.yield %2 : tensor<8x1x3x3xf32>
+  }
+  func.return %a, %b, %c, %d, %e, %f, %g, %i : tensor<1x8x7x7xf32>, tensor<1x4x9x9xf32>, tensor<1x8x7x7xf16>, tensor<1x8x3x3xf32>,
+      tensor<1x4x9x9xf32>, tensor<1x8x7x7xf32>, tensor<8x4x3x3xf32>, tensor<8x1x3x3xf32>
 }

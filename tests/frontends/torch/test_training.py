@@ -59,6 +59,48 @@ def test_training_steps():
         torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-4)
 
 
+class Convolutions(torch.nn.Module):
+    """Those whose gradients are generated: strided, of one position, of groups, transposed."""
+
+    def __init__(self) -> None:
+        torch.nn.Module.__init__(self)
+        self.first = torch.nn.Conv2d(3, 16, 3, 2, 1)
+        self.single = torch.nn.Conv2d(16, 32, 1, 2, bias=False)
+        self.groups = torch.nn.Conv2d(32, 32, 3, 1, 1, groups=2)
+        self.back = torch.nn.ConvTranspose2d(32, 16, 3, 2, 1, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.back(functional.relu(self.groups(self.single(functional.relu(self.first(x))))))
+
+
+def test_gradients_of_convolutions_are_part_of_the_program():
+    torch.manual_seed(2)
+    model, x = Convolutions(), torch.randn(2, 3, 19, 17, requires_grad=True)
+    found: list[list[Any]] = []
+    with collect_reports() as reports:
+        for call in (compiled(model), model):
+            model.zero_grad()
+            x.grad = None
+            call(x).square().sum().backward()
+            found.append([x.grad, *(p.grad.clone() for p in model.parameters())])
+    backward = next(report for report in reports.graphs if report.kind == "backward")
+    assert "aten.convolution_backward.default" not in backward.counts.external
+    assert backward.stats.library_calls == 0
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_depthwise_convolutions_are_pytorchs():
+    model, x = torch.nn.Conv2d(16, 16, 3, groups=16), torch.randn(2, 16, 9, 9, requires_grad=True)
+    with collect_reports() as reports:
+        compiled(model)(x).square().sum().backward()
+    found, x.grad = x.grad, None
+    backward = next(report for report in reports.graphs if report.kind == "backward")
+    assert "fill no vector" in str(backward.counts.reasons["aten.convolution_backward.default"])
+    model(x).square().sum().backward()
+    torch.testing.assert_close(found, x.grad)
+
+
 def test_two_forwards_before_one_backward():
     w = torch.randn(6, 6, requires_grad=True)
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from lowered_programs import needs_compiler
+from onednn_testing import FakeOneDnn
 
+from fuse_opt.runtime.backends.onednn.library import find_library
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,7 +22,8 @@ import ctypes, sys
 import numpy as np
 import fuse_opt
 
-program = fuse_opt.compile(sys.argv[1])
+program = fuse_opt.compile(sys.argv[1], backend=sys.argv[4] or None)
+assert not sys.argv[5] or sys.argv[5] in program.implementations, program.implementations
 values = [np.zeros(v.shape, v.dtype) for v in program.signature.arguments]
 outs = tuple(np.zeros(v.shape, v.dtype) for v in program.signature.results)
 out = outs if len(outs) > 1 else outs[0]
@@ -39,10 +42,8 @@ print(found, counter.count_largest())
 """
 
 
-@needs_compiler
-@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is of Linux's loader")
-def test_a_run_allocates_nothing(tmp_path: Path) -> None:
-    """Of a transformer block: products, attention and norms; the counter finds one that is there."""
+@pytest.fixture
+def counter(tmp_path: Path) -> Path:
     library, compiler = tmp_path / "malloc_count.so", find_c_compiler()
     assert compiler is not None
     source = ROOT / "tests" / "support" / "malloc_count.c"
@@ -51,12 +52,37 @@ def test_a_run_allocates_nothing(tmp_path: Path) -> None:
     )
     if built.returncode:
         pytest.skip("no library for LD_PRELOAD is built here")
+    return library
+
+
+def check(counter: Path, name: str, backend: str = "", runs: str = "") -> None:
+    """A run of an example allocates nothing, and the counter finds one allocation that is there."""
+    for allocates in ("with none", "with one"):
+        source = ROOT / "examples" / f"{name}.mlir"
+        command = [sys.executable, "-c", CALLS, source, str(LEAST), allocates, backend, runs]
+        environment = {**os.environ, "LD_PRELOAD": str(counter)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        count, largest = map(int, done.stdout.split())
+        assert (count > 0) == (allocates == "with one"), f"{name}: {count} allocations, the largest of {largest} bytes"
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is of Linux's loader")
+def test_a_run_allocates_nothing(counter: Path) -> None:
+    """Of a transformer block: products, attention and norms; of convolutions."""
     for name in ("transformer_block", "resnet_block"):
-        for allocates in ("with none", "with one"):
-            command = [sys.executable, "-c", CALLS, ROOT / "examples" / f"{name}.mlir", str(LEAST), allocates]
-            environment = {**os.environ, "LD_PRELOAD": str(library)}
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-            count, largest = map(int, done.stdout.split())
-            assert (count > 0) == (allocates == "with one"), (
-                f"{name}: {count} allocations, the largest of {largest} bytes"
-            )
+        check(counter, name)
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is of Linux's loader")
+@pytest.mark.parametrize("library", ["stand-in", "wheel"])
+def test_a_run_by_onednn_allocates_nothing(
+    counter: Path, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scratchpads are slots of the plan, primitives and memory objects are made before."""
+    if library == "stand-in":
+        FakeOneDnn(tmp_path, monkeypatch).say(scratch=100)
+    elif isinstance(reason := find_library(), str):
+        pytest.skip(f"no oneDNN: {reason}")
+    check(counter, "ffn", "onednn,-fuse", "onednn.matmul")

@@ -135,6 +135,7 @@ def test_choice_with_arguments(
         "-fno-tree-sink",
         "-fno-ipa-modref",
         "--param=avoid-fma-max-bits=0",
+        "-fno-tree-loop-distribute-patterns",
     ],
 )
 def test_flags_a_compiler_does_not_know_are_left_out(

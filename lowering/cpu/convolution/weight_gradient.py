@@ -1,0 +1,228 @@
+"""A convolution's gradient by its weight as tiles of sums in vector registers, over positions of all samples.
+
+Rows of a tile are filters, whose gradients are read where they lie; columns are neighbouring channels of the input, which a task
+copies block by block with channels innermost and zeros around, so that each tap reads the same copy from a place of its own.
+Sums of a task, for all taps, stay in a second cache while blocks come in order. Where tasks are few all blocks are cut into
+parts, whose sums a launch of its own joins in order. The cut follows from extents alone: every number of threads gives the
+same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import prod
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient, joins_taps, weight_product
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
+from fuse_opt.lowering.cpu.convolution.weight_tiling import WeightTiling, row_taps, weight_tiling
+from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, parallel_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
+from fuse_opt.lowering.cpu.matmul.loops import operand_pass
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch
+from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
+from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+
+def build_weight_gradient_loops(
+    gradient: WeightGradient, kernel: KernelOp, storages: Sequence[Hashable]
+) -> list[KernelLoops]:
+    """The launches of a kernel of a gradient by a weight and pointwise ops."""
+    element = dtype(gradient.raw)
+    tiling = weight_tiling(gradient.contraction, element.itemsize)
+    memory = KernelBuffers(kernel, [gradient.epilogue, operand_pass(gradient.grad), operand_pass(gradient.x)], storages)
+    if tiling.parts == 1:
+        return [_launch(gradient, tiling, memory, [])]
+    size = tiling.parts * _tasks(gradient, tiling) * _sums(gradient, tiling)
+    scratch = [Scratch(0, element_buffer_type(element, size), "parts")]
+    return [_launch(gradient, tiling, memory, scratch), _joined(gradient, tiling, memory, scratch)]
+
+
+def _tasks(gradient: WeightGradient, tiling: WeightTiling) -> int:
+    """Of a part: groups, panels, and parts of filters."""
+    of = gradient.contraction
+    return of.groups * tiling.panels * (of.filters // tiling.filters)
+
+
+def _sums(gradient: WeightGradient, tiling: WeightTiling) -> int:
+    """Elements of the sums of a task."""
+    return row_taps(gradient.contraction) * tiling.filters * tiling.width
+
+
+def _launch(
+    gradient: WeightGradient, tiling: WeightTiling, memory: KernelBuffers, scratch: Sequence[Scratch]
+) -> KernelLoops:
+    """The launch that sums up: to the results, or to a buffer of sums of parts."""
+    root, buffers = launch_root(memory, scratch)
+    body = _Sums(gradient, tiling, memory, root)
+    finish = None if buffers else _Finish(gradient, tiling, memory, root)
+    sums = buffers[0] if buffers else _on_stack(gradient, tiling, root)
+    count = tiling.parts * _tasks(gradient, tiling)
+
+    def task(scope: Scope, number: SSAValue) -> None:
+        at = times(scope, number, _sums(gradient, tiling)) if buffers else root.index_constant(0)
+        body.build(scope, number, Matrix(sums, at, tiling.width))
+        if finish is not None:
+            finish.build(scope, number, sums)
+
+    count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), task)
+    grain = -(-WORK_PER_CHUNK * count // max(gradient.contraction.operations, 1))
+    return launch_of(root, memory, scratch, count, grain)
+
+
+def _joined(
+    gradient: WeightGradient, tiling: WeightTiling, memory: KernelBuffers, scratch: Sequence[Scratch]
+) -> KernelLoops:
+    """The launch that joins sums of parts, in order, and gives the results."""
+    root, (parts,) = launch_root(memory, scratch)
+    finish, sums = _Finish(gradient, tiling, memory, root), _on_stack(gradient, tiling, root)
+    size, tasks, zero = _sums(gradient, tiling), _tasks(gradient, tiling), root.index_constant(0)
+
+    def task(scope: Scope, number: SSAValue) -> None:
+        first = times(scope, number, size)
+
+        def take(inner: Scope, place: SSAValue) -> None:
+            total = inner.add(memref.LoadOp.get(parts, [plus(inner, first, place)]))
+            for part in range(1, tiling.parts):
+                at = plus(inner, first, root.index_constant(part * tasks * size), place)
+                total = inner.add(arith.AddfOp(total, inner.add(memref.LoadOp.get(parts, [at]))))
+            inner.block.add_op(memref.StoreOp.get(total, sums, [place]))
+
+        parallel_loop(scope, "place", (zero, root.index_constant(size)), take)
+        finish.build(scope, number, sums)
+
+    count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), task)
+    return launch_of(root, memory, scratch, tasks, -(-WORK_PER_CHUNK // (4 * size * tiling.parts)))
+
+
+def _on_stack(gradient: WeightGradient, tiling: WeightTiling, root: Scope) -> SSAValue:
+    memory = root.add(memref.AllocaOp.get(dtype(gradient.raw).attribute, 64, [_sums(gradient, tiling)]))
+    memory.name_hint = "sums"
+    return memory
+
+
+class _Sums:
+    """The sums of a task: all taps of some filters at a panel of channels, over the blocks of a part."""
+
+    def __init__(self, gradient: WeightGradient, tiling: WeightTiling, memory: KernelBuffers, root: Scope) -> None:
+        self.of, self.tiling, self.root = gradient.contraction, tiling, root
+        self.grad = root.block.args[memory.sources[gradient.grad]]
+        x = root.block.args[memory.sources[gradient.x]]
+        self.copy = ChannelCopy(self.of, tiling, x, dtype(gradient.raw), root)
+        tile = tiling.tile
+        self.tiles = RowTiles(dtype(gradient.raw), tile.vectors, tile.height, tile.taller)
+        self.places = self._table()
+
+    def _table(self) -> SSAValue:
+        """Where positions of a row read, next to where the first one does."""
+        table = self.root.add(memref.AllocaOp.get(INDEX, 64, [self.tiling.columns]))
+        table.name_hint = "places"
+
+        def put(inner: Scope, column: SSAValue) -> None:
+            inner.block.add_op(memref.StoreOp.get(times(inner, column, self.copy.column_step), table, [column]))
+
+        constant = self.root.index_constant
+        parallel_loop(self.root, "column", (constant(0), constant(self.tiling.columns)), put)
+        return table
+
+    def build(self, task: Scope, number: SSAValue, sums: Matrix) -> None:
+        of, tiling = self.of, self.tiling
+        part, group, panel, some = task_parts(
+            task, self.root, number, (tiling.parts, of.groups, tiling.panels, of.filters // tiling.filters)
+        )
+        blocks = part_bounds(task, part, tiling.part, prod(tiling.blocks))
+
+        def block(inner: Scope, place: SSAValue) -> None:
+            sample, first, row, column = task_parts(inner, self.root, place, tiling.blocks)
+            rows = part_bounds(inner, row, tiling.rows, of.positions[1])
+            columns = part_bounds(inner, column, tiling.columns, of.positions[2])
+            image = plus(inner, times(inner, sample, of.groups), group)
+            self.copy.build(inner, image, panel, (first, rows, columns))
+            filter = plus(inner, times(inner, image, of.filters), times(inner, some, tiling.filters))
+            at = plus(inner, times(inner, filter, of.positions[0]), first)
+            at = plus(inner, times(inner, at, of.positions[1]), rows[0])
+            at = plus(inner, times(inner, at, of.positions[2]), columns[0])
+            add = inner.add(arith.SubiOp(place, blocks[0]))
+            self._tiles(inner, Matrix(self.grad, at, prod(of.positions)), (rows, columns), sums, add)
+
+        count_loop(task, "block", blocks, block)
+
+    def _tiles(self, scope: Scope, grad: Matrix, block: tuple[Bounds, Bounds], sums: Matrix, add: SSAValue) -> None:
+        """Tile by tile of filters, all taps."""
+        tiling, constant = self.tiling, self.root.index_constant
+        rows, columns = (scope.add(arith.SubiOp(last, first)) for first, last in block)
+        taps = Taps(self.places, columns, self.of.positions[2])
+
+        def tap(inner: Scope, tile: SSAValue, number: SSAValue, at: SSAValue) -> None:
+            row = self.tiles.first_row(inner, tile)
+            left = Matrix(grad.memory, plus(inner, grad.at, times(inner, row, grad.row)), grad.row)
+            right = Matrix(self.copy.memory, at, self.copy.row_step)
+            place = plus(inner, times(inner, number, tiling.filters), row)
+            out = Matrix(sums.memory, plus(inner, sums.at, times(inner, place, tiling.width)), tiling.width)
+            self.tiles.multiply(inner, tile, rows, left, right, out, add, taps)
+
+        def each(inner: Scope, tile: SSAValue) -> None:
+            self.copy.each_tap(inner, lambda s, number, at: tap(s, tile, number, at))
+
+        count_loop(scope, "tile", (constant(0), constant(tiling.tile.tiles)), each)
+
+
+class _Finish:
+    """What follows from the sums of a task: channels come before their taps in the result."""
+
+    def __init__(self, gradient: WeightGradient, tiling: WeightTiling, memory: KernelBuffers, root: Scope) -> None:
+        self.of, self.tiling, self.root = gradient.contraction, tiling, root
+        product = weight_product(self.of)
+        self.epilogue = BlockEpilogue(gradient.epilogue, gradient.places, product, gradient.raw, memory, root)
+        self.joined = self.of.window[2] if joins_taps(self.of) else 1
+        self.channels = tiling.width if self.joined == 1 else self.of.channels
+        self.turned: SSAValue | None = None
+        if self.of.taps > 1:
+            size = tiling.filters * self.channels * self.of.taps
+            self.turned = root.add(memref.AllocaOp.get(dtype(gradient.raw).attribute, 64, [size]))
+            self.turned.name_hint = "turned"
+
+    def build(self, task: Scope, number: SSAValue, sums: SSAValue) -> None:
+        of, tiling, constant = self.of, self.tiling, self.root.index_constant
+        *_, group, panel, some = task_parts(
+            task, self.root, number, (tiling.parts, of.groups, tiling.panels, of.filters // tiling.filters)
+        )
+        task.indices = {self.epilogue.batch: group}
+        channels = part_bounds(task, panel, self.channels, of.channels)
+        step = self.channels * of.taps
+        if self.turned is not None:
+            self._turn(task, sums, self.turned, task.add(arith.SubiOp(channels[1], channels[0])))
+        found = Sums(sums if self.turned is None else self.turned, tiling.filters, step)
+        columns = tuple(times(task, bound, of.taps) for bound in channels)
+        first = times(task, some, tiling.filters)
+        self.epilogue.emit(task, found, first, constant(tiling.filters), columns, columns[0])
+
+    def _turn(self, scope: Scope, sums: SSAValue, turned: SSAValue, channels: SSAValue) -> None:
+        of, tiling, constant = self.of, self.tiling, self.root.index_constant
+        zero, step = constant(0), self.channels * of.taps
+
+        def filter(outer: Scope, row: SSAValue) -> None:
+            def put(inner: Scope, tap: SSAValue, next: SSAValue, channel: SSAValue) -> None:
+                at = plus(inner, times(inner, tap, tiling.filters), row)
+                column = plus(inner, times(inner, next, of.channels), channel)
+                value = inner.add(memref.LoadOp.get(sums, [plus(inner, times(inner, at, tiling.width), column)]))
+                place = plus(inner, times(inner, row, step), times(inner, channel, of.taps))
+                place = plus(inner, place, times(inner, tap, self.joined), next)
+                inner.block.add_op(memref.StoreOp.get(value, turned, [place]))
+
+            def tap_loop(scope: Scope, tap: SSAValue) -> None:
+                count_loop(
+                    scope, "next", (zero, constant(self.joined)),
+                    lambda s, next: parallel_loop(s, "channel", (zero, channels), lambda i, c: put(i, tap, next, c)),
+                )  # fmt: skip
+
+            count_loop(outer, "tap", (zero, constant(row_taps(of))), tap_loop)
+
+        count_loop(scope, "filter", (zero, constant(tiling.filters)), filter)
