@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static, tensor
+from fuse_opt.dialects.interfaces.stored_values import holds_stored
 from fuse_opt.dialects.types.dtypes import dtype_of
 
 StorageKind = Literal["argument", "constant", "result", "intermediate", "unplanned"]
@@ -265,14 +266,17 @@ def argument_attributes(function: FuncOp, number: int) -> Mapping[str, Attribute
 
 
 def functions_of(module: Operation) -> list[FuncOp]:
-    """The functions of a module that have one block, in order; those of nested modules, too."""
+    """
+    The functions of a module that have one block, in order; those of nested modules, too. None with values of storage kinds:
+    `lower-storage` takes these apart first.
+    """
     found: list[FuncOp] = []
     pending = [module]
     while pending:
         op = pending.pop()
         if isinstance(op, FuncOp):
             blocks = op.body.blocks
-            if blocks.first is not None and blocks.first is blocks.last:
+            if blocks.first is not None and blocks.first is blocks.last and not holds_stored(op):
                 found.append(op)
             continue
         nested = [inner for region in op.regions for block in region.blocks for inner in block.ops]

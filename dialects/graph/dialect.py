@@ -40,11 +40,15 @@ from fuse_opt.dialects.graph.nn import softmax_layer_norm as graph_normalization
 from fuse_opt.dialects.graph.reductions import reductions as graph_reductions
 from fuse_opt.dialects.graph.reductions import sort_scan as graph_sorting
 from fuse_opt.dialects.graph.reductions import statistics as graph_statistics
+from fuse_opt.dialects.graph.sparse import csr as graph_csr
+from fuse_opt.dialects.graph.sparse import rows as graph_rows
+from fuse_opt.dialects.graph.sparse import storage as graph_storage
 from fuse_opt.dialects.graph.windows import pooling as graph_pooling
 from fuse_opt.dialects.graph.windows import pooling_backward as graph_pooling_backward
 from fuse_opt.dialects.graph.windows import windows as graph_windows
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.types.encodings import ENCODINGS
+from fuse_opt.dialects.types.storage_kinds import STORAGE_KINDS
 
 FAMILIES: tuple[ModuleType, ...] = (
     graph_constant,
@@ -84,6 +88,9 @@ FAMILIES: tuple[ModuleType, ...] = (
     graph_indexing,
     graph_scattering,
     graph_sorting,
+    graph_storage,
+    graph_csr,
+    graph_rows,
 )
 """The modules that define ops, in the order of the documentation."""
 
@@ -94,5 +101,5 @@ def records(module: ModuleType) -> list[type[GraphOp]]:
     return [op for op in found if op.__module__ == module.__name__ and hasattr(op, "name")]
 
 
-GRAPH = Dialect("graph", [op for module in FAMILIES for op in records(module)], list(ENCODINGS))
+GRAPH = Dialect("graph", [op for module in FAMILIES for op in records(module)], [*ENCODINGS, *STORAGE_KINDS])
 """The dialect, for `Context.load_dialect`; `fuse_opt.register` does it with the others."""

@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_static, shape, tensor
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, encoding_of, encoding_problem, with_encoding
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr, delinearize, linearize
+from fuse_opt.dialects.types.storage_kinds import StorageKind
 
 CURE = "convert it before by graph.to_layout"
 
@@ -27,6 +28,11 @@ def encoding(value: SSAValue) -> EncodingPart | None:
 def any_encoded(values: Sequence[SSAValue]) -> bool:
     """Whether one of the values has an encoding written on its type."""
     return any(not isinstance(tensor(value).encoding, NoneAttr) for value in values)
+
+
+def any_stored(values: Sequence[SSAValue]) -> bool:
+    """Whether one of the values is not stored with all its elements."""
+    return any(isinstance(tensor(value).encoding, StorageKind) for value in values)
 
 
 def memory_extents(value: SSAValue) -> tuple[int, ...]:
@@ -76,14 +82,31 @@ def refuse_encodings(values: Sequence[SSAValue]) -> None:
             raise VerifyException(f"takes operands and gives results in row-major order, got '{value.type}'; {CURE}")
 
 
-def refuse_storage(values: Sequence[SSAValue]) -> None:
-    """Raises VerifyException where a value is not stored with all its elements, each once."""
-    for value in values:
-        if (found := encoding(value)) is not None and found.storage_kind != "dense":
+def check_stored(
+    results: Sequence[SSAValue], operands: Sequence[SSAValue], expected: Sequence[AnyTensor], any_capacity: bool
+) -> None:
+    """
+    Raises VerifyException where a result is stored in another way than is expected by how operands are, or is not dense in
+    row-major order, and where a dense operand is not.
+    """
+    for value in (*operands, *results):
+        if (found := encoding(value)) is not None and not isinstance(found, StorageKind):
             raise VerifyException(
-                f"takes dense operands and gives dense results, got '{value.type}', which is stored as "
-                f"{found.storage_kind}; convert it before"
+                f"takes and gives dense values in row-major order beside those of storage kinds, got '{value.type}'; {CURE}"
             )
+    for number, (value, type_) in enumerate(zip(results, expected, strict=True)):
+        found, wanted = tensor(value).encoding, type_.encoding
+        if not isinstance(found, StorageKind) or found == wanted:
+            continue
+        if isinstance(wanted, StorageKind) and wanted.storage_kind == found.storage_kind:
+            if any_capacity:
+                continue
+            cure = f"with a capacity of {wanted.capacity.data}"
+        else:
+            cure = "and convert it by graph.to_storage"
+        raise VerifyException(
+            f"result {number}: expected '{type_}' by how its operands are stored, got '{value.type}'; write that {cure}"
+        )
 
 
 def shared_encoding(operands: Sequence[SSAValue], extents: Sequence[int]) -> EncodingPart | None:

@@ -28,16 +28,18 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import (
     address,
     any_encoded,
+    any_stored,
     check_encoding,
+    check_stored,
     encoded,
     encoding,
     has_order,
     inherited_order,
     refuse_encodings,
-    refuse_storage,
     shared_encoding,
 )
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule, reduction_rule, view_rule
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
@@ -115,13 +117,16 @@ class GraphOp(IRDLOperation, ABC):
         if any_encoded(self._operands):
             laid_out = self.encoded_types()
             self.results = SSAValues(OpResult(type_, self, number) for number, type_ in enumerate(laid_out))
-            self.check_encodings()
+            self._check_all_encodings()
 
     def encoded_types(self) -> Sequence[AnyTensor]:
         """The types that follow from operands and properties, with the encodings that operands hand on; the op has results."""
         types = self.infer_types()
         if not any_encoded(self._operands):
             return types
+        if any_stored(self._operands):
+            rule = self.stored_rule()
+            return tuple(with_encoding(type_, None) for type_ in types) if rule is None else rule.results
         return tuple(encoded(type_, self.carried_encoding(type_)) for type_ in types)
 
     def carried_encoding(self, type_: AnyTensor) -> EncodingPart | None:
@@ -132,6 +137,25 @@ class GraphOp(IRDLOperation, ABC):
         """Raises VerifyException for encodings of operands or results that the op cannot take; here of all."""
         refuse_encodings((*self.operands, *self.results))
 
+    def _check_all_encodings(self) -> None:
+        if any_stored((*self._operands, *self.results)):
+            rule = self.written_rule()
+            types = [with_encoding(type_, None) for type_ in self.infer_types()] if rule is None else rule.results
+            check_stored(self.results, self._operands, types, rule is not None and rule.any_capacity)
+        else:
+            self.check_encodings()
+
+    def stored_rule(self, fast: bool = False) -> StoredRule | None:
+        """
+        How the op runs on operands of storage kinds as they are, or gives results of the kinds that are written; None where
+        it takes dense operands only. With `fast` what else it reads is taken to be finite.
+        """
+        return None
+
+    def written_rule(self) -> StoredRule | None:
+        """The rule by which the op gives its results as they are written: those of storage kinds are a person's decision."""
+        return self.stored_rule(fast=any_stored(self.results))
+
     def verify_(self) -> None:
         try:
             for value in (*self.operands, *self.results):
@@ -140,7 +164,7 @@ class GraphOp(IRDLOperation, ABC):
             expected = self.infer_types()
             self.check_storage_types()
             if any_encoded((*self._operands, *self.results)):
-                self.check_encodings()
+                self._check_all_encodings()
         except VerifyException as error:
             raise self.error(str(error)) from error
         except sc.ScalarTypeError as error:
@@ -268,7 +292,6 @@ class StructuredOp(GraphOp):
         values = (*self._operands, *self.results)
         if not self._operands:
             refuse_encodings(values)
-        refuse_storage(values)
         if self.COMBINE or not all(map(is_static, values)):
             return
         (result,) = self.results
@@ -283,6 +306,22 @@ class StructuredOp(GraphOp):
                 f"result 0: expected '{wanted}', in the order of its operands, got '{result.type}'; "
                 "convert it behind by graph.to_layout"
             )
+
+    def stored_rule(self, fast: bool = False) -> StoredRule | None:
+        """Derived: of what is pointwise, a sum, or a view of a matrix."""
+        if not all(map(is_static, self._operands)) or not any_stored(self._operands):
+            return None
+        (type_,) = self.infer_types()
+        index, inner = dimensions("i", type_.get_shape()), dimensions("r", self.reduced_extents())
+        sources = [self.operand_index(number, index, inner) for number in range(len(self._operands))]
+        if self._is_pointwise(sources, index):
+            return pointwise_rule(self.body(), self._operands, with_encoding(type_, None), fast, constant_of)
+        if len(self._operands) != 1:
+            return None
+        (x,), (source,) = self._operands, sources
+        if self.COMBINE == "add":
+            return reduction_rule(self.body(), x, type_, source, inner, constant_of)
+        return view_rule(x, type_, source, index) if self.body().function == "operand" else None
 
     def error_bound(self) -> ErrorBound:
         """Unless stated: what the primitives allow, each on the exact values of the ones before, no error amplified."""
@@ -337,6 +376,14 @@ class StructuredOp(GraphOp):
         return address(self._operands[0], self.operand_index(0, index, ())) == address(self.results[0], index)
 
 
+def constant_of(value: SSAValue) -> sc.Scalar | None:
+    """The number that an op gives everywhere in a value, from nothing; None for another value."""
+    op = value.owner
+    if not isinstance(op, StructuredOp) or op.operands or op.stored_value() is not None:
+        return None
+    return body if (body := op.body()).function == "constant" else None
+
+
 _BODIES: dict[tuple[type[StructuredOp], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], sc.Scalar] = {}
 
 
@@ -388,7 +435,6 @@ class CompositeOp(GraphOp):
 
     def check_encodings(self) -> None:
         """Any of dense values: they are converted where the decomposition needs that."""
-        refuse_storage((*self._operands, *self.results))
 
     def refuse_arithmetic(self) -> None:
         """Its ops may move elements of a storage type; a conversion to another one is there to compute with them."""
@@ -418,8 +464,8 @@ class OpaqueOp(GraphOp):
 
     def check_encodings(self) -> None:
         """All are refused where the op does not say that it takes orders."""
-        values = (*self._operands, *self.results)
-        (refuse_storage if self.TAKES_ORDERS else refuse_encodings)(values)
+        if not self.TAKES_ORDERS:
+            refuse_encodings((*self._operands, *self.results))
 
     def contraction(self) -> Contraction | None:
         """The product of its first two operands that its only result is, for generated code; None where it is none."""
@@ -427,6 +473,20 @@ class OpaqueOp(GraphOp):
 
     def window_contraction(self) -> WindowContraction | None:
         """The convolution of its first operand by its second one that its only result is; None where it is none."""
+        return None
+
+    def weight_gradient(self) -> WindowContraction | None:
+        """
+        The convolution whose gradient by its weight the only result is, from that by its result and from its input, the first
+        two operands; None where it is none.
+        """
+        return None
+
+    def input_gradient(self) -> WindowContraction | None:
+        """
+        The convolution whose gradient by its input the only result is, from that by its result and from its weight, the first
+        two operands; None where it is none.
+        """
         return None
 
     def refuse_arithmetic(self) -> None:

@@ -212,6 +212,8 @@ class EncodingAttr(ParametrizedAttribute, EncodingPart):
             raise VerifyException(f"'#{self.name}': expected encodings, got '{wrong}'")
         if len(parts) < 2:
             raise VerifyException(f"'#{self.name}': expected two parts or more; write one without '#{self.name}'")
+        if self.storage_kind != "dense":
+            raise VerifyException(f"'#{self.name}': expected '#graph.{self.storage_kind}' to stand alone, got {self}")
         places = [part.PLACE for part in parts]
         if places != sorted(set(places)):
             raise VerifyException(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, ModuleOp, TensorType
@@ -18,12 +18,16 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.prepared import Prepared, called_functions, prepared_of
 from fuse_opt.dialects.fused import OutlinedOp, YieldOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.graph.sparse.expansion import fallback_operands, over_parts, with_dense
+from fuse_opt.dialects.graph.sparse.storage import ToStorageOp
+from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, GraphOp, OpaqueOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import agree, dtype, is_static, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.stored_values import is_stored
 from fuse_opt.dialects.types.dtypes import Kind, dtype_of
-from fuse_opt.dialects.types.encodings import encoding_of
+from fuse_opt.dialects.types.encodings import encoding_of, with_encoding
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions, linearize
+from fuse_opt.dialects.types.storage_kinds import part_types
 from fuse_opt.lowering.errors import EvaluationError
 from fuse_opt.lowering.program.float_formats import bit_patterns, converted, is_narrow, recognized, type_name
 from fuse_opt.lowering.reference.kernels import find_implementation
@@ -49,13 +53,35 @@ def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Arra
     """
     block = function.body.block
     prepared = prepared_of(function)
-    taken = len(block.args) - (0 if prepared is None else len(prepared.arguments))
+    taken = sum(len(part_types(value.type)) for value in block.args)
+    taken -= 0 if prepared is None else len(prepared.arguments)
     if len(arguments) != taken:
         raise EvaluationError(f"'{function.sym_name.data}' takes {taken} arguments, got {len(arguments)}")
     if prepared is not None:
         arguments = _with_prepared(prepared, arguments)
-    given = enumerate(zip(block.args, arguments, strict=True))
-    return _run_block(block, {value: _checked_argument(number, value, array) for number, (value, array) in given})
+    given = enumerate(zip(block.args, _whole(block.args, arguments), strict=True))
+    return _flat(
+        _run_block(block, {value: _checked_argument(number, value, array) for number, (value, array) in given})
+    )
+
+
+def _whole(values: Sequence[SSAValue], arrays: Sequence[Array]) -> list[Value]:
+    """Arrays one behind the other as those of each value."""
+    found: list[Value] = []
+    rest = list(arrays)
+    for value in values:
+        count = len(part_types(value.type))
+        found.append(tuple(rest[:count]) if is_stored(value) else rest[0])
+        del rest[:count]
+    return found
+
+
+def _flat(values: Sequence[Value]) -> list[Array]:
+    return [array for value in values for array in (value if isinstance(value, tuple) else (value,))]
+
+
+Value: TypeAlias = Array | tuple[Array, ...]
+"""What a value is: of a storage kind, its parts."""
 
 
 def _with_prepared(prepared: Prepared, arguments: Sequence[Array]) -> list[Array]:
@@ -69,7 +95,11 @@ def _with_prepared(prepared: Prepared, arguments: Sequence[Array]) -> list[Array
     return found
 
 
-def _checked_argument(number: int, value: SSAValue, array: Array) -> Array:
+def _checked_argument(number: int, value: SSAValue, array: Value) -> Value:
+    if isinstance(array, tuple):
+        parts = Block(arg_types=part_types(value.type)).args
+        checked = [_checked_argument(number, part, given) for part, given in zip(parts, array, strict=True)]
+        return tuple(cast("list[Array]", checked))
     wanted, extents = NUMPY_DTYPES[dtype(value)], shape(value)
     array = recognized(array, wanted)
     fits = array.ndim == len(extents) and all(
@@ -83,7 +113,7 @@ def _checked_argument(number: int, value: SSAValue, array: Array) -> Array:
     return array
 
 
-def _run_block(block: Block, values: dict[SSAValue, Array]) -> list[Array]:
+def _run_block(block: Block, values: dict[SSAValue, Value]) -> list[Value]:
     """Runs the ops in order; `values` holds the block's arguments and is emptied on the way."""
     ops = list(block.ops)
     last_use = {operand: op for op in ops for operand in op.operands}
@@ -100,12 +130,15 @@ def _run_block(block: Block, values: dict[SSAValue, Array]) -> list[Array]:
     raise EvaluationError("the block has no terminator that returns values")
 
 
-def _run_op(op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+def _run_op(op: Operation, given: Sequence[Value]) -> Sequence[Value]:
+    if isinstance(op, GraphOp) and any(map(is_stored, (*op.operands, *op.results))):
+        return _run_stored(op, given)
+    operands = cast("Sequence[Array]", given)
     if isinstance(op, GraphOp) and not all(map(is_static, (*op.operands, *op.results))):
         op = _specialized(op, operands)
     match op:
         case OutlinedOp():
-            return _run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
+            return _run_block(op.block, {value: array for value, array in zip(op.block.args, operands, strict=True)})
         case StructuredOp():
             return [evaluate_structured(op, operands)]
         case CompositeOp():
@@ -119,9 +152,55 @@ def _run_op(op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
             )
 
 
-def _run_expansion(op: CompositeOp, operands: Sequence[Array]) -> Sequence[Array]:
+def _run_stored(op: GraphOp, operands: Sequence[Value]) -> Sequence[Value]:
+    """
+    An op on stored values, by what it is over their parts; on dense ones where it has no way to run on these. Parts that are
+    the same array are one value, so that a pattern that is shared is seen to be.
+    """
+    arrays = {id(array): array for array in _flat(operands)}
+    of_parts = [part_types(value.type) for value in op.operands]
+    known = zip(_flat(operands), (type_ for types in of_parts for type_ in types), strict=True)
+    types = {id(array): type_ for array, type_ in known}
+    of = dict(zip(arrays, Block(arg_types=[types[key] for key in arrays]).args, strict=True))
+    flat = [tuple(of[id(array)] for array in (a if isinstance(a, tuple) else (a,))) for a in operands]
+    builder = GraphBuilder()
+    made = over_parts(op, builder, flat)
+    if made is None:
+        return _run_fallback(op, operands)
+    values: dict[SSAValue, Value] = {of[key]: array for key, array in arrays.items()}
+    for inner in builder.ops:
+        results = _run_op(inner, [values[operand] for operand in inner.operands])
+        values.update(zip(inner.results, results, strict=True))
+    found = [tuple(cast(Array, values[part]) for part in parts) for parts in made]
+    return [parts if is_stored(result) else parts[0] for result, parts in zip(op.results, found, strict=True)]
+
+
+def _run_fallback(op: GraphOp, operands: Sequence[Value]) -> Sequence[Value]:
+    """What `assign-storage` makes of an op without a rule: its decomposition, or the op on some operands made dense."""
+    if isinstance(op, CompositeOp):
+        results = zip(op.expansion().results, _run_expansion(op, operands), strict=True)
+        return [_as_dense(value.type, array) for value, array in results]
+    numbers = fallback_operands(op)
+    dense = [
+        _as_dense(v.type, a) if k in numbers else a for k, (v, a) in enumerate(zip(op.operands, operands, strict=True))
+    ]
+    stand_ins = Block(arg_types=[with_encoding(tensor(value), None) for value in op.operands])
+    copy = with_dense(op, numbers, stand_ins.args)
+    found = _run_op(copy, dense)
+    copy.erase()
+    return found
+
+
+def _as_dense(type_: Attribute, array: Value) -> Value:
+    """A value of this type as a dense one."""
+    if not isinstance(array, tuple):
+        return array
+    return _run_stored(ToStorageOp.of(Block(arg_types=[type_]).args[0], None), [array])[0]
+
+
+def _run_expansion(op: CompositeOp, operands: Sequence[Value]) -> Sequence[Value]:
     expansion = op.expansion()
-    values: dict[SSAValue, Array] = dict(zip(expansion.block.args, operands, strict=True))
+    values: dict[SSAValue, Value] = dict(zip(expansion.block.args, operands, strict=True))
     for inner in expansion.block.ops:
         results = _run_op(inner, [values[operand] for operand in inner.operands])
         values.update(zip(inner.results, results, strict=True))

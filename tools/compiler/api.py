@@ -14,10 +14,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.prepared import called_functions, freeze_arguments
+from fuse_opt.dialects.analysis.storage import byte_size
+from fuse_opt.dialects.analysis.stored_values import FALLBACK
 from fuse_opt.dialects.graph.materialize import conversion_counts
 from fuse_opt.dialects.implementation.queries import implementation_counts
 from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
+from fuse_opt.runtime.device.driver import device_problem
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.backend_switch import backend_passes
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
@@ -28,7 +32,7 @@ from fuse_opt.tools.compiler.notebook import Page, notebook_html, page_of
 from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
-from fuse_opt.tools.compiler.signature import Signature
+from fuse_opt.tools.compiler.signature import Signature, call_with_parts
 from fuse_opt.tools.compiler.specialization import (
     FrozenSpecializedCalls,
     SpecializedPrograms,
@@ -81,6 +85,11 @@ class CompiledProgram:
         """
         if stream is not None and self.target != "cuda":
             raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
+        if self.signature.has_stored:
+            return call_with_parts(self.signature, self.unbound, partial(self._call, stream=stream), arrays, out)
+        return self._call(*arrays, out=out, stream=stream)
+
+    def _call(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
         if (frozen := self._frozen) is not None:
             return frozen(arrays, out, stream)
         if stream is None:
@@ -102,7 +111,7 @@ class CompiledProgram:
         """
         found = {self.signature.position(name): array for name, array in arrays.items()}
         marks = {number for number, value in enumerate(self.signature.arguments) if value.frozen}
-        bound = {number: self._bind(number, array) for number, array in found.items()}
+        bound = {place: entry for number, array in found.items() for place, entry in self._bind(number, array)}
         if not marks.issuperset(found):
             self._take(self._again(frozenset(marks.union(found))))
         replaced = [self._bound[number] for number in bound if number in self._bound]
@@ -122,33 +131,39 @@ class CompiledProgram:
     @property
     def unbound(self) -> tuple[int, ...]:
         """The numbers of the arguments that calls take."""
-        return tuple(number for number in range(len(self.signature.arguments)) if number not in self._bound)
+        places = map(self.signature.places, range(len(self.signature.arguments)))
+        return tuple(number for number, place in enumerate(places) if place[0] not in self._bound)
 
     def refresh(self) -> None:
         """Computes what follows from bound arguments anew, at the next call."""
         if self._frozen is not None:
             self._frozen.refresh()
 
-    def _bind(self, number: int, array: Any) -> Bound:
+    def _bind(self, number: int, array: Any) -> list[tuple[int, Bound]]:
+        """The arrays of an argument, by their places among all; of a sparse one those of now."""
         value = self.signature.arguments[number]
         if value.donated:
             raise ValueError(f"{value.label} is donated: calls overwrite it; it cannot be frozen")
+        places = self.signature.places(number)
+        if value.stored is not None:
+            return [(place, Bound(part.copy())) for place, part in zip(places, value.arrays(array), strict=True)]
         try:
             bound = Bound(array)
         except TypeError as error:
             raise TypeError(f"{value.label}: {error}") from None
         if self.target != "cuda":
             value.convert(bound.value())  # or every call would be refused
-        return bound
+        return [(places[0], bound)]
 
     def _call_frozen(self) -> None:
         signature, bound, on_device = self.signature, dict(self._bound), self.target == "cuda"
+        values = [value for value in signature.arguments for _ in range(value.count)]
 
         def converted(number: int, array: Any) -> Any:
-            return array if on_device else signature.arguments[number].convert(array)
+            return array if on_device or values[number].stored is not None else values[number].convert(array)
 
         def calls(backend: Backend) -> FrozenCalls:
-            return FrozenCalls(signature.name, backend, bound, len(signature.arguments), converted)
+            return FrozenCalls(signature.name, backend, bound, len(values), converted)
 
         backend = self._backend
         if isinstance(backend, SpecializedPrograms):
@@ -177,6 +192,14 @@ class CompiledProgram:
     def conversions(self) -> tuple[int, int]:
         """How many values a call of the program gives another layout, and their bytes; those of frozen ones are not in a call."""
         return conversion_counts(called_functions(self.module))
+
+    @property
+    def fallbacks(self) -> tuple[int, int]:
+        """How many values a call makes dense as an op has no way to run on what is stored, and their bytes."""
+        found = [
+            op for function in called_functions(self.module) for op in function.walk() if FALLBACK in op.attributes
+        ]
+        return len(found), sum(byte_size(value) or 0 for op in found for value in op.results)
 
     @property
     def source(self) -> str:
@@ -235,6 +258,9 @@ def evaluate(source: Source, *inputs: Any, function: str | None = None) -> Any:
     module = optimize(source, ())
     with located(source, module):
         program = Reference(source, entry_function(module, function))
+    if (signature := program.signature).has_stored:
+        numbers = range(len(signature.arguments))
+        return call_with_parts(signature, numbers, program, inputs, None)
     return program(*inputs)
 
 
@@ -265,15 +291,13 @@ def compile(
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
-    chosen = (
-        backend_passes(backend, unavailable_backends(), load_problem) if target == "cpu" else backend_passes(backend)
-    )
+    chosen = backend_passes(backend, _unavailable(target), load_problem if target == "cpu" else lambda name: None)
     passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
     target = _usable(target, whole)
     build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
 
     def compiled(frozen: frozenset[int]) -> _Compiled:
-        return _compiled(source, function, frozen, passes, build, target == "cpu")
+        return _compiled(source, function, frozen, passes, build, target)
 
     return CompiledProgram(compiled(frozenset()), target, compiled)
 
@@ -284,15 +308,16 @@ def _compiled(
     frozen: frozenset[int],
     passes: Sequence[ModulePass],
     build: Callable[[ModuleOp, str | None, Sequence[ModulePass]], Backend],
-    specializes: bool,
+    target: str,
 ) -> _Compiled:
     """The program of a function of the source of which some arguments are frozen, beside those that it says are."""
     module = load(source)
     module = module.clone() if module is source else module
     with located(source, module):
+        make_for(module, target)
         entry = entry_function(module, function)
         freeze_arguments(entry, frozen)
-        if specializes and is_dynamic(entry):
+        if target == "cpu" and is_dynamic(entry):
             known = [*make_passes("infer-shapes"), *passes]
             backend: Backend = SpecializedPrograms(
                 entry, lambda shapes: build(specialize(module, function, shapes), function, known)
@@ -300,6 +325,13 @@ def _compiled(
         else:
             backend = build(module, function, passes)
         return _Compiled(Signature.of(entry_function(module, function)), module, backend)
+
+
+def _unavailable(target: str) -> Mapping[str, str]:
+    """The backends that a target lacks here, and why. Text for CUDA is the same on all machines that cannot run it."""
+    if target == "cuda" and device_problem() is not None:
+        return {}
+    return unavailable_backends(target)
 
 
 def _passes(target: str, pipeline: str | Sequence[str] | None, poison: bool) -> list[ModulePass]:

@@ -28,6 +28,8 @@ from fuse_opt.tools.compiler.registry import available_passes
 
 DEFAULT_PIPELINE: tuple[str, ...] = (
     "infer-shapes",
+    "assign-storage",
+    "lower-storage",
     "canonicalize",
     "fold-constants",
     "cse",
@@ -55,10 +57,12 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
 )
 """What `compile` runs."""
 
-FOR_CPUS: tuple[str, ...] = ("partition", "assign-layouts", "select-implementation", "pack-weights")
-"""Of these, what makes programs of other targets slower, or chooses what runs on CPUs."""
+FOR_CPUS: tuple[str, ...] = ("partition", "assign-layouts", "pack-weights")
+"""Of these, what makes programs of other targets slower."""
 
 UNFUSED_PIPELINE: tuple[str, ...] = (
+    "assign-storage",
+    "lower-storage",
     "decompose",
     "assign-layouts",
     "wrap-kernels",

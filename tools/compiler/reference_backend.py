@@ -10,6 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from fuse_opt.dialects.types.encodings import OrderAttr, encoding_of
+from fuse_opt.dialects.types.storage_kinds import part_types
 from fuse_opt.lowering.reference.interpreter import evaluate_function
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.signature import Array, Signature
@@ -38,17 +39,19 @@ class Reference:
     def __init__(self, origin: Source, function: FuncOp) -> None:
         self._origin = origin
         self._function = function
-        self._signature = Signature.of(function)
+        self.signature = Signature.of(function)
+        """Its arguments and results."""
         self.stats = ReferenceStats(sum(1 for _ in self._function.body.block.ops) - 1)
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
-        inputs = self._signature.convert_inputs(arrays)
-        targets = None if out is None else self._signature.check_outputs(out)
+        """Of a function with values of storage kinds the arguments and results are their parts, which nobody checks here."""
+        inputs = list(arrays) if self.signature.has_stored else self.signature.convert_inputs(arrays)
+        targets = None if out is None else self.signature.check_outputs(out)
         with located(self._origin, self._function):
             results = evaluate_function(self._function, inputs)
         if targets is None:
             results = [a.copy() if any(np.may_share_memory(a, b) for b in inputs) else a for a in results]
-            types = self._function.function_type.outputs
+            types = [part for type_ in self._function.function_type.outputs for part in part_types(type_)]
             results = [_laid_out(array, type_) for array, type_ in zip(results, types, strict=True)]
         else:
             results = [_copied(target, result) for target, result in zip(targets, results, strict=True)]

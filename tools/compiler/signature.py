@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,10 +15,13 @@ from xdsl.ir import Attribute
 
 from fuse_opt.dialects.analysis.prepared import FROZEN, PREPARED
 from fuse_opt.dialects.analysis.storage import DONATED
+from fuse_opt.dialects.analysis.stored_values import whole_types
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.dialects.types.storage_kinds import PARTS, stored_as
 from fuse_opt.lowering.program.float_formats import recognized, type_name
 from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES
 from fuse_opt.runtime.call_arrays import as_array, check_apart, check_target, out_arrays
+from fuse_opt.runtime.stored_arrays import Form, StoredType, form_of
 from fuse_opt.tools.source.diagnostics import located
 
 Array = NDArray[Any]
@@ -39,6 +42,17 @@ class Value:
     donated: bool = False
     range: tuple[float, float] | None = None
     frozen: bool = False
+    stored: StoredType | None = None
+    """How it is stored, if not with all its elements: then it is made of three arrays, and given as `StoredType` says."""
+
+    @property
+    def count(self) -> int:
+        """How many arrays it is made of."""
+        return 1 if self.stored is None else len(PARTS)
+
+    def arrays(self, given: Any) -> list[Array]:
+        """The arrays that a caller's value is made of. Raises TypeError or ValueError."""
+        return [self.convert(given)] if self.stored is None else self.stored.parts(given)
 
     def check(self, array: Array) -> None:
         """Raises TypeError or ValueError when the array is not of this type."""
@@ -57,6 +71,8 @@ class Value:
         return array
 
     def __str__(self) -> str:
+        if self.stored is not None:
+            return str(self.stored)
         return f"{type_name(self.dtype)} {list(self.shape)}".replace("-1", "?")
 
 
@@ -71,24 +87,46 @@ class Signature:
     @classmethod
     def of(cls, function: FuncOp) -> Signature:
         """Raises InputError for a function on something else than tensors of supported elements."""
-        marks = _argument_attributes(function)
-        types = function.function_type
-        arguments = [
-            _value(function, f"argument {number}", arg.name_hint or "", arg.type, mark)
-            for number, (arg, mark) in enumerate(zip(function.args, marks, strict=True))
-            if PREPARED not in mark
-        ]
-        results = [_value(function, f"result {number}", "", type_, {}) for number, type_ in enumerate(types.outputs)]
+        marks, outputs = _argument_attributes(function), function.function_type.outputs.data
+        given = [(arg, mark) for arg, mark in zip(function.args, marks, strict=True) if PREPARED not in mark]
+        arguments: list[Value] = []
+        first = 0
+        for number, (type_, count) in enumerate(_whole(function, [a.type for a, _ in given], [m for _, m in given])):
+            argument, mark = given[first]
+            name = (argument.name_hint or "").removesuffix(f"_{PARTS[0]}" if count > 1 else "")
+            arguments.append(_value(function, f"argument {number}", name, type_, mark))
+            first += count
+        whole = _whole(function, outputs, _result_attributes(function))
+        results = [_value(function, f"result {number}", "", type_, {}) for number, (type_, _) in enumerate(whole)]
         return cls(function.sym_name.data, tuple(arguments), tuple(results))
 
     def convert_inputs(self, arrays: Sequence[Any]) -> list[Array]:
         """
-        The arguments as contiguous NumPy arrays, the caller's own where they are that already. Raises TypeError or
-        ValueError, with one line that names the argument.
+        The arguments as contiguous NumPy arrays, the caller's own where they are that already; of those of storage kinds all
+        parts. Raises TypeError or ValueError, with one line that names the argument.
         """
         if len(arrays) != len(self.arguments):
             raise TypeError(f"'{self.name}' takes {_counted(len(self.arguments), 'argument')}, got {len(arrays)}")
-        return [value.convert(given) for value, given in zip(self.arguments, arrays, strict=True)]
+        return [array for value, given in zip(self.arguments, arrays, strict=True) for array in value.arrays(given)]
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether an argument or a result is of a storage kind."""
+        return any(value.stored is not None for value in (*self.arguments, *self.results))
+
+    def places(self, argument: int) -> range:
+        """The numbers that the arrays of an argument have among those of all."""
+        first = sum(value.count for value in self.arguments[:argument])
+        return range(first, first + self.arguments[argument].count)
+
+    def whole_results(self, arrays: Sequence[Array], form: Form) -> list[Any]:
+        """The results as a caller gets them, from the arrays that they are made of."""
+        found: list[Any] = []
+        rest = list(arrays)
+        for value in self.results:
+            found.append(rest[0] if value.stored is None else value.stored.whole(rest[: value.count], form))
+            del rest[: value.count]
+        return found
 
     def position(self, argument: int | str) -> int:
         """The number of an argument given by number or by name. Raises ValueError where there is none."""
@@ -103,6 +141,10 @@ class Signature:
 
     def check_outputs(self, out: Any) -> list[Array]:
         """The caller's arrays for the results. Raises TypeError or ValueError when results cannot be put there."""
+        if any(value.stored is not None for value in self.results):
+            raise TypeError(
+                "out: expected None, as a result is of a storage kind; only what is stored decides how long it is"
+            )
         given = zip(out_arrays(out, len(self.results)), self.results, strict=True)
         checked = [check_target(number, array, value.shape, value.dtype) for number, (array, value) in enumerate(given)]
         check_apart(checked)
@@ -116,9 +158,25 @@ def _value(function: FuncOp, label: str, name: str, type_: Attribute, marks: dic
     if tensor is None or element is None:
         raise located(function, f"'{function.sym_name.data}', {label}: expected a tensor that can run, got '{type_}'")
     extents = tuple(-1 if n == DYNAMIC_INDEX else n for n in tensor.get_shape())
-    return Value(
-        label, name, extents, NUMPY_DTYPES[element], DONATED in marks, _range(marks.get(RANGE)), FROZEN in marks
-    )
+    kind, numpy_type = stored_as(tensor), NUMPY_DTYPES[element]
+    stored = None if kind is None else StoredType(label, kind.storage_kind, extents, numpy_type, kind.capacity.data)
+    bounds = _range(marks.get(RANGE))
+    return Value(label, name, extents, numpy_type, DONATED in marks, bounds, FROZEN in marks, stored)
+
+
+def _whole(
+    function: FuncOp, types: Sequence[Attribute], marks: Sequence[dict[str, Attribute]]
+) -> list[tuple[Attribute, int]]:
+    try:
+        return whole_types(types, marks)
+    except ValueError as error:
+        raise located(function, f"'{function.sym_name.data}', {error}") from error
+
+
+def _result_attributes(function: FuncOp) -> list[dict[str, Attribute]]:
+    if function.res_attrs is None:
+        return [{} for _ in function.function_type.outputs]
+    return [dict(entry.data) for entry in function.res_attrs.data]
 
 
 def _argument_attributes(function: FuncOp) -> list[dict[str, Attribute]]:
@@ -137,3 +195,31 @@ def _range(attribute: Attribute | None) -> tuple[float, float] | None:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def call_with_parts(
+    signature: Signature, numbers: Sequence[int], call: Callable[..., Any], given: Sequence[Any], out: Any
+) -> Any:
+    """
+    What a call gives whose arguments with these numbers are given: results of storage kinds are of what the first such
+    argument is of (SciPy, PyTorch), else tuples. Raises TypeError and ValueError before anything runs.
+    """
+    if len(given) != len(numbers):
+        raise TypeError(f"'{signature.name}' takes {len(numbers)} arguments, got {len(given)}")
+    if any(value.stored is not None for value in signature.results):
+        signature.check_outputs(out) if out is not None else None
+    form: Form | None = None
+    arrays: list[Array] = []
+    for number, array in zip(numbers, given, strict=True):
+        value = signature.arguments[number]
+        if value.stored is not None:
+            form = form or form_of(array)
+        arrays += value.arrays(array)
+    return joined(signature, call(*arrays, out=out), form or "tuple")
+
+
+def joined(signature: Signature, results: Any, form: Form) -> Any:
+    """The results of a call over parts as its caller gets them."""
+    flat = list(cast("tuple[Array, ...]", results)) if isinstance(results, tuple) else [cast(Array, results)]
+    found = signature.whole_results(flat, form)
+    return found[0] if len(found) == 1 else tuple(found)

@@ -7,11 +7,13 @@ from functools import cache
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation, VerificationContext
 from xdsl.traits import IsTerminator, NoTerminator, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused import OutlinedOp, YieldOp
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.stored_values import is_stored
 from fuse_opt.dialects.verify.dominance import DominanceError, verify_dominance
 from fuse_opt.dialects.verify.frozen_arguments import FrozenError, verify_frozen_arguments
 from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plans
@@ -52,7 +54,7 @@ def _verify_ops(module: Operation) -> None:
             raise
         except VerifyException as error:
             op = _blame(op)
-            raise OpVerifyError(_named(str(error), op), op) from error
+            raise OpVerifyError(_named(_of_property(str(error), op), op), op) from error
         except Exception as error:  # a verifier of another project that takes for granted what does not hold
             reason = f"{type(error).__name__}: {error}"
             raise OpVerifyError(f"'{op.name}' is not valid: its verifier ends with {reason}", op) from error
@@ -75,7 +77,8 @@ def _verify_op(op: Operation) -> None:
     if signature is not None:
         if len(_VERIFIED) >= _REMEMBERED:
             _VERIFIED.clear()
-        _VERIFIED.add(signature)
+        if not any(map(is_stored, (*op.operands, *op.results))):  # of these a constant operand may decide
+            _VERIFIED.add(signature)
 
 
 def _signature(op: Operation) -> _Signature | None:
@@ -200,6 +203,22 @@ def _blame(op: Operation) -> Operation:
                 return symbol
             seen.add(name.data)
     return op
+
+
+def _of_property(message: str, op: Operation) -> str:
+    """The message, beginning with the property or attribute whose constraint gives it: xDSL's own names none."""
+    if not isinstance(op, IRDLOperation):
+        return message
+    definition = op.get_irdl_definition()
+    for held, known in ((op.properties, definition.properties), (op.attributes, definition.attributes)):
+        for name, of in known.items():
+            try:
+                if name in held:
+                    of.constr.verify(held[name], VerificationContext())
+            except VerifyException as error:
+                if str(error) == message:
+                    return f"property '{name}': {message}"
+    return message
 
 
 def _named(message: str, op: Operation) -> str:

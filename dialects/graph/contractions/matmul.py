@@ -15,8 +15,10 @@ from fuse_opt.dialects.graph.movement.views import PermuteDimsOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import bool_value, flag
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.stored_rules import Product, StoredRule
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind, dtype_of
+from fuse_opt.dialects.types.storage_kinds import CsrAttr, stored_as
 
 
 @irdl_op_definition
@@ -85,6 +87,18 @@ class MatmulOp(OpaqueOp):
         batch = result[: len(result) - (len(shape(self.lhs)) > 1) - (len(shape(self.rhs)) > 1)]
         left, right = ([0] * (len(batch) + 2 - len(strides)) + strides for strides in (lhs, rhs))
         return Contraction(batch, rows, columns, depth, tuple(left), tuple(right)).merged()
+
+    def stored_rule(self, fast: bool = False) -> StoredRule | None:
+        stored = [number for number, value in enumerate(self.operands) if stored_as(value.type) is not None]
+        if (
+            len(stored) != 1
+            or not isinstance(stored_as(self.operands[stored[0]].type), CsrAttr)
+            or self.dtype is not None
+        ):
+            return None
+        if len(shape(self.operands[1 - stored[0]])) > 2 or not is_static(self.operands[1 - stored[0]]):
+            return None
+        return Product(tuple(self.infer_types()), stored[0], (flag(self.transpose_lhs), flag(self.transpose_rhs)))
 
     def canonical(self) -> GraphOp | None:
         """Of what an operand was transposed from."""

@@ -11,7 +11,6 @@ from xdsl.irdl import irdl_op_definition, operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.movement import ViewOp
-from fuse_opt.dialects.interfaces.layouts import refuse_storage
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_static, tensor
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
@@ -48,7 +47,6 @@ class ToLayoutOp(ViewOp):
         return (TensorType(type_.element_type, type_.get_shape(), tensor(self.result).encoding),)
 
     def check_encodings(self) -> None:
-        refuse_storage((self.x, self.result))
         if not is_static(self.x) and tensor(self.x).encoding != tensor(self.result).encoding:
             raise VerifyException(f"type '{self.x.type}': expected known extents; give them or run infer-shapes")
 

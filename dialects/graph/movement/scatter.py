@@ -29,8 +29,11 @@ from fuse_opt.dialects.graph.bases.movement import AxisOp
 from fuse_opt.dialects.graph.movement.gather import index_shape, indexed_shape, position_length
 from fuse_opt.dialects.interfaces.op import ErrorBound, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import flag
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.stored_rules import GradientRows, StoredRule
 from fuse_opt.dialects.types.dtypes import BOOL
+from fuse_opt.dialects.types.encodings import with_encoding
+from fuse_opt.dialects.types.storage_kinds import RowSparseAttr, stored_as
 
 REDUCTIONS = ("add", "mul", "max", "min")
 
@@ -217,8 +220,8 @@ class IndexPutOp(OpaqueOp):
 class EmbeddingBackwardOp(OpaqueOp):
     """Gradient of `graph.embedding` with respect to its weight of `rows` rows: each row of `grad` is added at its id.
 
-    `grad` is [ids..., width], the result [rows, width]. Ids equal to `padding_index` (default: none are) add nothing. Sums
-    are in the order of the ids, of narrow floats in f32, rounded once.
+    `grad` is [ids..., width], the result [rows, width], which may be row-sparse. Ids equal to `padding_index` (default:
+    none are) add nothing. Sums are in the order of the ids, of narrow floats in f32, rounded once.
     """
 
     name = "graph.embedding_backward"
@@ -240,6 +243,17 @@ class EmbeddingBackwardOp(OpaqueOp):
         if rows < 0:
             raise VerifyException(f"attribute 'rows': expected 0 or more, got {rows}")
         return (TensorType(tensor(self.grad).element_type, [rows, grad[-1]]),)
+
+    def stored_rule(self, fast: bool = False) -> StoredRule | None:
+        """Where its result is written as row-sparse."""
+        kind = stored_as(self.result.type) if self.results else None
+        if not isinstance(kind, RowSparseAttr) or stored_as(self.grad.type) or not all(map(is_static, self.operands)):
+            return None
+        (type_,) = self.infer_types()
+        padding = None if self.padding_index is None else self.padding_index.value.data
+        wraps = self.wrap_negative is None or flag(self.wrap_negative)
+        wanted = kind.bounded(type_.get_shape(), prod(shape(self.ids)))
+        return GradientRows((with_encoding(type_, wanted),), padding, wraps)
 
     def error_bound(self) -> ErrorBound:
         return _reduced(self.grad, "add", prod(shape(self.ids)))

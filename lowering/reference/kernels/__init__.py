@@ -6,7 +6,7 @@ May import dialects/types, dialects/interfaces, dialects/implementation, lowerin
 from fuse_opt.dialects.implementation.offers import registering
 
 with registering():
-    from fuse_opt.lowering.reference.kernels import convolution, extern, indexing, matmul, sorting
+    from fuse_opt.lowering.reference.kernels import convolution, extern, indexing, matmul, sorting, sparse
     from fuse_opt.lowering.reference.kernels.registry import Implementation, find_implementation, implementation
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "indexing",
     "matmul",
     "sorting",
+    "sparse",
 ]

@@ -79,18 +79,21 @@ class Backend:
         review: Callable[[Subgraph], Collection[int] | None] | None = None,
         seconds: Callable[[Subgraph, Machine], float] | None = None,
         workspace: Callable[[Subgraph], int] | None = None,
+        planned: bool = False,
     ) -> Callable[[Build], Build]:
         """
         Registers a function that builds the call of a part of a graph: `build(subgraph)` gives `run(inputs, outputs, config)`,
-        with arrays as for implementations; with `workspace`, one of so many bytes is the last of the outputs.
+        with arrays as for implementations; with `workspace`, one of so many bytes is the last of the outputs;
+        where values inside are `planned`, arrays for those of `subgraph.inside` come behind the results, in that order. Their
+        memory is that of the program's plan: one that no later node reads may share bytes with one that is made later.
 
         `accepts` answers None or a reason code for an op, `review` the numbers of the nodes of a part to keep (None for all,
         none to decline), `seconds` what a call takes; parts that take longer than by other implementations are not made.
-        Raises ValueError where the backend has another such function.
+        Raises ValueError where the backend has another such function, or wants a workspace and planned values.
         """
 
         def register(build: Build) -> Build:
-            register_partition_offer(PartitionOffer(self.name, accepts, review, seconds, workspace))
+            register_partition_offer(PartitionOffer(self.name, accepts, review, seconds, workspace, planned))
             register_partition_build(self.name, build)
             return build
 

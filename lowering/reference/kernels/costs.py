@@ -27,7 +27,8 @@ def product_cost(site: Site) -> Cost:
 def convolution_cost(site: Site) -> Cost:
     """Of a product with unfolded windows, which are written and read once."""
     product = product_cost(site)
-    window = site.op.window_contraction()
+    op = site.op
+    window = op.window_contraction() or op.weight_gradient() or op.input_gradient()
     unfolded = 0 if window is None else 2 * site.results[0].itemsize * window.operations // (2 * max(window.filters, 1))
     return Cost(product.flops, product.nbytes + unfolded, product.rate, product.call)
 

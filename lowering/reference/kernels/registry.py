@@ -17,7 +17,14 @@ from typing import Literal
 import numpy as np
 
 from fuse_opt.dialects.implementation.chains import ChainOffer
-from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, find_offer, offers_of, register_offer
+from fuse_opt.dialects.implementation.offers import (
+    Offer,
+    Platform,
+    PointwiseOffer,
+    find_offer,
+    offers_of,
+    register_offer,
+)
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.lowering.program import Array, Config, Run
@@ -108,11 +115,14 @@ def native_implementation(
     split: bool = False,
     numerics: Literal["strict", "fast"] = "strict",
     priority: int | None = None,
+    platform: Platform = "cpu",
+    chained: bool = False,
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
     the reference runs that one instead. Its tasks get the address of a `workspace`, and
-    are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen.
+    are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen. One of the
+    platform "cuda" is called by the runtime of devices, with their addresses; a `chained` one with a chain behind its op alone.
     """
     offer = next(offer for offer in offers_of(op) if offer.name == like)
     if priority is None:
@@ -131,6 +141,8 @@ def native_implementation(
             probe=probe,
             split=split,
             numerics=numerics,
+            platform=platform,
+            chained=chained,
         )
     )
     _REGISTRY[op, name] = replace(_REGISTRY[op, like], name=name, takes_workspace=False)

@@ -194,7 +194,7 @@ func.func @f(%x: tensor<4xf32>) {
   func.return
 }
 
-// CHECK: 'fused.partition' property 'memory': expected private or workspace, got 'elsewhere'
+// CHECK: 'fused.partition' property 'memory': expected private, workspace or planned, got 'elsewhere'
 
 // -----
 
@@ -228,3 +228,39 @@ func.func @f(%x: tensor<4xf32>) {
 }
 
 // CHECK: fused.partition
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.partition(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {backend = "mine", memory = "planned", inner_slots = array<i64: 0>} {
+    %0 = graph.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+    fused.yield %0 : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.partition' property 'inner_slots': expected 0 offsets, one for each value that is planned inside, got 1; remove it and run plan-memory again
+
+// -----
+
+func.func @f(%x: tensor<?xf32>) {
+  %r = fused.partition(%a = %x : tensor<?xf32>) -> (tensor<?xf32>) attributes {backend = "mine", memory = "planned"} {
+    %0 = graph.exp %a : (tensor<?xf32>) -> tensor<?xf32>
+    %1 = graph.exp %0 : (tensor<?xf32>) -> tensor<?xf32>
+    fused.yield %1 : tensor<?xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.partition' property 'memory': expected known extents inside where memory is planned, got 'tensor<?xf32>'; write private
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  %r = fused.partition(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {backend = "mine", memory = "planned", workspace = 64 : i64} {
+    fused.yield %a : tensor<4xf32>
+  }
+  func.return
+}
+
+// CHECK: 'fused.partition' property 'workspace': expected bytes where memory is "workspace", and there alone

@@ -167,7 +167,7 @@ func.func @f(%y: tensor<4xf32>) {
   func.return
 }
 
-// CHECK: 'graph.elu' 1 : i64 should be of base attribute float
+// CHECK: 'graph.elu' property 'alpha': 1 : i64 should be of base attribute float
 
 // -----
 

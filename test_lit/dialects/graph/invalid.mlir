@@ -9,6 +9,15 @@ func.func @f(%x: tensor<4x3xf32>, %y: tensor<4xf32>, %i: tensor<4xi32>, %d: tens
 
 // -----
 
+func.func @f(%x: tensor<4x4xf32>) {
+  %r = graph.matmul %x, %x {transpose_rhs} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  func.return
+}
+
+// CHECK: 'graph.matmul' property 'transpose_rhs': unit should be of base attribute integer
+
+// -----
+
 func.func @f(%x: tensor<4x3xf32>, %y: tensor<4xf32>, %i: tensor<4xi32>, %d: tensor<4xf64>) {
   %r = graph.add %y, %d : (tensor<4xf32>, tensor<4xf64>) -> tensor<4xf64>
   func.return

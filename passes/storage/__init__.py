@@ -1,0 +1,4 @@
+"""Storage kinds: where values are made dense, and values taken apart.
+
+May import dialects/types, dialects/interfaces, dialects/analysis, dialects/graph, dialects/graph/sparse, passes.
+"""

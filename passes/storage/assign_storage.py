@@ -1,0 +1,144 @@
+"""Let storage kinds flow through a function, and make values dense where an op cannot run on what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from fuse_opt.dialects.analysis.storage import byte_size
+from fuse_opt.dialects.analysis.stored_values import FALLBACK
+from fuse_opt.dialects.graph.sparse.expansion import fallback_operands
+from fuse_opt.dialects.graph.sparse.storage import ToStorageOp
+from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp
+from fuse_opt.dialects.interfaces.stored_values import holds_stored, is_stored
+from fuse_opt.dialects.types.storage_kinds import stored_as
+from fuse_opt.passes.remarks import RefusedError, remark
+from fuse_opt.passes.rewrite_pass import RewritePass
+
+
+@dataclass(frozen=True)
+class AssignStoragePass(RewritePass):
+    """Gives results the storage kinds that follow from operands, and converts operands of ops that have no way to run on them.
+
+    ```mlir
+    %0 = graph.relu %a : (tensor<4x8xf32, #graph.csr<capacity = 9>>) -> tensor<4x8xf32>
+    %1 = graph.exp %0 : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    ```
+    becomes
+    ```mlir
+    %0 = graph.relu %a : (tensor<4x8xf32, #graph.csr<capacity = 9>>) -> tensor<4x8xf32, #graph.csr<capacity = 9>>
+    %2 = graph.to_storage %0 {graph.fallback} : (tensor<4x8xf32, #graph.csr<capacity = 9>>) -> tensor<4x8xf32>
+    %1 = graph.exp %2 : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    ```
+    A pointwise op keeps a pattern where it is 0 at 0; what an op does with stored operands is asked of the op. Composite ops
+    that have no way of their own are taken apart. Each value is made dense once, in front of the first op that needs it, and
+    each such conversion is a remark `fallback` with its bytes. Results of the function stay as they are written.
+
+    Ensures: every op on stored values has a way to run on them, so that `lower-storage` can take these apart.
+    """
+
+    name = "assign-storage"
+
+    forbid_fallback: bool = False
+    """An op that has no way to run on stored operands is an error."""
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        for function in list(op.walk()):
+            if isinstance(function, FuncOp) and not function.is_declaration and holds_stored(function):
+                assign_storage(function, self.name, self.forbid_fallback)
+
+
+def assign_storage(function: FuncOp, pass_name: str, forbid_fallback: bool = False) -> None:
+    """Makes every op of a function run on what is stored, with remarks of a pass. Raises RefusedError."""
+    _Assignment(function, pass_name, forbid_fallback).run()
+
+
+class _Assignment:
+    """The change of one function."""
+
+    def __init__(self, function: FuncOp, pass_name: str, forbid_fallback: bool) -> None:
+        self._function = function
+        self._pass_name = pass_name
+        self._forbid_fallback = forbid_fallback
+        self._dense: dict[SSAValue, SSAValue] = {}
+
+    def run(self) -> None:
+        waiting = list(reversed(list(self._function.body.block.ops)))
+        while waiting:
+            op = waiting.pop()
+            if isinstance(op, ReturnOp):
+                self._return(op)
+            elif any(map(is_stored, op.operands)):
+                if not isinstance(op, GraphOp):
+                    raise RefusedError(f"'{op.name}' takes dense operands; put graph.to_storage before it", op)
+                waiting.extend(reversed(self._assign(op)))
+
+    def _assign(self, op: GraphOp) -> Sequence[Operation]:
+        """Makes an op run on its operands; returns the ops that it was replaced by."""
+        if op.written_rule() is None:
+            if isinstance(op, CompositeOp):
+                return self._expand(op)
+            self._fall_back(op)
+        rule = op.written_rule() if any(map(is_stored, op.operands)) else None
+        for result, type_ in zip(list(op.results), () if rule is None else rule.results, strict=rule is not None):
+            if stored_as(type_) is not None and not is_stored(result) and not isinstance(op, ToStorageOp):
+                Rewriter.replace_value_with_new_type(result, type_)
+        return ()
+
+    def _fall_back(self, op: GraphOp) -> None:
+        for number in fallback_operands(op):
+            value = op.operands[number]
+            kind = stored_as(value.type)
+            assert kind is not None
+            message = f"has no way to run on operand {number} stored as {kind.storage_kind}: it is made dense"
+            if self._forbid_fallback:
+                raise RefusedError(
+                    f"'{op.name}' {message}, and fallbacks are forbidden; convert it by graph.to_storage", op
+                )
+            if value not in self._dense:
+                self._dense[value] = self._converted(value, op)
+                remark(self._pass_name, op, "fallback", message, bytes=byte_size(self._dense[value]) or 0)
+            op.operands[number] = self._dense[value]
+
+    def _converted(self, value: SSAValue, before: Operation, fallback: bool = True) -> SSAValue:
+        conversion = ToStorageOp.of(value, None)
+        if fallback:
+            conversion.attributes[FALLBACK] = UnitAttr()
+        conversion.location = before.location
+        conversion.result.name_hint = value.name_hint
+        self._function.body.block.insert_op_before(conversion, before)
+        return conversion.result
+
+    def _expand(self, op: CompositeOp) -> Sequence[Operation]:
+        """Puts the ops of the decomposition in the place of a composite."""
+        expansion = op.expansion()
+        copies: dict[SSAValue, SSAValue] = dict(zip(expansion.block.args, op.operands, strict=True))
+        made: list[Operation] = []
+        for source in expansion.block.ops:
+            copy = source.clone(copies)
+            copy.location = op.location
+            self._function.body.block.insert_op_before(copy, op)
+            made.append(copy)
+        for result, value in zip(op.results, expansion.results, strict=True):
+            new = copies[value]
+            if is_stored(new) and not is_stored(result):
+                new = self._converted(new, op, fallback=False)
+            new.name_hint = result.name_hint or new.name_hint
+            result.replace_all_uses_with(new)
+        Rewriter.erase_op(op)
+        return made
+
+    def _return(self, op: ReturnOp) -> None:
+        """Results as the function's type has them."""
+        for number, (value, type_) in enumerate(zip(op.operands, self._outputs(), strict=True)):
+            if is_stored(value) and stored_as(type_) is None:
+                op.operands[number] = self._dense.get(value) or self._converted(value, op, fallback=False)
+
+    def _outputs(self) -> Sequence[Attribute]:
+        return self._function.function_type.outputs.data

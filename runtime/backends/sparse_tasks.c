@@ -1,0 +1,473 @@
+/* Ops over parts of sparse values: tasks of the pool for the operations of lowering/reference/kernels/sparse.py. Each element is
+ * written by one task, in an order that depends on shapes and on what is stored alone, so that the result does not depend on
+ * the number of threads.
+ *
+ * Patterns are looked at before anything is read by them: a run with a row that does not follow the one before, with a column
+ * out of range or with more entries than there is room for fails, and the first such that is met is noted. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_PLACES 9
+struct fuse_sparse_fault {
+  int64_t lock, failed, kind, index, place;
+};
+enum { OUT_OF_RANGE = 1, NO_ROWS = 2, TOO_MANY = 3 };
+
+struct fuse_sparse {
+  char *const *cells[MOST_PLACES]; /* of operands, results and the workspace, in order: a cell of the run's table each */
+  int64_t offsets[MOST_PLACES];    /* bytes from what the cell holds */
+  int64_t rows, columns, capacity; /* of the pattern; columns are what its indices are below */
+  int64_t width;                   /* elements of a row that is read or written */
+  int64_t count;                   /* of what is told apart further: ids, the capacity of a second pattern, of a result */
+  int64_t tasks, type, bytes;      /* bytes: of an element */
+  int64_t option, wraps, skipped, kind; /* kind: of ids */
+  struct fuse_sparse_fault *fault;
+};
+
+#define PLACE(call, k) (*(call)->cells[k] + (call)->offsets[k])
+
+static void note(struct fuse_sparse_fault *fault, int64_t kind, int64_t index, int64_t place) {
+  while (__atomic_exchange_n(&fault->lock, 1, __ATOMIC_ACQUIRE)) {}
+  if (!fault->failed || place < fault->place) fault->kind = kind, fault->index = index, fault->place = place;
+  fault->failed = 1;
+  __atomic_store_n(&fault->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* The entries of a row, from `*first` on: none, and a note, for a row of no pattern. */
+static int64_t row_of(const struct fuse_sparse *call, const int32_t *indptr, int64_t row, int64_t capacity, int64_t *first) {
+  int64_t begin = indptr[row], end = indptr[row + 1];
+  *first = begin;
+  if (__builtin_expect(begin >= 0 && begin <= end && end <= capacity && (row || !begin), 1)) return end - begin;
+  note(call->fault, NO_ROWS, row, 0);
+  return *first = 0;
+}
+
+/* Whether all columns of a row are in range. */
+static int in_range(const struct fuse_sparse *call, const int32_t *columns, int64_t first, int64_t count, int64_t limit) {
+  uint32_t worst = 0;
+  for (int64_t p = 0; p < count; p++) worst = (uint32_t)columns[p] > worst ? (uint32_t)columns[p] : worst;
+  if (__builtin_expect(!count || worst < limit, 1)) return 1;
+  for (int64_t p = 0; p < count; p++)
+    if ((uint32_t)columns[p] >= limit) {
+      note(call->fault, OUT_OF_RANGE, columns[p], first + p);
+      break;
+    }
+  return 0;
+}
+
+/* The first row of a task: tasks have equal numbers of rows and entries together. Rows that do not rise are found later. */
+static int64_t first_row(const int32_t *indptr, int64_t rows, int64_t task, int64_t tasks) {
+  if (task >= tasks) return rows;
+  int64_t wanted = (indptr[rows] + rows) * task / tasks, low = 0, high = rows;
+  while (low < high) {
+    int64_t middle = (low + high) / 2;
+    if (indptr[middle] + middle < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Products: a row of the result in blocks of NV vectors of L columns, in CH running sums each. Rows that are read soon are
+ * fetched before, also for the next rows of the result: `readable` entries follow. */
+#define AHEAD 3
+#define BLOCK(name, T, L) \
+  typedef T name __attribute__((vector_size(L * sizeof(T)), aligned(sizeof(T)), may_alias)); \
+  static inline __attribute__((always_inline)) void name##_block( \
+      const T *values, const int32_t *columns, int64_t count, int64_t readable, const T *x, int64_t n, T *out, const int NV, \
+      const int CH) { \
+    name sum[16] = {{0}}; \
+    int64_t p = 0; \
+    for (; p + CH <= count; p += CH) \
+      _Pragma("GCC unroll 8") for (int c = 0; c < CH; c++) { \
+        const T *row = x + (int64_t)columns[p + c] * n; \
+        if (NV >= 4 && p + c + AHEAD < readable) { \
+          const char *later = (const char *)x + (int64_t)columns[p + c + AHEAD] * n * (int64_t)sizeof(T); \
+          _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) __builtin_prefetch(later + j * L * (int64_t)sizeof(T)); \
+        } \
+        _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) \
+          sum[c * NV + j] += values[p + c] * *(const name *)(row + j * L); \
+      } \
+    for (; p < count; p++) { \
+      const T *row = x + (int64_t)columns[p] * n; \
+      _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) sum[j] += values[p] * *(const name *)(row + j * L); \
+    } \
+    if (CH == 4) \
+      _Pragma("GCC unroll 4") for (int k = 0; k < 2 * NV; k++) sum[k] += sum[2 * NV + k]; \
+    if (CH > 1) \
+      _Pragma("GCC unroll 4") for (int k = 0; k < NV; k++) sum[k] += sum[NV + k]; \
+    _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) *(name *)(out + j * L) = sum[j]; \
+  }
+
+/* The sum of a vector's elements. */
+#define TOTAL(name, T, L) \
+  static inline T name##_total(name v) { \
+    T part[L]; \
+    memcpy(part, &v, sizeof v); \
+    for (int half = L / 2; half; half /= 2) \
+      for (int l = 0; l < half; l++) part[l] += part[l + half]; \
+    return part[0]; \
+  }
+
+/* One column: a vector of running sums over entries. */
+#define COLUMN(wide, T, L) \
+  static T wide##_column(const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n) { \
+    wide sum = {0}; \
+    T rest[4] = {0}; \
+    int64_t p = 0; \
+    for (; p + L <= count; p += L) { \
+      T found[L]; \
+      for (int l = 0; l < L; l++) found[l] = x[columns[p + l] * n]; \
+      sum += *(const wide *)(values + p) * *(const wide *)found; \
+    } \
+    for (; p + 4 <= count; p += 4) \
+      for (int l = 0; l < 4; l++) rest[l] += values[p + l] * x[columns[p + l] * n]; \
+    for (int l = 0; p < count; p++, l++) rest[l] += values[p] * x[columns[p] * n]; \
+    return wide##_total(sum) + ((rest[0] + rest[2]) + (rest[1] + rest[3])); \
+  }
+
+/* `width` columns of a row, of which there are at least one; wide, half and fourth are vectors of L, L/2 and L/4 elements. */
+#define PRODUCT(name, T, L, wide, half, fourth) \
+  BLOCK(wide, T, L) BLOCK(half, T, (L / 2)) BLOCK(fourth, T, (L / 4)) TOTAL(wide, T, L) COLUMN(wide, T, L) \
+  static int64_t name##_piece( \
+      const T *values, const int32_t *columns, int64_t count, int64_t readable, const T *x, int64_t n, T *out, int64_t j) { \
+    int64_t left = n - j; \
+    x += j, out += j; \
+    if (left >= 16 * L) return wide##_block(values, columns, count, readable, x, n, out, 16, 1), 16 * L; \
+    if (left >= 8 * L) return wide##_block(values, columns, count, readable, x, n, out, 8, 1), 8 * L; \
+    if (left >= 4 * L) return wide##_block(values, columns, count, readable, x, n, out, 4, 2), 4 * L; \
+    if (left >= 2 * L) return wide##_block(values, columns, count, readable, x, n, out, 2, 4), 2 * L; \
+    if (left >= L) return wide##_block(values, columns, count, readable, x, n, out, 1, 4), L; \
+    int64_t back = L - left; /* a last vector overlaps the one before */ \
+    if (j >= back) return wide##_block(values, columns, count, readable, x - back, n, out - back, 1, 4), left; \
+    if (left >= L / 2) return half##_block(values, columns, count, readable, x, n, out, 1, 4), L / 2; \
+    back = L / 2 - left; \
+    if (j >= back) return half##_block(values, columns, count, readable, x - back, n, out - back, 1, 4), left; \
+    if (left >= L / 4) return fourth##_block(values, columns, count, readable, x, n, out, 1, 4), L / 4; \
+    *out = wide##_column(values, columns, count, x, n); \
+    return 1; \
+  } \
+  static void name##_product(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
+    const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
+    const T *values = (const T *)PLACE(call, 2), *x = (const T *)PLACE(call, 3); \
+    T *out = (T *)PLACE(call, 4); \
+    int64_t n = begin < end ? call->width : 0; \
+    for (int64_t j = 0, step = 0; j < n; j += step) \
+      for (int64_t row = begin; row < end; row++) { \
+        int64_t first, count = row_of(call, indptr, row, call->capacity, &first); \
+        if (!j && !in_range(call, indices + first, first, count, call->columns)) return; \
+        step = name##_piece(values + first, indices + first, count, call->capacity - first, x, n, out + row * n, j); \
+      } \
+  } \
+  static void name##_sampled(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
+    const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
+    const T *x = (const T *)PLACE(call, 2), *y = (const T *)PLACE(call, 3); \
+    T *out = (T *)PLACE(call, 4); \
+    int64_t n = call->width; \
+    for (int64_t row = begin; row < end; row++) { \
+      int64_t first, count = row_of(call, indptr, row, call->capacity, &first); \
+      if (!in_range(call, indices + first, first, count, call->columns)) return; \
+      for (int64_t p = first; p < first + count; p++) { \
+        const T *a = x + row * n, *b = y + indices[p] * n; \
+        wide sum[4] = {{0}}; \
+        T rest = 0; \
+        int64_t k = 0; \
+        for (; k + 4 * L <= n; k += 4 * L) \
+          for (int c = 0; c < 4; c++) sum[c] += *(const wide *)(a + k + c * L) * *(const wide *)(b + k + c * L); \
+        for (; k + L <= n; k += L) sum[0] += *(const wide *)(a + k) * *(const wide *)(b + k); \
+        for (; k < n; k++) rest += a[k] * b[k]; \
+        out[p] = wide##_total((sum[0] + sum[2]) + (sum[1] + sum[3])) + rest; \
+      } \
+    } \
+    if (end == call->rows && begin < end) \
+      for (int64_t p = indptr[call->rows] < 0 ? 0 : indptr[call->rows]; p < call->capacity; p++) out[p] = 0; \
+  } \
+  static void name##_sums(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
+    const int32_t *indptr = (const int32_t *)PLACE(call, 0); \
+    const T *values = (const T *)PLACE(call, 1); \
+    T *out = (T *)PLACE(call, 2); \
+    for (int64_t row = begin; row < end; row++) { \
+      int64_t first, count = row_of(call, indptr, row, call->capacity, &first); \
+      T sum = 0; \
+      for (int64_t p = first; p < first + count; p++) sum += values[p]; \
+      out[row] = sum; \
+    } \
+  } \
+  static void name##_gradient(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
+    const int32_t *starts = (const int32_t *)PLACE(call, 5), *order = starts + call->capacity + 1; \
+    const int32_t *indptr = (const int32_t *)PLACE(call, 2); \
+    const T *grad = (const T *)PLACE(call, 0); \
+    T *out = (T *)PLACE(call, 4); \
+    int64_t n = call->width; \
+    for (int64_t slot = begin; slot < end; slot++) { \
+      T *restrict to = out + slot * n; \
+      memset(to, 0, (size_t)n * sizeof(T)); \
+      if (slot >= indptr[1]) continue; \
+      for (int64_t k = starts[slot]; k < starts[slot + 1]; k++) { \
+        const T *restrict from = grad + order[k] * n; \
+        for (int64_t j = 0; j < n; j++) to[j] += from[j]; \
+      } \
+    } \
+  }
+
+PRODUCT(f32, float, 16, f32x16, f32x8, f32x4)
+PRODUCT(f64, double, 8, f64x8, f64x4, f64x2)
+PRODUCT(i32, uint32_t, 16, i32x16, i32x8, i32x4)
+PRODUCT(i64, uint64_t, 8, i64x8, i64x4, i64x2)
+
+#define BY_TYPE(what) \
+  switch (call->type) { \
+    case 0: f32_##what(call, first, last); return; \
+    case 1: f64_##what(call, first, last); return; \
+    case 2: i32_##what(call, first, last); return; \
+    case 3: i64_##what(call, first, last); return; \
+  }
+
+#define ROW_TASK(task, what) \
+  void task(void *arg, long begin, long end) { \
+    const struct fuse_sparse *call = arg; \
+    const int32_t *indptr = (const int32_t *)PLACE(call, 0); \
+    int64_t first = first_row(indptr, call->rows, begin, call->tasks), last = first_row(indptr, call->rows, end, call->tasks); \
+    BY_TYPE(what) \
+  }
+ROW_TASK(fuse_csr_matmul, product)
+ROW_TASK(fuse_csr_sampled_matmul, sampled)
+ROW_TASK(fuse_csr_sums, sums)
+
+/* The largest of each row, a NaN if there is one; f32 and f64. */
+#define LARGEST(T) \
+  for (int64_t row = first; row < last; row++) { \
+    int64_t at, count = row_of(call, indptr, row, call->capacity, &at); \
+    T found = -(T)__builtin_inf(); \
+    for (int64_t p = at; p < at + count; p++) { \
+      T value = ((const T *)PLACE(call, 1))[p]; \
+      found = value > found || value != value ? value : found; \
+      if (found != found) break; \
+    } \
+    ((T *)PLACE(call, 2))[row] = found; \
+  }
+void fuse_csr_largest(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *indptr = (const int32_t *)PLACE(call, 0);
+  int64_t first = first_row(indptr, call->rows, begin, call->tasks), last = first_row(indptr, call->rows, end, call->tasks);
+  if (call->type) { LARGEST(double) } else { LARGEST(float) }
+}
+
+void fuse_csr_rows(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *indptr = (const int32_t *)PLACE(call, 0);
+  int32_t *out = (int32_t *)PLACE(call, 1);
+  int64_t first = first_row(indptr, call->rows, begin, call->tasks), last = first_row(indptr, call->rows, end, call->tasks);
+  for (int64_t row = first; row < last; row++) {
+    int64_t at, count = row_of(call, indptr, row, call->capacity, &at);
+    for (int64_t p = at; p < at + count; p++) out[p] = (int32_t)row;
+  }
+  if (end == call->tasks)
+    for (int64_t p = indptr[call->rows] < 0 ? 0 : indptr[call->rows]; p < call->capacity; p++) out[p] = 0;
+}
+
+/* A counting sort by columns; one task. */
+void fuse_csr_transpose(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1);
+  int32_t *starts = (int32_t *)PLACE(call, 2), *columns = (int32_t *)PLACE(call, 3), *places = (int32_t *)PLACE(call, 4);
+  int64_t first, total = 0;
+  memset(starts, 0, (size_t)(call->columns + 1) * 4);
+  for (int64_t row = 0; row < call->rows; row++) {
+    int64_t count = row_of(call, indptr, row, call->capacity, &first);
+    if (call->fault->failed || !in_range(call, indices + first, first, count, call->columns)) return;
+    total = first + count;
+  }
+  for (int64_t p = 0; p < total; p++) starts[indices[p] + 1]++;
+  for (int64_t k = 0; k < call->columns; k++) starts[k + 1] += starts[k];
+  for (int64_t row = 0; row < call->rows; row++)
+    for (int64_t p = indptr[row]; p < indptr[row + 1]; p++) {
+      int32_t to = starts[indices[p]]++;
+      columns[to] = (int32_t)row, places[to] = (int32_t)p;
+    }
+  memmove(starts + 1, starts, (size_t)call->columns * 4);
+  starts[0] = 0;
+  for (int64_t p = total; p < call->capacity; p++) columns[p] = places[p] = 0;
+  (void)begin, (void)end;
+}
+
+/* A merge of rows; one task. */
+void fuse_csr_union(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *ap = (const int32_t *)PLACE(call, 0), *ai = (const int32_t *)PLACE(call, 1);
+  const int32_t *bp = (const int32_t *)PLACE(call, 2), *bi = (const int32_t *)PLACE(call, 3);
+  int32_t *indptr = (int32_t *)PLACE(call, 4), *indices = (int32_t *)PLACE(call, 5);
+  int32_t *in_a = (int32_t *)PLACE(call, 6), *in_b = (int32_t *)PLACE(call, 7);
+  int64_t room = call->option, found = 0;
+  indptr[0] = 0;
+  for (int64_t row = 0; row < call->rows; row++) {
+    int64_t a, b, last_a = row_of(call, ap, row, call->capacity, &a), last_b = row_of(call, bp, row, call->count, &b);
+    last_a += a, last_b += b;
+    while (a < last_a || b < last_b) {
+      int from_a = a < last_a && (b == last_b || ai[a] <= bi[b]), from_b = b < last_b && (a == last_a || bi[b] <= ai[a]);
+      if (found < room) {
+        indices[found] = from_a ? ai[a] : bi[b];
+        in_a[found] = from_a ? (int32_t)a : -1, in_b[found] = from_b ? (int32_t)b : -1;
+      }
+      found++, a += from_a, b += from_b;
+    }
+    indptr[row + 1] = (int32_t)least(found, room);
+  }
+  if (found > room) note(call->fault, TOO_MANY, found, room);
+  for (int64_t p = found; p < room; p++) indices[p] = 0, in_a[p] = in_b[p] = -1;
+  (void)begin, (void)end;
+}
+
+/* Entries of a dense matrix: counted by rows, then added up (one task), then written. */
+#define IS_STORED(T) (((const T *)x)[k] != 0)
+#define ENTRY_LOOP(action) \
+  switch (call->type) { \
+    case 0: for (int64_t k = 0; k < n; k++) if (IS_STORED(float)) action; break; \
+    case 1: for (int64_t k = 0; k < n; k++) if (IS_STORED(double)) action; break; \
+    case 2: for (int64_t k = 0; k < n; k++) if (IS_STORED(int32_t)) action; break; \
+    case 3: for (int64_t k = 0; k < n; k++) if (IS_STORED(int64_t)) action; break; \
+    case 4: for (int64_t k = 0; k < n; k++) if (IS_STORED(int8_t)) action; break; \
+  }
+void fuse_csr_count(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  int32_t *indptr = (int32_t *)PLACE(call, 1);
+  int64_t n = call->columns;
+  for (int64_t row = call->rows * begin / call->tasks; row < call->rows * end / call->tasks; row++) {
+    const char *x = PLACE(call, 0) + row * n * call->bytes;
+    int32_t count = 0;
+    ENTRY_LOOP(count++)
+    indptr[row + 1] = count;
+  }
+}
+
+void fuse_csr_add_up(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  int32_t *indptr = (int32_t *)PLACE(call, 1), *indices = (int32_t *)PLACE(call, 2);
+  int64_t total = 0, room = call->capacity;
+  indptr[0] = 0;
+  for (int64_t row = 0; row < call->rows; row++) {
+    total += indptr[row + 1];
+    indptr[row + 1] = (int32_t)least(total, room);
+  }
+  if (total > room) note(call->fault, TOO_MANY, total, room);
+  for (int64_t p = total; p < room; p++) indices[p] = 0;
+  if (total < room) memset(PLACE(call, 3) + total * call->bytes, 0, (size_t)((room - total) * call->bytes));
+  (void)begin, (void)end;
+}
+
+void fuse_csr_fill(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *indptr = (const int32_t *)PLACE(call, 1);
+  int32_t *indices = (int32_t *)PLACE(call, 2);
+  char *values = PLACE(call, 3);
+  int64_t n = call->columns, bytes = call->bytes;
+  if (call->fault->failed) return;
+  for (int64_t row = call->rows * begin / call->tasks; row < call->rows * end / call->tasks; row++) {
+    const char *x = PLACE(call, 0) + row * n * bytes;
+    int64_t p = indptr[row];
+    ENTRY_LOOP((indices[p] = (int32_t)k, memcpy(values + p * bytes, x + k * bytes, (size_t)bytes), p++))
+  }
+}
+
+void fuse_csr_to_dense(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1);
+  const char *values = PLACE(call, 2);
+  int64_t first = first_row(indptr, call->rows, begin, call->tasks), last = first_row(indptr, call->rows, end, call->tasks);
+  int64_t n = call->columns, bytes = call->bytes;
+  for (int64_t row = first; row < last; row++) {
+    int64_t at, count = row_of(call, indptr, row, call->capacity, &at);
+    char *out = PLACE(call, 3) + row * n * bytes;
+    if (!in_range(call, indices + at, at, count, n)) return;
+    memset(out, 0, (size_t)(n * bytes));
+    for (int64_t p = at; p < at + count; p++) memcpy(out + indices[p] * bytes, values + p * bytes, (size_t)bytes);
+  }
+}
+
+/* Whole tensors copied in `tasks` pieces, but onto themselves. */
+void fuse_rows_copy(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  int64_t row = call->width * call->bytes, first = call->columns * begin / call->tasks, last = call->columns * end / call->tasks;
+  const char *x = PLACE(call, 0);
+  char *out = PLACE(call, 4);
+  if (x != out) memcpy(out + first * row, x + first * row, (size_t)((last - first) * row));
+}
+
+/* Listed rows, `option` of them a task. */
+void fuse_rows_put(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *indptr = (const int32_t *)PLACE(call, 1), *indices = (const int32_t *)PLACE(call, 2);
+  int64_t row = call->width * call->bytes, at, count = row_of(call, indptr, 0, call->capacity, &at);
+  int64_t first = begin * call->option, last = least(end * call->option, count);
+  if (first >= last || !in_range(call, indices + first, first, last - first, call->columns)) return;
+  for (int64_t k = first; k < last; k++) memcpy(PLACE(call, 4) + indices[k] * row, PLACE(call, 3) + k * row, (size_t)row);
+}
+
+/* Ids in order, each once, and behind where these begin (`starts`) in what order the ids are; one task. */
+static int64_t id_at(const struct fuse_sparse *call, int64_t k) {
+  const char *ids = PLACE(call, 1);
+  switch (call->kind) {
+    case 0: return ((const int32_t *)ids)[k];
+    case 1: return ((const int64_t *)ids)[k];
+    case 2: return ((const int16_t *)ids)[k];
+    case 3: return ((const int8_t *)ids)[k];
+  }
+  return -1;
+}
+
+static int compare(const void *a, const void *b) {
+  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+  return left < right ? -1 : left > right;
+}
+
+/* Keys in ascending order, by bytes from the lowest that differs on; `other` has room for as many. */
+static uint64_t *sorted(uint64_t *keys, uint64_t *other, int64_t count, uint64_t differ) {
+  if (count < 128) return qsort(keys, (size_t)count, sizeof *keys, compare), keys;
+  for (int shift = 32; shift < 64; shift += 8) {
+    int64_t starts[257] = {0};
+    if (!(differ >> shift & 255)) continue;
+    for (int64_t k = 0; k < count; k++) starts[(keys[k] >> shift & 255) + 1]++;
+    for (int k = 0; k < 256; k++) starts[k + 1] += starts[k];
+    for (int64_t k = 0; k < count; k++) other[starts[keys[k] >> shift & 255]++] = keys[k];
+    uint64_t *swap = keys;
+    keys = other, other = swap;
+  }
+  return keys;
+}
+
+void fuse_embedding_order(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  int32_t *indptr = (int32_t *)PLACE(call, 2), *indices = (int32_t *)PLACE(call, 3);
+  int32_t *starts = (int32_t *)PLACE(call, 5), *order = starts + call->capacity + 1;
+  uint64_t *keys = (uint64_t *)(PLACE(call, 5) + (call->capacity + 1 + call->count + 15) / 16 * 16 * 4), differ = 0;
+  int64_t kept = 0, found = 0;
+  for (int64_t k = 0; k < call->count; k++) {
+    int64_t given = id_at(call, k), id = given < 0 && call->wraps ? given + call->columns : given;
+    if (id < 0 || id >= call->columns) {
+      note(call->fault, OUT_OF_RANGE, given, k);
+      break;
+    }
+    if (id != call->skipped) keys[kept] = (uint64_t)id << 32 | (uint64_t)k, differ |= keys[kept] ^ keys[0], kept++;
+  }
+  keys = sorted(keys, keys + call->count, kept, differ);
+  for (int64_t k = 0; k < kept; k++) {
+    if (!k || keys[k] >> 32 != keys[k - 1] >> 32) {
+      if (found < call->capacity) indices[found] = (int32_t)(keys[k] >> 32), starts[found] = (int32_t)k;
+      found++;
+    }
+    order[k] = (int32_t)keys[k];
+  }
+  if (found > call->capacity) note(call->fault, TOO_MANY, found, call->capacity);
+  indptr[0] = 0, indptr[1] = (int32_t)(call->fault->failed ? 0 : found);
+  for (int64_t k = least(found, call->capacity); k <= call->capacity; k++) starts[k] = (int32_t)kept;
+  for (int64_t k = found; k < call->capacity; k++) indices[k] = 0;
+  (void)begin, (void)end;
+}
+
+void fuse_embedding_sums(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  int64_t first = begin * call->option, last = least(end * call->option, call->capacity);
+  BY_TYPE(gradient)
+}

@@ -1,0 +1,61 @@
+// RUN: fuse-opt %s --split-input-file --assign-storage --remarks 2>&1 | filecheck %s
+
+// Kinds flow through what is 0 at 0. The exponential is not: its operand is made dense, once for two readers.
+
+// CHECK-LABEL: func.func @flows
+func.func @flows(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>) -> (tensor<4x5xf32>, tensor<4x5xf32>) {
+  // CHECK: %[[R:.*]] = graph.relu %a : {{.*}} -> tensor<4x5xf32, #graph.csr<capacity = 7>>
+  %0 = graph.relu %a : (tensor<4x5xf32, #graph.csr<capacity = 7>>) -> tensor<4x5xf32>
+  // CHECK-NEXT: %[[D:.*]] = graph.to_storage %[[R]] {graph.fallback} : {{.*}} -> tensor<4x5xf32>
+  // CHECK-NEXT: graph.exp %[[D]]
+  %1 = graph.exp %0 : (tensor<4x5xf32>) -> tensor<4x5xf32>
+  // CHECK-NEXT: graph.cos %[[D]]
+  %2 = graph.cos %0 : (tensor<4x5xf32>) -> tensor<4x5xf32>
+  func.return %1, %2 : tensor<4x5xf32>, tensor<4x5xf32>
+}
+
+// -----
+
+// Results stay as the function says; a composite is taken apart as far as its ops run on what is stored.
+
+// CHECK-LABEL: func.func @results
+func.func @results(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>) -> (tensor<4x5xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: graph.abs %a : {{.*}} -> tensor<4x5xf32, #graph.csr<capacity = 7>>
+  %0 = graph.abs %a : (tensor<4x5xf32, #graph.csr<capacity = 7>>) -> tensor<4x5xf32>
+  // CHECK-NEXT: graph.sum %a
+  // CHECK: graph.multiply
+  %1 = graph.mean %a {axes = array<i64: 1>} : (tensor<4x5xf32, #graph.csr<capacity = 7>>) -> tensor<4xf32>
+  // CHECK-NEXT: %[[D:.*]] = graph.to_storage {{.*}} -> tensor<4x5xf32>
+  // CHECK-NEXT: func.return %[[D]]
+  func.return %0, %1 : tensor<4x5xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Of two csr operands of a product the smaller one is made dense.
+
+// CHECK-LABEL: func.func @product
+func.func @product(%a: tensor<40x5xf32, #graph.csr<capacity = 7>>, %b: tensor<5x3xf32, #graph.csr<capacity = 7>>) -> tensor<40x3xf32> {
+  // CHECK-NEXT: %[[D:.*]] = graph.to_storage %b {graph.fallback}
+  // CHECK-NEXT: graph.matmul %a, %[[D]]
+  %0 = graph.matmul %a, %b : (tensor<40x5xf32, #graph.csr<capacity = 7>>, tensor<5x3xf32, #graph.csr<capacity = 7>>) -> tensor<40x3xf32>
+  func.return %0 : tensor<40x3xf32>
+}
+
+// -----
+
+// Nothing to do.
+
+// CHECK-LABEL: func.func @stays
+func.func @stays(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>, %x: tensor<5x3xf32>, %s: tensor<f32>) -> (tensor<4x3xf32>, tensor<f32>) {
+  // CHECK-NEXT: graph.matmul
+  %0 = graph.matmul %a, %x : (tensor<4x5xf32, #graph.csr<capacity = 7>>, tensor<5x3xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: graph.exp
+  %1 = graph.exp %s : (tensor<f32>) -> tensor<f32>
+  // CHECK-NEXT: func.return
+  func.return %0, %1 : tensor<4x3xf32>, tensor<f32>
+}
+
+// CHECK: remark: [assign-storage] fallback: 'graph.exp' has no way to run on operand 0 stored as csr: it is made dense bytes=80
+// CHECK: remark: [assign-storage] fallback: 'graph.matmul' {{.*}} bytes=60
+// CHECK-NOT: remark
