@@ -1,6 +1,7 @@
 """The registry of implementations as data: offers and queries.
 
-May import dialects/types, dialects/interfaces, dialects/fused, dialects/analysis, dialects/analysis/contractions.
+May import dialects/types, dialects/interfaces, dialects/fused, dialects/gpu, dialects/analysis,
+dialects/analysis/contractions.
 """
 
 from fuse_opt.dialects.implementation.chains import ChainOffer, Link

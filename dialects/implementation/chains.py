@@ -72,11 +72,15 @@ class ChainOffer:
     overwrites: Callable[[Sequence[Link]], Collection[int]] | None = None
     """Steps, by number, whose operand the result may be written over: pairs in place, one of which holds in a call."""
 
+    orders: Callable[[Sequence[Link]], str | None] | None = None
+    """Why it does not take steps, each of which it takes, one after another; None (or no function): it does."""
+
     def refusal(self, links: Sequence[Link]) -> str | None:
         """Why it does not take a chain, as a code; None: it does."""
         if len(links) > self.max_ops:
             return "max-ops"
-        return next((reason for link in links if (reason := self.accepts(link)) is not None), None)
+        reason = next((reason for link in links if (reason := self.accepts(link)) is not None), None)
+        return self.orders(links) if reason is None and self.orders is not None else reason
 
 
 def trace_chain(

@@ -8,7 +8,8 @@ from itertools import product
 from math import prod
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
-from fuse_opt.dialects.analysis.contractions.convolutions import CONV, convolution_problem, trace_convolution
+from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem, trace_conv
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.product_copies import computed_operands
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
@@ -18,7 +19,7 @@ from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr
 
 PRODUCTS = ("graph.matmul",)
-CONVOLUTIONS = ("graph.conv", "graph.conv_transpose", "graph.conv_backward_data")
+CONVOLUTIONS = ("graph.conv", "graph.conv_transpose", "graph.conv_backward_data", "graph.conv_backward_weight")
 _PRIORITY = 2
 """Fusion asks code of the program's own first: it takes most."""
 _POINTWISE = PointwiseOffer(FusionKind.INJECTIVE)
@@ -125,7 +126,7 @@ def register_generated() -> None:
         )
     )
     for op in CONVOLUTIONS:
-        takes = _accepts(convolution_problem)
+        takes = _accepts(conv_problem)
         register_offer(
             Offer(
                 op,
@@ -135,7 +136,7 @@ def register_generated() -> None:
                 None,
                 _PRIORITY,
                 kind=CONV,
-                trace=trace_convolution,
+                trace=trace_conv,
                 accepts=takes,
                 cost=_convolution_cost,
                 layouts=_any_channels if op == "graph.conv" else None,

@@ -25,6 +25,9 @@ from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.dialects.interfaces.shapes import shape
 
+Platform = Literal["cpu", "cuda"]
+"""What programs run on."""
+
 
 @dataclass(frozen=True, slots=True)
 class PointwiseOffer:
@@ -84,6 +87,10 @@ class Offer:
     """Whether calls are cut into parts that run at a time, by their extents alone: bits do not depend on threads."""
     numerics: Literal["strict", "fast"] = "strict"
     """`fast`: bits differ between runs, or results by more than the op's documented bound; chosen on demand only."""
+    platform: Platform = "cpu"
+    """Where it runs; it is considered for modules that are made for that one, see `platform_of`."""
+    chained: bool = False
+    """It runs its op with a chain behind it, and leaves the op alone to others."""
 
     @property
     def backend(self) -> str:

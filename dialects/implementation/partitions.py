@@ -25,6 +25,8 @@ class PartitionOffer:
     """What a call of a part takes; who does not know is given every part of enough ops."""
     workspace: Callable[[Subgraph], int] | None = None
     """Bytes for values inside, which the plan gives it; without it the memory inside is its own."""
+    planned: bool = False
+    """Whether values inside have slots of the plan, each of its own, and a call gets their arrays."""
 
     def refusal(self, site: Site) -> str | None:
         """The code of why an op is not for it. Raises BackendFault."""
@@ -77,7 +79,9 @@ _OFFERS: dict[str, PartitionOffer] = {}
 
 
 def register_partition_offer(offer: PartitionOffer) -> None:
-    """Makes it known. Raises ValueError where the backend has another one."""
+    """Makes it known. Raises ValueError where the backend has another one, or wants its memory in two ways."""
+    if offer.planned and offer.workspace is not None:
+        raise ValueError(f"backend '{offer.backend}' asks for a workspace beside planned values; leave one out")
     if _OFFERS.setdefault(offer.backend, offer) != offer:
         raise ValueError(f"backend '{offer.backend}' takes partitions already, by another offer; register one")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import BlockArgument, Operation
@@ -37,11 +37,21 @@ def wanted_implementation(op: Operation) -> str | None:
 
 
 def offer_for(op: OpaqueOp, name: str | None = None) -> Offer | None:
-    """The offer called `name`, or else the first one that takes the op, be it called or generated."""
+    """The offer called `name`, or else the first one that takes the op alone, be it called or generated."""
     if name is not None:
         return find_offer(op.name, name)
+    return _first_taker(op, lambda offer: not offer.chained)
+
+
+def fusing_offer(op: OpaqueOp, name: str | None = None) -> Offer | None:
+    """The same, of those that take the op with others, too: what fusion asks."""
+    return find_offer(op.name, name) if name is not None else _first_taker(op, lambda offer: True)
+
+
+def _first_taker(op: OpaqueOp, is_asked: Callable[[Offer], bool]) -> Offer | None:
     site = Site.of(op)
-    return next((offer for offer in allowed_offers(op) if not offer.composite and offer.refusal(site) is None), None)
+    offers = (offer for offer in allowed_offers(op) if not offer.composite and is_asked(offer))
+    return next((offer for offer in offers if offer.refusal(site) is None), None)
 
 
 def offer_of(kernel: KernelOp) -> Offer | None:

@@ -14,7 +14,7 @@ from fuse_opt.dialects.implementation.cost_table import CostTable, site_name
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, registry_state
 from fuse_opt.dialects.implementation.queries import absorbed_chain
 from fuse_opt.dialects.implementation.site import Machine, Site
-from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers
+from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers, platform_of
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 
 NEAR = 1.05
@@ -48,9 +48,9 @@ def candidates(
     kernel: KernelOp, machine: Machine, numerics: str, frozen: Collection[SSAValue]
 ) -> tuple[Candidate, ...]:
     """
-    What is offered for the kernel's opaque ops by backends that its module allows, the default first; nothing where it has
-    none. `frozen` are values of which the caller says that they never change. The same object for kernels that compute the
-    same. Raises BackendFault.
+    What is offered for the kernel's opaque ops on the machine's platform by backends that its module allows, the default
+    first; nothing where it has none. `frozen` are values of which the caller says that they never change. The same object
+    for kernels that compute the same. Raises BackendFault.
     """
     never = tuple(value in frozen for value in kernel.operands) if frozen else ()
     schedule = kernel.schedule_kind() if kernel.implementation is None else None
@@ -65,7 +65,7 @@ def candidates(
 def _question(kernel: KernelOp) -> tuple[object, ...]:
     """What answers about a kernel depend on: offers, backends that are allowed, and what it computes."""
     allowed = allowed_backends(kernel)
-    return registry_state(), None if allowed is None else tuple(allowed), kernel_structure(kernel)
+    return registry_state(), None if allowed is None else tuple(allowed), platform_of(kernel), kernel_structure(kernel)
 
 
 def _candidates(
@@ -74,7 +74,8 @@ def _candidates(
     ops = opaque_ops(kernel)
     inside = _inside(kernel, frozen)
     sites = [Site.of(op, machine, inside) for op in ops]
-    offers = dict.fromkeys(offer for op in ops for offer in allowed_offers(op) if len(ops) > 1 or not offer.composite)
+    found = (offer for op in ops for offer in allowed_offers(op, machine.platform))
+    offers = dict.fromkeys(offer for offer in found if len(ops) > 1 or not offer.composite)
     return tuple(_judged(kernel, offer, sites, numerics) for offer in offers)
 
 
@@ -92,6 +93,8 @@ def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: str
         refusal = None if problem is None else problem.code
     elif len(sites) > 1:
         refusal = "several-ops"
+    elif offer.chained and absorbed_chain(kernel, offer) is None:
+        refusal = "no-epilogue"
     else:
         refusal = offer.refusal(sites[0])
     if refusal is not None:

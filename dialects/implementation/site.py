@@ -24,6 +24,11 @@ class Machine(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def platform(self) -> str:
+        """What programs for it run on, "cpu" or "cuda"."""
+        ...
+
+    @property
     def launch(self) -> float: ...
     def product_rate(self, dtype: str) -> float:
         """Operations a second of matrix products of such elements, all processors together."""
@@ -141,7 +146,8 @@ class Site:
         """Multiplications and additions of a product or a convolution; 0 for other ops."""
         if not isinstance(self.op, OpaqueOp):  # pyright: ignore[reportUnnecessaryIsInstance]
             return 0
-        found = self.op.contraction() or self.op.window_contraction()
+        op = self.op
+        found = op.contraction() or op.window_contraction() or op.weight_gradient() or op.input_gradient()
         return 0 if found is None else found.operations
 
     def product(self) -> tuple[int, int, int]:

@@ -36,6 +36,12 @@ class Subgraph:
     results: tuple[int, ...]
     """The values that it returns."""
 
+    @property
+    def inside(self) -> tuple[int, ...]:
+        """The values that nodes make and it does not return, in order."""
+        returned = set(self.results)
+        return tuple(number for node in self.nodes for number in node.outputs if number not in returned)
+
     @classmethod
     def of(cls, ops: Sequence[GraphOp], arguments: Sequence[SSAValue], results: Sequence[SSAValue]) -> Subgraph:
         """

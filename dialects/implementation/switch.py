@@ -14,7 +14,8 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation
 
-from fuse_opt.dialects.implementation.offers import Offer, all_offers, offers_of
+from fuse_opt.dialects.gpu.kernels import DEVICE
+from fuse_opt.dialects.implementation.offers import Offer, Platform, all_offers, offers_of
 from fuse_opt.dialects.implementation.partitions import partition_backends
 
 BACKENDS = "graph.backends"
@@ -51,10 +52,7 @@ def chosen_backends(words: Iterable[str]) -> tuple[str, ...]:
 
 def allowed_backends(op: Operation) -> Collection[str] | None:
     """What the module that holds the op says; None where that is nothing, and those that are no one's option may run it."""
-    top: Operation = op
-    while (parent := top.parent_op()) is not None:
-        top = parent
-    found = top.attributes.get(BACKENDS)
+    found = _top(op).attributes.get(BACKENDS)
     if not isinstance(found, ArrayAttr):
         return None
     names = cast("ArrayAttr[Attribute]", found).data
@@ -69,8 +67,19 @@ def allow_backends(module: ModuleOp, names: Sequence[str]) -> None:
         module.attributes[BACKENDS] = ArrayAttr(StringAttr(name) for name in names)
 
 
-def allowed_offers(op: Operation) -> tuple[Offer, ...]:
-    """The offers for an op by backends that its module allows, the default first."""
-    allowed = allowed_backends(op)
-    offers = offers_of(op.name)
+def platform_of(op: Operation) -> Platform:
+    """What the module that holds the op is made for: "cuda" where it names a GPU (see gpu-attach-device), else "cpu"."""
+    return "cuda" if DEVICE in _top(op).attributes else "cpu"
+
+
+def allowed_offers(op: Operation, platform: str | None = None) -> tuple[Offer, ...]:
+    """The offers for an op, on its module's platform or another one, by backends that the module allows, the default first."""
+    allowed, wanted = allowed_backends(op), platform_of(op) if platform is None else platform
+    offers = (offer for offer in offers_of(op.name) if offer.platform == wanted)
     return tuple(o for o in offers if (not o.optional if allowed is None else o.backend in allowed))
+
+
+def _top(op: Operation) -> Operation:
+    while (parent := op.parent_op()) is not None:
+        op = parent
+    return op

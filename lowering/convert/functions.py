@@ -8,7 +8,16 @@ from math import prod
 from typing import Any, ClassVar, Generic, TypeVar
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType, UnitAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    i64,
+)
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -46,7 +55,7 @@ from fuse_opt.lowering.convert.memory import RESULTS, Constants, ProgramMemory, 
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_key, kernel_name
-from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS
+from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, INSIDE
 from fuse_opt.lowering.reference.kernels import find_implementation
 
 REFERENCE = "reference"
@@ -312,12 +321,18 @@ class _FunctionConverter(Generic[Generated]):
         """A call of what the backend makes of the body."""
         backend = partition.backend.data
         name = self._function_of_body(partition, f"partition_{backend}", f"what {backend} runs")
-        return self._call_of_body(partition, PARTITION, {"function": StringAttr(name), "backend": partition.backend})
+        inside = self.memory.inside(partition)
+        config: dict[str, Attribute] = {"function": StringAttr(name), "backend": partition.backend}
+        if inside:
+            config[INSIDE] = IntegerAttr(len(inside), i64)
+        return self._call_of_body(partition, PARTITION, config, inside)
 
-    def _call_of_body(self, kernel: OutlinedOp, implementation: str, config: dict[str, Attribute]) -> Operation:
-        """A call of a function of the module that has the body."""
+    def _call_of_body(
+        self, kernel: OutlinedOp, implementation: str, config: dict[str, Attribute], inside: Sequence[SSAValue] = ()
+    ) -> Operation:
+        """A call of a function of the module that has the body; `inside` are more buffers that it writes to."""
         inputs = [self.memory.shaped(value) for value in kernel.operands]
-        outputs = [self.memory.shaped(value) for value in kernel.results]
+        outputs = [*(self.memory.shaped(value) for value in kernel.results), *inside]
         return LibraryCallOp(implementation, kernel.name, inputs, outputs, config, self.memory.workspace(kernel))
 
     def _reference_function(self, kernel: KernelOp) -> str:

@@ -18,9 +18,12 @@ from fuse_opt.dialects.implementation.queries import (
     absorbed_chain,
     called_implementation,
     named_kind,
+    offer_for,
     offer_of,
     opaque_op,
 )
+from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.dialects.implementation.switch import platform_of
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
 from fuse_opt.lowering.kernel.buffers import Parameter
@@ -125,6 +128,10 @@ def split_library_kernels(function: func.FuncOp, is_generated: Callable[[KernelO
             _split(kernel)
         else:
             parts.epilogue.drop_all_references()
+    if platform_of(function) != "cpu":
+        for op in function.body.block.ops:
+            if isinstance(op, KernelOp) and op.schedule_kind() != "reference" and called_implementation(op) is None:
+                _name_on_device(op)
 
 
 def _split(kernel: KernelOp) -> None:
@@ -164,6 +171,15 @@ def _needed(kernel: KernelOp, values: Sequence[SSAValue], known: Collection[SSAV
             found.append(op)
             needed.update(value for value in op.operands if value not in known)
     return found[::-1]
+
+
+def _name_on_device(kernel: KernelOp) -> None:
+    """Names what runs the op of a kernel of a module for a GPU, where all that was chosen is code for CPUs."""
+    op = opaque_op(kernel)
+    if op is None or (offer := offer_for(op)) is None:
+        return
+    kernel.implementation = StringAttr(offer.name)
+    kernel.set_workspace(offer.workspace_bytes(Site.of(op)))
 
 
 def _part(

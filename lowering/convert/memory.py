@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import NamedTuple, cast
 
@@ -26,8 +26,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.utils.hints import isa
 
-from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, StorageMap, value_name
-from fuse_opt.dialects.fused import OutlinedOp
+from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, StorageMap, byte_size, value_name
+from fuse_opt.dialects.fused import OutlinedOp, PartitionOp
 from fuse_opt.dialects.gpu import ArenaOp
 from fuse_opt.dialects.interfaces.layouts import encoding, memory_extents
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
@@ -134,6 +134,9 @@ class ProgramMemory:
         for kernel in function.body.block.ops:
             if isinstance(kernel, OutlinedOp) and (place := kernel.workspace_offset()) is not None:
                 size = max(size, place + kernel.workspace_bytes())
+            if isinstance(kernel, PartitionOp) and kernel.inner_slots is not None:
+                places = zip(kernel.values_inside(), ints(kernel.inner_slots), strict=True)
+                size = max([size, *(place + (byte_size(value) or 0) for value, place in places)])
         for storage in waiting:
             offsets[storage.number] = size = -(-size // self._alignment) * self._alignment
             size += storage.nbytes
@@ -194,6 +197,21 @@ class ProgramMemory:
         if (place := kernel.workspace_offset()) is None:
             return self.scratch(0, wanted)
         return self._once(("workspace", place, nbytes), lambda: self._in_arena(place, wanted))
+
+    def inside(self, partition: PartitionOp) -> list[SSAValue]:
+        """The buffers of values inside of a partition, where a plan has put them or one after another behind all values."""
+        values, found, end = partition.values_inside(), list[SSAValue](), 0
+        slots = None if partition.inner_slots is None else ints(partition.inner_slots)
+        for number, value in enumerate(values):
+            wanted = memref_type(value)
+            if slots is None:
+                found.append(self.scratch(end, wanted))
+                end += -(-(byte_size(value) or 0) // self._alignment) * self._alignment
+            else:
+                found.append(
+                    self._once(("inside", slots[number], wanted), partial(self._in_arena, slots[number], wanted))
+                )
+        return found
 
     def scratch(self, offset: int, wanted: MemRefType) -> SSAValue:
         """A buffer behind all values of the arena, which kernels have one after another; `finish` makes room for it."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.gpu import FuncOp
+from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.lowering.c.language import CUDA
 from fuse_opt.lowering.c.names import comment_lines, global_identifier
 from fuse_opt.lowering.c.printer import print_function, print_translation_unit
@@ -43,7 +44,14 @@ def build_cuda_program(module: ModuleOp, function: str | None = None) -> Program
 
 def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:
     program = program_of(record, _cuda_text(record), prepare=prepare)
-    return replace(program, steps=tuple(map(_in_cuda, program.steps)))
+    on_host = sum(isinstance(step, LibraryCall) and not _is_on_device(step) for step in program.steps)
+    stats = replace(program.stats, host_ops=on_host)
+    return replace(program, steps=tuple(map(_in_cuda, program.steps)), stats=stats)
+
+
+def _is_on_device(call: LibraryCall) -> bool:
+    offer = find_offer(call.operation, call.implementation)
+    return offer is not None and offer.platform == "cuda"
 
 
 def _in_cuda(step: Segment | LibraryCall) -> Segment | LibraryCall:

@@ -44,6 +44,7 @@ from fuse_opt.lowering.emit.barriers import plan_phases
 from fuse_opt.lowering.errors import EvaluationError, LoweringError
 from fuse_opt.lowering.program import (
     CHAIN,
+    INSIDE,
     Buffer,
     BufferRef,
     ConfigValue,
@@ -336,6 +337,7 @@ class ProgramBuilder:
             bound.value.data if isinstance(bound, IntegerAttr) else None, read, written,
             sum(BufferRef(0, 0, *_described(argument)).nbytes for argument in self._prepared()),
             max((call.workspace.nbytes for call in calls if call.workspace is not None), default=0),
+            sum(ref.nbytes for call in calls for ref in _inside(call)),
         )  # fmt: skip
 
     def _prepared(self) -> list[SSAValue]:
@@ -405,6 +407,13 @@ def _run_reference(
     results = zip(outputs, evaluate_function(function, given), types.outputs, strict=True)
     for out, value, type_ in results:
         np.copyto(out, memory_array(value, type_))
+
+
+def _inside(call: LibraryCall) -> Sequence[BufferRef]:
+    """The outputs that are values inside of a partition."""
+    count = call.config.get(INSIDE, 0)
+    assert isinstance(count, int)
+    return call.outputs[len(call.outputs) - count :]
 
 
 def _without_workspace(run: Run) -> Run:

@@ -16,6 +16,8 @@ VECTOR_BYTES = 16
 
 CHAIN, CHAIN_OPERANDS = "fused.chain", "fused.operands"
 """Entries of a call's config: the steps behind the op that it runs, as texts; which inputs are the op's operands."""
+INSIDE = "fused.inside"
+"""And how many of the last outputs are values inside of a partition."""
 
 Array = npt.NDArray[Any]
 ConfigValue = int | float | str | tuple[int | float | str, ...]
@@ -198,6 +200,10 @@ class ProgramStats:
     """Of tensors that are computed from frozen arguments and kept between runs."""
     workspace_bytes: int = 0
     """Of the arena, the most that a library call takes besides its operands and results."""
+    inside_bytes: int = 0
+    """Of the arena, values inside of partitions, each by itself."""
+    host_ops: int = 0
+    """Of the library calls of a program of a device, those that the host runs, between copies."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from fuse_opt.dialects.types.dtypes import DTYPES
 from fuse_opt.passes.deprecated_spellings import current_spelling
@@ -54,6 +55,11 @@ class Device:
     """The same of implementations, by their names, or of backends, by theirs; see `implementation_rate`."""
     gpu: tuple[tuple[str, int], ...] = ()
     """What kernels of a GPU may use, by the names of GPU_ENTRIES; nothing for other devices."""
+
+    @property
+    def platform(self) -> Literal["cpu", "cuda"]:
+        """What programs for it run on."""
+        return "cuda" if self.gpu else "cpu"
 
     def product_rate(self, dtype: str) -> float:
         """Operations a second of products of an element type; of one that is not in the file, four for each simple one."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.gpu.kernels import DEVICE
 from fuse_opt.dialects.interfaces.properties import int_value
 from fuse_opt.passes.devices.device import device_names, find_device
+
+DEFAULT_GPU = "h100"
+"""What kernels are made for where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -22,16 +25,17 @@ class GpuAttachDevicePass(ModulePass):
     ```
     becomes
     ```mlir
-    builtin.module attributes {fused.device = {processors = 132 : i64, shared_memory = 232448 : i64, ...}} { ... }
+    builtin.module attributes {fused.device = {name = "h100", processors = 132 : i64, shared_memory = 232448 : i64, ...}} { ... }
     ```
-    `convert-fused-to-gpu` goes by them when it chooses how kernels run; without them it goes by an H100's.
+    `convert-fused-to-gpu` goes by them when it chooses how kernels run; without them it goes by an H100's. The module is made
+    for CUDA from then on: fusion and `select-implementation` ask implementations of that platform, and no other.
 
     Requires: a device whose file has the table `gpu`. Ensures: nothing but the attribute changes.
     """
 
     name = "gpu-attach-device"
 
-    device: str = "h100"
+    device: str = DEFAULT_GPU
     """A GPU's name, such as h100, or the path of a .toml file with a table `gpu` like its own."""
 
     def __post_init__(self) -> None:
@@ -42,5 +46,27 @@ class GpuAttachDevicePass(ModulePass):
             )
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        numbers = {name: int_value(value) for name, value in find_device(self.device).gpu}
-        op.attributes[DEVICE] = DictionaryAttr(numbers)
+        attach_device(op, self.device)
+
+
+def attach_device(module: ModuleOp, device: str) -> None:
+    """Writes the figures of a GPU on the module. Raises ValueError for a device that is not known."""
+    numbers = {name: int_value(value) for name, value in find_device(device).gpu}
+    module.attributes[DEVICE] = DictionaryAttr({"name": StringAttr(device), **numbers})
+
+
+def make_for(module: ModuleOp, target: str) -> None:
+    """Makes a module one for "cuda", where it names no GPU for an H100, or for "cpu"."""
+    if target == "cpu":
+        module.attributes.pop(DEVICE, None)
+    elif target == "cuda" and DEVICE not in module.attributes:
+        attach_device(module, DEFAULT_GPU)
+
+
+def attached_device(module: ModuleOp) -> str:
+    """The device that a module is made for, as it was named: "cpu" without an attribute, and "h100" for figures alone."""
+    found = module.attributes.get(DEVICE)
+    if not isinstance(found, DictionaryAttr):
+        return "cpu"
+    name = found.data.get("name")
+    return name.data if isinstance(name, StringAttr) else DEFAULT_GPU

@@ -12,12 +12,12 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from fuse_opt.dialects.analysis.storage import byte_size
-from fuse_opt.dialects.fused import KernelOp, PartitionOp, directives
+from fuse_opt.dialects.fused import PLANNED, KernelOp, PartitionOp, directives
 from fuse_opt.dialects.implementation.offers import BackendFault
 from fuse_opt.dialects.implementation.partitions import PartitionOffer, partition_backends, partition_offer
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.implementation.subgraph import Subgraph
-from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers
+from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers, platform_of
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.passes.devices.device import Device, find_device
@@ -77,6 +77,8 @@ class PartitionPass(RewritePass):
                     pass
 
     def _offers(self, module: ModuleOp) -> Iterator[PartitionOffer]:
+        if platform_of(module) != "cpu":
+            return  # a part is a function of the host's
         allowed = allowed_backends(module) or ()
         for name in self.backend or partition_backends():
             offer = partition_offer(name)
@@ -168,7 +170,7 @@ class _Partitioner:
         types = [result.type for result in kernel.results]
         made = PartitionOp(list(kernel.operands), types, kernel.detach_region(kernel.body))
         made.backend = StringAttr(self.offer.backend)
-        made.memory = StringAttr("workspace" if workspace else "private")
+        made.memory = StringAttr(PLANNED if self.offer.planned else "workspace" if workspace else "private")
         made.set_workspace(workspace)
         made.location = kernel.location
         assert kernel.parent is not None

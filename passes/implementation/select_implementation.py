@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.prepared import frozen_arguments
-from fuse_opt.dialects.analysis.storage import functions_of
+from fuse_opt.dialects.analysis.storage import byte_size, functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, read_cost_table
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, find_offer, known_implementations, offers_of
@@ -30,6 +30,7 @@ from fuse_opt.dialects.implementation.selection import (
 )
 from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.passes.devices.device import Device, find_device
+from fuse_opt.passes.devices.gpu_attach_device import DEVICE, attached_device
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 
 Found = tuple[Candidate, ...]
@@ -56,32 +57,45 @@ class SelectImplementationPass(ModulePass):
 
     Requires: kernels. Ensures: every kernel of an opaque op, but those that the schedule leaves to the reference, names an
     implementation that takes it, and how many bytes of `workspace` that asks for, if any. In-place pairs, slots and
-    workspaces that another one offered are dropped: decide them anew.
+    workspaces that another one offered are dropped: decide them anew. Of a GPU, ops that nothing takes there name nothing: the
+    host runs them.
     """
 
     name = "select-implementation"
 
     prefer: tuple[str, ...] = ()
     """Implementations, or backends (what is before the first dot of a name), in order of preference."""
-    device: str = "cpu"
-    """What costs are worked out for: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
+    device: str = ""
+    """
+    What it chooses for: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a word what the
+    module is made for (see gpu-attach-device), or else cpu.
+    """
     numerics: Literal["strict", "fast"] = "strict"
     """Which implementations are taken: "strict" for those within the bounds of ops, or "fast" for all."""
     table: str = ""
     """A file with the times that implementations took, in place of what they say they cost: `fuse-tune dispatch` writes it."""
 
     def __post_init__(self) -> None:
-        find_device(self.device)
+        if self.device:
+            find_device(self.device)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.prefer:
             self._check_known(op)
-        machine, table = find_device(self.device), self._table(op)
+        machine, table = self._machine(op), self._table(op)
         for function in functions_of(op):
             frozen = _frozen(function)
             for kernel in function.body.block.ops:
                 if isinstance(kernel, KernelOp) and opaque_ops(kernel):
                     self._visit(kernel, machine, frozen, table)
+
+    def _machine(self, op: ModuleOp) -> Device:
+        try:
+            return find_device(self.device or attached_device(op))
+        except ValueError as error:
+            raise RefusedError(
+                f"'{self.name}': attribute '{DEVICE}': {error}; run gpu-attach-device again", op
+            ) from None
 
     def _table(self, op: ModuleOp) -> CostTable | None:
         if not self.table:
@@ -115,7 +129,7 @@ class SelectImplementationPass(ModulePass):
                     break
                 found = tuple(Candidate(one.offer, reason) if one is choice[0] else one for one in found)
             if choice is None:
-                self._refuse(kernel, found)
+                self._refuse(kernel, found, machine)
                 return
             workspace = workspace_of(kernel, choice[0].offer, machine, frozen)
         except BackendFault as fault:
@@ -135,14 +149,20 @@ class SelectImplementationPass(ModulePass):
         chosen, second = best(found, self.prefer)
         return None if chosen is None else (chosen, second)
 
-    def _refuse(self, kernel: KernelOp, found: Sequence[Candidate]) -> None:
-        """Nothing runs the kernel as a whole: ops are run one by one where each can be, else it is an error."""
+    def _refuse(self, kernel: KernelOp, found: Sequence[Candidate], machine: Device) -> None:
+        """
+        Nothing runs the kernel as a whole: ops are run one by one where each can be, and those of a GPU by the host; else it
+        is an error.
+        """
         ops = opaque_ops(kernel)
         if len(ops) > 1:
             kernel.set_workspace(0)
             kernel.implementation = None
             message = f"has {len(ops)} opaque ops, and nothing runs them together: it runs op by op"
             remark(self.name, kernel, "several-ops", message, refused=_refusals(found))
+            return
+        if machine.platform != "cpu":
+            self._leave_to_host(kernel, found)
             return
         if kernel.schedule is not None and kernel.implementation is None:
             return  # schedule-kernels says why its schedule cannot run it
@@ -159,6 +179,16 @@ class SelectImplementationPass(ModulePass):
             "allow a backend that does, or cast or reshape what it gets",
             ops[0],
         )
+
+    def _leave_to_host(self, kernel: KernelOp, found: Sequence[Candidate]) -> None:
+        """The kernel names nothing: the reference's function runs it, on copies of its operands."""
+        kernel.set_workspace(0)
+        kernel.implementation = None
+        op = opaque_ops(kernel)[0]
+        moved = sum(byte_size(value) or 0 for value in (*kernel.operands, *kernel.results))
+        numbers: dict[str, Number] = {"bytes": moved, "refused": _refusals(found) or "none"}
+        message = f"'{op.name}' runs on the host, between copies: no implementation takes it on the device"
+        remark(self.name, kernel, "host", message, flip="a backend that does, or other types", numbers=numbers)
 
     def _take(
         self,

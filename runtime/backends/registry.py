@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fuse_opt.runtime.backends import indexing
+from fuse_opt.runtime.backends import indexing, sparse
 from fuse_opt.runtime.backends.blas.offers import blas_problem
+from fuse_opt.runtime.backends.cublas import Cublas, cublas_problem
+from fuse_opt.runtime.backends.cublaslt import CublasLt, cublaslt_problem
+from fuse_opt.runtime.backends.cudnn import Cudnn, cudnn_problem
+from fuse_opt.runtime.backends.device_calls import DeviceLibrary
 from fuse_opt.runtime.backends.onednn.offers import onednn_load_problem, onednn_problem
+from fuse_opt.runtime.device.driver import Device
 
-OWN = (indexing,)
+OWN = (indexing, sparse)
 """What registers offers that need nothing of the machine but a C compiler."""
 
-_PROBLEMS: Mapping[str, Callable[[], str | None]] = {"blas": blas_problem, "onednn": onednn_problem}
-"""By backend: why its functions cannot be called here, as far as that is known without loading a library."""
-_LOAD_PROBLEMS: Mapping[str, Callable[[], str | None]] = {"onednn": onednn_load_problem}
+_Problem = Callable[[], str | None]
+_PROBLEMS: Mapping[str, Mapping[str, _Problem]] = {
+    "cpu": {"blas": blas_problem, "onednn": onednn_problem},
+    "cuda": {"cublas": cublas_problem, "cublaslt": cublaslt_problem, "cudnn": cudnn_problem},
+}
+"""
+By platform and backend: why its functions cannot be called here; for CPUs as far as that is known without loading a library.
+"""
+_LOAD_PROBLEMS: Mapping[str, _Problem] = {"onednn": onednn_load_problem}
+_DEVICE_LIBRARIES: Mapping[str, Callable[[Device], DeviceLibrary]] = {
+    "cublas": Cublas,
+    "cublaslt": CublasLt,
+    "cudnn": Cudnn,
+}
+"""By backend: what runs its calls on a device."""
 
 
-def unavailable_backends() -> dict[str, str]:
-    """By name, the backends whose functions cannot be called here, and why."""
-    found = {name: problem() for name, problem in _PROBLEMS.items()}
+def unavailable_backends(platform: str = "cpu") -> dict[str, str]:
+    """By name, the backends of a platform whose functions cannot be called here, and why."""
+    found = {name: problem() for name, problem in _PROBLEMS.get(platform, {}).items()}
     return {name: reason for name, reason in found.items() if reason is not None}
 
 
@@ -26,3 +43,20 @@ def load_problem(name: str) -> str | None:
     """Why a backend that a person names cannot be used here; its library is loaded."""
     problem = _LOAD_PROBLEMS.get(name)
     return None if problem is None else problem()
+
+
+class DeviceLibraries:
+    """The libraries that a program calls on a device, each made when a step first names it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._made: dict[str, DeviceLibrary] = {}
+
+    def find(self, implementation: str) -> DeviceLibrary | None:
+        """What runs the calls of an implementation on the device; None where that is the host. Raises CudaError."""
+        backend = implementation.partition(".")[0]
+        if backend not in _DEVICE_LIBRARIES:
+            return None
+        if backend not in self._made:
+            self._made[backend] = _DEVICE_LIBRARIES[backend](self._device)
+        return self._made[backend]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 import weakref
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.program import Program, ProgramStats, Segment
-from fuse_opt.runtime.backends.cublas import make_products
 from fuse_opt.runtime.cuda.arguments import Argument, Arguments, Staging, as_bytes
 from fuse_opt.runtime.cuda.results import Outcome, Results
 from fuse_opt.runtime.cuda.steps import Steps
@@ -95,8 +93,7 @@ class CudaProgram:
             # It waits for the default stream and the default stream for it, as arrays without a stream expect.
             self._stream = stream = driver.Stream()
             self._entered, self._done = (device.new_event(self) for _ in range(2))
-        products = functools.cache(lambda: make_products(device))
-        self._steps = Steps(program, device, stream, module, counts, products)
+        self._steps = Steps(program, device, stream, module, counts)
         staging = Staging(program, device)
         self._arguments = Arguments(program, device, stream, staging, counts)
         self._results = Results(program, device, stream, staging, counts)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, GridLaunch, LibraryCall, Program
-from fuse_opt.runtime.backends.cublas import Product, Products, product_of
+from fuse_opt.runtime.backends.registry import DeviceLibraries
 from fuse_opt.runtime.device.driver import NON_BLOCKING, CudaError, Device
 from fuse_opt.runtime.device.graphs import GraphCache, RunCounts
 
@@ -60,7 +60,7 @@ class HostCall:
 
 @dataclass
 class DeviceWork:
-    """Launches and products that follow one another: what one graph can hold."""
+    """Launches and calls of libraries that follow one another: what one graph can hold."""
 
     graphs: GraphCache
     items: list[Callable[[Any], None]] = field(default_factory=list[Callable[[Any], None]])
@@ -73,11 +73,9 @@ class DeviceWork:
 class Steps:
     """A program's steps, bound to a stream and to the table of addresses."""
 
-    def __init__(
-        self, program: Program, device: Device, stream: Any, module: Any, counts: RunCounts,
-        products: Callable[[], Products | None],
-    ) -> None:  # fmt: skip
-        """`products` is asked once there is a product to run. Raises CudaError."""
+    def __init__(self, program: Program, device: Device, stream: Any, module: Any, counts: RunCounts) -> None:
+        """Raises CudaError."""
+        libraries = DeviceLibraries(device)
         self.addresses = Addresses(program)
         self._device = device
         self._stream = stream
@@ -91,8 +89,8 @@ class Steps:
                 for launch in step.launches:
                     assert isinstance(launch, GridLaunch)
                     self._add(self._launch(launch))
-            elif (product := product_of(step)) is not None and (found := products()) is not None:
-                self._add(partial(self._product, found, *product, step))
+            elif (library := libraries.find(step.implementation)) is not None:
+                self._add(library.bound(step, self.addresses.of))
             else:
                 self.parts.append(self._host_call(step))
 
@@ -144,10 +142,6 @@ class Steps:
                     limit = self._device.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                     function.set_attribute(limit, launch.shared)
         return partial(function._launch_kernel, launch.grid, launch.block, arguments, launch.shared)
-
-    def _product(self, products: Products, product: Product, dtype: str, step: LibraryCall, stream: Any) -> None:
-        lhs, rhs, out = (self.addresses.of(ref) for ref in (*step.inputs, *step.outputs))
-        products.enqueue(product, dtype, lhs, rhs, out, stream)
 
     def _host_call(self, step: LibraryCall) -> HostCall:
         with self._device.errors(f"page-locked memory of '{step.operation}'"):

@@ -172,6 +172,15 @@ def open_device() -> Device:
     return _opened(os.getpid())
 
 
+def device_problem() -> str | None:
+    """Why no program can run on a device here."""
+    try:
+        open_device()
+    except CudaUnavailable as error:
+        return str(error)
+    return None
+
+
 @functools.lru_cache(maxsize=1)
 def _opened(_: int) -> Device:
     try:

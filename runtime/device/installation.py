@@ -27,12 +27,18 @@ def _wheels() -> Iterator[Path]:
         yield from sorted(Path(folder, "nvidia").glob("*")) if folder else ()
 
 
-def find_cuda_library(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL | None:
+VERSIONS = (".13", ".12", "")
+"""What names of libraries end in, the newest first."""
+
+
+def find_cuda_library(
+    name: str, mode: int = ctypes.DEFAULT_MODE, versions: tuple[str, ...] = VERSIONS
+) -> ctypes.CDLL | None:
     """
     A library of CUDA's, the newest version of `lib{name}.so` that can be loaded: where the system looks, in toolkits and
     in NVIDIA's packages for pip.
     """
-    plain = [f"lib{name}.so{version}" for version in (".13", ".12", "")]
+    plain = [f"lib{name}.so{version}" for version in versions]
     placed = [
         str(path)
         for home in (*toolkits(), *_wheels())

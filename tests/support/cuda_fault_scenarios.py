@@ -81,9 +81,11 @@ MESSAGES = [
     ({"FAKE_CUDA_NO_DEVICE": "1"}, "cannot run it here: there is no usable CUDA device .cuInit failed: no CUDA"),
     ({"FUSE_OPT_NVCC": "/no/nvcc"}, "'/no/nvcc' could not be run: No such file"),
     ({"FUSE_OPT_NVCC": "false"}, "'false' failed: "),
-    ({"FUSE_OPT_CUBLAS": "/no/cublas"}, "FUSE_OPT_CUBLAS='/no/cublas': expected cuBLAS's library, or 'off'"),
-    ({"FAKE_CUDA_MEMORY": "1000"}, "cuBLAS: expected 33554432 bytes of device memory, got .* free of 1000"),
+    ({"FUSE_OPT_CUBLAS": "/no/cublas"}, "FUSE_OPT_CUBLAS='/no/cublas': expected the library libcublas, or 'off'"),
+    ({"FAKE_CUDA_MEMORY": "1000"}, "the arena of 'ffn': expected [0-9]+ bytes of device memory, got .* free of 1000"),
     ({"FUSE_OPT_CUBLAS": "off"}, None),
+    ({"FUSE_OPT_CUDNN": "off", "FUSE_OPT_BACKEND": "cudnn"}, "backend 'cudnn' cannot be used here: FUSE_OPT_CUDNN=off"),
+    ({"FUSE_OPT_CUBLASLT": "/no/lt"}, "FUSE_OPT_CUBLASLT='/no/lt': expected the library libcublasLt, or 'off'"),
 ]
 if find_cuda_library("nvrtc") is None:
     MESSAGES.insert(
@@ -101,7 +103,8 @@ def messages() -> str:
         if wanted is None:
             assert status == 0 and not text, text
         else:
-            assert status == 1 and text.count("\n") == 1 and re.search(wanted, text), (changed, text)
+            expected = 2 if "FUSE_OPT_BACKEND" in changed else 1  # wrong usage
+            assert status == expected and text.count("\n") == 1 and re.search(wanted, text), (changed, text)
     return f"{len(MESSAGES)} cases"
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.emit.cuda import build_cuda_program
+from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.runtime.cuda.program import CudaProgram, CudaStats
 from fuse_opt.runtime.device.driver import Device, open_device
-from fuse_opt.tools.compiler.api import optimize
+from fuse_opt.tools.compiler.api import load, optimize
 
 Array = NDArray[Any]
 
@@ -37,7 +38,10 @@ def shrunk(path: Path) -> str:
 
 
 def compiled(text: str, pipeline: str | None = None) -> CudaProgram:
-    return CudaProgram(build_cuda_program(optimize(text, pipeline)))
+    """As `compile` does it for CUDA, without what kernels that are refused come to."""
+    module = load(text)
+    make_for(module, "cuda")
+    return CudaProgram(build_cuda_program(optimize(module, pipeline)))
 
 
 def chain(length: int, shape: str = "64x33xf32") -> str:

@@ -26,6 +26,7 @@ from cuda_array_scenarios import (
     targets_in_common_memory,
     torch_tensors,
 )
+from cuda_library_scenarios import LIBRARY_SCENARIOS
 from cuda_running import (
     EXAMPLES,
     SCALED,
@@ -45,8 +46,7 @@ from cuda_stream_scenarios import STREAM_SCENARIOS
 
 from fuse_opt.lowering.program import GridLaunch, Segment
 from fuse_opt.lowering.program.float_formats import narrow, widen
-from fuse_opt.runtime.backends.cublas import make_products
-from fuse_opt.runtime.device.driver import open_device
+from fuse_opt.runtime.backends.registry import unavailable_backends
 from fuse_opt.tools.commands.measuring import difference, example_inputs
 from fuse_opt.tools.compiler.api import evaluate
 
@@ -160,9 +160,7 @@ def given(array: Array, dtype: str) -> Array:
 
 def products() -> str:
     """Matrix products by cuBLAS, as np.matmul does them; those that are no plain stack run on the host."""
-    device = open_device()
-    with device.active():
-        assert make_products(device) is not None, "there is no cuBLAS"
+    assert not unavailable_backends("cuda").get("cublas")
     on_host = 0
     for a, b, transpose_a, transpose_b, dtype in PRODUCTS:
         x, y = normal(*a), normal(*b, seed=1)
@@ -180,7 +178,8 @@ def products() -> str:
             found = widen(found) if dtype == "bf16" else found
             tolerance = {"bf16": 3e-2, "f16": 5e-3}.get(dtype, 1e-5)
             np.testing.assert_allclose(found, expected, tolerance, tolerance, err_msg=f"{a} {b} {dtype}")
-        on_host += program.stats.host_calls // 3
+        assert program.stats.host_calls == 3 * program.stats.host_ops
+        on_host += program.stats.host_ops
     assert on_host == 2, on_host
     return f"{len(PRODUCTS)} products, {on_host} of them on the host"
 
@@ -306,7 +305,7 @@ SCENARIOS: dict[str, Callable[[], str]] = {
     for scenario in (
         examples, twelve_kernels, changing_pointers, device_arrays, donated_arguments, frozen_arguments, narrow_floats,
         streams, torch_tensors, host_calls, products, threads, results, targets_in_common_memory, kernel_names,
-        shared_memory, bound_calls, *STREAM_SCENARIOS, launch_costs,
+        shared_memory, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, launch_costs,
     )
 }  # fmt: skip
 

@@ -4,7 +4,8 @@
 
 Case N of seed S is the program of `program_of(S + N)`. It goes through a random sequence of passes (laws.pass_fault), be it
 through all decisions about kernels, memory and launches first and then through rewrites of what was decided about; its ops are
-put in another order and fused again (laws.grouping_fault); with `--target c` every tenth case is compiled and compared, too.
+put in another order and fused again (laws.grouping_fault); with `--target c` every tenth case is compiled and compared, too. In
+every fourth case values lie in random orders of memory.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from itertools import repeat
 from ir_testing import graph_ops, parse, text_of
 from laws import DECISIONS, FUSIONS, OPTIMIZATIONS, REWRITES, Subject, Work, compiled_fault, grouping_fault, pass_fault
 from program_generator import dense_program, narrow_program, random_program
+from random_orders import with_orders
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.lowering.errors import EvaluationError
@@ -47,6 +49,9 @@ SWITCHES = (
 
 COMPILED = 10
 """One of so many cases is compiled."""
+
+ORDERED = 4
+"""In one of so many cases values lie in random orders and panels."""
 
 SHARE = 50
 """Cases that a process takes at once."""
@@ -121,7 +126,8 @@ def _grouping_law(text: str, passes: Sequence[str], seed: int) -> str:
 
 def _compiled_law(text: str, passes: Sequence[str], seed: int) -> str:
     """The kind alone: the numbers change as the program does."""
-    return (isolated(lambda: compiled_fault(Subject.of(text, seed)), SECONDS) or "").partition(":")[0]
+    subject = Subject.of(text, seed)
+    return (isolated(lambda: compiled_fault(subject), SECONDS) or "").partition(":")[0]
 
 
 LAWS: dict[str, Callable[[str, Sequence[str], int], str]] = {
@@ -183,7 +189,10 @@ def program_of(seed: int) -> ModuleOp:
 def check_case(seed: int, target: str, summary: Summary) -> list[Mismatch]:
     """The laws that a case breaks."""
     rng = random.Random(f"fuzz {seed}")
-    text = text_of(program_of(seed))
+    module = program_of(seed)
+    if seed % ORDERED == 3:
+        with_orders(module, seed)
+    text = text_of(module)
     subject = Subject.of(text, seed)
     summary.cases += 1
     summary.ops += len(graph_ops(parse(text)))

@@ -17,6 +17,7 @@ from xdsl.dialects.test import TestOp
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
 from fuse_opt.dialects.scalar import ScalarTypeError
@@ -77,12 +78,23 @@ def positions(number: int) -> frozenset[int]:
     Their values must be those of a case; others may be anything.
     """
     cases = row_cases(number)
-    return frozenset(
+    return _of_patterns(cases[0].op) | frozenset(
         k
         for case in cases
         for k, array in enumerate(case.inputs)
         if array.dtype.kind in "iu" and array.dtype != case.inputs[0].dtype
     )
+
+
+def _of_patterns(name: str) -> frozenset[int]:
+    """The operands of an op that say where a sparse value has entries, or decide how many it has."""
+    record = next(op for op in GRAPH.operations if op.name == name)
+    assert issubclass(record, GraphOp)
+    definition = record.get_irdl_definition()
+    names = [operand for operand, _ in definition.operands]
+    if not any(operand.endswith("indptr") for operand in names):
+        return frozenset({0} if "capacity" in definition.properties else ())
+    return frozenset(k for k, operand in enumerate(names) if operand.endswith(("indptr", "indices")))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Runs Python in a process in which the stand-ins of `fake_cuda` are the CUDA driver, nvcc and cuBLAS."""
+"""Runs Python in a process in which the stand-ins of `fake_cuda` are the CUDA driver, nvcc and libraries of NVIDIA's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def libraries() -> Path:
     """The folder of the stand-ins, built once for each version of their sources."""
     include = cuda_include()
     assert include is not None
-    sources = [HERE / "driver.cpp", HERE / "cublas.cpp", HERE / "build.py", include / "cuda.h"]
+    sources = [*sorted(HERE.glob("*.?pp")), HERE / "build.py", include / "cuda.h"]
     key = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     folder = DiskCache().directory / f"stand-in-driver-{key}"
     if not folder.is_dir():
@@ -70,6 +70,8 @@ def environment(**changed: str) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(filter(None, [pycuda_path(), os.environ.get("PYTHONPATH")])),
         "FUSE_OPT_NVCC": f"{sys.executable} {HERE / 'nvcc.py'}",
         "FUSE_OPT_CUBLAS": str(folder / "libcublas.so"),
+        "FUSE_OPT_CUBLASLT": str(folder / "libcublasLt.so"),
+        "FUSE_OPT_CUDNN": str(folder / "libcudnn.so"),
         "FUSE_OPT_CUDA_COMPILER": "",
         **changed,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -15,6 +15,8 @@ class CudaTarget(Target):
     """Wants a scheduled program, such as the default pipeline makes."""
 
     name = "cuda"
+    platform: ClassVar[str] = "cuda"
+    """What modules are made for before the passes run, unless they name a device."""
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
         from fuse_opt.lowering.emit import emit_cuda

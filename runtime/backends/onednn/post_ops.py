@@ -1,7 +1,7 @@
 """Steps behind an op as oneDNN's post-ops: those that mean the same for every number, NaN and infinities included.
 
-`relu`, `exp` and clipping give no NaN for NaN in oneDNN, and `sigmoid` no subnormal numbers: they are for `fast`
-implementations.
+`relu`, `exp` and clipping give no NaN for NaN in oneDNN, `sigmoid` no subnormal numbers, and `gelu` by the error function NaN for
+infinity (with AVX-512): they are for `fast` implementations.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from fuse_opt.runtime.backends.onednn.primitives import Dense, PostOp
 MOST = 32
 _ADD, _MULTIPLY, _DIVIDE, _SUBTRACT = 0x1FFF0, 0x1FFF1, 0x1FFF4, 0x1FFF5
 _LINEAR = 0x26
+_GELU_TANH = 0x2B, 0.0, 0.0
 _Config = Mapping[str, object]
 _Eltwise = tuple[int, float, float]
 
@@ -29,10 +30,11 @@ _EXACT: Mapping[str, Callable[[_Config], _Eltwise | None]] = {
     "graph.square": lambda config: (0x23, 0.0, 0.0),
     "graph.tanh": lambda config: (0x21, 0.0, 0.0),
     "graph.silu": lambda config: (0x2C, 1.0, 0.0),
-    "graph.gelu": lambda config: (0x2B if config.get("approximate") == "tanh" else 0x31, 0.0, 0.0),
+    "graph.gelu": lambda config: _GELU_TANH if config.get("approximate") == "tanh" else None,
     "graph.leaky_relu": lambda config: (0x20, a, 0.0) if (a := _number(config, "alpha", 0.01)) else None,
 }
 _LOOSE: Mapping[str, Callable[[_Config], _Eltwise | None]] = {
+    "graph.gelu": lambda config: _GELU_TANH if config.get("approximate") == "tanh" else (0x31, 0.0, 0.0),
     "graph.relu": lambda config: (0x20, 0.0, 0.0),
     "graph.exp": lambda config: (0x2A, 0.0, 0.0),
     "graph.sigmoid": lambda config: (0x29, 0.0, 0.0),
@@ -55,7 +57,7 @@ def _eltwise(link: Link, fast: bool) -> _Eltwise | None:
                 return _LINEAR, 1.0, -link.number
             case _:
                 return None
-    make = _EXACT.get(link.op) or (_LOOSE.get(link.op) if fast else None)
+    make = (_LOOSE.get(link.op) if fast else None) or _EXACT.get(link.op)
     return None if make is None else make(dict(link.config))
 
 
@@ -77,9 +79,12 @@ def _overwrites(links: Sequence[Link]) -> list[int]:
     return [number for number in first if links[number].op == "graph.add"]
 
 
-STEPS = "add, multiply, subtract or divide by a vector, a tensor or a number, tanh, gelu, silu, leaky_relu, abs, sqrt, square"
+STEPS = (
+    "add, multiply, subtract or divide by a vector, a tensor or a number, tanh, gelu (tanh), silu, leaky_relu, abs, sqrt, "
+    "square"
+)
 EXACT = ChainOffer(lambda link: _accepts(link, False), STEPS, MOST, _overwrites)
-FAST = ChainOffer(lambda link: _accepts(link, True), f"{STEPS}, relu, exp, sigmoid", MOST, _overwrites)
+FAST = ChainOffer(lambda link: _accepts(link, True), f"{STEPS}, gelu, relu, exp, sigmoid", MOST, _overwrites)
 
 
 def post_ops(links: Sequence[Link], dtype: str, overwritten: int | None = None) -> list[PostOp]:

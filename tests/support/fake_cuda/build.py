@@ -1,7 +1,7 @@
-"""Builds the stand-ins for the CUDA driver and cuBLAS, and with their help PyCUDA for a machine without a driver.
+"""Builds the stand-ins for the CUDA driver and its libraries, and with their help PyCUDA for a machine without a driver.
 
 python tests/support/fake_cuda/build.py pycuda FOLDER   # PyCUDA and what it needs, for this Python; up to a minute, once
-python tests/support/fake_cuda/build.py driver FOLDER   # libcuda.so.1 and libcublas.so
+python tests/support/fake_cuda/build.py driver FOLDER   # libcuda.so.1, libcublas.so ...
 python tests/support/fake_cuda/build.py wheels FOLDER   # PyCUDA and what the tests on a GPU need, as wheels for this Python
 
 Exit status: 0 when FOLDER holds them, else 1 with the reason in the last line.
@@ -24,6 +24,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PYCUDA = "pycuda==2026.1"
 _CXX = ["g++", "-std=c++17", "-O0", "-w", "-fPIC"]
+LIBRARIES = {"cublas.cpp": "libcublas.so", "cublaslt.cpp": "libcublasLt.so", "cudnn.cpp": "libcudnn.so"}
+"""By source: what libraries that are called with memory of the device are built as."""
 ON_A_GPU = ("xdsl>=0.74,<0.75", "pytest>=8")
 _KEY = "fuse-opt-key"
 """The file, in a folder with PyCUDA, that says what it was made of."""
@@ -47,7 +49,7 @@ def cuda_include() -> Path | None:
 
 
 def build_driver(folder: Path) -> Path:
-    """Makes libcuda.so.1, libcuda.so and libcublas.so in a folder, which it returns. Raises CalledProcessError."""
+    """Makes libcuda.so.1, libcuda.so and the LIBRARIES in a folder, which it returns. Raises CalledProcessError."""
     include = cuda_include()
     assert include is not None, "there is no cuda.h"
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,8 +62,9 @@ def build_driver(folder: Path) -> Path:
     subprocess.run([*link, "-x", "c", str(stub_file), "-ldl"], check=True)
     (folder / "libcuda.so").unlink(missing_ok=True)
     (folder / "libcuda.so").symlink_to(driver.name)
-    blas = [*_CXX, "-shared", str(HERE / "cublas.cpp"), "-o", str(folder / "libcublas.so"), str(driver)]
-    subprocess.run(blas, check=True)
+    for source, name in LIBRARIES.items():
+        library = [*_CXX, "-shared", str(HERE / source), "-o", str(folder / name), str(driver)]
+        subprocess.run(library, check=True)
     return folder
 
 

@@ -1,15 +1,14 @@
 // A stand-in for the few functions of cuBLAS that programs call: products by three loops, enqueued on a stream.
-#include <cstdint>
-#include <cstring>
+#include <cstddef>
 
-extern "C" int cuLaunchHostFunc(void *stream, void (*function)(void *), void *data);
+#include "elements.hpp"
 
 namespace {
-enum Type { kFloat = 0, kDouble = 1, kHalf = 2, kBrain = 14 };
-
 struct Handle {
   void *stream = nullptr;
-  void *workspace = nullptr;
+  char *workspace = nullptr;
+  size_t bytes = 0;
+  int mode = 0;
 };
 struct Operand {
   char *data;
@@ -17,31 +16,15 @@ struct Operand {
 };
 // Column by column, as cuBLAS has it: out[m, n] = op(a)[m, k] op(b)[k, n].
 struct Product {
-  int m, n, k, count, type;
+  int m, n, k, count, type, type_out;
   bool transpose_a, transpose_b;
   Operand a, b, out;
 };
 
-double load(const Operand &from, int type, long long batch, long long row, long long column) {
-  long long at = batch * from.stride + row + column * from.lead;
-  if (type == kFloat) return reinterpret_cast<float *>(from.data)[at];
-  if (type == kDouble) return reinterpret_cast<double *>(from.data)[at];
-  if (type == kHalf) return double(reinterpret_cast<_Float16 *>(from.data)[at]);
-  uint32_t bits = uint32_t(reinterpret_cast<uint16_t *>(from.data)[at]) << 16;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-void store(const Operand &to, int type, long long at, double value) {
-  if (type == kFloat) reinterpret_cast<float *>(to.data)[at] = float(value);
-  if (type == kDouble) reinterpret_cast<double *>(to.data)[at] = value;
-  if (type == kHalf) reinterpret_cast<_Float16 *>(to.data)[at] = _Float16(float(value));
-  if (type == kBrain) {
-    float narrow = float(value);
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
-    reinterpret_cast<uint16_t *>(to.data)[at] = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-  }
+void *last_workspace = nullptr;
+
+double element(const Operand &from, int type, long long batch, long long row, long long column) {
+  return load(from.data, type, batch * from.stride + row + column * from.lead);
 }
 void run(void *data) {
   const Product &p = *static_cast<Product *>(data);  // kept: a graph may run it again
@@ -50,9 +33,9 @@ void run(void *data) {
       for (int i = 0; i < p.m; ++i) {
         double sum = 0;
         for (int l = 0; l < p.k; ++l)
-          sum += (p.transpose_a ? load(p.a, p.type, batch, l, i) : load(p.a, p.type, batch, i, l)) *
-                 (p.transpose_b ? load(p.b, p.type, batch, j, l) : load(p.b, p.type, batch, l, j));
-        store(p.out, p.type, batch * p.out.stride + i + j * p.out.lead, sum);
+          sum += (p.transpose_a ? element(p.a, p.type, batch, l, i) : element(p.a, p.type, batch, i, l)) *
+                 (p.transpose_b ? element(p.b, p.type, batch, j, l) : element(p.b, p.type, batch, l, j));
+        store(p.out.data, p.type_out, batch * p.out.stride + i + j * p.out.lead, sum);
       }
 }
 }  // namespace
@@ -61,25 +44,40 @@ extern "C" {
 int cublasCreate_v2(void **handle) { return *handle = new Handle, 0; }
 int cublasDestroy_v2(void *handle) { return delete static_cast<Handle *>(handle), 0; }
 int cublasSetStream_v2(void *handle, void *stream) {
-  *static_cast<Handle *>(handle) = {stream, nullptr};
+  Handle &found = *static_cast<Handle *>(handle);
+  found.stream = stream;
+  found.workspace = nullptr;
   return 0;
 }
-int cublasSetWorkspace_v2(void *handle, void *workspace, size_t) {
-  static_cast<Handle *>(handle)->workspace = workspace;
+int cublasSetWorkspace_v2(void *handle, void *workspace, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(workspace) % 256 || bytes < 16384 || !fake_cuda_holds(workspace, bytes)) return 7;
+  Handle &found = *static_cast<Handle *>(handle);
+  found.workspace = static_cast<char *>(workspace);
+  found.bytes = bytes;
   return 0;
 }
-int cublasSetMathMode(void *, int) { return 0; }
+int cublasSetMathMode(void *handle, int mode) { return static_cast<Handle *>(handle)->mode = mode, 0; }
+void *fake_cublas_workspace() { return last_workspace; }
 int cublasGemmStridedBatchedEx(void *handle, int transpose_a, int transpose_b, int m, int n, int k, const void *, void *a,
                                int type_a, int lead_a, long long stride_a, void *b, int type_b, int lead_b,
                                long long stride_b, const void *, void *out, int type_out, int lead_out,
-                               long long stride_out, int count, int, int) {
+                               long long stride_out, int count, int compute, int algorithm) {
   const Handle &found = *static_cast<Handle *>(handle);
   constexpr int kInvalidValue = 7, kNotInitialized = 1;
-  if (!found.workspace) return kNotInitialized;
-  if (type_a != type_b || type_a != type_out || lead_a < (transpose_a ? k : m) || lead_b < (transpose_b ? n : k) ||
-      lead_out < m)
+  if (!found.workspace || !found.stream || found.mode != 16) return kNotInitialized;
+  bool widened = (type_a == kHalf || type_a == kBrain) && type_out == kFloat;
+  if (type_a != type_b || (type_a != type_out && !widened) || algorithm != -1) return kInvalidValue;
+  if (compute != (type_a == kDouble ? 70 : 68) && !(type_a == kFloat && compute == 77)) return kInvalidValue;
+  if (lead_a < (transpose_a ? k : m) || lead_b < (transpose_b ? n : k) || lead_out < m) return kInvalidValue;
+  auto reach = [&](int lead, int rows, int columns, long long stride, int type) {
+    return size_of(type) * ((count - 1) * stride + (columns - 1ll) * lead + rows);
+  };
+  if (!fake_cuda_holds(a, reach(lead_a, transpose_a ? k : m, transpose_a ? m : k, stride_a, type_a)) ||
+      !fake_cuda_holds(b, reach(lead_b, transpose_b ? n : k, transpose_b ? k : n, stride_b, type_b)) ||
+      !fake_cuda_holds(out, reach(lead_out, m, n, stride_out, type_out)))
     return kInvalidValue;
-  auto *product = new Product{m, n, k, count, type_a, transpose_a != 0, transpose_b != 0,
+  last_workspace = found.workspace;
+  auto *product = new Product{m, n, k, count, type_a, type_out, transpose_a != 0, transpose_b != 0,
                               {static_cast<char *>(a), lead_a, stride_a},
                               {static_cast<char *>(b), lead_b, stride_b},
                               {static_cast<char *>(out), lead_out, stride_out}};

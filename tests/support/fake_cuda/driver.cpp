@@ -536,3 +536,12 @@ API CUresult cuGraphExecDestroy(CUgraphExec executable) {
   delete reinterpret_cast<Executable *>(executable);
   return CUDA_SUCCESS;
 }
+// For libraries on the stand-in: whether bytes are memory of the device, and whether any stream is captured.
+API int fake_cuda_holds(const void *address, unsigned long long bytes) {
+  std::lock_guard<std::recursive_mutex> hold(lock);
+  return is_inside(reinterpret_cast<CUdeviceptr>(address), bytes);
+}
+API int fake_cuda_capturing() {
+  std::lock_guard<std::recursive_mutex> hold(lock);
+  return std::any_of(streams.begin(), streams.end(), [](Stream *stream) { return stream->capture != nullptr; });
+}

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ShapedType
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.storage import byte_size
-from fuse_opt.dialects.fused import OutlinedOp
+from fuse_opt.dialects.fused import OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.tools.source.diagnostics import format_position, source_position
@@ -89,11 +89,14 @@ def inplace_lines(kernel: OutlinedOp, names: Names) -> list[str]:
 
 
 def slot_lines(kernel: OutlinedOp, names: Names) -> list[str]:
-    """The slot of each result, and of the workspace, where slots are decided."""
+    """The slot of each result, of the workspace, and of values inside, where slots are decided."""
     pairs = zip(kernel.results, ints(kernel.slots), strict=False)
     found = [f"{names.get(value, '?')} {f'at {slot:,}' if slot >= 0 else 'outside'}" for value, slot in pairs]
     place = kernel.workspace_offset()
-    return found if place is None else [*found, f"workspace at {place:,}"]
+    found += [] if place is None else [f"workspace at {place:,}"]
+    if isinstance(kernel, PartitionOp) and kernel.inner_slots is not None:
+        found += [f"inside at {offset:,}" for offset in ints(kernel.inner_slots)]
+    return found
 
 
 def total_bytes(values: Iterable[SSAValue]) -> int | None:

@@ -1,0 +1,118 @@
+"""What cuBLAS, cuBLASLt and cuDNN are asked for, by types and shapes alone; their calls are tested on the stand-ins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cuda_library_scenarios import CONVOLUTIONS, chain_text, convolution_texts
+from ir_testing import kernels, parse
+from xdsl.dialects.builtin import ModuleOp
+
+from fuse_opt.dialects.implementation.chains import Link
+from fuse_opt.dialects.implementation.offers import all_offers, find_offer
+from fuse_opt.dialects.implementation.queries import opaque_op
+from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.passes.devices.device import device_names, find_device
+from fuse_opt.runtime.backends.cublaslt import epilogue_of
+from fuse_opt.runtime.backends.cudnn import Problem, math_type, problem_of
+from fuse_opt.runtime.backends.registry import unavailable_backends
+from fuse_opt.tools.compiler.api import compile as compile_program
+from fuse_opt.tools.compiler.api import optimize
+
+BIAS = Link("graph.add", operand=2, extents=(1, 8))
+RELU, GELU = Link("graph.relu"), Link("graph.gelu", (("approximate", "tanh"),))
+
+
+def refusal(name: str, *links: Link) -> str | None:
+    offer = find_offer("graph.matmul", name)
+    grammar: Any = None if offer is None else offer.epilogue
+    return grammar.refusal(links)
+
+
+def test_chains_of_cublaslt() -> None:
+    strict, fast = "cublaslt.matmul", "cublaslt.matmul_fast"
+    assert refusal(strict, BIAS) is None and refusal(strict, BIAS, RELU) == "max-ops"
+    assert refusal(strict, RELU) == "step-graph.relu", "it may swallow NaN"
+    assert refusal(strict, Link("graph.add", operand=2, extents=(1, 8), dtype="bf16")) == "step-bf16"
+    assert refusal(strict, Link("graph.add", operand=2, extents=(8,))) == "step-graph.add", "rows of a vector"
+    assert refusal(strict, Link("graph.add", operand=2, extents=(4, 1))) == "step-graph.add"
+    assert refusal(strict, Link("graph.add", number=1.0)) == "step-graph.add"
+    assert refusal(strict, Link("graph.subtract", operand=2, extents=(1, 8))) == "step-graph.subtract"
+    assert refusal(fast, BIAS, GELU) is None and refusal(fast, RELU) is None
+    assert refusal(fast, Link("graph.gelu", (("approximate", "none"),))) == "step-graph.gelu"
+    assert refusal(fast, RELU, BIAS) == refusal(fast, RELU, GELU) == refusal(fast, BIAS, BIAS) == "step-order"
+    assert [epilogue_of(links) for links in ([], [BIAS], [RELU], [BIAS, RELU], [GELU], [BIAS, GELU])] == [
+        1, 4, 2, 6, 32, 36
+    ]  # fmt: skip
+
+
+def test_problems_of_cudnn() -> None:
+    pads = {"pads": (1, 1, 1, 1)}
+    assert problem_of("graph.conv", [(1, 2, 8, 8), (4, 2, 3, 3), (1, 4, 8, 8)], pads) == Problem(
+        (1, 2, 8, 8), (4, 2, 3, 3), (1, 4, 8, 8), (1, 1), (1, 1), (1, 1), 1
+    )
+    uneven = {"pads": (1, 1, 0, 0)}
+    assert problem_of("graph.conv", [(1, 2, 8, 8), (4, 2, 3, 3), (1, 4, 7, 7)], uneven) == "pads"
+    short = problem_of("graph.conv_backward_weight", [(2, 5, 7), (2, 3, 9), (5, 3, 3)], {})
+    assert isinstance(short, Problem) and (short.w, short.strides) == ((5, 3, 1, 3), (1, 1))
+    padded = [(1, 2, 4, 4), (2, 3, 2, 2), (1, 3, 8, 8)]
+    assert problem_of("graph.conv_transpose", padded, {"strides": (2, 2), "output_padding": (1, 1)}) != "pads"
+    assert problem_of("graph.conv_transpose", [(1, 2, 4), (2, 3, 2), (1, 3, 7)], {"dilations": (3,)}) != "pads"
+    beyond = [(1, 2, 4), (2, 3, 2), (1, 3, 9)]  # another window fits into what was added
+    assert problem_of("graph.conv_transpose", beyond, {"dilations": (3,), "output_padding": (2,)}) == "output-padding"
+    assert [math_type(t, fast) for t, fast in (("f32", False), ("f32", True), ("bf16", False), ("f64", False))] == [
+        3, 0, 1, 0
+    ]  # fmt: skip
+
+
+def named(module: ModuleOp) -> list[str | None]:
+    return [None if k.implementation is None else k.implementation.data for k in kernels(module) if opaque_op(k)]
+
+
+def test_devices_of_files() -> None:
+    assert {name for name in device_names() if find_device(name).platform == "cuda"} >= {
+        "h100",
+        "h200",
+        "a100",
+        "l4",
+        "t4",
+    }
+
+
+@pytest.mark.parametrize("device", ["h200", "t4"])
+def test_what_a_device_runs_is_chosen_again(device: str) -> None:
+    texts = [
+        convolution_texts(case, "f32")[op] for case in range(len(CONVOLUTIONS)) for op in convolution_texts(0, "f32")
+    ]
+    for text in (texts[0], texts[2], chain_text(((16, 24), (24, 8), False, False), "add relu", "", "f32")):
+        module = optimize(parse(text), f"gpu-attach-device{{device={device}}},default")
+        (name,) = named(module)
+        assert name is not None and name.partition(".")[0] in ("cublas", "cublaslt", "cudnn"), name
+        before = str(module)
+        assert str(optimize(parse(before), "default")) == before
+        assert named(compile_program(before, "cuda").module) == [name]
+        (back,) = named(compile_program(before, "reference", "default").module)
+        assert back == name
+        (host,) = named(compile_program(before, "cpu").module)
+        assert host is not None and not host.startswith(("cublas", "cudnn"))
+
+
+def test_offers_of_a_device_need_a_device() -> None:
+    offers = [offer for offer in all_offers() if offer.platform == "cuda"]
+    assert {offer.backend for offer in offers} == {"cublas", "cublaslt", "cudnn"}
+    assert all(offer.native and offer.takes_workspace and not offer.inplace for offer in offers)
+    for text in convolution_texts(1, "bf16").values():
+        op = next(op for op in parse(text).walk() if find_offer(op.name, None) is not None)
+        site = Site.of(op, find_device("h200"))  # pyright: ignore[reportArgumentType]
+        offer = find_offer(op.name, f"cudnn.{op.name.partition('.')[2]}")
+        assert offer is not None and offer.refusal(site) is None
+        assert (offer.seconds(site) or 0) > 0 and offer.workspace_bytes(site) % 64 == 0
+
+
+def test_a_library_that_is_off_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CUBLAS", "CUBLASLT", "CUDNN"):
+        monkeypatch.setenv(f"FUSE_OPT_{name}", "off")
+    assert unavailable_backends("cuda") == {
+        name: f"FUSE_OPT_{name.upper()}=off" for name in ("cublas", "cublaslt", "cudnn")
+    }
