@@ -14,13 +14,14 @@ from fuse_opt.dialects.fused.kernel import (
     YieldOp,
     directives,
 )
-from fuse_opt.dialects.fused.partition import PARTITION, PartitionOp, walk_open
+from fuse_opt.dialects.fused.partition import PARTITION, PLANNED, PartitionOp, walk_open
 
 __all__ = [
     "DIRECTIVES",
     "FUSED",
     "NOT_IN_ARENA",
     "PARTITION",
+    "PLANNED",
     "STOP_FUSION",
     "USE_IMPLEMENTATION",
     "KernelOp",

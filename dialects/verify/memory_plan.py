@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.fused import KernelOp, OutlinedOp
+from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.implementation.queries import absorbed_chain, chain_pairs, named_offer
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
@@ -122,6 +122,8 @@ class _Content:
     """Another content begins in its place at the step of its last read."""
     is_workspace: bool = False
     """It is no value but what the implementation of the kernel that makes the value works in, at that step."""
+    inner: tuple[int, int] | None = None
+    """Of a value inside of a partition: the number of the op that makes it, and that of the last one that reads it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -224,12 +226,15 @@ class _Replay:
             message = f"size is {self.arena.size}, the slots take up {size}; run plan-memory"
             raise PlanError(f"'func.func' attribute fused.arena: {message}", function)
         kept = set(self.keeps)
-        change: dict[int, int] = {}
+        change: dict[tuple[int, int], int] = {}
         for content in self.contents:
             end = self.steps + 1 if content in kept else max(content.last_read, content.step) + 1
             end -= content.taken_over
-            change[content.step] = change.get(content.step, 0) + self._rounded(content.nbytes)
-            change[end] = change.get(end, 0) - self._rounded(content.nbytes)
+            begin, behind = (content.step, -1), (end, -1)
+            if content.inner is not None:
+                begin, behind = (content.step, content.inner[0]), (content.step, content.inner[1] + 1)
+            change[begin] = change.get(begin, 0) + self._rounded(content.nbytes)
+            change[behind] = change.get(behind, 0) - self._rounded(content.nbytes)
         bound = max(accumulate(change[step] for step in sorted(change)), default=0)
         if bound != self.arena.bound:
             message = f"lower_bound is {self.arena.bound}, the program has {bound}; run plan-memory"
@@ -292,6 +297,8 @@ class _Replay:
             self._check_disjoint(kernel, workspace, None, written, step)
             self.contents.append(workspace)
             self.bytes.write(workspace, *_range(workspace))
+        if isinstance(kernel, PartitionOp):
+            self._run_inside(kernel, written, step)
         for content in written:
             self.content[content.value] = content
             if content.buffer is not None:
@@ -341,6 +348,28 @@ class _Replay:
             raise PlanError(f"'fused.kernel' {message}; run plan-memory", kernel)
         self.highest = max(self.highest, slot + nbytes)
         return _Content(value, step, nbytes, slot, None)
+
+    def _run_inside(self, partition: PartitionOp, written: Sequence[_Content], step: int) -> None:
+        """Values inside, in order: none over what the partition reads or returns, or over one that a later op reads."""
+        values, slots = partition.values_inside(), ints(partition.inner_slots)
+        if len(slots) != len(values):
+            message = f"{len(slots)} inner_slots for {len(values)} values inside at step {step}; run plan-memory"
+            raise PlanError(f"'fused.partition' has {message}", partition)
+        ops = partition.ops()
+        reads = {value: number for number, op in enumerate(ops) for value in op.operands}
+        made: dict[SSAValue, int] = {value: number for number, op in enumerate(ops) for value in op.results}
+        alive: list[_Content] = []
+        for value, slot in zip(values, slots, strict=True):
+            if slot < 0:
+                raise PlanError(f"'fused.partition' inner slot {slot} of {_name(value)}: expected an offset", partition)
+            content = self._place_result(partition, value, slot, None, step)
+            content.inner = (made[value], max(reads.get(value, -1), made[value]))
+            alive = [other for other in alive if other.inner and other.inner[1] >= made[value]]
+            self._check_disjoint(partition, content, None, [*written, *alive], step)
+            alive.append(content)
+            if content.nbytes:
+                self.contents.append(content)
+                self.bytes.write(content, *_range(content))
 
     def _place_workspace(self, kernel: OutlinedOp, step: int) -> _Content | None:
         """What the implementation works in; None where it asks for nothing."""
@@ -414,7 +443,7 @@ class _Replay:
             if other.nbytes and content.nbytes:
                 raise PlanError(
                     f"'fused.kernel' writes {_called(content)}{_place(content)} at step {step} over "
-                    f"{_name(other.value)}{_place(other)} of step {other.step}, which is in use at the same step; "
+                    f"{_called(other)}{_place(other)} of step {other.step}, which is in use at the same step; "
                     "run plan-memory",
                     kernel,
                 )
@@ -485,7 +514,9 @@ def _name(value: SSAValue) -> str:
 
 
 def _called(content: _Content) -> str:
-    name = _name(content.value)
+    name, owner = _name(content.value), content.value.owner
+    if content.inner is not None and isinstance(owner, Operation):
+        return f"the result of '{owner.name}' inside of a partition"
     return f"the workspace of the kernel of {name}" if content.is_workspace else name
 
 

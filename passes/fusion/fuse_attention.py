@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult
 
 from fuse_opt.dialects.analysis.contractions.attention import trace_attention
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
+from fuse_opt.dialects.implementation.offers import all_offers
+from fuse_opt.dialects.implementation.switch import platform_of
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp, StructuredOp
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
@@ -163,10 +167,15 @@ class FuseAttentionPass(FusionPass):
     front of an operand, as of heads that are parts of one tensor, and behind the result are read and stored by strides.
 
     Refused: other types than f32 and f64, few queries, keys and values that do not lie in a cache, a result of the
-    first product that is read elsewhere but as rows. Requires: nothing. Ensures: as every fusion.
+    first product that is read elsewhere but as rows. Nothing is fused for a platform on which nothing runs several opaque ops
+    at once. Requires: nothing. Ensures: as every fusion.
     """
 
     name = "fuse-attention"
 
     def rule(self) -> Rule:
         return AttentionRule()
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        if any(offer.composite and offer.platform == platform_of(op) for offer in all_offers()):
+            super().rewrite(ctx, op)

@@ -15,7 +15,7 @@ from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.chains import ChainOffer, trace_chain
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer
-from fuse_opt.dialects.implementation.queries import offer_for, opaque_op, wanted_implementation
+from fuse_opt.dialects.implementation.queries import fusing_offer, opaque_op, wanted_implementation
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, OpaqueOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
@@ -186,7 +186,7 @@ class _Fused:
     def _offer(self) -> Offer | None:
         kernel = self.op.parent_op()
         name = kernel.implementation if isinstance(kernel, KernelOp) else None
-        return offer_for(self.op, wanted_implementation(self.op) if name is None else name.data)
+        return fusing_offer(self.op, wanted_implementation(self.op) if name is None else name.data)
 
     def _must_inplace(self) -> Operation | None:
         return next((op for op in (*self.outer, *self.ops) if "must_inplace" in op.attributes), None)

@@ -17,9 +17,10 @@ from fuse_opt.dialects.analysis.storage import (
     forget_plan,
     functions_of,
 )
-from fuse_opt.dialects.fused import KernelOp, OutlinedOp
+from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
+from fuse_opt.passes.memory.inside_partitions import peak_inside
 from fuse_opt.passes.memory.ordering.ordering import STRATEGIES, Order, reorder
 from fuse_opt.passes.memory.ordering.problem import Node, Problem, Value
 from fuse_opt.passes.remarks import RefusedError, remark
@@ -144,6 +145,9 @@ class _ProblemBuilder:
         if workspace := op.workspace_bytes():  # a value that nobody reads lives at its own step alone
             writes = (*writes, len(self.values))
             self.values.append(Value(-(-workspace // self.alignment) * self.alignment))
+        if isinstance(op, PartitionOp) and (inside := peak_inside(op, self.alignment)):
+            writes = (*writes, len(self.values))
+            self.values.append(Value(inside))
         if not isinstance(op, KernelOp):
             return Node(reads, writes, ordered=False)
         must = directed_results(op, "must_inplace")

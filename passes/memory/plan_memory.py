@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.storage import (
@@ -21,9 +21,10 @@ from fuse_opt.dialects.analysis.storage import (
     functions_of,
     value_name,
 )
-from fuse_opt.dialects.fused import NOT_IN_ARENA, OutlinedOp
+from fuse_opt.dialects.fused import NOT_IN_ARENA, OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.passes.memory.inplace_rules import InplaceRules
+from fuse_opt.passes.memory.inside_partitions import Clock
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.passes.memory.packing.packing import ORDERS, STRATEGIES, Buffer, Problem, Solution, pack
 from fuse_opt.passes.memory.pinned_slots import PINNED, pinned_offsets
@@ -60,6 +61,9 @@ class PlanMemoryPass(ModulePass):
 
     The `workspace` of a kernel, bytes that its implementation asks for, gets a place of its own for that step, which is
     written as `workspace_slot = 256 : i64`. Offsets are multiples of 64 bytes then, whatever the alignment.
+
+    Values inside of a partition with `memory = "planned"` get places of their own, too, written as `inner_slots` on it. They
+    live between two of its ops, beside all that the partition reads and returns.
 
     `pinned_slots = array<i64: 128, -1>` on a kernel fixes the offset of its first result by hand.
 
@@ -120,16 +124,21 @@ class PlanMemoryPass(ModulePass):
         chosen = [storage for storage in storages.storages if storage.kind == "intermediate"]
         alignment = plan_alignment(function, self.alignment)
         pins = pinned_offsets(function, storages, alignment)
-        buffers = [Buffer(s.nbytes, s.birth, s.death, pins.get(s.number)) for s in chosen]
+        clock = Clock(function)
+        buffers = [Buffer(s.nbytes, clock.at(s.birth), clock.at(s.death), pins.get(s.number)) for s in chosen]
         spaces = workspaces_of(function)
-        buffers += [Buffer(space.nbytes, space.step, space.step + 1) for space in spaces]
+        buffers += [Buffer(space.nbytes, clock.at(space.step), clock.at(space.step + 1)) for space in spaces]
+        buffers += [Buffer(one.nbytes, one.birth, one.death) for one in clock.inside]
         try:
             solution = pack(Problem(tuple(buffers), alignment), strategy)
         except ValueError as error:
             raise RefusedError(f"'{self.name}' {PINNED}: {error}", function) from None
         offsets = dict(zip((storage.number for storage in chosen), solution.offsets, strict=False))
-        places = dict(zip((space.kernel for space in spaces), solution.offsets[len(chosen) :], strict=True))
-        return _Plan(pairs, storages, offsets, spaces, places, alignment, solution)
+        places = dict(zip((space.kernel for space in spaces), solution.offsets[len(chosen) :], strict=False))
+        inside = dict(
+            zip((one.value for one in clock.inside), solution.offsets[len(chosen) + len(spaces) :], strict=True)
+        )
+        return _Plan(pairs, storages, offsets, spaces, places, clock, inside, alignment, solution)
 
 
 def _refuse_endless(function: FuncOp) -> None:
@@ -150,6 +159,9 @@ class _Plan:
     spaces: Sequence[Workspace]
     places: Mapping[OutlinedOp, int]
     """By kernel, where its workspace is."""
+    clock: Clock
+    inside: Mapping[SSAValue, int]
+    """By value inside of a partition, its offset."""
     alignment: int
     solution: Solution
 
@@ -210,6 +222,9 @@ def _write(function: FuncOp, plan: _Plan) -> None:
         op.slots = int_array([plan.offsets.get(storage.number, NOT_IN_ARENA) for storage in homes])
         place = plan.places.get(op)
         op.workspace_slot = None if place is None else int_value(place)
+        if isinstance(op, PartitionOp):
+            inside = op.values_inside()
+            op.inner_slots = int_array([plan.inside[value] for value in inside]) if inside else None
         flat = [number for pair in plan.pairs.get(op, ()) for number in pair]
         op.inplace = int_array(flat) if flat else None
     function.attributes[ARENA] = DictionaryAttr(
@@ -225,11 +240,12 @@ def _write(function: FuncOp, plan: _Plan) -> None:
 def _report(function: FuncOp, plan: _Plan) -> None:
     solution = plan.solution
     message = "is optimal" if solution.arena == solution.lower_bound else "may not be the smallest possible"
-    spaces = {"workspaces": len(plan.spaces)} if plan.spaces else None
+    counts = {"workspaces": len(plan.spaces), "inside": len(plan.inside)}
+    more = {name: count for name, count in counts.items() if count}
     remark(
         PlanMemoryPass.name, function, "planned", f"the arena {message}",
         arena=solution.arena, lower_bound=solution.lower_bound, gap=round(solution.gap, 6),
-        storages=len(plan.offsets), method=solution.method, numbers=spaces,
+        storages=len(plan.offsets), method=solution.method, numbers=more,
     )  # fmt: skip
     step, names = _at_peak(plan)
     if names:
@@ -238,12 +254,16 @@ def _report(function: FuncOp, plan: _Plan) -> None:
 
 def _at_peak(plan: _Plan) -> tuple[int, str]:
     """The step at which most bytes live, and what lives there, largest first."""
-    storages = [s for s in plan.storages.storages if s.kind == "intermediate"]
-    lives = [(s.birth, s.death, s.nbytes) for s in storages]
-    lives += [(space.step, space.step + 1, space.nbytes) for space in plan.spaces]
-    _, step = peak_of(live_bytes(lives, plan.storages.steps))
+    storages, clock = [s for s in plan.storages.storages if s.kind == "intermediate"], plan.clock
+    lives = [(clock.at(s.birth), clock.at(s.death), s.nbytes) for s in storages]
+    lives += [(clock.at(space.step), clock.at(space.step + 1), space.nbytes) for space in plan.spaces]
+    lives += [(one.birth, one.death, one.nbytes) for one in clock.inside]
+    _, time = peak_of(live_bytes(lives, clock.at(plan.storages.steps)))
+    step = clock.step_of(time)
     alive = [(s.nbytes, s.number, value_name(s.values[0])) for s in storages if s.birth <= step < s.death]
     alive += [(space.nbytes, len(storages), space.name) for space in plan.spaces if space.step == step]
+    inside = [one for one in clock.inside if one.birth <= time < one.death]
+    alive += [(one.nbytes, len(storages) + 1, value_name(one.value)) for one in inside]
     largest = sorted(alive, key=lambda found: (-found[0], found[1]))
     names = ", ".join(f"{name} ({nbytes} bytes)" for nbytes, _, name in largest[:8])
     return step, names + (f" and {len(largest) - 8} more" if len(largest) > 8 else "")

@@ -262,6 +262,15 @@ FOUND_BY_FUZZING = {
           func.return %2 : tensor<2x1x2xf64>
         }""",
     ),
+    "a constant in place of a value that lies in another order": (
+        "canonicalize",
+        """
+        func.func @main(%x: tensor<4x2xi32, #graph.order<1, 0>>) -> tensor<4x2xi32, #graph.order<1, 0>> {
+          %0 = graph.subtract %x, %x : (tensor<4x2xi32, #graph.order<1, 0>>, tensor<4x2xi32, #graph.order<1, 0>>)
+            -> tensor<4x2xi32, #graph.order<1, 0>>
+          func.return %0 : tensor<4x2xi32, #graph.order<1, 0>>
+        }""",
+    ),
     "a convolution without channels": (
         "wrap-kernels",
         """

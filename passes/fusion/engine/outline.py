@@ -11,6 +11,7 @@ from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp, YieldOp
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.stored_values import holds_stored
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph
 from fuse_opt.passes.fusion.engine.groups import is_creation
 
@@ -170,5 +171,6 @@ class _KernelBody:
 
 
 def sweep_functions(module: Operation) -> list[Block]:
-    """The blocks whose ops are tensor programs: those of functions, outermost first."""
-    return [block for op in module.walk() if op.name == "func.func" for region in op.regions for block in region.blocks]
+    """The blocks whose ops are tensor programs: those of functions, outermost first; none with values of storage kinds."""
+    functions = [op for op in module.walk() if op.name == "func.func" and not holds_stored(op)]
+    return [block for op in functions for region in op.regions for block in region.blocks]

@@ -8,7 +8,7 @@ only, and is judged by these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
@@ -18,49 +18,65 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal
 
 _Rank = Callable[[Group], int]
+_Joined = Callable[[Operation], bool]
 
 
 class PeakLimit:
-    """Refuses merges after which a step between the members holds more than `limit` bytes, and more than any does now."""
+    """Refuses merges after which a step between the members holds more than `limit` bytes, and more than any does now.
+
+    A view that moves nothing shares its operand's memory for as long as it is a kernel by itself; what a merge yields of it
+    has memory of its own.
+    """
 
     def __init__(self, graph: GroupGraph, limit: int) -> None:
         self.limit = limit
-        self.roots: dict[SSAValue, SSAValue] = {}
-        """By value that shares the memory of another: that one."""
-        self.readers: dict[SSAValue, list[Operation]] = {}
-        """By value with memory of its own that is the program's: the ops that read it, as itself or by another name."""
-        self._find_values(graph)
+        self._views: dict[SSAValue, Operation] = {}
+        """By result: the view that moves nothing."""
+        self._readers: dict[SSAValue, list[Operation]] = {}
+        for op in graph.block.ops:
+            if aliased_operand(op) is not None:
+                self._views[op.results[0]] = op
+            for value in dict.fromkeys(op.operands):
+                self._readers.setdefault(value, []).append(op)
         self.load = [0] * len(graph.place)
         """Bytes alive at each rank."""
-        for value in self.readers:
-            self._add(self.load, 0, value, 1, self._life(graph, value, _rank))
+        joined = _merged(graph, ())
+        for group in dict.fromkeys(graph.group_of.values()):
+            for value in self._memories(group.outputs, joined):
+                self._add(self.load, 0, value, 1, self._life(graph, value, _rank, joined))
         self._pending: tuple[int, list[int]] | None = None
         graph.guards.append(self)
         graph.listeners.append(self.joined)
 
-    def _find_values(self, graph: GroupGraph) -> None:
-        escaped: set[SSAValue] = set()
-        for op in graph.block.ops:
-            source = aliased_operand(op)
-            for result in op.results:
-                if source is not None:
-                    self.roots[result] = self.roots.get(source, source)
-                elif op in graph.group_of:
-                    self.readers[result] = []
-            for value in op.operands:
-                root = self.roots.get(value, value)
-                self.readers.get(root, []).append(op)
-                if not isinstance(op, GraphOp | KernelOp):
-                    escaped.add(root)
-        for value in [value for value in self.readers if value in escaped]:
-            del self.readers[value]
+    def _memories(self, values: Iterable[SSAValue], joined: _Joined) -> list[SSAValue]:
+        """The values whose memory these values share, each once; `joined` says of a view's op whether it is merged."""
+        found: dict[SSAValue, None] = {}
+        for value in values:
+            while (view := self._views.get(value)) is not None and not joined(view):
+                value = view.operands[0]
+            found[value] = None
+        return list(found)
 
-    def _life(self, graph: GroupGraph, value: SSAValue, rank: _Rank) -> tuple[int, int] | None:
-        """The first and the last rank of a value; None when it never leaves its group."""
-        assert isinstance(value, OpResult)
-        home = graph.group_of[value.op]
-        last = max((rank(graph.group_of[op]) for op in self.readers[value]), default=rank(home))
-        return None if last == rank(home) and self.readers[value] else (rank(home), last)
+    def _uses(self, value: SSAValue, joined: _Joined) -> list[Operation]:
+        """The ops that read a memory, as itself or by another name; views that are but names are none."""
+        found: dict[Operation, None] = {}
+        names = [value]
+        while names:
+            for op in self._readers.get(names.pop(), ()):
+                if op.results and op.results[0] in self._views and not joined(op):
+                    names.append(op.results[0])
+                found[op] = None
+        return list(found)
+
+    def _life(self, graph: GroupGraph, value: SSAValue, rank: _Rank, joined: _Joined) -> tuple[int, int] | None:
+        """The first and the last rank of a memory; None when it never leaves its group, or is not the program's."""
+        if not isinstance(value, OpResult) or (home := graph.group_of.get(value.op)) is None:
+            return None
+        uses = self._uses(value, joined)
+        if not all(isinstance(op, GraphOp | KernelOp) for op in uses):
+            return None
+        last = max((rank(graph.group_of[op]) for op in uses), default=rank(home))
+        return None if last == rank(home) and uses else (rank(home), last)
 
     def _add(self, load: list[int], low: int, value: SSAValue, sign: int, life: tuple[int, int] | None) -> None:
         """Counts a value in the steps of its life that `load`, which begins at step `low`, has."""
@@ -73,12 +89,13 @@ class PeakLimit:
         """Why the peak forbids the merge."""
         low, high = min(group.rank for group in members), max(group.rank for group in members)
         ranks = graph.ranks_after(list(members))
+        now, then = _merged(graph, ()), _merged(graph, members)
         touched = dict.fromkeys(value for group in (*members, *ranks) for value in (*group.inputs, *group.outputs))
         load = self.load[low : high + 1]
-        for value in dict.fromkeys(self.roots.get(value, value) for value in touched):
-            if value in self.readers:
-                self._add(load, low, value, -1, self._life(graph, value, _rank))
-                self._add(load, low, value, 1, self._life(graph, value, lambda g: ranks.get(g, g.rank)))
+        for value in self._memories(touched, now):
+            self._add(load, low, value, -1, self._life(graph, value, _rank, now))
+        for value in dict.fromkeys([*self._memories(touched, now), *self._memories(touched, then)]):
+            self._add(load, low, value, 1, self._life(graph, value, lambda g: ranks.get(g, g.rank), then))
         before, after = max(self.load[low : high + 1]), max(load)
         self._pending = low, load
         if after <= max(self.limit, before):
@@ -96,3 +113,8 @@ class PeakLimit:
 
 def _rank(group: Group) -> int:
     return group.rank
+
+
+def _merged(graph: GroupGraph, members: Sequence[Group]) -> _Joined:
+    """Whether an op's group is merged of several, once the members are."""
+    return lambda op: op in graph.group_of and (graph.group_of[op].merged or graph.group_of[op] in members)

@@ -35,10 +35,17 @@ SEEN: list[int] = []
 
 
 def build(part: Subgraph) -> Run:
+    offer = partition_offer("parts")
+    planned = offer is not None and offer.planned
+
     def run(inputs: Sequence[Any], outputs: Sequence[Any], config: Mapping[str, Any]) -> None:
         values: dict[int, Any] = dict(enumerate(inputs))
+        places = dict(zip(part.inside, outputs[len(part.results) :], strict=True)) if planned else {}
         for node in part.nodes:
-            values[node.outputs[0]] = FUNCTIONS[node.name](*(values[number] for number in node.inputs))
+            (number,), found = node.outputs, FUNCTIONS[node.name](*(values[number] for number in node.inputs))
+            if number in places:  # where the plan has it: what lies there is gone
+                np.copyto(places[number], found)
+            values[number] = places.get(number, found)
         for out, number in zip(outputs, part.results, strict=False):
             np.copyto(out, values[number])
         SEEN.extend(out.nbytes for out in outputs[len(part.results) :])
@@ -60,6 +67,7 @@ class Register(Protocol):
         review: Callable[[Subgraph], Collection[int] | None] | None = None,
         seconds: Callable[[Subgraph, Machine], float] | None = None,
         workspace: Callable[[Subgraph], int] | None = None,
+        planned: bool = False,
     ) -> None: ...
 
 
@@ -71,8 +79,11 @@ def register() -> Iterator[Register]:
         review: Callable[[Subgraph], Collection[int] | None] | None = None,
         seconds: Callable[[Subgraph, Machine], float] | None = None,
         workspace: Callable[[Subgraph], int] | None = None,
+        planned: bool = False,
     ) -> None:
-        offered = Backend("parts").partition(accepts=accepts, review=review, seconds=seconds, workspace=workspace)
+        offered = Backend("parts").partition(
+            accepts=accepts, review=review, seconds=seconds, workspace=workspace, planned=planned
+        )
         offered(build)
 
     yield made
@@ -175,6 +186,46 @@ def test_a_workspace_is_a_slot_of_the_plan(register: Register) -> None:
         assert SEEN == [1000] and program.stats.workspace_bytes >= 1000
 
 
+@pytest.mark.parametrize("passes", ["default", "partition,wrap-kernels,select-implementation"])
+def test_values_inside_are_slots_of_the_plan(register: Register, passes: str) -> None:
+    """Four values inside, no more than two alive at once."""
+    register(planned=True)
+    module = str(fuse_opt.optimize(CHAIN, (ALLOW, "default")))
+    assert re.search(r"inner_slots = array<i64: 256, 0, 256, 0>", module) and "size = 512" in module
+    if has_c_compiler():
+        program = fuse_opt.compile(CHAIN, pipeline=passes, backend="parts")
+        assert program.stats.inside_bytes == 1024
+        assert program.stats.arena_bytes == 512  # `compile` plans where the pipeline does not
+        x, y = np.random.default_rng(3).standard_normal((2, 8, 8)).astype("f4")
+        np.testing.assert_allclose(program(x, y), np.sin(np.tanh(np.exp(x))) @ y + y, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("slots", "message"),
+    [
+        (
+            "256, 256, 0, 0",
+            "'graph.tanh' inside of a partition .* over the result of 'graph.exp' inside",
+        ),
+        ("256, 0, 256, 100", "slot 100 of .* is no multiple of 64"),
+        ("256, 0, 256, 512", "at 512..768 is not inside of the arena of 512 bytes"),
+        ("256, 0, 256, -1", "inner slot -1 of .*: expected an offset"),
+    ],
+)
+def test_wrong_places_inside_are_refused(register: Register, slots: str, message: str) -> None:
+    register(planned=True)
+    text = str(fuse_opt.optimize(CHAIN, (ALLOW, "default"))).replace(
+        "array<i64: 256, 0, 256, 0>", f"array<i64: {slots}>"
+    )
+    with pytest.raises(fuse_opt.InputError, match=message):
+        fuse_opt.optimize(text, ())
+
+
+def test_a_backend_has_one_kind_of_memory(register: Register) -> None:
+    with pytest.raises(ValueError, match="'parts' asks for a workspace beside planned values; leave one out"):
+        register(planned=True, workspace=lambda part: 64)
+
+
 @pytest.mark.parametrize(
     ("question", "answer", "message"),
     [
@@ -226,6 +277,7 @@ def test_random_programs_in_random_orders(register: Register, seed: int) -> None
     register(
         accepts=lambda site: None if (len(site.name) * 7 + seed) % 3 else "op",
         review=lambda part: [n for n in range(len(part.nodes)) if (n * 5 + seed) % 7 or len(part.nodes) < 3],
+        planned=bool(seed % 2),
     )
     rng = random.Random(seed)
     passes = [ALLOW, *random_sequence(rng)]
