@@ -126,6 +126,8 @@ class _Packing:
     def _weight(self, kernel: KernelOp, op: OpaqueOp) -> _Weight | None:
         """What is to be packed; None where nothing is frozen, or all is packed. Raises Unschedulable."""
         windows = op.window_contraction() if op.contraction() is None else None
+        if windows is None and op.contraction() is None:
+            return None  # a gradient, which has no weight among its operands
         of = op.contraction() if windows is None else seen_product(windows.merged())
         assert of is not None
         members = dict.fromkeys(kernel.block.ops)

@@ -16,6 +16,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
 from fuse_opt.dialects.scalar import PRIMITIVES, Scalar, constant, cost, operand, topological
 from fuse_opt.dialects.scalar.evaluate import converted, known
 from fuse_opt.dialects.scalar.simplify import may_reassociate, simplified
+from fuse_opt.dialects.types.encodings import with_encoding
 
 _Shape: TypeAlias = tuple[object, ...]
 """What decides how a body simplifies: the body itself, and which operands are equal, constant or bodies themselves."""
@@ -99,7 +100,8 @@ class BodyAlgebra:
         if body.function == "constant":
             if not is_static(result):
                 return None
-            return filled(converted(known(body), dtype(result)), tensor(result)).results[0]
+            plain = with_encoding(tensor(result), None)  # constants are in row-major order
+            return filled(converted(known(body), dtype(result)), plain).results[0]
         if cost(body) > budget:
             return None
         builder = computed(body, values, exact=not self._fast)

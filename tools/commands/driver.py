@@ -21,6 +21,7 @@ from xdsl.utils.arg_spec import ArgSpec, parse_spec
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 from xdsl.utils.target import Target
 
+from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.remarks import Remark, collect
 from fuse_opt.tools.compiler.pipeline import UsageError, run_pipeline
 from fuse_opt.tools.compiler.registry import available_targets, make_context
@@ -238,6 +239,7 @@ def _process(
     report.started()
     try:
         with steered:
+            make_for(module, getattr(target, "platform", ""))
             run_pipeline(module, passes, ctx, observer=report)
         start = time.perf_counter()
         output = StringIO()

@@ -80,10 +80,13 @@ def backends_table() -> str:
 
 
 def _caller(offers: Sequence[Offer]) -> str:
-    kinds = {
-        "code of the program" if o.kind else "compiled calls" if o.native else "functions of Python" for o in offers
-    }
-    return ", ".join(sorted(kinds))
+    return ", ".join(sorted({_kind(offer) for offer in offers}))
+
+
+def _kind(offer: Offer) -> str:
+    if offer.platform != "cpu":
+        return "calls on a CUDA device"
+    return "code of the program" if offer.kind else "compiled calls" if offer.native else "functions of Python"
 
 
 def _row(offer: Offer, default: bool) -> str:
