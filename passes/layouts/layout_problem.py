@@ -29,6 +29,7 @@ Layout = EncodingPart | None
 ROUNDS = 4
 """Of changes of single variables."""
 
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """Layouts of a variable's values: of a site by operand and result, of a group one for all."""
@@ -251,7 +252,14 @@ class LayoutProblem:
         seconds, own = self.conversion_seconds(value), _as_it_is(value)
         makers = None if maker is None else self.variables[maker].alternatives
         readers = None if reader is None else self.variables[reader].alternatives
-        key = (id(makers), place, id(readers), number, seconds, own)  # lists of alternatives live as long as this problem
+        key = (
+            id(makers),
+            place,
+            id(readers),
+            number,
+            seconds,
+            own,
+        )  # lists of alternatives live as long as this problem
         if (known := self._matrices.get(key)) is not None:
             return known
         given = [own] if makers is None else [alternative.result(place) for alternative in makers]
