@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.analysis.kernel_parts import PACK, kernel_passes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_static, tensor
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.index_expr import IndexExpr
@@ -52,10 +52,19 @@ def is_library(kernel: KernelOp) -> bool:
     return kernel.implementation is not None or any(isinstance(op, OpaqueOp) for op in kernel.block.ops)
 
 
-def library_op(kernel: KernelOp) -> OpaqueOp | None:
+def dispatched_ops(kernel: KernelOp) -> list[GraphOp]:
+    """What implementations run of a kernel: its opaque ops, or its only op, of any kind, where it names what runs that."""
+    found: list[GraphOp] = [op for op in kernel.block.ops if isinstance(op, OpaqueOp)]
+    if found or kernel.implementation is None:
+        return found
+    ops = kernel.ops()
+    return ops if len(ops) == 1 else []
+
+
+def library_op(kernel: KernelOp) -> GraphOp | None:
     """The op that is all of the kernel and all of whose results it yields, when a library can run it."""
     ops = kernel.ops()
-    if len(ops) != 1 or not isinstance(ops[0], OpaqueOp):
+    if len(ops) != 1 or dispatched_ops(kernel) != ops:
         return None
     return ops[0] if list(kernel.yielded()) == list(ops[0].results) else None
 

@@ -20,9 +20,9 @@ from typing import cast
 
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.implementation.site import Site, Tensor
-from fuse_opt.dialects.interfaces.op import OpaqueOp
 
 VERSION = 1
 HEADER = "fuse-opt-dispatch-table"
@@ -49,8 +49,9 @@ def site_name(kernel: KernelOp, frozen: Collection[SSAValue] = ()) -> str:
     is frozen, then its other ops by name, with how often.
     """
     inside = {argument for argument, value in zip(kernel.block.args, kernel.operands, strict=True) if value in frozen}
-    opaque = [_opaque_text(Site.of(op, None, inside)) for op in kernel.block.ops if isinstance(op, OpaqueOp)]
-    others = Counter(op.name for op in kernel.block.ops if not isinstance(op, OpaqueOp | YieldOp))
+    ops = dispatched_ops(kernel)
+    opaque = [_opaque_text(Site.of(op, None, inside)) for op in ops]
+    others = Counter(op.name for op in kernel.block.ops if op not in ops and not isinstance(op, YieldOp))
     return " + ".join((*opaque, *(name if count == 1 else f"{count} {name}" for name, count in others.items())))
 
 

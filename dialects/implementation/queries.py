@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import BlockArgument, Operation
 
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS, epilogue_operands
-from fuse_opt.dialects.analysis.kernel_access import library_op
+from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, library_op
 from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp
 from fuse_opt.dialects.implementation.chains import ChainOffer, Link, has_all_elements, kernel_chain
 from fuse_opt.dialects.implementation.offers import Offer, find_offer
@@ -28,7 +28,7 @@ def opaque_op(kernel: KernelOp) -> OpaqueOp | None:
 def wanted_implementation(op: Operation) -> str | None:
     """What a person asks for by a directive on the op, on an op of the kernel, or on the kernel that holds it."""
     kernel = op if isinstance(op, KernelOp) else op.parent_op()
-    inside = [inner for inner in op.block.ops if isinstance(inner, OpaqueOp)] if isinstance(op, KernelOp) else [op]
+    inside = dispatched_ops(op) if isinstance(op, KernelOp) else [op]
     for one in (*inside, kernel):
         found = None if one is None else one.attributes.get(USE_IMPLEMENTATION)
         if isinstance(found, StringAttr):
@@ -55,17 +55,18 @@ def _first_taker(op: OpaqueOp, is_asked: Callable[[Offer], bool]) -> Offer | Non
 
 
 def offer_of(kernel: KernelOp) -> Offer | None:
-    """What the implementation of a kernel's only opaque op offers: the one that is named, or the default one."""
-    if (op := opaque_op(kernel)) is None:
+    """What the implementation of the only op that one runs of a kernel offers: the one that is named, or the default one."""
+    ops = dispatched_ops(kernel)
+    if len(ops) != 1:
         return None
-    return find_offer(op.name, None if kernel.implementation is None else kernel.implementation.data)
+    return find_offer(ops[0].name, None if kernel.implementation is None else kernel.implementation.data)
 
 
 def named_offer(kernel: KernelOp) -> Offer | None:
-    """What the implementation that a kernel names offers, for any of its opaque ops; None where it names none that is known."""
+    """What the implementation that a kernel names offers, for any op that it runs; None where it names none that is known."""
     if kernel.implementation is None:
         return None
-    found = (find_offer(op.name, kernel.implementation.data) for op in kernel.block.ops if isinstance(op, OpaqueOp))
+    found = (find_offer(op.name, kernel.implementation.data) for op in dispatched_ops(kernel))
     return next((offer for offer in found if offer is not None), None)
 
 

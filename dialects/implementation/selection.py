@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
-from fuse_opt.dialects.analysis.kernel_access import kernel_structure, library_op
+from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, kernel_structure, library_op
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, site_name
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, registry_state
 from fuse_opt.dialects.implementation.queries import absorbed_chain
 from fuse_opt.dialects.implementation.site import Machine, Site
 from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers, platform_of
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 
 NEAR = 1.05
 """Costs are estimates: what is dearer by less than this does not come behind."""
@@ -32,11 +32,6 @@ class Candidate:
     """None where it does not say what it costs."""
     measured: float | None = None
     """What it took where a person measured it."""
-
-
-def opaque_ops(kernel: KernelOp) -> list[OpaqueOp]:
-    """The kernel's opaque ops, in order."""
-    return [op for op in kernel.block.ops if isinstance(op, OpaqueOp)]
 
 
 _CANDIDATES: dict[tuple[object, ...], tuple[Candidate, ...]] = {}
@@ -71,7 +66,7 @@ def _question(kernel: KernelOp) -> tuple[object, ...]:
 def _candidates(
     kernel: KernelOp, machine: Machine, numerics: str, frozen: Collection[SSAValue]
 ) -> tuple[Candidate, ...]:
-    ops = opaque_ops(kernel)
+    ops = dispatched_ops(kernel)
     inside = _inside(kernel, frozen)
     sites = [Site.of(op, machine, inside) for op in ops]
     found = (offer for op in ops for offer in allowed_offers(op, machine.platform))
@@ -161,7 +156,7 @@ def workspace_of(
     kernel: KernelOp, offer: Offer, machine: Machine | None = None, frozen: Collection[SSAValue] = ()
 ) -> int:
     """Bytes that an implementation takes for the kernel's opaque op beside operands and results. Raises BackendFault."""
-    ops = opaque_ops(kernel)
+    ops = dispatched_ops(kernel)
     if not offer.takes_workspace or len(ops) != 1:
         return 0
     return offer.workspace_bytes(_site(kernel, ops[0], offer, machine, frozen))
@@ -171,13 +166,13 @@ def machine_refusal(
     kernel: KernelOp, offer: Offer, machine: Machine | None = None, frozen: Collection[SSAValue] = ()
 ) -> str | None:
     """Why what is behind an implementation does not run the kernel's opaque op on this machine. Raises BackendFault."""
-    ops = opaque_ops(kernel)
+    ops = dispatched_ops(kernel)
     if offer.probe is None or len(ops) != 1:
         return None
     return offer.machine_refusal(_site(kernel, ops[0], offer, machine, frozen))
 
 
-def _site(kernel: KernelOp, op: OpaqueOp, offer: Offer, machine: Machine | None, frozen: Collection[SSAValue]) -> Site:
+def _site(kernel: KernelOp, op: GraphOp, offer: Offer, machine: Machine | None, frozen: Collection[SSAValue]) -> Site:
     """The op, with what the implementation runs behind it."""
     return Site.of(op, machine, _inside(kernel, frozen), absorbed_chain(kernel, offer) or ())
 
@@ -194,7 +189,7 @@ def generated_kind(kernel: KernelOp) -> str:
     if (found := _KINDS.get(key)) is None:
         if len(_KINDS) >= _REMEMBERED:
             _KINDS.clear()
-        offers = dict.fromkeys(offer for op in opaque_ops(kernel) for offer in allowed_offers(op) if offer.kind)
+        offers = dict.fromkeys(offer for op in dispatched_ops(kernel) for offer in allowed_offers(op) if offer.kind)
         kinds = (offer.kind for offer in offers if named in (None, offer.name))
         found = _KINDS[key] = next((kind for kind in kinds if kind_problem(kernel, kind) is None), "")
     return found

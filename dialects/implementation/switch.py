@@ -74,8 +74,13 @@ def platform_of(op: Operation) -> Platform:
 
 def allowed_offers(op: Operation, platform: str | None = None) -> tuple[Offer, ...]:
     """The offers for an op, on its module's platform or another one, by backends that the module allows, the default first."""
-    allowed, wanted = allowed_backends(op), platform_of(op) if platform is None else platform
-    offers = (offer for offer in offers_of(op.name) if offer.platform == wanted)
+    return offers_at(op, op.name, platform)
+
+
+def offers_at(place: Operation, name: str, platform: str | None = None) -> tuple[Offer, ...]:
+    """The same for an op of that name, if it stood at a place."""
+    allowed, wanted = allowed_backends(place), platform_of(place) if platform is None else platform
+    offers = (offer for offer in offers_of(name) if offer.platform == wanted)
     return tuple(o for o in offers if (not o.optional if allowed is None else o.backend in allowed))
 
 

@@ -18,10 +18,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
+from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp, YieldOp
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.implementation.queries import absorbed_chain, chain_pairs, named_offer
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
 from fuse_opt.dialects.types.dtypes import dtype_of
@@ -416,7 +416,7 @@ class _Replay:
             if result == 0 and operand in chain_pairs(kernel, offer, links):
                 return
             raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)
-        if not isinstance(op, OpaqueOp) or list(kernel.yielded()) != list(op.results):
+        if op is None or not isinstance(op.next_op, YieldOp) or list(kernel.yielded()) != list(op.results):
             raise PlanError(f"{about}, but it is a library call with other ops beside it", kernel)
         places = [k for k, value in enumerate(op.operands) if value is kernel.block.args[operand]]
         if len(same) > 1 or len(places) > 1:

@@ -47,7 +47,7 @@ from fuse_opt.dialects.implementation.queries import (
 )
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.interfaces.layouts import any_encoded, check_encoding, encoding
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import int_array, plain_properties
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
@@ -276,7 +276,7 @@ class _FunctionConverter(Generic[Generated]):
         parts.epilogue.drop_all_references()
         return self.module.launch(found, buffers, self.memory.number)
 
-    def _library_call(self, kernel: KernelOp, op: OpaqueOp, results: Sequence[SSAValue]) -> Operation:
+    def _library_call(self, kernel: KernelOp, op: GraphOp, results: Sequence[SSAValue]) -> Operation:
         name = called_implementation(kernel)
         found = find_implementation(op.name, name)
         if found is None:
@@ -358,7 +358,7 @@ class _FunctionConverter(Generic[Generated]):
         return name
 
 
-def _check_workspace(kernel: KernelOp, op: OpaqueOp, name: str, links: Sequence[Link]) -> None:
+def _check_workspace(kernel: KernelOp, op: GraphOp, name: str, links: Sequence[Link]) -> None:
     """Raises LoweringError where the implementation asks for more memory than the kernel says: nobody else gives it any."""
     offer = find_offer(op.name, name)
     if offer is None or not offer.takes_workspace:
@@ -375,7 +375,7 @@ def _check_workspace(kernel: KernelOp, op: OpaqueOp, name: str, links: Sequence[
         )
 
 
-def _is_fallback(kernel: KernelOp, op: OpaqueOp) -> bool:
+def _is_fallback(kernel: KernelOp, op: GraphOp) -> bool:
     """Whether no function is named for an op on values in other orders: those that are called take row-major order."""
     return kernel.implementation is None and any_encoded((*op.operands, *op.results))
 

@@ -11,19 +11,19 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import PLANNED, KernelOp, PartitionOp, directives
 from fuse_opt.dialects.implementation.offers import BackendFault
 from fuse_opt.dialects.implementation.partitions import PartitionOffer, partition_backends, partition_offer
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.implementation.subgraph import Subgraph
-from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers, platform_of
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.implementation.switch import allowed_backends, platform_of
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.groups import is_creation
 from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
+from fuse_opt.passes.implementation.costs import alone_seconds
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -147,7 +147,7 @@ class _Partitioner:
         if seconds is None:
             part.saved = float(count)
             return True
-        part.saved = 1e6 * (sum(_seconds(op, self.machine) for op in part.ops) - seconds)
+        part.saved = 1e6 * (sum(alone_seconds(op, self.machine) for op in part.ops) - seconds)
         part.numbers = {"us": round(1e6 * seconds, 1), "us_saved": round(part.saved, 1)}
         if part.saved >= self.options.min_us_saved:
             return True
@@ -254,14 +254,3 @@ def _owner(value: SSAValue) -> Operation | None:
 def _without_limits(machine: Device) -> Device:
     """A backend's call takes any number of operands, and its values are in no registers of ours."""
     return replace(machine, parameter_bytes=_NO_LIMIT, live_values=_NO_LIMIT)
-
-
-def _seconds(op: GraphOp, machine: Device) -> float:
-    """What an op takes by itself: by the cheapest implementation, or as a pass over memory."""
-    if isinstance(op, OpaqueOp):
-        site = Site.of(op, machine)
-        offers = [offer for offer in allowed_offers(op) if not offer.composite and offer.refusal(site) is None]
-        known = [seconds for offer in offers if (seconds := offer.seconds(site)) is not None]
-        if known:
-            return min(known)
-    return machine.launch + machine.move_seconds(sum(byte_size(value) or 0 for value in (*op.operands, *op.results)))

@@ -13,6 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
+from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
 from fuse_opt.dialects.analysis.prepared import frozen_arguments
 from fuse_opt.dialects.analysis.storage import byte_size, functions_of
 from fuse_opt.dialects.fused import KernelOp
@@ -24,14 +25,15 @@ from fuse_opt.dialects.implementation.selection import (
     best,
     candidates,
     machine_refusal,
-    opaque_ops,
     with_times,
     workspace_of,
 )
 from fuse_opt.dialects.interfaces.layouts import any_encoded
+from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.gpu_attach_device import DEVICE, attached_device
 from fuse_opt.passes.remarks import Number, RefusedError, remark
+from fuse_opt.passes.simplify.decompose import decomposed
 
 Found = tuple[Candidate, ...]
 
@@ -80,22 +82,13 @@ class SelectImplementationPass(ModulePass):
             find_device(self.device)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if self.prefer:
-            self._check_known(op)
-        machine, table = self._machine(op), self._table(op)
+        check_preferred(self.name, self.prefer, op)
+        machine, table = attached_machine(self.name, self.device, op), self._table(op)
         for function in functions_of(op):
             frozen = _frozen(function)
             for kernel in function.body.block.ops:
-                if isinstance(kernel, KernelOp) and opaque_ops(kernel):
+                if isinstance(kernel, KernelOp) and dispatched_ops(kernel):
                     self._visit(kernel, machine, frozen, table)
-
-    def _machine(self, op: ModuleOp) -> Device:
-        try:
-            return find_device(self.device or attached_device(op))
-        except ValueError as error:
-            raise RefusedError(
-                f"'{self.name}': attribute '{DEVICE}': {error}; run gpu-attach-device again", op
-            ) from None
 
     def _table(self, op: ModuleOp) -> CostTable | None:
         if not self.table:
@@ -110,13 +103,6 @@ class SelectImplementationPass(ModulePass):
             more = f" (and {len(table.problems) - 1} more)" if len(table.problems) > 1 else ""
             warnings.warn(f"a line was left out: {first}{more}", stacklevel=2)
         return table
-
-    def _check_known(self, op: ModuleOp) -> None:
-        known = known_implementations()
-        for wanted in self.prefer:
-            if not any(wanted in (name, name.partition(".")[0]) for name in known):
-                names = ", ".join(known) or "none"
-                raise RefusedError(f"'{self.name}' option prefer: unknown '{wanted}'; expected one of {names}", op)
 
     def _visit(self, kernel: KernelOp, machine: Device, frozen: Collection[SSAValue], table: CostTable | None) -> None:
         if kernel.schedule_kind() == "reference":
@@ -154,15 +140,18 @@ class SelectImplementationPass(ModulePass):
         Nothing runs the kernel as a whole: ops are run one by one where each can be, and those of a GPU by the host; else it
         is an error.
         """
-        ops = opaque_ops(kernel)
+        ops = dispatched_ops(kernel)
         if len(ops) > 1:
             kernel.set_workspace(0)
             kernel.implementation = None
             message = f"has {len(ops)} opaque ops, and nothing runs them together: it runs op by op"
             remark(self.name, kernel, "several-ops", message, refused=_refusals(found))
             return
-        if machine.platform != "cpu":
+        if machine.platform != "cpu" and isinstance(ops[0], OpaqueOp):
             self._leave_to_host(kernel, found)
+            return
+        if not isinstance(ops[0], OpaqueOp):
+            self._leave_to_code(kernel, ops[0], found)
             return
         if kernel.schedule is not None and kernel.implementation is None:
             return  # schedule-kernels says why its schedule cannot run it
@@ -180,11 +169,19 @@ class SelectImplementationPass(ModulePass):
             ops[0],
         )
 
+    def _leave_to_code(self, kernel: KernelOp, op: GraphOp, found: Sequence[Candidate]) -> None:
+        """What an implementation may run no longer is generated code, by its scalar meaning or its decomposition."""
+        refused = _refusals(found) or "none is allowed"
+        remark(self.name, kernel, "generated", f"'{op.name}' is code of the program again: {refused}")
+        kernel.drop_decisions()
+        if isinstance(op, CompositeOp):
+            decomposed(op)
+
     def _leave_to_host(self, kernel: KernelOp, found: Sequence[Candidate]) -> None:
         """The kernel names nothing: the reference's function runs it, on copies of its operands."""
         kernel.set_workspace(0)
         kernel.implementation = None
-        op = opaque_ops(kernel)[0]
+        op = dispatched_ops(kernel)[0]
         moved = sum(byte_size(value) or 0 for value in (*kernel.operands, *kernel.results))
         numbers: dict[str, Number] = {"bytes": moved, "refused": _refusals(found) or "none"}
         message = f"'{op.name}' runs on the host, between copies: no implementation takes it on the device"
@@ -215,8 +212,25 @@ class SelectImplementationPass(ModulePass):
             numbers["refused"] = refused
         if workspace:
             numbers["workspace"] = workspace
-        names = " and ".join(f"'{op.name}'" for op in opaque_ops(kernel))
+        names = " and ".join(f"'{op.name}'" for op in dispatched_ops(kernel))
         remark(self.name, kernel, "selected", f'{names}: run by "{name}"', flip=flip, numbers=numbers)
+
+
+def attached_machine(pass_name: str, device: str, op: ModuleOp) -> Device:
+    """The device of that name, or without a name the one that the module is made for. Raises RefusedError for an unknown one."""
+    try:
+        return find_device(device or attached_device(op))
+    except ValueError as error:
+        raise RefusedError(f"'{pass_name}': attribute '{DEVICE}': {error}; run gpu-attach-device again", op) from None
+
+
+def check_preferred(pass_name: str, preferred: Sequence[str], op: ModuleOp) -> None:
+    """Raises RefusedError for a word that is no implementation's name, and no backend's of one."""
+    known = known_implementations() if preferred else ()
+    for wanted in preferred:
+        if not any(wanted in (name, name.partition(".")[0]) for name in known):
+            names = ", ".join(known) or "none"
+            raise RefusedError(f"'{pass_name}' option prefer: unknown '{wanted}'; expected one of {names}", op)
 
 
 def _write(kernel: KernelOp, offer: Offer) -> None:
@@ -241,7 +255,7 @@ def _frozen(function: FuncOp) -> set[SSAValue]:
 
 def _check_known_for(kernel: KernelOp, name: str) -> None:
     """An implementation that nobody registered for the kernel's ops is an error, and no wish."""
-    ops = opaque_ops(kernel)
+    ops = dispatched_ops(kernel)
     if any(find_offer(op.name, name) is not None for op in ops):
         return
     known = ", ".join(dict.fromkeys(offer.name for op in ops for offer in offers_of(op.name))) or "none"
@@ -259,8 +273,8 @@ def _promised(kernel: KernelOp, name: str, found: Sequence[Candidate]) -> Candid
     known = ", ".join(one.offer.name for one in found) or "none"
     why = f"is not among what is allowed: {known}" if chosen is None else f"refuses it: {chosen.refusal}"
     raise RefusedError(
-        f"'{opaque_ops(kernel)[0].name}' use_implementation \"{name}\" {why}; remove the directive or name another one",
-        opaque_ops(kernel)[0],
+        f"'{dispatched_ops(kernel)[0].name}' use_implementation \"{name}\" {why}; remove the directive or name another one",
+        dispatched_ops(kernel)[0],
     )
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from fuse_opt.dialects.analysis.kernel_access import library_op
 from fuse_opt.dialects.analysis.storage import forget_plan, functions_of
 from fuse_opt.dialects.fused import STOP_FUSION, KernelOp, directives, walk_open
 from fuse_opt.dialects.graph.materialize import laid_out
@@ -26,25 +27,39 @@ _OF_RESULTS = (STOP_FUSION, "keep_live", "must_inplace")
 class DecomposePass(RewritePass):
     """A composite becomes its decomposition, in place, inside kernels too, until none is left.
 
-    A composite of which extents are unknown stays: definitions divide by counts and give shapes. `infer-shapes` may help.
+    A composite of which extents are unknown stays: definitions divide by counts and give shapes. `infer-shapes` may help. So does
+    one whose kernel names the implementation that runs it (see select-composites).
     Directives of the composite go to each op of the decomposition, so that a group asked for stays one.
 
-    Ensures: no `CompositeOp` of static operands remains.
+    Ensures: no other `CompositeOp` of static operands remains.
     """
 
     name = "decompose"
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):
-            if any(isinstance(inner, CompositeOp) and _is_static(inner) for inner in walk_open(function)):
+            if any(map(_is_static, _open_composites(function))):
                 forget_plan(function)  # an op that had memory of its own may become a view
-        waiting = [inner for inner in walk_open(op) if isinstance(inner, CompositeOp)]
-        while waiting:
-            composite = waiting.pop()
-            if _is_static(composite):
-                waiting.extend(_expand(composite))
-            else:
-                remark(self.name, composite, "dynamic-shape", "is not decomposed: extents of its operands are unknown")
+        for composite in _open_composites(op)[::-1]:
+            decomposed(composite)
+
+
+def decomposed(op: CompositeOp) -> None:
+    """Replaces a composite, and the composites that it is made of, where extents are known."""
+    waiting = [op]
+    while waiting:
+        composite = waiting.pop()
+        if _is_static(composite):
+            waiting.extend(_expand(composite))
+        else:
+            message = "is not decomposed: extents of its operands are unknown"
+            remark(DecomposePass.name, composite, "dynamic-shape", message)
+
+
+def _open_composites(root: Operation) -> list[CompositeOp]:
+    """The composites that no implementation runs as they are."""
+    found = [inner for inner in walk_open(root) if isinstance(inner, CompositeOp)]
+    return [op for op in found if not isinstance(kernel := op.parent_op(), KernelOp) or library_op(kernel) is not op]
 
 
 def _is_static(op: CompositeOp) -> bool:

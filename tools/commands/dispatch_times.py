@@ -14,11 +14,12 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
 from fuse_opt.dialects.analysis.prepared import freeze_arguments, frozen_arguments
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import site_name
-from fuse_opt.dialects.implementation.selection import candidates, opaque_ops
+from fuse_opt.dialects.implementation.selection import candidates
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.tools.commands.measuring import example_inputs, fresh_arguments
 from fuse_opt.tools.compiler.api import compile as compile_program
@@ -49,7 +50,7 @@ def measure_sites(module: ModuleOp, numerics: str = "strict", processor_time: bo
     for function in functions_of(module):
         frozen: set[SSAValue] = {function.body.block.args[number] for number in frozen_arguments(function)}
         for kernel in function.body.block.ops:
-            if not isinstance(kernel, KernelOp) or not opaque_ops(kernel) or kernel.schedule_kind() == "reference":
+            if not isinstance(kernel, KernelOp) or not dispatched_ops(kernel) or kernel.schedule_kind() == "reference":
                 continue
             site = site_name(kernel, frozen)
             if site in seen:

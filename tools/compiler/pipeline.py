@@ -35,6 +35,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "cse",
     "dce",
     "partition",
+    "select-composites",
     "decompose",
     "canonicalize",
     "cse",
@@ -63,6 +64,7 @@ FOR_CPUS: tuple[str, ...] = ("partition", "assign-layouts", "pack-weights")
 UNFUSED_PIPELINE: tuple[str, ...] = (
     "assign-storage",
     "lower-storage",
+    "select-composites",
     "decompose",
     "assign-layouts",
     "wrap-kernels",

@@ -1,0 +1,142 @@
+"""Give ops that are no opaque ones to implementations that run them as a whole, before they are taken apart or fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block, Operation
+
+from fuse_opt.dialects.implementation.offers import BackendFault, Offer, offers_of
+from fuse_opt.dialects.implementation.queries import wanted_implementation
+from fuse_opt.dialects.implementation.selection import NEAR, is_called
+from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.dialects.implementation.switch import allowed_offers
+from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.shapes import is_static
+from fuse_opt.passes.devices.device import Device, find_device
+from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
+from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
+from fuse_opt.passes.implementation.costs import decomposed_seconds
+from fuse_opt.passes.implementation.select_implementation import attached_machine, check_preferred
+from fuse_opt.passes.remarks import Number, RefusedError, remark
+from fuse_opt.passes.rewrite_pass import RewritePass
+
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True)
+class SelectCompositesPass(RewritePass):
+    """Makes a kernel of an op that an implementation runs as a whole, and names that.
+
+    ```mlir
+    %r = graph.softmax %x {axis = -1 : i64} : (tensor<8x512xf32>) -> tensor<8x512xf32>
+    ```
+    becomes, where a backend `mine` offers to run it and says that it takes less time than generated code,
+    ```mlir
+    %r = fused.kernel(%x_1 = %x : ...) -> (tensor<8x512xf32>) attributes {implementation = "mine.softmax"} { ... }
+    ```
+    Code of the program is an estimate: the opaque ops of the decomposition, and one pass over what the op reads and makes
+    but for values that fusion with its neighbours keeps out of memory. `use_implementation = "name"` on an op is a promise, on
+    pointwise ops and reductions, too, which are given away in no other way, as are composites by `prefer`.
+
+    Requires: nothing. Ensures: what `decompose` takes apart and fusion joins is better off so, as far as implementations say.
+    """
+
+    name = "select-composites"
+
+    prefer: tuple[str, ...] = ()
+    """Implementations, or backends (what is before the first dot of a name), that run composites whatever they cost."""
+    device: str = ""
+    """
+    What it chooses for: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a word what the
+    module is made for (see gpu-attach-device), or else cpu.
+    """
+    numerics: Literal["strict", "fast"] = "strict"
+    """Which implementations are taken: "strict" for those within the bounds of ops, or "fast" for all."""
+
+    def __post_init__(self) -> None:
+        if self.device:
+            find_device(self.device)
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        check_preferred(self.name, self.prefer, op)
+        machine = attached_machine(self.name, self.device, op)
+        for block in sweep_functions(op):
+            if chosen := dict(self._choices(block, machine)):
+                graph = GroupGraph(block, Limits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT))
+                groups = [group for group in graph.groups() if group.first in chosen]
+                names = [chosen[group.first].name for group in groups]
+                for kernel, name in zip(build_kernels(graph, groups), names, strict=True):
+                    kernel.implementation = StringAttr(name)
+
+    def _choices(self, block: Block, machine: Device) -> Iterator[tuple[Operation, Offer]]:
+        for op in block.ops:
+            if not isinstance(op, CompositeOp | StructuredOp) or not offers_of(op.name):
+                continue
+            try:
+                offer = self._choice(op, machine)
+            except BackendFault as fault:
+                raise RefusedError(str(fault), op) from fault
+            if offer is not None:
+                yield op, offer
+
+    def _choice(self, op: CompositeOp | StructuredOp, machine: Device) -> Offer | None:
+        """What is to run the op as a whole; None where code of the program is. Raises BackendFault."""
+        wanted = wanted_implementation(op)
+        if wanted is None and isinstance(op, StructuredOp):
+            return None
+        site = Site.of(op, machine)
+        offers = [offer for offer in allowed_offers(op, machine.platform) if not offer.composite]
+        refused = {offer.name: reason for offer in offers if (reason := self._refusal(offer, site)) is not None}
+        if wanted is not None:
+            return _promised(op, wanted, offers, refused)
+        able = [offer for offer in offers if offer.name not in refused]
+        preferred = (offer for word in self.prefer for offer in able if is_called(offer, word))
+        if (found := next(preferred, None)) is not None:
+            remark(self.name, op, "selected", f'is run by "{found.name}", which is preferred')
+            return found
+        assert isinstance(op, CompositeOp)
+        return self._cheapest(op, site, able, refused, machine)
+
+    def _refusal(self, offer: Offer, site: Site) -> str | None:
+        if offer.numerics == "fast" and self.numerics != "fast":
+            return "numerics"
+        if (reason := offer.refusal(site)) is not None or offer.probe is None:
+            return reason
+        return offer.machine_refusal(site)
+
+    def _cheapest(
+        self, op: CompositeOp, site: Site, able: list[Offer], refused: dict[str, str], machine: Device
+    ) -> Offer | None:
+        numbers: dict[str, Number] = {}
+        if refused:
+            numbers["refused"] = ",".join(f"{name}:{reason}" for name, reason in refused.items())
+        known = [(seconds, offer) for offer in able if (seconds := offer.seconds(site)) is not None]
+        if not known or not all(map(is_static, op.operands)):
+            if able or refused:
+                why = "what takes it does not say what it costs" if able else "nothing that is offered takes it"
+                remark(self.name, op, "generated", f"is code of the program: {why}", numbers=numbers)
+            return None
+        seconds, offer = min(known, key=lambda one: one[0])
+        own = decomposed_seconds(op, machine)
+        numbers = {"us": round(seconds * 1e6, 1), "generated_us": round(own * 1e6, 1), **numbers}
+        if seconds * NEAR <= own:
+            remark(self.name, op, "selected", f'is run by "{offer.name}"', numbers=numbers)
+            return offer
+        flip = f'use_implementation = "{offer.name}"'
+        remark(self.name, op, "generated", f'is code of the program, not "{offer.name}"', flip=flip, numbers=numbers)
+        return None
+
+
+def _promised(op: GraphOp, name: str, offers: list[Offer], refused: dict[str, str]) -> Offer:
+    """The offer that a directive names. Raises RefusedError where there is none, or where it refuses."""
+    found = next((offer for offer in offers if offer.name == name), None)
+    if found is not None and name not in refused:
+        return found
+    known = ", ".join(offer.name for offer in offers) or "none"
+    why = f"is not among what is allowed: {known}" if found is None else f"refuses it: {refused[name]}"
+    raise RefusedError(f"'{op.name}' use_implementation \"{name}\" {why}; remove the directive or name another one", op)
