@@ -45,8 +45,9 @@ class PartitionPass(RewritePass):
     ```
     Ops in kernels, with directives or of unknown extents are left alone, and those that a part would have to wait for
     while they wait for it. What a backend drops from a part is left out, and the rest grouped anew. A part stays with the
-    graph where it has fewer than `min_ops` ops, or where the backend says what it takes and that is no less than what other
-    implementations do. Backends are those that the module allows (see attach-backends) and that take parts of graphs.
+    graph where it has fewer than `min_ops` ops and its backend does not say that it saves time so, or where the backend
+    says what it takes and that is no less than what other implementations do. Backends are those that the module allows (see
+    attach-backends) and that take parts of graphs.
 
     Requires: nothing. Ensures: parts are convex, connected and together without a cycle. `unfuse` undoes it.
     """
@@ -56,7 +57,7 @@ class PartitionPass(RewritePass):
     backend: tuple[str, ...] = ()
     """Backends in order of preference; without a word all that the module allows, in the order of their registration."""
     min_ops: int = 2
-    """The fewest ops of a part."""
+    """The fewest ops of a part, but for one that saves time by what its backend says."""
     min_us_saved: float = 0.0
     """The least time that a part has to save, in microseconds, where its backend says what it takes."""
     max_groups: int = 0
@@ -138,18 +139,18 @@ class _Partitioner:
     def _pays(self, part: _Part) -> bool:
         """Whether the part has enough ops, and saves enough time where that is known; sets what it saves."""
         first, count = part.group.first, len(part.ops)
-        if count < self.options.min_ops:
+        with _faults_at(first):
+            seconds = self.offer.call_seconds(part.subgraph, self.machine)
+        if count < self.options.min_ops and seconds is None:
             message = f"is not given to '{self.offer.backend}': fewer ops than {self.options.min_ops}"
             self._say(first, "few-ops", message, f"min-ops={count}", {"ops": count})
             return False
-        with _faults_at(first):
-            seconds = self.offer.call_seconds(part.subgraph, self.machine)
         if seconds is None:
             part.saved = float(count)
             return True
         part.saved = 1e6 * (sum(alone_seconds(op, self.machine) for op in part.ops) - seconds)
         part.numbers = {"us": round(1e6 * seconds, 1), "us_saved": round(part.saved, 1)}
-        if part.saved >= self.options.min_us_saved:
+        if part.saved >= self.options.min_us_saved and (count >= self.options.min_ops or part.saved > 0):
             return True
         message = f"is not given to '{self.offer.backend}': it would save too little time"
         self._say(first, "slower", message, f"min-us-saved={part.numbers['us_saved']}", {"ops": count, **part.numbers})

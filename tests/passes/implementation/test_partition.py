@@ -170,6 +170,12 @@ def test_parts_that_take_longer_are_not_made(register: Register, seconds: float,
     assert ("slower" in {remark.code for remark in remarks}) != taken
 
 
+@pytest.mark.parametrize(("seconds", "taken"), [(1e-9, True), (1.0, False)])
+def test_a_part_of_few_ops_is_made_where_it_saves_time(register: Register, seconds: float, taken: bool) -> None:
+    register(seconds=lambda part, machine: seconds)
+    assert bool(parts_of(CHAIN, "partition{min-ops=99}")) == taken
+
+
 def test_the_parts_that_save_most_are_made(register: Register) -> None:
     register(review=lambda part: {0, 1, 3, 4} if len(part.nodes) == 5 else None, seconds=lambda part, machine: 0.0)
     assert parts_of(CHAIN, "partition{max-groups=1}") == [["graph.exp", "graph.tanh"]]
