@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
@@ -150,9 +151,7 @@ class StoredType:
         if self.kind == "row_sparse":
             return indices, values
         if form == "scipy":
-            from scipy.sparse import csr_array
-
-            return csr_array((values, indices, indptr), shape=self.shape)
+            return import_module("scipy.sparse").csr_array((values, indices, indptr), shape=self.shape)
         return indptr, indices, values
 
 
