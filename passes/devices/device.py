@@ -49,6 +49,8 @@ class Device:
     """Bytes of a kernel's arguments; each operand and each result is an address of 8."""
     last_level_cache_bytes: int = 0
     """Bytes of the largest cache; 0 where it does not matter to how kernels store."""
+    across: float = 2.0
+    """What a pass over memory costs that reads along one axis and writes along another, next to one in order."""
     products: tuple[tuple[str, float], ...] = ()
     """Operations a second of matrix products, all processors together, by element type; see `product_rate`."""
     rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...] = ()

@@ -66,7 +66,7 @@ class AssignLayoutsPass(RewritePass):
                 problem = LayoutProblem(function, find_device(self.device))
             except BackendFault as fault:
                 raise RefusedError(str(fault), function) from fault
-            if any(len(variable.alternatives) > 1 for variable in problem.variables):
+            if not problem.settled:
                 self._assign(problem)
             _make_run(function, self.name)
 

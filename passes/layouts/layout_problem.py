@@ -11,27 +11,23 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.prepared import frozen_arguments
-from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.implementation.offers import Offer
 from fuse_opt.dialects.implementation.site import LayoutRow, Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
-from fuse_opt.dialects.interfaces.layouts import encoding, has_order
-from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp, StructuredOp
-from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.dialects.interfaces.layouts import encoding
+from fuse_opt.dialects.interfaces.op import OpaqueOp, StructuredOp
 from fuse_opt.dialects.types.encodings import EncodingPart
-from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.passes.devices.device import Device
-from fuse_opt.passes.layouts.quadratic_assignment import Assignment, solve
+from fuse_opt.passes.layouts.followed import Values
+from fuse_opt.passes.layouts.quadratic_assignment import Assignment, Matrix, solve
 
 Layout = EncodingPart | None
 
 ROUNDS = 4
 """Of changes of single variables."""
-ACROSS = 2.0
-"""What a pass over memory costs in which neighbours of one side lie apart, next to one in order (measured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +67,38 @@ class LayoutProblem:
     def __post_init__(self) -> None:
         arguments = self.function.body.block.args
         self.frozen = {arguments[number] for number in frozen_arguments(self.function)}
+        self.types = Values()
         self._rows: dict[Hashable, list[Alternative]] = {}
+        self._matrices: dict[Hashable, Matrix] = {}
         self._add_sites()
-        self._add_groups()
+        self.settled = self._row_major_is_best()
+        """Whether nothing can gain from another layout, so that there is nothing to solve."""
+        if not self.settled:
+            self._add_groups()
 
     def _add_sites(self) -> None:
         for op in self.function.body.block.ops:
             if (
                 not isinstance(op, OpaqueOp)
                 or not op.TAKES_ORDERS
-                or not all(map(is_static, (*op.operands, *op.results)))
+                or not all(self.types.kind(value).is_static for value in (*op.operands, *op.results))
             ):
                 continue
             if len(found := self._alternatives(op)) > 1:
                 self.of[op] = len(self.variables)
                 self.variables.append(Variable([op], found))
 
+    def _row_major_is_best(self) -> bool:
+        """Whether each site is cheapest as it is written, where all arguments are so, too: then no conversion is worth it."""
+        if any(_as_it_is(argument) is not None for argument in self.function.body.block.args):
+            return False
+        lists = {id(variable.alternatives): variable.alternatives for variable in self.variables}  # sites share them
+        return all(map(_is_plain, (min(found, key=lambda one: one.seconds) for found in lists.values())))
+
     def _alternatives(self, op: OpaqueOp) -> list[Alternative]:
         """By implementation and row of layouts; the cheapest implementation of each row. Raises BackendFault."""
         never = tuple(value in self.frozen for value in op.operands)
-        types: tuple[Attribute, ...] = tuple(value.type for value in (*op.operands, *op.results))
-        key = (type(op), types, frozenset(op.properties.items()), never)
+        key = (self.types.key(op), never)
         if key not in self._rows:
             site = Site.of(op, self.device, self.frozen)
             best: dict[LayoutRow, Alternative] = {}
@@ -124,19 +131,22 @@ class LayoutProblem:
             return op
 
         for op in self.function.body.block.ops:
-            if isinstance(op, StructuredOp) and (followed := followed_operands(op)):
+            if isinstance(op, StructuredOp) and (followed := self.types.followed(op)):
                 roots[op] = op
                 for number in followed:
                     owner = op.operands[number].owner
                     if owner in roots:
                         roots[root(op)] = root(owner)  # pyright: ignore[reportArgumentType]
         groups: dict[Operation, Variable] = {}
+        fitting: dict[tuple[int, ...], list[Alternative]] = {}
         for op in roots:
             found = root(op)
             if found not in groups:
-                extents = shape(op.results[0])
-                fitting = [e for e in known if e is not None and e.problem(extents) is None]
-                groups[found] = Variable([], [Alternative(None, e) for e in (None, *fitting)])
+                extents = self.types.kind(op.results[0]).extents
+                if extents not in fitting:
+                    orders = [e for e in known if e is not None and e.problem(extents) is None]
+                    fitting[extents] = [Alternative(None, e) for e in (None, *orders)]
+                groups[found] = Variable([], fitting[extents])
                 self.variables.append(groups[found])
             groups[found].ops.append(op)
         for number, variable in enumerate(self.variables):
@@ -147,9 +157,9 @@ class LayoutProblem:
         value = op.operands[number]
         if (variable := self.of.get(op)) is not None:
             alternative = self.variables[variable].alternatives[chosen[variable]]
-            if isinstance(op, StructuredOp) and number not in followed_operands(op):
+            if isinstance(op, StructuredOp) and number not in self.types.followed(op):
                 return True
-            return alternative.operand(number) if has_order(shape(value)) else None
+            return alternative.operand(number) if self.types.kind(value).has_order else None
         return _as_it_is(value)
 
     def given(self, value: SSAValue, chosen: Sequence[int]) -> Layout:
@@ -158,14 +168,15 @@ class LayoutProblem:
         if isinstance(owner, Operation) and (variable := self.of.get(owner)) is not None:
             number = list(owner.results).index(value)  # pyright: ignore[reportArgumentType]
             found = self.variables[variable].alternatives[chosen[variable]].result(number)
-            return found if has_order(shape(value)) else None
+            return found if self.types.kind(value).has_order else None
         return _as_it_is(value)
 
     def conversion_seconds(self, value: SSAValue) -> float:
         """What another layout of a value takes: a kernel of its own reads it and writes it, once across its neighbours."""
-        if not is_static(value) or not has_order(shape(value)) or value in self.frozen:
+        kind = self.types.kind(value)
+        if not kind.is_static or not kind.has_order or value in self.frozen:
             return 0.0
-        return self.device.launch + self.device.move_seconds(2 * ACROSS * (byte_size(value) or 0))
+        return self.device.launch + self.device.move_seconds(2 * self.device.across * kind.nbytes)
 
     def solved(self) -> list[int]:
         """
@@ -187,7 +198,7 @@ class LayoutProblem:
     def values(self) -> list[SSAValue]:
         """Those that sites or groups make or read, and that an order means something to."""
         given = (value for op in self.of for value in (*op.results, *op.operands))
-        return [value for value in dict.fromkeys(given) if has_order(shape(value))]
+        return [value for value in dict.fromkeys(given) if self.types.kind(value).has_order]
 
     def value_seconds(self, value: SSAValue, chosen: Sequence[int]) -> float:
         """What conversions of a value cost by a choice: one for each layout in which others read it."""
@@ -203,7 +214,7 @@ class LayoutProblem:
             [
                 v
                 for v in dict.fromkeys(v for op in variable.ops for v in (*op.results, *op.operands))
-                if has_order(shape(v))
+                if self.types.kind(v).has_order
             ]
             for variable in self.variables
         ]
@@ -223,23 +234,43 @@ class LayoutProblem:
         """Adds what it costs that an op wants an operand in another layout than what makes it gives."""
         reader, owner = self.of.get(op), value.owner
         maker = self.of.get(owner) if isinstance(owner, Operation) else None
-        if (reader is None and maker is None) or not has_order(shape(value)):
+        if (reader is None and maker is None) or not self.types.kind(value).has_order:
             return
-        if isinstance(op, StructuredOp) and reader is not None and number not in followed_operands(op):
+        if isinstance(op, StructuredOp) and reader is not None and number not in self.types.followed(op):
             return
-        seconds = self.conversion_seconds(value)
         place = list(owner.results).index(value) if maker is not None and isinstance(owner, Operation) else 0  # pyright: ignore[reportArgumentType]
-        given = [_as_it_is(value)] if maker is None else [a.result(place) for a in self.variables[maker].alternatives]
-        wanted = (
-            [_as_it_is(value)] if reader is None else [a.operand(number) for a in self.variables[reader].alternatives]
-        )
-        matrix = [[0.0 if a == b else seconds for b in wanted] for a in given]
+        matrix = self._matrix(maker, place, reader, number, value)
         if maker is not None and reader is not None:
             problem.connect(maker, reader, matrix)
         elif maker is not None:
             problem.costs[maker] = [a + row[0] for a, row in zip(problem.costs[maker], matrix, strict=True)]
         elif reader is not None:
             problem.costs[reader] = [a + b for a, b in zip(problem.costs[reader], matrix[0], strict=True)]
+
+    def _matrix(self, maker: int | None, place: int, reader: int | None, number: int, value: SSAValue) -> Matrix:
+        """What a value costs between each alternative of what makes it and each of what reads it; None: it is as it is."""
+        seconds, own = self.conversion_seconds(value), _as_it_is(value)
+        makers = None if maker is None else self.variables[maker].alternatives
+        readers = None if reader is None else self.variables[reader].alternatives
+        key = (
+            id(makers),
+            place,
+            id(readers),
+            number,
+            seconds,
+            own,
+        )  # lists of alternatives live as long as this problem
+        if (known := self._matrices.get(key)) is not None:
+            return known
+        given = [own] if makers is None else [alternative.result(place) for alternative in makers]
+        wanted = [own] if readers is None else [alternative.operand(number) for alternative in readers]
+        found = self._matrices[key] = [[0.0 if a == b else seconds for b in wanted] for a in given]
+        return found
+
+
+def _is_plain(alternative: Alternative) -> bool:
+    row = alternative.row
+    return row is not None and not any(layout is not None for layout in (*row.operands, *row.results))
 
 
 def _as_it_is(value: SSAValue) -> Layout:
@@ -253,47 +284,6 @@ def _rows_of(offer: Offer, site: Site) -> Iterable[tuple[LayoutRow, float]]:
         here = site.laid_out(row)
         if offer.refusal(here) is None and (seconds := offer.seconds(here)) is not None:
             yield row, seconds
-
-
-_FOLLOWED: dict[tuple[object, ...], tuple[int, ...]] = {}
-_REMEMBERED = 4096
-
-
-def followed_operands(op: StructuredOp) -> tuple[int, ...]:
-    """
-    The operands that lie as the result does, whose axes are the result's one by one: of pointwise ops those of its shape, of
-    windows and of what keeps reduced axes all of its rank. None where the op looks at axes in another way.
-    """
-    if not op.operands or len(op.results) != 1 or op.stored_value() is not None:
-        return ()
-    types: tuple[Attribute, ...] = tuple(value.type for value in (*op.operands, *op.results))
-    key = (type(op), types, frozenset(op.properties.items()))
-    if key not in _FOLLOWED:
-        if len(_FOLLOWED) >= _REMEMBERED:
-            _FOLLOWED.clear()
-        _FOLLOWED[key] = _followed(op)
-    return _FOLLOWED[key]
-
-
-def _followed(op: StructuredOp) -> tuple[int, ...]:
-    (result,) = op.results
-    if not all(map(is_static, (*op.operands, result))) or not has_order(shape(result)):
-        return ()
-    extents = shape(result)
-    if op.fusion_kind() <= FusionKind.BROADCAST:
-        return tuple(number for number, value in enumerate(op.operands) if shape(value) == extents)
-    index, inner = dimensions("i", extents), dimensions("c", op.reduced_extents())
-    reduced = frozenset(dim for expression in inner for dim in expression.dims())
-    found: list[int] = []
-    for number, value in enumerate(op.operands):
-        source = op.operand_index(number, index, inner)
-        if len(source) != len(extents):
-            return ()
-        if not all(i.dims() <= own.dims() | reduced for i, own in zip(source, index, strict=True)):
-            return ()
-        if has_order(shape(value)):
-            found.append(number)
-    return tuple(found)
 
 
 def has_encodings(function: FuncOp) -> bool:

@@ -26,7 +26,9 @@ class Assignment:
 
     costs: list[list[float]] = field(default_factory=list[list[float]])
     edges: list[dict[int, Matrix]] = field(default_factory=list[dict[int, Matrix]])
-    """By node: its neighbours, each with a row for each alternative of the node."""
+    """By node: its neighbours, each with a row for each alternative of the node; rows are shared and never changed."""
+    _turned: dict[int, tuple[Matrix, Matrix]] = field(default_factory=dict[int, tuple[Matrix, Matrix]])
+    """By the identity of a matrix that was connected: it, which so lives as long, and its transpose."""
 
     def node(self, costs: Sequence[float]) -> int:
         """A new node with an alternative for each cost."""
@@ -34,8 +36,8 @@ class Assignment:
         self.edges.append({})
         return len(self.costs) - 1
 
-    def connect(self, first: int, second: int, matrix: Sequence[Sequence[float]]) -> None:
-        """Adds costs of each alternative of the first node beside each of the second."""
+    def connect(self, first: int, second: int, matrix: Matrix) -> None:
+        """Adds costs of each alternative of the first node beside each of the second; the matrix may not change later."""
         if first == second:
             for number, row in enumerate(matrix):
                 self.costs[first][number] += row[number]
@@ -43,8 +45,13 @@ class Assignment:
         known = self.edges[first].get(second)
         if known is not None:
             matrix = [[a + b for a, b in zip(row, more, strict=True)] for row, more in zip(known, matrix, strict=True)]
-        self.edges[first][second] = [list(row) for row in matrix]
-        self.edges[second][first] = [list(column) for column in zip(*matrix, strict=True)]
+        self.edges[first][second] = matrix
+        self.edges[second][first] = self._transposed(matrix)
+
+    def _transposed(self, matrix: Matrix) -> Matrix:
+        if id(matrix) not in self._turned:
+            self._turned[id(matrix)] = matrix, [list(column) for column in zip(*matrix, strict=True)]
+        return self._turned[id(matrix)][1]
 
     def total(self, chosen: Sequence[int]) -> float:
         """What a choice costs."""

@@ -46,9 +46,8 @@ class ToStorageOp(OpaqueOp):
         return op
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        if not self.results:
-            raise VerifyException("expected a result type, which says how it is stored")
-        given, wanted = stored_as(self.x.type), stored_as(self.result.type)
+        """A result that is not there yet is dense: nothing says another kind."""
+        given, wanted = stored_as(self.x.type), stored_as(self.result.type) if self.results else None
         if given is not None and wanted is not None and type(given) is not type(wanted):
             raise VerifyException(
                 f"cannot convert from {given.storage_kind} to {wanted.storage_kind} at once; convert to a dense tensor between"

@@ -41,9 +41,9 @@ class PeakLimit:
         self.load = [0] * len(graph.place)
         """Bytes alive at each rank."""
         joined = _merged(graph, ())
-        for group in dict.fromkeys(graph.group_of.values()):
-            for value in self._memories(group.outputs, joined):
-                self._add(self.load, 0, value, 1, self._life(graph, value, _rank, joined))
+        results = [value for group in dict.fromkeys(graph.group_of.values()) for value in group.outputs]
+        for value in self._memories(results, joined):  # of all at once: a view and what it views are one memory
+            self._add(self.load, 0, value, 1, self._life(graph, value, _rank, joined))
         self._pending: tuple[int, list[int]] | None = None
         graph.guards.append(self)
         graph.listeners.append(self.joined)

@@ -214,6 +214,20 @@ def test_views_that_become_results_count() -> None:
     assert peak(optimized(text, ["cse", "dce", f"fuse-elementwise{{peak-limit={before // 2}}}"])) <= before
 
 
+def test_a_memory_of_several_names_counts_once() -> None:
+    lines = [
+        "func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {",
+        "  %a = graph.exp %x : (tensor<4x4xf32>) -> tensor<4x4xf32>",
+        "  %b = graph.reshape %a {shape = array<i64: 16>} : (tensor<4x4xf32>) -> tensor<16xf32>",
+        "  %c = graph.reshape %b {shape = array<i64: 2, 8>} : (tensor<16xf32>) -> tensor<2x8xf32>",
+        "  %d = graph.reshape %c {shape = array<i64: 4, 4>} : (tensor<2x8xf32>) -> tensor<4x4xf32>",
+        "  %r = graph.abs %d : (tensor<4x4xf32>) -> tensor<4x4xf32>",
+        "  func.return %r : tensor<4x4xf32>",
+        "}",
+    ]
+    assert peak(parse("\n".join(lines))) == 64
+
+
 def test_no_merge_raises_the_peak_above_the_limit() -> None:
     refused = 0
     programs = [

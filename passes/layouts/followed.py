@@ -1,0 +1,87 @@
+"""What the layouts of a function are worked out from, each answered once: kinds of values, operands that lie as a result does."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from fuse_opt.dialects.analysis.storage import byte_size
+from fuse_opt.dialects.interfaces.layouts import has_order
+from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
+from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.dialects.types.index_expr import dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an order of memory depends on of a value; equal types have the same one."""
+
+    number: int
+    extents: tuple[int, ...]
+    is_static: bool
+    has_order: bool
+    nbytes: int
+
+
+@dataclass
+class Values:
+    """The kinds of a function's values, and which operands its ops want in the order of their results."""
+
+    _kinds: dict[SSAValue, Kind] = field(default_factory=dict[SSAValue, Kind])
+    _of_type: dict[Attribute, Kind] = field(default_factory=dict[Attribute, Kind])
+    _followed: dict[Operation, tuple[int, ...]] = field(default_factory=dict[Operation, tuple[int, ...]])
+    _of_key: dict[Hashable, tuple[int, ...]] = field(default_factory=dict[Hashable, tuple[int, ...]])
+
+    def kind(self, value: SSAValue) -> Kind:
+        if (known := self._kinds.get(value)) is not None:
+            return known
+        type_ = value.type
+        if (found := self._of_type.get(type_)) is None:
+            extents = shape(value)
+            found = Kind(len(self._of_type), extents, is_static(value), has_order(extents), byte_size(value) or 0)
+            self._of_type[type_] = found
+        self._kinds[value] = found
+        return found
+
+    def key(self, op: Operation) -> Hashable:
+        """Equal for ops that differ in nothing but the values that they read."""
+        kinds = tuple([self.kind(value).number for value in (*op.operands, *op.results)])
+        return type(op), kinds, frozenset(op.properties.items())
+
+    def followed(self, op: StructuredOp) -> tuple[int, ...]:
+        """
+        The operands that lie as the result does, whose axes are the result's one by one: of pointwise ops those of its shape,
+        of windows and of what keeps reduced axes all of its rank. None where the op looks at axes in another way.
+        """
+        if (known := self._followed.get(op)) is not None:
+            return known
+        if not op.operands or len(op.results) != 1 or op.stored_value() is not None:
+            found = ()
+        elif (known := self._of_key.get(key := self.key(op))) is not None:
+            found = known
+        else:
+            found = self._of_key[key] = self._worked_out(op)
+        self._followed[op] = found
+        return found
+
+    def _worked_out(self, op: StructuredOp) -> tuple[int, ...]:
+        kinds, result = [self.kind(value) for value in op.operands], self.kind(op.results[0])
+        if not all(kind.is_static for kind in (*kinds, result)) or not result.has_order:
+            return ()
+        extents = result.extents
+        if op.fusion_kind() <= FusionKind.BROADCAST:
+            return tuple(number for number, kind in enumerate(kinds) if kind.extents == extents)
+        index, inner = dimensions("i", extents), dimensions("c", op.reduced_extents())
+        reduced = frozenset(dim for expression in inner for dim in expression.dims())
+        found: list[int] = []
+        for number, kind in enumerate(kinds):
+            source = op.operand_index(number, index, inner)
+            if len(source) != len(extents):
+                return ()
+            if not all(i.dims() <= own.dims() | reduced for i, own in zip(source, index, strict=True)):
+                return ()
+            if kind.has_order:
+                found.append(number)
+        return tuple(found)
