@@ -8,8 +8,8 @@ unless the caller has given something of it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, TypeAlias, cast
 
@@ -19,7 +19,12 @@ from numpy.typing import NDArray
 from fuse_opt.lowering.program.float_formats import recognized, type_name
 
 Array: TypeAlias = NDArray[Any]
+_POSITION = np.dtype(np.int32)
 Form: TypeAlias = Literal["scipy", "torch", "tuple"]
+
+
+def _unknown(indptr: Array, indices: Array, columns: int) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,8 @@ class StoredType:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     capacity: int
+    is_pattern: Callable[[Array, Array, int], bool] = field(default=_unknown, compare=False)
+    """A fast look at indptr and indices, below `columns`; what it does not say yes to is looked at by NumPy."""
 
     @property
     def columns(self) -> int:
@@ -43,6 +50,8 @@ class StoredType:
     def parts(self, given: Any) -> list[Array]:
         """The arrays `indptr`, `indices` and `values`, as long as the capacity. Raises TypeError or ValueError."""
         indptr, indices, values = self._arrays(given)
+        if self._is_ready(indptr, indices, values) and self.is_pattern(indptr, indices, self.columns):
+            return [indptr, indices, values]
         values = recognized(values, self.dtype)
         if values.dtype != self.dtype:
             raise TypeError(f"{self.label}: expected {self}, got elements of {type_name(values.dtype)}")
@@ -57,6 +66,15 @@ class StoredType:
             _positions(indices, self.capacity),
             _padded(values, self.capacity, self.dtype),
         ]
+
+    def _is_ready(self, indptr: Array, indices: Array, values: Array) -> bool:
+        """Whether the program takes arrays as they are, with what they say being right."""
+        rows, row = (self.shape[0] + 1, ()) if self.kind == "csr" else (2, self.shape[1:])
+        if indptr.dtype is not _POSITION or indices.dtype is not _POSITION or values.dtype is not self.dtype:
+            return False
+        if indptr.shape != (rows,) or indices.shape != (self.capacity,) or values.shape != (self.capacity, *row):
+            return False
+        return values.flags.c_contiguous and values.flags.aligned
 
     def _arrays(self, given: Any) -> tuple[Array, Array, Array]:
         form = form_of(given)
@@ -101,6 +119,8 @@ class StoredType:
             )
 
     def _check_pattern(self, indptr: Array, indices: Array) -> None:
+        if self.is_pattern(indptr, indices, self.columns):
+            return
         if indptr[0] != 0 or int(indptr[-1]) != indices.size or (np.diff(indptr) < 0).any():
             raise ValueError(
                 f"{self.label}, indptr: expected numbers from 0 to {indices.size}, as many as indices, that do not fall"
@@ -145,7 +165,7 @@ def form_of(given: Any) -> Form:
 
 def _positions(array: Array, length: int) -> Array:
     """Positions as the program has them, zeros behind the last one."""
-    return _padded(array, length, np.dtype(np.int32))
+    return _padded(array, length, _POSITION)
 
 
 def _padded(array: Array, length: int, dtype: np.dtype[Any]) -> Array:

@@ -23,6 +23,7 @@ from fuse_opt.runtime.host.program_call import LoopRow
 _SOURCE = "backends/sparse_tasks.c"
 _TASKS = (
     "fuse_csr_matmul",
+    "fuse_csr_pack",
     "fuse_csr_sampled_matmul",
     "fuse_csr_sums",
     "fuse_csr_largest",
@@ -41,6 +42,10 @@ _TASKS = (
 _TASK_WORK = 1 << 16
 """Multiplications, or bytes moved, of a task."""
 _MOST_TASKS = 64
+_PANEL = 512
+"""Bytes of a row of a packed panel; as in sparse_tasks.c."""
+_READ_OFTEN = 32
+"""How often rows of a dense operand are read that is packed."""
 _TYPES = ("f32", "f64", "i32", "i64")
 """Element types that the file computes with, by its numbers."""
 _IDS = ("i32", "i64", "i16", "i8")
@@ -142,7 +147,21 @@ def _matmul(call: LibraryCall) -> _Loops | None:
     columns, width = x.shape
     capacity, kind = indices.shape[0], _TYPES.index(values.dtype)
     work = (capacity + indptr.shape[0]) * max(width, 1)
-    return _over_rows("fuse_csr_matmul", work, indptr, columns=columns, capacity=capacity, width=width, type=kind)
+    numbers = {"columns": columns, "capacity": capacity, "width": width, "type": kind}
+    found = _over_rows("fuse_csr_matmul", work, indptr, **numbers)
+    if call.workspace is None:
+        return found
+    size = _itemsize(x)
+    pieces = _task_count(columns * width * size, columns)
+    more = {"option": width * size // _PANEL, "bytes": size, "count": pieces}
+    return _Loops((("fuse_csr_pack", pieces), *found.loops), {**found.numbers, **more})
+
+
+def _packed_bytes(site: Site) -> int:
+    """Of whole panels, where rows of x are read often enough and too far apart."""
+    capacity, (columns, width) = site.operands[1].size, site.operands[3].shape
+    panels = width * site.operands[3].itemsize // _PANEL
+    return columns * panels * _PANEL if panels > 1 and capacity >= _READ_OFTEN * columns else 0
 
 
 def _sampled(call: LibraryCall) -> _Loops | None:
@@ -244,6 +263,13 @@ _MAKERS: Mapping[str, Callable[[LibraryCall], _Loops | None]] = {
 """By implementation."""
 
 
+_WORKSPACE: Mapping[str, Callable[[Site], int]] = {
+    "fuse.csr_matmul": _packed_bytes,
+    "fuse.embedding_rows_backward": _embedding_bytes,
+}
+"""Bytes, by implementation."""
+
+
 def _refusal(name: str, site: Site) -> str | None:
     """Why the loops do not run an op, by making the call as if its operands were somewhere."""
     tensors = (*site.operands, *site.results)
@@ -273,7 +299,7 @@ def _register(names: Sequence[str]) -> None:
     for name in names:
         what = name.partition(".")[2]
         refusal, cost = functools.partial(_refusal, name), functools.partial(_cost, name)
-        workspace = _embedding_bytes if name == "fuse.embedding_rows_backward" else 0
+        workspace = _WORKSPACE.get(name, 0)
         native_implementation(name, f"numpy.{what}", f"graph.{what}", refusal, cost, workspace=workspace)
 
 

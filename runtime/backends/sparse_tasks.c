@@ -68,6 +68,17 @@ static int64_t first_row(const int32_t *indptr, int64_t rows, int64_t task, int6
   return low;
 }
 
+/* Whether rows follow each other and all their columns are in range: what lies beside each other is looked at together. */
+static int rows_hold(const struct fuse_sparse *call, const int32_t *indptr, const int32_t *indices, int64_t begin, int64_t end) {
+  int32_t sinks = 0;
+  int64_t first = indptr[begin], last = indptr[end];
+  for (int64_t row = begin; row < end; row++) sinks |= indptr[row + 1] < indptr[row];
+  if (__builtin_expect(!sinks && first >= 0 && last <= call->capacity && (begin || !first), 1))
+    return in_range(call, indices + first, first, last - first, call->columns);
+  for (int64_t row = begin; row < end; row++) row_of(call, indptr, row, call->capacity, &first);
+  return 0;
+}
+
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Products: a row of the result in blocks of NV vectors of L columns, in CH running sums each. Rows that are read soon are
@@ -111,55 +122,72 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
     return part[0]; \
   }
 
-/* One column: a vector of running sums over entries. */
+/* One column: four running sums over entries; over many, a vector of them first. */
 #define COLUMN(wide, T, L) \
-  static T wide##_column(const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n) { \
-    wide sum = {0}; \
-    T rest[4] = {0}; \
-    int64_t p = 0; \
-    for (; p + L <= count; p += L) { \
+  static __attribute__((noinline)) T wide##_many( \
+      const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n) { \
+    wide sums = {0}; \
+    for (int64_t p = 0; p < count; p += L) { \
       T found[L]; \
       for (int l = 0; l < L; l++) found[l] = x[columns[p + l] * n]; \
-      sum += *(const wide *)(values + p) * *(const wide *)found; \
+      sums += *(const wide *)(values + p) * *(const wide *)found; \
     } \
+    return wide##_total(sums); \
+  } \
+  static inline T wide##_column(const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n) { \
+    int64_t p = count < 4 * L ? 0 : count / L * L; \
+    T sum[4] = {p ? wide##_many(values, columns, p, x, n) : 0}; \
     for (; p + 4 <= count; p += 4) \
-      for (int l = 0; l < 4; l++) rest[l] += values[p + l] * x[columns[p + l] * n]; \
-    for (int l = 0; p < count; p++, l++) rest[l] += values[p] * x[columns[p] * n]; \
-    return wide##_total(sum) + ((rest[0] + rest[2]) + (rest[1] + rest[3])); \
+      _Pragma("GCC unroll 4") for (int l = 0; l < 4; l++) sum[l] += values[p + l] * x[columns[p + l] * n]; \
+    for (; p < count; p++) sum[0] += values[p] * x[columns[p] * n]; \
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]); \
   }
 
-/* `width` columns of a row, of which there are at least one; wide, half and fourth are vectors of L, L/2 and L/4 elements. */
+/* Of rows, in a block of `NV` vectors that begins `back` columns before. */
+#define EACH_ROW(condition, vector, back, NV, CH, step) \
+  if (condition) { \
+    for (int64_t row = begin; row < end; row++) { \
+      int64_t first = indptr[row], count = indptr[row + 1] - first; \
+      vector##_block( \
+          values + first, columns + first, count, call->capacity - first, x - (back), step_x, out + row * n - (back), NV, CH); \
+    } \
+    return step; \
+  }
+
+/* Columns from j on of rows, and how many; there is at least one; wide, half and fourth are vectors of L, L/2 and L/4 elements. */
 #define PRODUCT(name, T, L, wide, half, fourth) \
   BLOCK(wide, T, L) BLOCK(half, T, (L / 2)) BLOCK(fourth, T, (L / 4)) TOTAL(wide, T, L) COLUMN(wide, T, L) \
   static int64_t name##_piece( \
-      const T *values, const int32_t *columns, int64_t count, int64_t readable, const T *x, int64_t n, T *out, int64_t j) { \
-    int64_t left = n - j; \
-    x += j, out += j; \
-    if (left >= 16 * L) return wide##_block(values, columns, count, readable, x, n, out, 16, 1), 16 * L; \
-    if (left >= 8 * L) return wide##_block(values, columns, count, readable, x, n, out, 8, 1), 8 * L; \
-    if (left >= 4 * L) return wide##_block(values, columns, count, readable, x, n, out, 4, 2), 4 * L; \
-    if (left >= 2 * L) return wide##_block(values, columns, count, readable, x, n, out, 2, 4), 2 * L; \
-    if (left >= L) return wide##_block(values, columns, count, readable, x, n, out, 1, 4), L; \
+      const struct fuse_sparse *call, const int32_t *indptr, int64_t begin, int64_t end, const int64_t j) { \
+    const int32_t *columns = (const int32_t *)PLACE(call, 1); \
+    const T *values = (const T *)PLACE(call, 2), *x = (const T *)PLACE(call, 3) + j; \
+    int64_t n = call->width, left = n - j, step_x = n; \
+    T *out = (T *)PLACE(call, 4) + j; \
+    if (j < call->option * 8 * L) { \
+      step_x = 8 * L, x = (const T *)PLACE(call, 5) + j * call->columns; \
+      EACH_ROW(1, wide, 0, 8, 1, 8 * L) \
+    } \
+    EACH_ROW(left >= 16 * L, wide, 0, 16, 1, 16 * L) \
+    EACH_ROW(left >= 8 * L, wide, 0, 8, 1, 8 * L) \
+    EACH_ROW(left >= 4 * L, wide, 0, 4, 2, 4 * L) \
+    EACH_ROW(left >= 2 * L, wide, 0, 2, 4, 2 * L) \
+    EACH_ROW(left >= L, wide, 0, 1, 4, L) \
     int64_t back = L - left; /* a last vector overlaps the one before */ \
-    if (j >= back) return wide##_block(values, columns, count, readable, x - back, n, out - back, 1, 4), left; \
-    if (left >= L / 2) return half##_block(values, columns, count, readable, x, n, out, 1, 4), L / 2; \
+    EACH_ROW(j >= back, wide, back, 1, 4, left) \
+    EACH_ROW(left >= L / 2, half, 0, 1, 4, L / 2) \
     back = L / 2 - left; \
-    if (j >= back) return half##_block(values, columns, count, readable, x - back, n, out - back, 1, 4), left; \
-    if (left >= L / 4) return fourth##_block(values, columns, count, readable, x, n, out, 1, 4), L / 4; \
-    *out = wide##_column(values, columns, count, x, n); \
+    EACH_ROW(j >= back, half, back, 1, 4, left) \
+    EACH_ROW(left >= L / 4, fourth, 0, 1, 4, L / 4) \
+    for (int64_t row = begin; row < end; row++) { \
+      int64_t first = indptr[row]; \
+      out[row * n] = wide##_column(values + first, columns + first, indptr[row + 1] - first, x, n); \
+    } \
     return 1; \
   } \
   static void name##_product(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
     const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
-    const T *values = (const T *)PLACE(call, 2), *x = (const T *)PLACE(call, 3); \
-    T *out = (T *)PLACE(call, 4); \
-    int64_t n = begin < end ? call->width : 0; \
-    for (int64_t j = 0, step = 0; j < n; j += step) \
-      for (int64_t row = begin; row < end; row++) { \
-        int64_t first, count = row_of(call, indptr, row, call->capacity, &first); \
-        if (!j && !in_range(call, indices + first, first, count, call->columns)) return; \
-        step = name##_piece(values + first, indices + first, count, call->capacity - first, x, n, out + row * n, j); \
-      } \
+    if (begin >= end || !rows_hold(call, indptr, indices, begin, end)) return; \
+    for (int64_t j = 0; j < call->width;) j += name##_piece(call, indptr, begin, end, j); \
   } \
   static void name##_sampled(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
     const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
@@ -233,6 +261,17 @@ PRODUCT(i64, uint64_t, 8, i64x8, i64x4, i64x2)
     BY_TYPE(what) \
   }
 ROW_TASK(fuse_csr_matmul, product)
+
+/* Columns of x in `option` panels of PANEL bytes a row, each in one piece: rows that are so far apart that they share sets of
+ * a cache drive each other out of it. */
+#define PANEL 512
+void fuse_csr_pack(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  int64_t row_bytes = call->width * call->bytes;
+  for (int64_t row = call->columns * begin / call->count; row < call->columns * end / call->count; row++)
+    for (int64_t panel = 0; panel < call->option; panel++)
+      memcpy(PLACE(call, 5) + (panel * call->columns + row) * PANEL, PLACE(call, 3) + row * row_bytes + panel * PANEL, PANEL);
+}
 ROW_TASK(fuse_csr_sampled_matmul, sampled)
 ROW_TASK(fuse_csr_sums, sums)
 

@@ -60,11 +60,12 @@ class CompiledProgram:
     """A program that is ready to run; it may be called from several threads at once."""
 
     def __init__(self, compiled: _Compiled, target: str, again: Callable[[frozenset[int]], _Compiled]) -> None:
+        self._bound: dict[int, Bound] = {}
         self._take(compiled)
         self.target = target
         """What it runs on: "cpu", "cuda" or "reference"."""
         self._again = again
-        self._bound: dict[int, Bound] = {}
+        self._unbound = self._find_unbound()
         self._frozen: FrozenCalls | FrozenSpecializedCalls | None = None
 
     def _take(self, compiled: _Compiled) -> None:
@@ -86,7 +87,7 @@ class CompiledProgram:
         if stream is not None and self.target != "cuda":
             raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
         if self.signature.has_stored:
-            return call_with_parts(self.signature, self.unbound, partial(self._call, stream=stream), arrays, out)
+            return call_with_parts(self.signature, self._unbound, partial(self._call, stream=stream), arrays, out)
         return self._call(*arrays, out=out, stream=stream)
 
     def _call(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
@@ -116,6 +117,7 @@ class CompiledProgram:
             self._take(self._again(frozenset(marks.union(found))))
         replaced = [self._bound[number] for number in bound if number in self._bound]
         self._bound |= bound
+        self._unbound = self._find_unbound()
         self._call_frozen()
         for entry in replaced:
             entry.release()
@@ -124,6 +126,7 @@ class CompiledProgram:
     def unfreeze(self) -> CompiledProgram:
         """Lets go of all arrays that arguments are bound to: calls take every argument again. Returns the program itself."""
         bound, self._bound, self._frozen = self._bound, {}, None
+        self._unbound = self._find_unbound()
         for entry in bound.values():
             entry.release()
         return self
@@ -131,6 +134,9 @@ class CompiledProgram:
     @property
     def unbound(self) -> tuple[int, ...]:
         """The numbers of the arguments that calls take."""
+        return self._unbound
+
+    def _find_unbound(self) -> tuple[int, ...]:
         places = map(self.signature.places, range(len(self.signature.arguments)))
         return tuple(number for number, place in enumerate(places) if place[0] not in self._bound)
 

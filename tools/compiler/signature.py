@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.storage_kinds import PARTS, stored_as
 from fuse_opt.lowering.program.float_formats import recognized, type_name
 from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES
+from fuse_opt.runtime.backends.csr_check import is_pattern
 from fuse_opt.runtime.call_arrays import as_array, check_apart, check_target, out_arrays
 from fuse_opt.runtime.stored_arrays import Form, StoredType, form_of
 from fuse_opt.tools.source.diagnostics import located
@@ -64,11 +66,24 @@ class Value:
 
     def convert(self, given: Any) -> Array:
         """A caller's array in C order, the same where it is that already. Raises TypeError or ValueError."""
+        if type(given) is np.ndarray and self._is_ready(given):
+            return given
         array = recognized(as_array(given, self.dtype, f"{self.label}: expected {self}"), self.dtype)
         self.check(array)
         if not (array.flags.c_contiguous and array.flags.aligned) or (self.donated and not array.flags.writeable):
             return np.array(array, order="C")
         return array
+
+    def _is_ready(self, array: Array) -> bool:
+        """Whether nothing is to be done; not always where it is so."""
+        flags = array.flags
+        return (
+            array.dtype is self.dtype
+            and array.shape == self.shape
+            and flags.c_contiguous
+            and flags.aligned
+            and not self.donated
+        )
 
     def __str__(self) -> str:
         if self.stored is not None:
@@ -109,10 +124,15 @@ class Signature:
             raise TypeError(f"'{self.name}' takes {_counted(len(self.arguments), 'argument')}, got {len(arrays)}")
         return [array for value, given in zip(self.arguments, arrays, strict=True) for array in value.arrays(given)]
 
-    @property
+    @cached_property
     def has_stored(self) -> bool:
         """Whether an argument or a result is of a storage kind."""
         return any(value.stored is not None for value in (*self.arguments, *self.results))
+
+    @cached_property
+    def gives_stored(self) -> bool:
+        """Whether a result is of a storage kind."""
+        return any(value.stored is not None for value in self.results)
 
     def places(self, argument: int) -> range:
         """The numbers that the arrays of an argument have among those of all."""
@@ -141,7 +161,7 @@ class Signature:
 
     def check_outputs(self, out: Any) -> list[Array]:
         """The caller's arrays for the results. Raises TypeError or ValueError when results cannot be put there."""
-        if any(value.stored is not None for value in self.results):
+        if self.gives_stored:
             raise TypeError(
                 "out: expected None, as a result is of a storage kind; only what is stored decides how long it is"
             )
@@ -159,7 +179,11 @@ def _value(function: FuncOp, label: str, name: str, type_: Attribute, marks: dic
         raise located(function, f"'{function.sym_name.data}', {label}: expected a tensor that can run, got '{type_}'")
     extents = tuple(-1 if n == DYNAMIC_INDEX else n for n in tensor.get_shape())
     kind, numpy_type = stored_as(tensor), NUMPY_DTYPES[element]
-    stored = None if kind is None else StoredType(label, kind.storage_kind, extents, numpy_type, kind.capacity.data)
+    stored = (
+        None
+        if kind is None
+        else StoredType(label, kind.storage_kind, extents, numpy_type, kind.capacity.data, is_pattern)
+    )
     bounds = _range(marks.get(RANGE))
     return Value(label, name, extents, numpy_type, DONATED in marks, bounds, FROZEN in marks, stored)
 
@@ -206,8 +230,8 @@ def call_with_parts(
     """
     if len(given) != len(numbers):
         raise TypeError(f"'{signature.name}' takes {len(numbers)} arguments, got {len(given)}")
-    if any(value.stored is not None for value in signature.results):
-        signature.check_outputs(out) if out is not None else None
+    if out is not None and signature.gives_stored:
+        signature.check_outputs(out)
     form: Form | None = None
     arrays: list[Array] = []
     for number, array in zip(numbers, given, strict=True):
@@ -220,6 +244,8 @@ def call_with_parts(
 
 def joined(signature: Signature, results: Any, form: Form) -> Any:
     """The results of a call over parts as its caller gets them."""
+    if not signature.gives_stored:
+        return results
     flat = list(cast("tuple[Array, ...]", results)) if isinstance(results, tuple) else [cast(Array, results)]
     found = signature.whole_results(flat, form)
     return found[0] if len(found) == 1 else tuple(found)

@@ -470,7 +470,7 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
   std::vector<char *> arguments(kernel->parameters);  // taken at the launch, as the hardware does
   if (size) memcpy(arguments.data(), packed, size);
   for (char *argument : arguments)
-    if (!is_inside(reinterpret_cast<CUdeviceptr>(argument), 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (!is_inside(reinterpret_cast<CUdeviceptr>(argument), 1) && !is_page_locked(argument, 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   auto run = [=]() mutable -> CUresult {
     unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     const char *fault = getenv("FAKE_CUDA_FAULT");

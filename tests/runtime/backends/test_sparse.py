@@ -1,0 +1,150 @@
+"""Ops over parts in C: the bits at any number of threads, packed operands, and patterns that are looked at before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from lowered_programs import as_list, needs_compiler
+
+import fuse_opt
+from fuse_opt.runtime.backends.csr_check import is_pattern
+from fuse_opt.runtime.host import thread_pool
+from fuse_opt.runtime.stored_arrays import StoredType
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    before = thread_pool.num_threads()
+    yield
+    thread_pool.set_num_threads(before)
+
+
+def csr(rng: np.random.Generator, rows: int, columns: int, density: float) -> tuple[Array, Array, Array]:
+    there = rng.random((rows, columns)) < density
+    indptr = np.concatenate([[0], np.cumsum(there.sum(1))]).astype(np.int32)
+    indices = np.nonzero(there)[1].astype(np.int32)
+    return indptr, indices, rng.standard_normal(indices.size).astype(np.float32)
+
+
+def full(shape: tuple[int, int], parts: tuple[Array, Array, Array]) -> Array:
+    found = np.zeros(shape, np.float32)
+    found[np.repeat(np.arange(shape[0]), np.diff(parts[0])), parts[1]] = parts[2]
+    return found
+
+
+def all_ops(rows: int, columns: int, room: int, n: int) -> str:
+    """A program with each op over parts: products, transposes, sums, unions, softmax, gradients of rows."""
+    a, other = (
+        f"tensor<{rows}x{columns}xf32, #graph.csr<capacity = {c}>>" for c in (room, min(2 * room, rows * columns))
+    )
+    x, y, left = f"tensor<{columns}x{n}xf32>", f"tensor<{rows}x{n}xf32>", f"tensor<{rows}x{columns}xf32>"
+    ids, rows_of = (
+        f"tensor<{rows}xi32>",
+        f"tensor<{columns}x{n}xf32, #graph.row_sparse<capacity = {min(rows, columns)}>>",
+    )
+    return f"""func.func @main(%a: {a}, %b: {a}, %x: {x}, %ids: {ids}) -> ({y}, {x}, {a}, tensor<{rows}xf32>, {x}, {left}) {{
+  %0 = graph.matmul %a, %x : ({a}, {x}) -> {y}
+  %1 = graph.matmul %b, %0 {{transpose_lhs = true}} : ({a}, {y}) -> {x}
+  %2 = graph.add %a, %b : ({a}, {a}) -> {other}
+  %3 = graph.stored_softmax %a : ({a}) -> {a}
+  %4 = graph.sum %2 {{axes = array<i64: 1>, keepdims = false}} : ({other}) -> tensor<{rows}xf32>
+  %5 = graph.embedding_backward %0, %ids {{rows = {columns} : i64}} : ({y}, {ids}) -> {rows_of}
+  %6 = graph.subtract %1, %5 : ({x}, {rows_of}) -> {x}
+  %7 = graph.to_storage %2 : ({other}) -> {left}
+  func.return %0, %1, %3, %4, %6, %7 : {y}, {x}, {a}, tensor<{rows}xf32>, {x}, {left}
+}}"""
+
+
+@needs_compiler
+def test_same_bits_at_any_number_of_threads() -> None:
+    rng = np.random.default_rng(3)
+    rows, columns, n = 700, 300, 300
+    a, b = csr(rng, rows, columns, 0.1), csr(rng, rows, columns, 0.05)
+    room = max(a[1].size, b[1].size)
+    x = rng.standard_normal((columns, n)).astype(np.float32)
+    ids = rng.integers(0, columns, rows).astype(np.int32)
+    found: list[list[bytes]] = []
+    for threads in (1, 2, 4, 8):
+        thread_pool.set_num_threads(threads)
+        program = fuse_opt.compile(all_ops(rows, columns, room, n))
+        results = as_list(program(a, b, x, ids))
+        arrays = [part for value in results for part in (value if isinstance(value, tuple) else (value,))]
+        found.append([np.ascontiguousarray(array).tobytes() for array in arrays])
+    assert found[1:] == [found[0]] * 3
+    np.testing.assert_allclose(results[0], full((rows, columns), a) @ x, rtol=1e-4, atol=1e-4)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("n", "element"), [(256, np.float32), (301, np.float32), (129, np.float64), (4, np.float32), (1, np.float32)]
+)
+def test_packed_and_other_widths(n: int, element: Any) -> None:
+    """Rows of x are packed in panels from two panels on; what is left over is read where it lies."""
+    rng = np.random.default_rng(n)
+    indptr, indices, values = csr(rng, 90, 40, 0.5)
+    name = f"f{np.dtype(element).itemsize * 8}"
+    a, x, y = (
+        f"tensor<90x40x{name}, #graph.csr<capacity = {indices.size}>>",
+        f"tensor<40x{n}x{name}>",
+        f"tensor<90x{n}x{name}>",
+    )
+    body = f"  %0 = graph.matmul %a, %x : ({a}, {x}) -> {y}\n  func.return %0 : {y}"
+    text = f"func.func @main(%a: {a}, %x: {x}) -> {y} {{\n{body}\n}}"
+    dense = rng.standard_normal((40, n)).astype(element)
+    program = fuse_opt.compile(text)
+    assert (program.stats.workspace_bytes > 0) == (n in (256, 301, 129))
+    found = program((indptr, indices, values.astype(element)), dense)
+    expected = full((90, 40), (indptr, indices, values)).astype(np.float64) @ dense
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def mutated(rng: np.random.Generator, indptr: Array, indices: Array, columns: int) -> tuple[Array, Array]:
+    """A pattern, or one that is none by a change of one place."""
+    indptr, indices = indptr.copy(), indices.copy()
+    match int(rng.integers(5)):
+        case 0 if indices.size:
+            indices[rng.integers(indices.size)] = rng.integers(-2, columns + 2)
+        case 1:
+            indptr[rng.integers(indptr.size)] = rng.integers(-2, indices.size + 2)
+        case 2 if indices.size > 1:
+            k = rng.integers(indices.size - 1)
+            indices[k + 1] = indices[k]
+        case 3 if indices.size > 1:
+            indices = rng.permutation(indices)
+        case _:
+            pass
+    return indptr, indices
+
+
+@needs_compiler
+def test_the_look_at_patterns_agrees_with_numpy() -> None:
+    rng = np.random.default_rng(5)
+    answers: list[bool] = []
+    for _ in range(400):
+        rows, columns = (int(n) for n in rng.integers(1, 7, 2))
+        indptr, indices, _ = csr(rng, rows, columns, float(rng.random()))
+        indptr, indices = mutated(rng, indptr, indices, columns)
+        kinds = [(np.int32, np.int32), (np.int32, np.int64), (np.int64, np.int64)][int(rng.integers(3))]
+        given = indptr.astype(kinds[0]), indices.astype(kinds[1])
+        slow = StoredType("a", "csr", (rows, columns), np.dtype(np.float32), rows * columns)
+        try:
+            slow.parts((*given, np.zeros(indices.size, np.float32)))
+            expected = True
+        except ValueError:
+            expected = False
+        answers.append(is_pattern(*given, columns))
+        assert answers[-1] == expected, (given, columns)
+    assert 50 < sum(answers) < 350
+
+
+@needs_compiler
+def test_positions_of_64_bits_that_do_not_fit_are_refused() -> None:
+    indptr = np.array([0, 2**62, -(2**62), 2], np.int64)
+    assert not is_pattern(indptr, np.array([0, 1], np.int64), 4)
+    assert not is_pattern(np.array([0, 1], np.int64), np.array([2**32], np.int64), 4)
+    assert not is_pattern(np.array([0, 1], np.int16), np.array([0], np.int16), 4)  # NumPy looks at those
