@@ -191,7 +191,8 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 
 // -----
 
-// Operands of bf16 are widened as they are copied; `math = fast` multiplies pairs of them. Bytes are multiplied in fours.
+// Operands of bf16 are widened as they are copied; `math = fast` multiplies pairs of them. Bytes are multiplied in fours;
+// unsigned ones on the left are read where they lie.
 // CHECK-LABEL: func.func private @kernel_matmul(
 // CHECK:         %rows = memref.alloca() {{.*}} : memref<{{[0-9]+}}xf32>
 // CHECK:         %panel = memref.alloca() {{.*}} : memref<{{[0-9]+}}xf32>
@@ -206,7 +207,9 @@ func.func @along_depth(%x: tensor<4x200xf32>, %w: tensor<64x200xf32>, %v: tensor
 // CHECK:         func.call @fo_panel_i8(
 // CHECK:         func.call @fo_tile_i8_
 // CHECK-LABEL: func.func private @kernel_matmul_3(
-// CHECK:         func.call @fo_rows_ui8(
+// CHECK-NOT:     fo_rows_ui8
+// CHECK:         func.call @fo_panel_ui8(
+// CHECK-NOT:     fo_rows_ui8
 // CHECK:         func.call @fo_tile_ui8_
 func.func @narrow(%x: tensor<96x200xbf16>, %w: tensor<200x128xbf16>, %i: tensor<96x200xi8>, %u: tensor<96x200xui8>, %v: tensor<200x128xi8>)
     -> (tensor<96x128xbf16>, tensor<96x128xbf16>, tensor<96x128xi32>, tensor<96x128xi32>) {
