@@ -4,7 +4,6 @@
 // RUN: fuse-opt %s --split-input-file --plan-memory=alignment=8 | filecheck %s
 // RUN: fuse-opt %s --split-input-file --plan-memory --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=REMARK
 // RUN: fuse-opt %s --split-input-file --plan-memory=alignment=256 | filecheck %s --check-prefix=WIDE
-// RUN: fuse-opt %s --split-input-file --plan-memory --select-implementation=prefer=numpy | filecheck %s --check-prefix=DROPPED
 
 // A workspace lives at its own step: two of them share bytes, and they lie over no value that is alive there. Offsets are
 // multiples of 64 whatever the alignment.
@@ -30,12 +29,10 @@ func.func @turns(%x: tensor<16xf32>) -> tensor<16xf32> {
 
 // -----
 
-// Without a value in the arena, a workspace is all of it. What another implementation asked for goes with its name.
+// Without a value in the arena, a workspace is all of it.
 // CHECK-LABEL: func.func @alone
 // CHECK-SAME:    lower_bound = 128 : i64, method = "{{.*}}", size = 128 : i64
 // CHECK:         workspace = 100 : i64, slots = array<i64: -1>, workspace_slot = 0 : i64}
-// DROPPED-LABEL: func.func @alone
-// DROPPED:         attributes {implementation = "numpy.sort"} {
 func.func @alone(%x: tensor<16xf32>) -> tensor<16xf32> {
   %a = fused.kernel(%0 = %x : tensor<16xf32>) -> (tensor<16xf32>) attributes {implementation = "numpy.sort", workspace = 100 : i64} {
     %1 = graph.sort %0 : (tensor<16xf32>) -> tensor<16xf32>

@@ -11,8 +11,8 @@
 // PASS:        except=WORD,... {{ +}}Names of ops that stay as they are.
 
 // PIPELINE:  --unfused: One kernel for each op
-// PIPELINE:    assign-storage, lower-storage, decompose, assign-layouts, wrap-kernels, select-implementation,
-// PIPELINE-NEXT: schedule-kernels, plan-memory, bulk-launches
+// PIPELINE:    assign-storage, lower-storage, select-composites, decompose, assign-layouts, wrap-kernels,
+// PIPELINE-NEXT: select-implementation, schedule-kernels, plan-memory, bulk-launches
 
 // TARGET:      targets of -t:
 // TARGET-NEXT:   c {{ +}}The C text
