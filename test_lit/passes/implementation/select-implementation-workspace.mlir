@@ -3,9 +3,6 @@
 // What another implementation asked for goes with its name.
 // CHECK-LABEL: func.func @alone
 // CHECK:         attributes {implementation = "numpy.sort"} {
-func.func @alone
-// CHECK-SAME:    lower_bound = 128 : i64, method = "{{.*}}", size = 128 : i64
-// CHECK:         workspace = 100 : i64, slots = array<i64: -1>, workspace_slot = 0 : i64}
 func.func @alone(%x: tensor<16xf32>) -> tensor<16xf32> {
   %a = fused.kernel(%0 = %x : tensor<16xf32>) -> (tensor<16xf32>) attributes {implementation = "numpy.sort", workspace = 100 : i64} {
     %1 = graph.sort %0 : (tensor<16xf32>) -> tensor<16xf32>
