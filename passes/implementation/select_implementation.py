@@ -31,7 +31,7 @@ from fuse_opt.dialects.implementation.selection import (
 from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp
 from fuse_opt.passes.devices.device import Device, find_device
-from fuse_opt.passes.devices.gpu_attach_device import DEVICE, attached_device
+from fuse_opt.passes.devices.gpu_attach_device import DEVICE, device_of
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 from fuse_opt.passes.simplify.decompose import decomposed
 
@@ -219,7 +219,7 @@ class SelectImplementationPass(ModulePass):
 def attached_machine(pass_name: str, device: str, op: ModuleOp) -> Device:
     """The device of that name, or without a name the one that the module is made for. Raises RefusedError for an unknown one."""
     try:
-        return find_device(device or attached_device(op))
+        return find_device(device) if device else device_of(op)
     except ValueError as error:
         raise RefusedError(f"'{pass_name}': attribute '{DEVICE}': {error}; run gpu-attach-device again", op) from None
 
