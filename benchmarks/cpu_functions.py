@@ -10,6 +10,7 @@ import gpu_workloads
 import numpy as np
 
 _exact_erf = np.frompyfunc(math.erf, 1, 1)
+_exact_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 class Arrays:
@@ -35,6 +36,9 @@ class Arrays:
         return 0.5 * x * (1.0 + self.erf(x * math.sqrt(0.5)))
 
     def erf(self, x: Any) -> Any:
+        raise NotImplementedError
+
+    def erfc(self, x: Any) -> Any:
         raise NotImplementedError
 
     def softmax(self, x: Any) -> Any:
@@ -84,6 +88,9 @@ class Numpy(Arrays):
 
         return erf(x)  # pyright: ignore
 
+    def erfc(self, x: Any) -> Any:
+        return np.asarray(_exact_erfc(x.astype(np.float64)), x.dtype)
+
     def conv(self, x: Any, w: Any) -> Any:
         """A 3x3 convolution that keeps height and width."""
         height, width = x.shape[2:]
@@ -105,6 +112,9 @@ class Jax(Arrays):
     def gelu(self, x: Any, approximate: str) -> Any:
         return self.jax.nn.gelu(x, approximate=approximate == "tanh")
 
+    def erfc(self, x: Any) -> Any:
+        return self.jax.scipy.special.erfc(x)
+
     def conv(self, x: Any, w: Any) -> Any:
         return self.jax.lax.conv(x, w, (1, 1), "SAME")
 
@@ -117,6 +127,9 @@ class Torch(gpu_workloads.Torch):
 
     def minimum(self, x: Any, y: Any) -> Any:
         return self.torch.minimum(x, y) if hasattr(y, "shape") else self.torch.clamp_max(x, y)
+
+    def erfc(self, x: Any) -> Any:
+        return self.torch.special.erfc(x)
 
     def matmul(self, x: Any, y: Any) -> Any:
         return x @ y

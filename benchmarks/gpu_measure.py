@@ -42,9 +42,10 @@ class Bench:
     def __init__(self, dry: bool) -> None:
         self.dry = dry
         self.torch: Any = None
-        with suppress(ImportError):
-            self.torch = import_module("torch")
-            self.torch.cuda.init()
+        with suppress(ImportError, RuntimeError):  # the latter: it knows no device here, as with the stand-in's driver
+            torch = import_module("torch")
+            torch.cuda.init()
+            self.torch = torch
         self.device = open_device()
         self.gpuarray: Any = import_module("pycuda.gpuarray")
         attribute = self.device.driver.device_attribute.L2_CACHE_SIZE

@@ -53,6 +53,19 @@ void W2(ARGUMENTS) {
   }
 }
 
+void W2c(ARGUMENTS) {
+  const long n = extent[1];
+  FOR_ROWS(extent[0]) {
+    RESTRICT(x, in[0] + i * n);
+    RESTRICT(b, in[1]);
+    RESTRICT(y, out[0] + i * n);
+    for (long j = 0; j < n; j++) {
+      const float v = x[j] + b[j];
+      y[j] = 0.5f * v * erfcf(v * -0.70710678f);
+    }
+  }
+}
+
 void W2t(ARGUMENTS) {
   const long n = extent[1];
   FOR_ROWS(extent[0]) {

@@ -38,6 +38,7 @@ from fuse_opt.lowering.loops.distribution import distribute_loops
 from fuse_opt.lowering.loops.excess_precision import choose_narrow, keep_wide, round_in_registers, store_clean
 from fuse_opt.lowering.loops.fast_math import is_fast, relax_math
 from fuse_opt.lowering.loops.index_set_splitting import split_index_sets
+from fuse_opt.lowering.loops.masked_tails import mask_tails
 from fuse_opt.lowering.loops.nontemporal_stores import make_nontemporal
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
 from fuse_opt.lowering.loops.unswitching import unswitch_loops
@@ -112,6 +113,8 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             store_clean(loops.body, loops.helpers)
             convert_in_blocks(loops.body, loops.helpers)
             distribute_loops(loops.body, loops.tasks)
+            if passes:
+                mask_tails(loops.body)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
             if is_fast(kernel):

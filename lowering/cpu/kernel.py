@@ -28,6 +28,7 @@ from fuse_opt.lowering.kernel.row_stages import (
 )
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.loops.masked_tails import padded
 from fuse_opt.lowering.loops.nontemporal_stores import FEWEST, WIDTH
 
 WORK_PER_CHUNK = 12288 * 4
@@ -222,7 +223,7 @@ class PassLoops(PipelinedRows):
         return extent(columns) * max((dtype(store.node.value).itemsize for store in stores), default=1) <= LARGEST_ROW
 
     def _row_buffer(self, kept: KeptRow) -> RowBuffer:
-        alloca = memref.AllocaOp.get(value_type(dtype(kept.node.value)), 64, [extent(kept.dims)])
+        alloca = memref.AllocaOp.get(value_type(dtype(kept.node.value)), 64, [padded(extent(kept.dims))])
         memory = self.root.add(alloca)
         memory.name_hint = f"{kept.node.value.name_hint or 'kept'}_row"
         return RowBuffer(memory, kept.position)

@@ -20,12 +20,15 @@ from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.nan_analysis import extrema_without_nan
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_combine
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.loops.masked_tails import NARROWEST, WIDTH
 
 LANES = 64
 """Accumulators of a reduction side by side: enough vectors that none waits for another, few enough for registers."""
 SHORT_LANES = 16
 """The same of a loop that does not fill `LANES` twice: a wide vector, or two. Fewer elements than these that are left over
 have an accumulator of their own: a wide load behind narrow stores waits for them."""
+SHORTEST = 5
+"""Elements of a loop that has accumulators side by side, some of which join nothing."""
 FEWEST_LANES = 4
 """Accumulators that are joined one by one."""
 LIGHT_WORK = 16
@@ -137,14 +140,25 @@ class StageLoops:
             if work * extent(stage.dims) > LONG_WORK:
                 return 0
             many = few
-        lanes = many if stage.dims[-1].extent >= 2 * many else few
-        return lanes if stage.dims[-1].extent >= 2 * lanes else 0
+        length = stage.dims[-1].extent
+        if length >= 2 * many:
+            return many
+        return few if length >= (SHORTEST if few == WIDTH and self._has_masks(stage) else 2 * few) else 0
 
     def _has_short_rest(self, stage: Stage, bounds: Bounds, lanes: int) -> bool:
         """Whether so few elements are left over that they have accumulators of their own. An extremum's would not be a
         vector."""
         last = stage.dims[-1]
-        return last not in bounds and 0 < last.extent % lanes < SHORT_LANES and not _takes_extremum(stage)
+        if last in bounds or _takes_extremum(stage) or self._has_masks(stage):
+            return False
+        return 0 < last.extent % lanes < SHORT_LANES
+
+    def _has_masks(self, stage: Stage) -> bool:
+        """Whether what is left over of the stage's loop can be a masked vector: no element in memory is narrow."""
+        known = self.nodes_of(stage)
+        return all(
+            dtype(node.value).itemsize >= NARROWEST for node in known if node in stage.taken or node.op is None
+        ) and all(dtype(store.node.value).itemsize >= NARROWEST for store in stage.stores)
 
     def _accumulators(self, outer: Scope, node: ScalarNode, lanes: int) -> SSAValue:
         """Memory for the accumulators of a reduction, which start from what is neutral to it."""
@@ -187,7 +201,8 @@ class StageLoops:
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
         loop.attributes[ROLLED] = UnitAttr()
-        outer.block.add_op(loop)
+        if last in bounds or last.extent >= lanes:
+            outer.block.add_op(loop)
         if beside is not None and last.extent % lanes:
             self._reduce_innermost(beside.stage, beside.scope, {last: (middle, upper)}, [])
         if carried:
@@ -250,19 +265,22 @@ class StageLoops:
     def stage_work(self, stage: Stage) -> int:
         """Simple operations for an element of the stage."""
         work = len(stage.stores) + len(stage.reductions) + len(stage.left)
-        seen: set[ScalarNode] = set()
+        for node in self.nodes_of(stage):
+            work += 1 if node in stage.taken or node.op is None else body_cost(node.op)
+        return work
+
+    def nodes_of(self, stage: Stage) -> list[ScalarNode]:
+        """What varies in the stage's loops, down to what is loaded."""
+        found: dict[ScalarNode, None] = {}
         stack = stage.roots()
         while stack:
             node = stack.pop()
-            if node in seen or not self.nodes.varies(node, stage.dims):
+            if node in found or not self.nodes.varies(node, stage.dims):
                 continue
-            seen.add(node)
-            if node in stage.taken or node.op is None:
-                work += 1
-            else:
-                work += body_cost(node.op)
+            found[node] = None
+            if node not in stage.taken and node.op is not None:
                 stack.extend(node.operands)
-        return work
+        return list(found)
 
     def initial(self, node: ScalarNode) -> SSAValue:
         """What a reduction starts from, which is neutral to it."""

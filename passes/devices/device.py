@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from math import log
 from pathlib import Path
 from typing import Literal
 
@@ -102,6 +105,22 @@ def find_device(name: str) -> Device:
 @cache
 def _known_device(name: str) -> Device:
     return _read_device(name)
+
+
+def nearest_gpu(title: str, figures: Mapping[str, int]) -> Device:
+    """
+    The GPU that is described here whose name is a word of `title`, else the one whose bandwidth and number of processors are
+    the fewest times larger or smaller, as far as `figures` has them.
+    """
+    words = set(re.split(r"[^a-z0-9]+", title.lower()))
+    known = [device for device in map(find_device, device_names()) if device.gpu]
+    named = [device for device in known if device.name in words]
+
+    def distance(device: Device) -> float:
+        pairs = ((figures.get("bandwidth", 0), device.bandwidth), (figures.get("processors", 0), device.processors))
+        return sum(abs(log(mine / theirs)) for mine, theirs in pairs if mine > 0)
+
+    return named[0] if named else min(known, key=distance)
 
 
 def _read_device(name: str) -> Device:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.gpu.kernels import DEVICE
 from fuse_opt.dialects.interfaces.properties import int_value
-from fuse_opt.passes.devices.device import device_names, find_device
+from fuse_opt.passes.devices.device import Device, device_names, find_device, nearest_gpu
 
 DEFAULT_GPU = "h100"
 """What kernels are made for where nothing is said."""
@@ -63,6 +64,22 @@ def make_for(module: ModuleOp, target: str) -> None:
         attach_device(module, DEFAULT_GPU)
 
 
+def attach_found(module: ModuleOp, title: str, figures: Mapping[str, int]) -> None:
+    """
+    Makes a module one for a device that is there, where it names no GPU: with the figures that the device's driver gives, and
+    for what no driver says those of the file that is nearest to them.
+
+    `title` is what the driver calls the device, such as "NVIDIA A100-SXM4-80GB"; figures are named as in the table `gpu` of a
+    file, with `cache_bytes` and `bandwidth`; those that are 0 are not known.
+    """
+    if DEVICE in module.attributes:
+        return
+    near = nearest_gpu(title, figures)
+    numbers = {**dict(near.gpu), **{name: value for name, value in figures.items() if value > 0}}
+    entries = {name: int_value(value) for name, value in numbers.items()}
+    module.attributes[DEVICE] = DictionaryAttr({"name": StringAttr(near.name), **entries})
+
+
 def attached_device(module: ModuleOp) -> str:
     """The device that a module is made for, as it was named: "cpu" without an attribute, and "h100" for figures alone."""
     found = module.attributes.get(DEVICE)
@@ -70,3 +87,13 @@ def attached_device(module: ModuleOp) -> str:
         return "cpu"
     name = found.data.get("name")
     return name.data if isinstance(name, StringAttr) else DEFAULT_GPU
+
+
+def device_of(module: ModuleOp) -> Device:
+    """The device that a module is made for, with the figures that its attribute has for costs. Raises ValueError."""
+    device, found = find_device(attached_device(module)), module.attributes.get(DEVICE)
+    if not isinstance(found, DictionaryAttr):
+        return device
+    given = {name: found.data.get(name) for name in ("processors", "cache_bytes", "bandwidth")}
+    numbers = {name: value.value.data for name, value in given.items() if isinstance(value, IntegerAttr)}
+    return replace(device, **{name: value for name, value in numbers.items() if value > 0})

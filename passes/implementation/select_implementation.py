@@ -30,7 +30,7 @@ from fuse_opt.dialects.implementation.selection import (
 )
 from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.passes.devices.device import Device, find_device
-from fuse_opt.passes.devices.gpu_attach_device import DEVICE, attached_device
+from fuse_opt.passes.devices.gpu_attach_device import DEVICE, device_of
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 
 Found = tuple[Candidate, ...]
@@ -91,7 +91,7 @@ class SelectImplementationPass(ModulePass):
 
     def _machine(self, op: ModuleOp) -> Device:
         try:
-            return find_device(self.device or attached_device(op))
+            return find_device(self.device) if self.device else device_of(op)
         except ValueError as error:
             raise RefusedError(
                 f"'{self.name}': attribute '{DEVICE}': {error}; run gpu-attach-device again", op

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from fuse_opt.lowering.program import CHAIN_OPERANDS, BufferRef, LibraryCall
 from fuse_opt.runtime.device.driver import CudaError
@@ -25,6 +25,15 @@ class DeviceLibrary(Protocol):
 
     def bound(self, call: LibraryCall, address: Address) -> Enqueue:
         """What enqueues a step; all that can be asked of the library is asked here. Raises CudaError."""
+        ...
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """A library whose calls may be refused for what their operands hold, which is known when they have run."""
+
+    def check(self) -> None:
+        """Raises what a run that is over is refused with, once."""
         ...
 
 

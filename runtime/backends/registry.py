@@ -9,7 +9,8 @@ from fuse_opt.runtime.backends.blas.offers import blas_problem
 from fuse_opt.runtime.backends.cublas import Cublas, cublas_problem
 from fuse_opt.runtime.backends.cublaslt import CublasLt, cublaslt_problem
 from fuse_opt.runtime.backends.cudnn import Cudnn, cudnn_problem
-from fuse_opt.runtime.backends.device_calls import DeviceLibrary
+from fuse_opt.runtime.backends.device_calls import Checks, DeviceLibrary
+from fuse_opt.runtime.backends.gpu_ops import GpuOps
 from fuse_opt.runtime.backends.onednn.offers import onednn_load_problem, onednn_problem
 from fuse_opt.runtime.device.driver import Device
 
@@ -29,6 +30,7 @@ _DEVICE_LIBRARIES: Mapping[str, Callable[[Device], DeviceLibrary]] = {
     "cublas": Cublas,
     "cublaslt": CublasLt,
     "cudnn": Cudnn,
+    "gpu": GpuOps,
 }
 """By backend: what runs its calls on a device."""
 
@@ -60,3 +62,9 @@ class DeviceLibraries:
         if backend not in self._made:
             self._made[backend] = _DEVICE_LIBRARIES[backend](self._device)
         return self._made[backend]
+
+    def check(self) -> None:
+        """Raises what a run that is over is refused with: IndexError for an index out of range."""
+        for library in self._made.values():
+            if isinstance(library, Checks):
+                library.check()

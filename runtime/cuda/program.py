@@ -177,6 +177,7 @@ class CudaProgram:
         return _Call(arguments, outcome, streams, table, table.tobytes(), copies)
 
     def _run(self, call: _Call) -> None:
+        self._steps.check()  # a run on arrays of the device is over after its call
         self._steps.addresses.use(call.table, call.key)
         self._counts.calls += 1
         graphs = self._steps.graphs()
@@ -223,6 +224,8 @@ class CudaProgram:
             self._arguments.upload(call.arguments)
             self._steps.run(graphs, own)
             self._results.finish(call.outcome, call.arguments, self._steps.addresses.table)
+            if call.outcome.downloads:
+                self._steps.check()
         finally:
             # All of them: memory of arrays may be used again on the stream that they were made on.
             waiting = [stream for stream in call.streams if not self._is_ordered(stream)]

@@ -75,7 +75,7 @@ class Steps:
 
     def __init__(self, program: Program, device: Device, stream: Any, module: Any, counts: RunCounts) -> None:
         """Raises CudaError."""
-        libraries = DeviceLibraries(device)
+        self._libraries = libraries = DeviceLibraries(device)
         self.addresses = Addresses(program)
         self._device = device
         self._stream = stream
@@ -112,6 +112,10 @@ class Steps:
             else:
                 part.enqueue(self._stream)
                 self._counts.kernel_launches += len(part.items)
+
+    def check(self) -> None:
+        """Raises what a run that is over is refused with: IndexError for an index out of range."""
+        self._libraries.check()
 
     def _add(self, item: Callable[[Any], None]) -> None:
         if not self.parts or isinstance(self.parts[-1], HostCall):

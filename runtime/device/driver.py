@@ -43,9 +43,22 @@ class DriverError(CudaError):
 _DISABLE_TIMING = 2
 _P, _I, _U = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 _OUT = ctypes.POINTER(ctypes.c_void_p)
+_FIGURES = {
+    "processors": 16,
+    "max_threads": 1,
+    "processor_threads": 39,
+    "static_shared": 8,
+    "shared_memory": 97,
+    "cache_bytes": 38,
+}
+"""What a device says of itself, by the names of device files: numbers of CUdevice_attribute."""
+_CLOCK, _BUS = 36, 37
+"""Of memory: kHz, and bits. Data goes at both edges."""
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuCtxGetCurrent": (_OUT,),
     "cuCtxGetDevice": (ctypes.POINTER(_I),),
+    "cuDeviceGet": (ctypes.POINTER(_I), _I),
+    "cuDeviceGetAttribute": (ctypes.POINTER(_I), _I, _I),
     "cuEventCreate": (_OUT, _U),
     "cuEventDestroy_v2": (_P,),
     "cuEventRecord": (_P, _P),
@@ -106,6 +119,22 @@ class Device:
     name: str
     arch: str
     """What compilers call it, such as "sm_90"."""
+
+    def figures(self) -> dict[str, int]:
+        """
+        What the driver knows of the device, by the names of device files: processors, threads, bytes of shared memory and of the
+        second-level cache, and `bandwidth` in bytes a second; 0 for what it does not say. Raises DriverError.
+        """
+        handle = ctypes.c_int()
+        self.library.check("cuDeviceGet", ctypes.byref(handle), self.number)
+
+        def ask(attribute: int) -> int:
+            value = ctypes.c_int()
+            self.library.check("cuDeviceGetAttribute", ctypes.byref(value), attribute, handle.value)
+            return value.value
+
+        found = {name: ask(attribute) for name, attribute in _FIGURES.items()}
+        return {**found, "bandwidth": 2 * 1000 * ask(_CLOCK) * ask(_BUS) // 8}
 
     thread: int = field(default_factory=threading.get_ident)
     """The one that PyCUDA takes for the context's: objects that are dropped in another one it does not free."""

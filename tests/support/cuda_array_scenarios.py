@@ -103,7 +103,7 @@ def torch_tensors() -> str:
     program, x, b = compiled(SCALED), normal(8, 33), normal(33, seed=1)
     expected = np.tanh(x + b)
     with on_device() as (device, gpuarray):
-        if importlib.util.find_spec("torch") is not None:
+        if counters() is None and importlib.util.find_spec("torch") is not None:
             return _real_torch(program, x, b, expected)
         stream = device.driver.Stream(1)
         sys.modules["torch"] = stand_in_for_torch(stream.handle)

@@ -307,6 +307,7 @@ const char *arguments_of(void (*function)(A...), char **buffers, bool waits, int
 #define __all_sync(mask, value) (__ballot_sync(mask, !(value)) == 0)
 #define __threadfence()
 #define __threadfence_block()
+#define __threadfence_system()
 
 // Exports a kernel as a function that gives an error message or null.
 #define SHIM_EXPORT(name, waits)                                                                             \
@@ -316,6 +317,11 @@ const char *arguments_of(void (*function)(A...), char **buffers, bool waits, int
     return shim::arguments_of(name, buffers, waits, order);                                                  \
   }
 
+template <class T> static inline T atomicExch(T *address, T value) {
+  T before = *address;
+  *address = value;
+  return before;
+}
 template <class T> static inline T __ldg(const T *address) { return *address; }
 template <class T> static inline T __ldcs(const T *address) { return *address; }
 template <class T> static inline T __ldcg(const T *address) { return *address; }

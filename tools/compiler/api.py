@@ -19,9 +19,9 @@ from fuse_opt.dialects.analysis.stored_values import FALLBACK
 from fuse_opt.dialects.graph.materialize import conversion_counts
 from fuse_opt.dialects.implementation.queries import implementation_counts
 from fuse_opt.lowering.reference.interpreter import entry_function
-from fuse_opt.passes.devices.gpu_attach_device import make_for
+from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
-from fuse_opt.runtime.device.driver import device_problem
+from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.backend_switch import backend_passes
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
@@ -320,6 +320,9 @@ def _compiled(
     module = load(source)
     module = module.clone() if module is source else module
     with located(source, module):
+        if target == "cuda" and device_problem() is None:
+            device = open_device()
+            attach_found(module, device.name, device.figures())
         make_for(module, target)
         entry = entry_function(module, function)
         freeze_arguments(entry, frozen)

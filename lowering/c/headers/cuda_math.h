@@ -1,9 +1,10 @@
 /* Functions of generated CUDA C that one or a few instructions of the hardware are; without nvcc or NVRTC, plain C++.
    Errors are NVIDIA's (PTX ISA, floating point instructions), in units of the last place. */
 
-/* fo_round_bf16: the nearest number that bf16 has, halves to even: the upper half of a pair whose lower one is 0. */
+/* fo_round_bf16: the nearest number that bf16 has, halves to even: the upper half of a pair whose lower one is 0.
+   Processors before 8.0 have no such instruction. */
 FO_FN float fo_round_bf16(float x) {
-#ifdef __CUDACC__
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   int pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x), "f"(0.0f));
   return __int_as_float(pair);
@@ -14,7 +15,7 @@ FO_FN float fo_round_bf16(float x) {
 
 /* fo_round_f16: the nearest number that f16 has, halves to even; a pair is made by a faster instruction than one. */
 FO_FN float fo_round_f16(float x) {
-#ifdef __CUDACC__
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   float y;
   asm("{ .reg .b32 pair; .reg .b16 low, high; cvt.rn.f16x2.f32 pair, %1, %2; mov.b32 {low, high}, pair; "
       "cvt.f32.f16 %0, high; }" : "=f"(y) : "f"(x), "f"(0.0f));

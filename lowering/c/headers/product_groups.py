@@ -1,6 +1,6 @@
 """Tiles of matrix products of narrow elements, of which an instruction multiplies and adds several neighbours at a time.
 
-Panels have groups of four bytes side by side, pairs of bf16 or four bytes of integers, and so have the rows of the left operand
+Panels have groups of four bytes side by side, pairs of bf16 or four bytes of integers, as have the rows of the left operand
 (Intel: vdpbf16ps of AVX512_BF16, vpdpbusd of AVX512_VNNI). Machines without such instructions take groups apart, bytes into pairs
 where these are multiplied and added.
 """
@@ -56,8 +56,6 @@ class _Kind:
     """What is added to a sum, where no instruction does: from a group `x` and a vector `y` of them."""
     moved: bool = False
     """Whether the left operand's elements are 128 too large, and sums 128 times those of the right operand's columns."""
-    spread: int = 1
-    """Groups of the left operand are so many times their size apart."""
     other: str = "__AVX512F__"
     """What machines without the instruction may have."""
 
@@ -69,8 +67,8 @@ _PAIRS = tuple(
 )
 _KINDS = {
     "bf16": _Kind("unsigned short", "unsigned short", "float", "__AVX512BF16__", "vdpbf16ps", _PAIRS),
-    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, True, 2, "__AVX2__"),
-    "ui8": _Kind("unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, False, 2, "__AVX2__"),
+    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, True, "__AVX2__"),
+    "ui8": _Kind("unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, False, "__AVX2__"),
 }
 
 
@@ -93,7 +91,7 @@ def group_text(name: str) -> str | None:
         other=kind.other,
         note=", without the 128 that each element of a is too large" if kind.moved else "",
         wide=_sums(kind, _LINE, rows, columns, True),
-        plain=byte_pairs(rows, columns) if pairs else _sums(kind, _LINE, rows, columns, False),
+        plain=byte_pairs(kind.left, rows, columns) if pairs else _sums(kind, _LINE, rows, columns, False),
         half="" if pairs else "#elif defined(__AVX2__)\n" + _sums(kind, 32, rows, columns, False),
         narrow=_sums(kind, 16, rows, columns, False),
     )
@@ -125,7 +123,7 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
         "  const fo_y " + ", ".join(f"y{j} = *(const fo_y *)(q + {at})" for j, at in enumerate(starts)) + ";",
     ]
     for i, row in names.items():
-        lines.append(f"  const fo_u32 x{i} = ((const fo_group *)(a + {i} * a_step))[{kind.spread} * p];")
+        lines.append(f"  const fo_u32 x{i} = ((const fo_group *)(a + {i} * a_step))[p];")
         lines += _products(kind, f"x{i}", row, instructions)
     lines.append("}")
     if kind.moved:  # 128 times the sums of columns lie behind the panel

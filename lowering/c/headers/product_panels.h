@@ -1,23 +1,21 @@
 /* Copies of operands of products of which a tile multiplies several neighbours along the contracted dimension at a time: groups
    of four bytes, filled up with zeros at the end. */
 
-/* fo_panel_{bf16|i8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step
-   apart. Of bytes a row follows of 128 times the sums of columns. */
-FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char} *from, long at, long row, long column,
-    {unsigned short|signed char} *to, long to_at, long to_step) {
-  enum { group = {2|4}, bits = 32 / group };
-  typedef fo_u32 __attribute__((may_alias, aligned({2|1}))) word;
+/* fo_panel_{bf16|i8|ui8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step
+   apart, for a left operand of that type. For signed bytes a row follows of 128 times the sums of columns. */
+FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char|signed char} *restrict from, long at, long row,
+    long column, {unsigned short|signed char|signed char} *restrict to, long to_at, long to_step) {
+  enum { group = {2|4|4}, bits = 32 / group, has_sums = {0|1|0} };
+  typedef fo_u32 __attribute__((may_alias, aligned({2|1|1}))) word;
   word *out = (word *)(to + to_at);
   from += at;
   long whole = k / group, first = 0;
   if (column == 1) {
     for (long p = 0; p < whole; p++) {
-      const {unsigned short|unsigned char} *q = (const {unsigned short|unsigned char} *)(from + p * group * row);
-      for (long j = 0; j < columns; j++) {
-        fo_u32 x = 0;
-        for (int g = 0; g < group; g++) x |= (fo_u32)q[g * row + j] << g * bits;
-        out[p * to_step + j] = x;
-      }
+      const {unsigned short|signed char|signed char} *q = from + p * group * row;
+      {unsigned short|signed char|signed char} *o = to + to_at + p * group * to_step;
+      for (long j = 0; j < columns; j++)
+        for (int g = 0; g < group; g++) o[j * group + g] = q[g * row + j];
     }
     first = whole;
   } else if (row == 1 && column % group == 0) {
@@ -32,64 +30,46 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
     for (long j = 0; j < columns; j++) {
       fo_u32 x = 0;
       for (int g = 0; g < group && p * group + g < k; g++)
-        x |= (fo_u32)({unsigned short|unsigned char})from[(p * group + g) * row + j * column] << g * bits;
+        x |= (fo_u32)({unsigned short|unsigned char|unsigned char})from[(p * group + g) * row + j * column] << g * bits;
       out[p * to_step + j] = x;
     }
-  if (group == 4) {
-    long end = (k + group - 1) / group;
+  if (has_sums) {
+    const long end = (k + group - 1) / group;
     word *sums = out + end * to_step;
-    for (long j = 0; j < columns; j++) sums[j] = 0;
+    long j = 0;
+#if defined(__AVX512VL__) && defined(__AVX512VNNI__)
+    typedef fo_u32 __attribute__((vector_size(64), aligned(1), may_alias)) words;
+    for (const words all = (words){0} + 0x80808080u; j + 16 <= columns; j += 16) {
+      words s = {0};
+      for (long p = 0; p < end; p++) __asm__("vpdpbusd %2, %1, %0" : "+v"(s) : "v"(all), "v"(*(const words *)(out + p * to_step + j)));
+      *(words *)(sums + j) = s;
+    }
+#endif
+    const long first = j;
+    for (; j < columns; j++) sums[j] = 0;
     for (long p = 0; p < end; p++)
-      for (long j = 0; j < columns; j++) {
+      for (j = first; j < columns; j++) {
         int x = (int)out[p * to_step + j];
         sums[j] += (fo_u32)((x << 24 >> 24) + (x << 16 >> 24) + (x << 8 >> 24) + (x >> 24)) << 7;
       }
   }
 }
 
-/* fo_rows_bf16: `rows` rows of k elements, `row` apart and `column` along k, as rows of groups, to_step elements apart. */
-FO_FN void fo_rows_bf16(long rows, long k, const unsigned short *from, long at, long row, long column,
-    unsigned short *to, long to_at, long to_step) {
-  from += at, to += to_at;
-  for (long i = 0; i < rows; i++, from += row, to += to_step) {
-    for (long p = 0; p < k; p++) to[p] = from[p * column];
-    if (k % 2) to[k] = 0;
-  }
-}
-
-/* fo_rows_{i8|ui8}: the same of bytes, with groups eight bytes apart. Where pairs of 16 bits are multiplied, a group is its first and
-   third byte in 16 bits each, then the second and fourth; elsewhere four bytes, of signed ones moved up by 128, to unsigned ones. */
-FO_FN void fo_rows_i8(long rows, long k, const {signed char|unsigned char} *from, long at, long row, long column,
-    {signed char|unsigned char} *to, long to_at, long to_step) {
-  long end = k / 4;
-  from += at, to += to_at;
-  for (long i = 0; i < rows; i++, from += row, to += to_step) {
+/* fo_rows_{bf16|i8|ui8}: `rows` rows of k elements, `row` apart and `column` along k, as rows of groups, to_step elements apart;
+   signed bytes moved up by 128, to unsigned ones, but where these are multiplied in pairs of 16 bits. */
+FO_FN void fo_rows_bf16(long rows, long k, const {unsigned short|signed char|unsigned char} *from, long at, long row, long column,
+    {unsigned short|signed char|unsigned char} *to, long to_at, long to_step) {
 #if defined(__AVX2__) && !(defined(__AVX512VL__) && defined(__AVX512VNNI__))
-    typedef {short|unsigned short} __attribute__((may_alias, aligned(1))) half;
-    half *out = (half *)to;
-    if (column == 1) {
-      const half *in = (const half *)from;
-      for (long p = 0; p < end; p++) {
-        {short|unsigned short} x = in[2 * p], y = in[2 * p + 1];
-        out[4 * p] = ({short|unsigned short})({short|unsigned short})(x << 8) >> 8, out[4 * p + 2] = x >> 8;
-        out[4 * p + 1] = ({short|unsigned short})({short|unsigned short})(y << 8) >> 8, out[4 * p + 3] = y >> 8;
-      }
-    } else
-      for (long p = 0; p < end; p++)
-        for (int g = 0; g < 4; g++) out[4 * p + g] = from[(4 * p + (g & 1) * 2 + (g >> 1)) * column];
-    if (end * 4 < k)
-      for (int g = 0; g < 4; g++) {
-        long place = 4 * end + (g & 1) * 2 + (g >> 1);
-        out[4 * end + g] = place < k ? from[place * column] : 0;
-      }
+  enum { group = {2|4|4}, up = 0 };
 #else
-    typedef fo_u32 __attribute__((may_alias, aligned(1))) word;
-    enum { up = {128|0} };
-    if (column == 1)
-      for (long p = 0; p < end; p++) *(word *)(to + 8 * p) = *(const word *)(from + 4 * p) ^ up * 0x01010101u;
-    else
-      for (long p = 0; p < end * 4; p++) to[(p & ~3l) * 2 + (p & 3)] = from[p * column] ^ up;
-    for (long p = end * 4; p < (k + 3) / 4 * 4; p++) to[(p & ~3l) * 2 + (p & 3)] = p < k ? from[p * column] ^ up : 0;
+  enum { group = {2|4|4}, up = {0|128|0} };
 #endif
+  from += at, to += to_at;
+  for (long i = 0; i < rows; i++, from += row, to += to_step) {
+    if (column == 1)
+      for (long p = 0; p < k; p++) to[p] = from[p] ^ up;
+    else
+      for (long p = 0; p < k; p++) to[p] = from[p * column] ^ up;
+    for (long p = k; p % group; p++) to[p] = up;
   }
 }

@@ -20,9 +20,9 @@ class Arithmetic:
     group: int = 1
     """Neighbours along the contracted dimension that are multiplied and added at a time; panels have them side by side."""
     is_narrow: bool = False
-    """Whether operands have other elements than sums, so that copies of both are made."""
-    spread: int = 1
-    """How far apart neighbours of the left operand are in a copy: room for bytes that are widened, where a machine does that."""
+    """Whether operands have other elements than sums, so that the right one is copied."""
+    converts: bool = False
+    """Whether the left one is, too: into wider elements, or signed bytes into unsigned ones."""
 
 
 def arithmetic_of(left: DType, right: DType, fast: bool) -> Arithmetic:
@@ -31,9 +31,9 @@ def arithmetic_of(left: DType, right: DType, fast: bool) -> Arithmetic:
     if (left, right) == (BF16, BF16) and fast:
         return Arithmetic("bf16", BF16, BF16, F32, 2, True)
     if not {F16, BF16}.isdisjoint((left, right)):
-        return Arithmetic("f32", F32, F32, F32, 1, True)
+        return Arithmetic("f32", F32, F32, F32, 1, True, True)
     if left is I8:
-        return Arithmetic("i8", I8, right, I32, 4, True, 2)
+        return Arithmetic("i8", I8, right, I32, 4, True, True)
     if left is U8:
-        return Arithmetic("ui8", U8, right, I32, 4, True, 2)
+        return Arithmetic("ui8", U8, right, I32, 4, True)
     return Arithmetic(left.name, left, right, left)

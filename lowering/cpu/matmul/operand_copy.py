@@ -25,15 +25,13 @@ class OperandCopy:
         self.arithmetic, self.element, self.transposed = arithmetic, element, transposed
         self.root, self.name = root, name
         rows, columns = extents
-        spread = arithmetic.spread if name == "rows" else 1
         if arithmetic.group > 1 and name == "panel":
             step = -(-columns // PADDING) * PADDING  # of groups
             self.size = (rows + arithmetic.group) * step  # and a row of sums
         else:
             step = columns + PADDING if name == "rows" or transposed else -(-columns // PADDING) * PADDING
-            step *= spread
             self.size = rows * step
-        self.matrix = Matrix(self._memory(element, name), root.index_constant(0), step, spread)
+        self.matrix = Matrix(self._memory(element, name), root.index_constant(0), step)
         self.extents = extents
         self.narrow: Matrix | None = None
         self.computed: dict[tuple[bool, DType], Matrix] = {}
@@ -54,7 +52,7 @@ class OperandCopy:
         """So many columns of the right operand, of so much depth."""
         if self.arithmetic.group == 1:
             return self._copied(scope, source, depth, columns)
-        self._call(scope, f"fo_panel_{self.element.name}", (depth, columns), source)
+        self._call(scope, f"fo_panel_{self.arithmetic.tile}", (depth, columns), source)
         return self.matrix
 
     def _call(self, scope: Scope, name: str, extents: tuple[SSAValue, SSAValue], source: Source) -> None:

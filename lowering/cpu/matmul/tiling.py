@@ -129,8 +129,8 @@ def choose_tiling(
     lanes = 64 // itemsize
     group, stored, converts = 1, itemsize, False
     if arithmetic is not None:
-        group, stored = arithmetic.group, arithmetic.left.itemsize * arithmetic.spread
-        converts = arithmetic.is_narrow and (group == 1 or arithmetic.spread > 1)
+        group, stored = arithmetic.group, arithmetic.left.itemsize
+        converts = arithmetic.converts
     if packed is None:
         shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic, computed[1])
     else:
@@ -138,7 +138,7 @@ def choose_tiling(
     height, taller = divmod(product.rows, shape.tiles)
     width = shape.width
     panels = max(1, -(-product.columns // width) - shape.merges)
-    copied = _copied_depth(product, height, taller, itemsize, along_depth)
+    copied = _copied_depth(product, height, taller, stored, along_depth)
     if converts or computed[0] or (group > 1 and (product.lhs[-1] != 1 or product.depth % group)):
         copied = product.depth
     block = max(

@@ -190,7 +190,7 @@ def schedule_remarks(text: str, passes: str = "schedule-kernels") -> list[tuple[
     """By kernel: why it stores as it does, and whether its schedule says nontemporal."""
     with collect() as remarks:
         module = apply(parse(text), ["wrap-kernels", passes])
-    codes = [r.code for r in remarks if r.code in ("nontemporal", "arithmetic-bound", "stays-in-cache")]
+    codes = [r.code for r in remarks if r.code in ("nontemporal", "arithmetic-bound", "broken-lines", "stays-in-cache")]
     flags = [kernel.schedule is not None and "stores" in kernel.schedule.data for kernel in kernels(module)]
     return list(zip([*codes, *[""] * (len(flags) - len(codes))], flags, strict=True))
 
@@ -217,6 +217,25 @@ def test_large_results_that_wait_for_memory(argument: str, body: str, expected: 
     body = body.replace("T", argument)
     text = f"func.func @main(%x: {argument}) -> {result} {{\n  {body}\n  func.return %r : {result}\n}}"
     assert schedule_remarks(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [(512, ("nontemporal", True)), (517, ("broken-lines", False)), (1021, ("nontemporal", True))],
+)
+def test_short_rows_that_share_cache_lines_go_through_the_caches(length: int, expected: tuple[str, bool]) -> None:
+    rows = f"tensor<{(1 << 25) // length}x{length}xf32>"
+    column = rows.replace(f"x{length}x", "x1x")
+    text = f"""
+func.func @main(%x: {rows}) -> {rows} {{
+  %r = fused.kernel(%a = %x : {rows}) -> ({rows}) {{
+    %0 = graph.sum %a {{axes = array<i64: 1>, keepdims = true}} : ({rows}) -> {column}
+    %1 = graph.subtract %a, %0 : ({rows}, {column}) -> {rows}
+    fused.yield %1 : {rows}
+  }}
+  func.return %r : {rows}
+}}"""
+    assert schedule_remarks(text) == [expected]
 
 
 def test_results_that_may_lie_in_place_or_are_read_again_soon_stay_in_caches() -> None:

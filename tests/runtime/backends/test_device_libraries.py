@@ -100,8 +100,10 @@ def test_what_a_device_runs_is_chosen_again(device: str) -> None:
 
 def test_offers_of_a_device_need_a_device() -> None:
     offers = [offer for offer in all_offers() if offer.platform == "cuda"]
-    assert {offer.backend for offer in offers} == {"cublas", "cublaslt", "cudnn"}
-    assert all(offer.native and offer.takes_workspace and not offer.inplace for offer in offers)
+    assert {offer.backend for offer in offers} == {"cublas", "cublaslt", "cudnn", "gpu"}
+    assert all(offer.native for offer in offers)
+    libraries = [offer for offer in offers if offer.backend != "gpu"]
+    assert all(offer.takes_workspace and not offer.inplace for offer in libraries)
     for text in convolution_texts(1, "bf16").values():
         op = next(op for op in parse(text).walk() if find_offer(op.name, None) is not None)
         site = Site.of(op, find_device("h200"))  # pyright: ignore[reportArgumentType]

@@ -201,7 +201,10 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
       {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},  {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
       {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9}, {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},      {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1}};
+      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},      {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 48 << 10},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 99 << 10},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 5001000},  {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 256}};
   auto found = known.find(attribute);
   *value = found == known.end() ? 0 : found->second;
   return CUDA_SUCCESS;
@@ -470,7 +473,7 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
   std::vector<char *> arguments(kernel->parameters);  // taken at the launch, as the hardware does
   if (size) memcpy(arguments.data(), packed, size);
   for (char *argument : arguments)
-    if (!is_inside(reinterpret_cast<CUdeviceptr>(argument), 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (!is_inside(reinterpret_cast<CUdeviceptr>(argument), 1) && !is_page_locked(argument, 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   auto run = [=]() mutable -> CUresult {
     unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     const char *fault = getenv("FAKE_CUDA_FAULT");

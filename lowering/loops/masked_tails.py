@@ -1,0 +1,208 @@
+"""Masked tails: what is left over of a vector loop becomes one more vector, of which some lanes do nothing.
+
+    scf.parallel (%i) = 0 to 127 { %a = load %x[%i]; ...; store %b, %y[%i] }
+
+becomes
+
+    scf.parallel (%i) = 0 to 112 { ... }
+    scf.parallel (%lane) = 0 to 16 { scf.if 0x17fff >> %lane & 1 { %i = 112 + %lane; %a = load %x[%i]; ...; store %b, %y[%i] } }
+
+of which compilers make masked loads and stores where the machine has them; 15 elements one after the other took longer than
+112 in vectors. With a comparison in the place of the bits gcc would cut the loop where it fails, and make no vectors of it. What
+goes to memory of the function itself, which has room for whole vectors, is stored by all lanes: an accumulator's lane keeps what
+it has. A load of several lanes waits for masked stores to the same memory, and not for whole ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, MemRefType
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
+
+from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.lowering.kernel.scope import INDEX
+from fuse_opt.lowering.loops.specialization import specialized
+from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant
+
+WIDTH = 16
+"""Lanes of a masked vector: those of f32 in the widest vectors, or two of half of it."""
+FEWEST = 5
+"""Elements of a loop for which it pays. A loop over accumulators, or over what is kept, may have fewer: who loads several of them
+would wait for narrow stores."""
+NARROWEST = 4
+"""Bytes of an element in memory: machines with masks for fewer are few."""
+
+
+def padded(count: int) -> int:
+    """Elements of memory for so many, with room for whole vectors."""
+    return -(-count // WIDTH) * WIDTH if count >= FEWEST else count
+
+
+def mask_tails(body: Block) -> None:
+    """Rewrites the function of a kernel in place."""
+    blocks = BlockLoops(body)
+    for op in list(body.walk()):
+        if isinstance(op, scf.ParallelOp) and (upper := _left_over(op)) is not None and _is_plain(op):
+            _mask(op, upper, blocks)
+
+
+def _left_over(loop: scf.ParallelOp) -> int | None:
+    """Where the loop ends, if the last of its elements are worth a masked vector."""
+    if loop.initVals or len(loop.lowerBound) != 1 or constant(loop.step[0]) != 1:
+        return None
+    lower, upper = constant(loop.lowerBound[0]), constant(loop.upperBound[0])
+    if lower is None or upper is None or (rest := (upper - lower) % WIDTH) == 0:
+        return None
+    ops = loop.body.block.ops
+    if any(isinstance(op, memref.StoreOp) and isinstance(op.memref.owner, memref.AllocaOp) for op in ops):
+        return upper
+    return upper if upper - lower >= FEWEST and rest != WIDTH // 2 else None
+
+
+def _is_plain(loop: scf.ParallelOp) -> bool:
+    """Whether its body is a run of operations on elements of which all have masks, some come from or go to others, and none is
+    read after it was written."""
+    ops = list(loop.body.block.ops)[:-1]
+    memory = [op.memref for op in ops if isinstance(op, (memref.LoadOp, memref.StoreOp))]
+    calls = (op for op in ops if isinstance(op, func.CallOp))
+    written: set[SSAValue] = set()
+    for op in ops:
+        if isinstance(op, memref.LoadOp) and op.memref in written:
+            return False
+        if isinstance(op, memref.StoreOp):
+            written.add(op.memref)
+    return (
+        not any(op.regions for op in ops)
+        and all(call.results for call in calls)
+        and all(_bytes(each) >= NARROWEST for each in memory)
+        and any(not isinstance(each.owner, memref.AllocaOp) for each in memory)
+    )
+
+
+def _bytes(memory: SSAValue) -> int:
+    kind = memory.type
+    assert isa(kind, MemRefType)
+    found = dtype_of(kind.element_type)
+    return 0 if found is None else found.itemsize
+
+
+def _mask(loop: scf.ParallelOp, upper: int, blocks: BlockLoops) -> None:
+    """Puts whole vectors and a masked one in the place of the loop."""
+    lower = constant(loop.lowerBound[0])
+    assert lower is not None
+    whole = lower + (upper - lower) // WIDTH * WIDTH
+    before = InsertPoint.before(loop)
+    if whole > lower:
+        Rewriter.insert_op(specialized(loop, {}, (loop.lowerBound[0], blocks.number(whole))), before)
+    tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
+    Rewriter.insert_op(tail, before)
+    Rewriter.erase_op(loop)
+    block = tail.body.block
+    lane = block.args[0]
+    _Guard(block, _moved(lane, whole, blocks), whole + WIDTH).put(_is_within(block, upper - whole, blocks))
+
+
+def _moved(lane: BlockArgument, first: int, blocks: BlockLoops) -> SSAValue:
+    """The counter of a loop that begins at 0, in the place of one that began there."""
+    if not first:
+        return lane
+    place = arith.AddiOp(blocks.number(first), lane)
+    place.result.name_hint = lane.name_hint
+    lane.name_hint = "lane"
+    lane.replace_all_uses_with(place.result)
+    place.operands[1] = lane
+    Rewriter.insert_op(place, InsertPoint.at_start(lane.block))
+    return place.result
+
+
+def _is_within(block: Block, count: int, blocks: BlockLoops) -> Sequence[Operation]:
+    """What asks whether the lane is one of the first so many. One more bit, beyond all lanes: a single one would be compared."""
+    bits = arith.ShRSIOp(blocks.number((1 << count) - 1 | 1 << WIDTH), block.args[0])
+    bit = arith.AndIOp(bits, blocks.number(1))
+    return bits, bit, arith.CmpiOp(bit, blocks.number(0), "ne")
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """The body of a loop, some iterations of which are to do nothing; `counter` ends at `end`."""
+
+    block: Block
+    counter: SSAValue
+    end: int
+
+    def put(self, condition: Sequence[Operation]) -> None:
+        """Lets iterations of which the last of these is not true only store what is in memory already, or zero where there
+        is room for it."""
+        block = self.block
+        *ops, final = block.ops
+        stores = [op for op in ops if isinstance(op, memref.StoreOp) and self._has_room(op)]
+        known = [self._known(store) for store in stores]
+        first = {op for op in ops if op in known}
+        guarded = [op for op in ops if op not in first and op not in stores and not self._is_address(op)]
+        inner, other = Block(), Block()
+        for op in guarded:
+            op.detach()
+            inner.add_op(op)
+        inner.add_op(scf.YieldOp(*(store.value for store in stores)))
+        kept = [_zero(store, other) if load is None else load.res for store, load in zip(stores, known, strict=True)]
+        other.add_op(scf.YieldOp(*kept))
+        regions = Region(inner), Region(other)
+        choice = scf.IfOp(condition[-1].results[0], [store.value.type for store in stores], *regions)
+        place = InsertPoint.before(final)
+        for op in (*condition, choice):
+            Rewriter.insert_op(op, place)
+        for store, result in zip(stores, choice.output, strict=True):
+            result.name_hint = store.value.name_hint
+            store.operands[0] = result
+            store.detach()
+            Rewriter.insert_op(store, InsertPoint.before(final))
+
+    def _has_room(self, store: memref.StoreOp) -> bool:
+        """Whether the function's own memory has an element for every iteration, the last ones of which nobody reads."""
+        kind = store.memref.type
+        assert isa(kind, MemRefType)
+        offset = self._offset(store.indices[0])
+        if offset is None or not isinstance(store.memref.owner, memref.AllocaOp):
+            return False
+        size = kind.get_shape()[0]
+        return self.end + offset == size or (self.end + offset < size and self._known(store) is not None)
+
+    def _offset(self, index: SSAValue) -> int | None:
+        """What an index is more than the counter, where that is a number."""
+        counter, owner = self.counter, index.owner
+        if index is counter:
+            return 0
+        if isinstance(owner, arith.AddiOp) and counter in owner.operands:
+            return constant(owner.rhs if owner.lhs is counter else owner.lhs)
+        return None
+
+    def _known(self, store: memref.StoreOp) -> memref.LoadOp | None:
+        """The load of what the store replaces."""
+        same = (op for op in self.block.ops if isinstance(op, memref.LoadOp) and op.memref is store.memref)
+        return next((op for op in same if tuple(op.indices) == tuple(store.indices)), None)
+
+    def _is_address(self, op: Operation) -> bool:
+        """Whether it makes an index of the counter and numbers from outside, which does no harm beyond the end."""
+        if not isinstance(op, (arith.AddiOp, arith.SubiOp, arith.MuliOp)) or op.result.type != INDEX:
+            return False
+        owners = [operand.owner for operand in op.operands]
+        return all(
+            isinstance(owner, Block) or owner.parent is not self.block or self._is_address(owner) for owner in owners
+        )
+
+
+def _zero(store: memref.StoreOp, block: Block) -> SSAValue:
+    """Zero of the type that is stored."""
+    kind = store.value.type
+    if isa(kind, AnyFloat):
+        op = arith.ConstantOp(FloatAttr(0.0, kind))
+    else:
+        assert isa(kind, IntegerType)
+        op = arith.ConstantOp(IntegerAttr(0, kind))
+    block.add_op(op)
+    return op.result

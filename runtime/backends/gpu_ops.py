@@ -1,0 +1,184 @@
+"""Ops on a device that no library of NVIDIA's and no generated kernel has, by kernels of our own: the backend `gpu`.
+
+Reads and writes at positions that are data, orders and running totals; see the texts `gpu_*.cuh`. Results do not depend on how
+threads run. An index that is out of range is noted in memory that the host sees: what is read there is 0, and what was to be
+written there is not; who runs the program asks `check` when its results are there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
+from fuse_opt.lowering.reference.kernels.registry import native_implementation
+from fuse_opt.runtime.backends.device_calls import Address, Enqueue, with_room
+from fuse_opt.runtime.backends.gpu_calls import Kernel, Planned
+from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
+from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, reading, sorted_count, writing
+from fuse_opt.runtime.backends.gpu_totals import cumulative_prod, cumulative_sum
+from fuse_opt.runtime.device.compiler import compile_kernels, find_cuda_compiler, supported_arch
+from fuse_opt.runtime.device.driver import CudaUnavailable, Device
+from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.runtime.host.c_records import fields_of, runtime_text
+
+_TEXTS = ("elements", "positions", "orders", "totals")
+_FAULT = [name for name, _ in fields_of("backends/gpu_elements.cuh", "fault")]
+
+_PLANS: Mapping[str, Callable[[LibraryCall], Planned | None]] = {
+    **{name: reading(find) for name, find in READS.items()},
+    **{name: writing(find, how) for name, (find, how) in WRITES.items()},
+    **ORDERS,
+    "searchsorted": searchsorted,
+    "cumulative_sum": cumulative_sum,
+    "cumulative_prod": cumulative_prod,
+}
+"""By op: what plans its calls; None for one that is not for these kernels."""
+
+
+def gpu_source() -> str:
+    """The text of all kernels."""
+    return "\n".join(runtime_text(f"backends/gpu_{name}.cuh") for name in _TEXTS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A call whose indices may be out of range, and what its kernels note of that."""
+
+    call: LibraryCall
+    planned: Planned
+    fault: NDArray[np.int64]
+
+    def error(self) -> IndexError:
+        """What the run is refused with."""
+        noted = {name: int(self.fault[k]) for k, name in enumerate(_FAULT)}
+        number, index = noted["number"], noted["index"]
+        axis, extent, wraps = self.planned.limits[number]
+        at = [int(k) for k in np.unravel_index(noted["place"], self.planned.indices[number].shape)]
+        return IndexError(
+            f"'{self.call.operation}': index {index} at {at} of the indices is out of range for axis {axis} of extent "
+            f"{extent}; expected {-extent if wraps else 0} <= index < {extent}"
+        )
+
+
+class GpuOps:
+    """The calls of one program."""
+
+    def __init__(self, device: Device) -> None:
+        """Raises CudaError, and CudaCompileError."""
+        if (compiler := find_cuda_compiler()) is None:
+            raise CudaUnavailable("there is no nvcc (name it in FUSE_OPT_NVCC) and no NVRTC")
+        cubin = compile_kernels(compiler, gpu_source(), supported_arch(compiler, device.arch), DiskCache())
+        self._device = device
+        with device.errors("the kernels of the backend 'gpu'"):
+            self._module = device.driver.module_from_buffer(cubin.data)
+        self._functions: dict[str, Any] = {}
+        self._records: dict[bytes, Any] = {}
+        self._checked: list[_Checked] = []
+
+    def bound(self, call: LibraryCall, address: Address) -> Enqueue:
+        """What enqueues the kernels of a call."""
+        planned = plan(call)
+        assert planned is not None, call
+        fault = 0
+        if planned.indices:
+            with self._device.errors(f"page-locked memory of '{call.operation}'"):
+                memory = self._device.driver.pagelocked_zeros(len(_FAULT), np.int64)
+            self._checked.append(_Checked(call, planned, memory))
+            fault = memory.ctypes.data
+
+        def enqueue(stream: Any) -> None:
+            with self._device.errors(f"'{call.operation}'"):
+                for kernel in planned.kernels(address, fault):
+                    values = [self._record(kernel.record), *kernel.arguments(address)]
+                    arguments = np.array(values, np.uint64)
+                    function = self._function(kernel)
+                    function._launch_kernel((kernel.blocks, 1, 1), (kernel.threads, 1, 1), arguments, 0, stream)
+
+        return enqueue
+
+    def check(self) -> None:
+        """Raises IndexError where a run that is over had an index out of range; once for each."""
+        for each in self._checked:
+            if each.fault[_FAULT.index("failed")]:
+                error = each.error()
+                each.fault[:] = 0
+                raise error
+
+    def _function(self, kernel: Kernel) -> Any:
+        if (found := self._functions.get(kernel.name)) is None:
+            found = self._functions[kernel.name] = self._module.get_function(kernel.name)
+        return found
+
+    def _record(self, record: ctypes.Structure) -> int:
+        """
+        The address of a record on the device. It is there from the first run on with the same alignment, so that nothing is
+        copied while a graph is captured.
+        """
+        content = bytes(record)
+        if (memory := self._records.get(content)) is None:
+            memory = self._records[content] = self._device.allocate(len(content), "a record of the backend 'gpu'")
+            self._device.driver.memcpy_htod(memory, np.frombuffer(content, np.uint8))
+        return int(memory)
+
+
+def plan(call: LibraryCall) -> Planned | None:
+    """The launches of a call; None for one that is not for these kernels."""
+    make = _PLANS.get(call.implementation.partition(".")[2])
+    return None if make is None else make(call)
+
+
+def _as_call(name: str, site: Site) -> LibraryCall:
+    """The call for an op, as if its operands were somewhere."""
+    refs = tuple(BufferRef(0, 0, tensor.shape, tensor.dtype) for tensor in (*site.operands, *site.results))
+    count = len(site.operands)
+    return LibraryCall(f"gpu.{name}", site.name, refs[:count], refs[count:], site.config, _never)
+
+
+def _never(inputs: object, outputs: object, config: object) -> None:
+    """Such a call is not made."""
+
+
+def _refusal(name: str, site: Site) -> str | None:
+    """Why the kernels do not run an op."""
+    tensors = (*site.operands, *site.results)
+    if not site.is_static:
+        return "extent-unknown"
+    if not all(tensor.size for tensor in tensors):
+        return "empty"
+    if any(tensor.dtype not in NUMPY_NAMES for tensor in tensors):
+        return "dtype"
+    return None if plan(_as_call(name, site)) is not None else "form"
+
+
+def _cost(site: Site) -> Cost:
+    assert site.device is not None
+    return Cost(nbytes=site.nbytes, call=site.device.launch)
+
+
+def _workspace(name: str, site: Site) -> int:
+    """Of what sorts: its keys."""
+    if not site.is_static or not all(tensor.size for tensor in (*site.operands, *site.results)):
+        return 0
+    if name in WRITES:
+        return with_room(sort_bytes(sorted_count(WRITES[name][0], _as_call(name, site))))
+    return with_room(sort_bytes(site.operands[0].size)) if name in ORDERS else 0
+
+
+for _name in _PLANS:
+    native_implementation(
+        f"gpu.{_name}",
+        f"numpy.{_name}",
+        f"graph.{_name}",
+        functools.partial(_refusal, _name),
+        _cost,
+        workspace=functools.partial(_workspace, _name) if _name in WRITES or _name in ORDERS else 0,
+        platform="cuda",
+    )

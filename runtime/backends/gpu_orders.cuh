@@ -1,0 +1,111 @@
+/* Orders: elements become keys of 64 bits in the order that is wanted; keys are sorted together with where they come from, which makes
+ * every order stable. Short lines are sorted in shared memory, longer ones merged from such runs. */
+#define CHUNK 1024
+
+/* Lines along the middle axis of [outer, extent, inner]. */
+struct lines {
+  long long outer, extent, inner, type;
+  long long descending, count;   /* the elements of each line that are wanted */
+  long long chunk, run;          /* elements that a block sorts; of the runs that are merged */
+  long long values, indices;     /* what is asked for */
+  long long right, wanted;       /* of a search: whether behind equal elements, and how many */
+};
+
+__device__ inline u64 key_at(long long type, const char *x, u64 at) {
+#define KEY(T) return key_of(wide(((const T *)x)[at]))
+  BY_TYPE(type, KEY)
+  return NONE;
+}
+
+__device__ inline u64 element_of(const struct lines *p, u64 line, u64 at, u64 extent) {
+  return (line / p->inner * extent + at) * p->inner + line % p->inner;
+}
+
+extern "C" __global__ void __launch_bounds__(256) gpu_keys(const struct lines *p, const char *x, u64 *keys, unsigned *order) {
+  u64 all = (u64)(p->outer * p->inner * p->extent);
+  for (u64 k = first_thread(); k < all; k += all_threads()) {
+    u64 line = k / (u64)p->extent, at = k % (u64)p->extent;
+    u64 key = key_at(p->type, x, element_of(p, line, at, (u64)p->extent));
+    keys[k] = p->descending ? ~key : key;
+    order[k] = (unsigned)at;
+  }
+}
+
+__device__ inline bool is_behind(u64 a, unsigned first, u64 b, unsigned second) { return a > b || (a == b && first > second); }
+
+/* Sorts runs of `chunk` elements, a power of two, by a network (Batcher 1968); a block has one of them. */
+extern "C" __global__ void __launch_bounds__(512) gpu_sort_runs(const struct lines *p, u64 *keys, unsigned *order) {
+  __shared__ u64 some_keys[CHUNK];
+  __shared__ unsigned some_order[CHUNK];
+  u64 chunk = (u64)p->chunk, runs = ((u64)p->extent + chunk - 1) / chunk;
+  u64 line = blockIdx.x / runs, first = blockIdx.x % runs * chunk, left = (u64)p->extent - first;
+  u64 start = line * (u64)p->extent + first;
+  for (unsigned k = threadIdx.x; k < chunk; k += blockDim.x) {
+    some_keys[k] = k < left ? keys[start + k] : NONE;
+    some_order[k] = k < left ? order[start + k] : ~0u;
+  }
+  for (unsigned size = 2; size <= chunk; size *= 2)
+    for (unsigned apart = size / 2; apart; apart /= 2) {
+      __syncthreads();
+      for (unsigned k = threadIdx.x; k < chunk / 2; k += blockDim.x) {
+        unsigned low = 2 * k - (k & (apart - 1)), high = low + apart;
+        bool swaps = is_behind(some_keys[low], some_order[low], some_keys[high], some_order[high]) == !(low & size);
+        if (!swaps) continue;
+        u64 key = some_keys[low];
+        unsigned from = some_order[low];
+        some_keys[low] = some_keys[high], some_order[low] = some_order[high];
+        some_keys[high] = key, some_order[high] = from;
+      }
+    }
+  __syncthreads();
+  for (unsigned k = threadIdx.x; k < chunk && k < left; k += blockDim.x) {
+    keys[start + k] = some_keys[k];
+    order[start + k] = some_order[k];
+  }
+}
+
+/* Merges neighbouring runs: the place of an element is its own in its run and how many of the other run come before it. */
+extern "C" __global__ void __launch_bounds__(256) gpu_merge_runs(const struct lines *p, const u64 *keys, const unsigned *order, u64 *to_keys, unsigned *to_order) {
+  u64 all = (u64)(p->outer * p->inner * p->extent), extent = (u64)p->extent, run = (u64)p->run;
+  for (u64 k = first_thread(); k < all; k += all_threads()) {
+    u64 start = k / extent * extent, at = k - start, pair = at / (2 * run) * (2 * run);
+    bool in_first = at < pair + run;
+    u64 low = in_first ? pair + run : pair, high = in_first ? pair + 2 * run : pair + run;
+    if (low > extent) low = extent;
+    if (high > extent) high = extent;
+    u64 other = low, key = keys[k];
+    while (low < high) {
+      u64 middle = (low + high) / 2, there = keys[start + middle];
+      if (there < key || (!in_first && there == key)) low = middle + 1;
+      else high = middle;
+    }
+    u64 target = start + (in_first ? at : pair + (at - pair - run)) + (low - other);
+    to_keys[target] = key;
+    to_order[target] = order[k];
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) gpu_ordered(const struct lines *p, const char *x, const unsigned *order, char *values, long long *indices) {
+  u64 all = (u64)(p->outer * p->inner * p->count);
+  for (u64 k = first_thread(); k < all; k += all_threads()) {
+    u64 inner = (u64)p->inner, line = k / (inner * (u64)p->count) * inner + k % inner, at = k / inner % (u64)p->count;
+    unsigned from = order[line * (u64)p->extent + at];
+    u64 source = element_of(p, line, from, (u64)p->extent);
+    if (p->indices) indices[k] = from;
+    if (!p->values) continue;
+#define VALUE(T) ((T *)values)[k] = ((const T *)x)[source]
+    BY_TYPE(p->type, VALUE)
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) gpu_search(const struct lines *p, const char *x, const char *wanted, long long *out) {
+  for (u64 k = first_thread(); k < (u64)p->wanted; k += all_threads()) {
+    u64 low = 0, high = (u64)p->extent, key = key_at(p->type, wanted, k);
+    while (low < high) {
+      u64 middle = (low + high) / 2, there = key_at(p->type, x, middle);
+      if (there < key || (p->right && there == key)) low = middle + 1;
+      else high = middle;
+    }
+    out[k] = (long long)low;
+  }
+}

@@ -1,0 +1,159 @@
+"""Launches of gpu_orders.cuh: sorting by keys, and what is made of the order."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+from fuse_opt.lowering.program import BufferRef, LibraryCall
+from fuse_opt.runtime.backends.device_calls import Address, workspace_at
+from fuse_opt.runtime.backends.gpu_calls import Kernel, Planned, axis_of, blocks_for, type_number
+from fuse_opt.runtime.host.c_records import fields_of
+
+_SOURCE = "backends/gpu_orders.cuh"
+_CHUNK = 1024
+"""What a block sorts, `CHUNK` of the text."""
+_MOST_THREADS = 512
+_MOST_EXTENT = 1 << 31
+_ALIGNED = 256
+
+
+class _Record(ctypes.Structure):
+    """The record `lines`."""
+
+    _fields_ = fields_of(_SOURCE, "lines")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines along the middle axis of [outer, extent, inner], of elements of a type by its number."""
+
+    outer: int
+    extent: int
+    inner: int
+    type: int
+
+    @property
+    def count(self) -> int:
+        return self.outer * self.extent * self.inner
+
+    def record(self, **fields: int) -> Any:
+        record = _Record()
+        record.outer, record.extent, record.inner, record.type = self.outer, self.extent, self.inner, self.type
+        for name, value in fields.items():
+            setattr(record, name, value)
+        return record
+
+
+def sort_bytes(count: int) -> int:
+    """The workspace that sorting so many elements takes: keys and numbers, twice."""
+    return 2 * (_rounded(8 * count) + _rounded(4 * count))
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNED) * _ALIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class SortMemory:
+    """Addresses of keys and of numbers, and of as many again."""
+
+    first: tuple[int, int]
+    second: tuple[int, int]
+
+    @classmethod
+    def at(cls, start: int, count: int) -> SortMemory:
+        keys, numbers = _rounded(8 * count), _rounded(4 * count)
+        again = start + keys + numbers
+        return cls((start, start + keys), (again, again + keys))
+
+
+def sorting(lines: Lines, memory: SortMemory) -> tuple[list[Kernel], tuple[int, int]]:
+    """Launches that sort the keys of each line, with their numbers; and where they are then."""
+    chunk = min(_CHUNK, 1 << max(lines.extent - 1, 1).bit_length())
+    runs, here, there = -(-lines.extent // chunk), memory.first, memory.second
+    blocks, threads = lines.outer * lines.inner * runs, max(32, min(chunk // 2, _MOST_THREADS))
+    launches = [Kernel("gpu_sort_runs", lines.record(chunk=chunk), partial(_fixed, here), blocks, threads)]
+    while chunk < lines.extent:
+        record = lines.record(run=chunk)
+        launches.append(Kernel("gpu_merge_runs", record, partial(_fixed, (*here, *there)), blocks_for(lines.count)))
+        here, there, chunk = there, here, 2 * chunk
+    return launches, here
+
+
+def _fixed(addresses: Sequence[int], _: Address) -> Sequence[int]:
+    return addresses
+
+
+def _lines(x: BufferRef, axis: int) -> Lines | None:
+    kind = type_number(x, x.dtype != "i1")  # bytes of 0 and 1
+    if kind is None or x.shape[axis] >= _MOST_EXTENT:
+        return None
+    return Lines(prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :]), kind)
+
+
+def _ordering(
+    call: LibraryCall, lines: Lines | None, descending: bool, values: BufferRef | None, indices: BufferRef | None
+) -> Planned | None:
+    """The first elements in order of each line, as many as the results have, and where they come from."""
+    if lines is None or lines.outer * lines.inner * (-(-lines.extent // _CHUNK)) >= _MOST_EXTENT:
+        return None
+    x, out = call.inputs[0], call.outputs[0]
+    made = lines.record(descending=int(descending))
+    count = prod(out.shape) // (lines.outer * lines.inner)
+    last = lines.record(count=count, values=int(values is not None), indices=int(indices is not None))
+
+    def kernels(address: Address, fault: int) -> Sequence[Kernel]:
+        memory = SortMemory.at(workspace_at(call, address)[0], lines.count)
+        sorts, (_, numbers) = sorting(lines, memory)
+        return [
+            Kernel("gpu_keys", made, lambda at: [at(x), *memory.first], blocks_for(lines.count)),
+            *sorts,
+            Kernel(
+                "gpu_ordered", last, lambda at: [at(x), numbers, at(values or out), at(indices or out)],
+                blocks_for(prod(out.shape)),
+            ),
+        ]  # fmt: skip
+
+    return Planned(kernels)
+
+
+def _axis(call: LibraryCall) -> int:
+    return axis_of(call, -1, len(call.inputs[0].shape))
+
+
+def sort(call: LibraryCall) -> Planned | None:
+    """`graph.sort`."""
+    descending = bool(call.config.get("descending", 0))
+    return _ordering(call, _lines(call.inputs[0], _axis(call)), descending, call.outputs[0], None)
+
+
+def argsort(call: LibraryCall) -> Planned | None:
+    """`graph.argsort`."""
+    descending = bool(call.config.get("descending", 0))
+    return _ordering(call, _lines(call.inputs[0], _axis(call)), descending, None, call.outputs[0])
+
+
+def top_k(call: LibraryCall) -> Planned | None:
+    """`graph.top_k`."""
+    values, indices = call.outputs
+    largest = bool(call.config.get("largest", 1))
+    return _ordering(call, _lines(call.inputs[0], _axis(call)), largest, values, indices)
+
+
+def searchsorted(call: LibraryCall) -> Planned | None:
+    """`graph.searchsorted`."""
+    (x, wanted), (out,) = call.inputs, call.outputs
+    if (lines := _lines(x, 0)) is None:
+        return None
+    count = prod(wanted.shape)
+    record = lines.record(right=int(call.config.get("side", "left") == "right"), wanted=count)
+    kernel = Kernel("gpu_search", record, lambda at: [at(x), at(wanted), at(out)], blocks_for(count))
+    return Planned(lambda address, fault: [kernel])
+
+
+ORDERS = {"sort": sort, "argsort": argsort, "top_k": top_k}

@@ -1,0 +1,47 @@
+"""Tiles of products of bytes, for machines with and without instructions for fours and pairs of them."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from c_printing import build_helpers
+from lowered_programs import needs_compiler
+
+Array = np.ndarray[Any, Any]
+ROWS, COLUMNS, STEP = 7, 40, 48
+_CALLS = """
+void product(long k, const {left} char *x, long x_step, const signed char *w, {left} char *rows, long step, signed char *panel,
+    int *sums) {{
+  fo_rows_{name}({rows}, k, x, 0, x_step, 1, rows, 0, step);
+  fo_panel_{name}(k, {columns}, w, 0, {columns}, 1, panel, 0, {panel});
+  fo_tile_{name}_{rows}x{columns}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, 0, {columns}, 1);
+}}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["-march=native", "-mavx2", ""], ids=["native", "pairs of 16 bits", "one by one"])
+@pytest.mark.parametrize(("name", "left"), [("i8", "signed"), ("ui8", "unsigned")])
+def test_every_build_gives_exact_sums(name: str, left: str, machine: str, tmp_path: Path) -> None:
+    tile = f"fo_tile_{name}_{ROWS}x{COLUMNS}"
+    text = _CALLS.format(left=left, name=name, rows=ROWS, columns=COLUMNS, panel=STEP)
+    library = build_helpers([f"fo_rows_{name}", f"fo_panel_{name}", tile], text, "cc", machine, tmp_path)
+    rng = np.random.default_rng(11)
+    low = -128 if left == "signed" else 0
+    for depth in (1, 4, 31, 1027):  # the last one has more groups than are taken apart at a time
+        x = rng.integers(low, low + 256, (ROWS, depth + 5)).astype(np.int8 if left == "signed" else np.uint8)
+        w = rng.integers(-128, 128, (depth, COLUMNS)).astype(np.int8)
+        before = rng.integers(-1000, 1000, (ROWS, COLUMNS)).astype(np.int32)
+        step = -(-depth // 4) * 4 + 16
+        rows: Array = np.zeros((ROWS, step), x.dtype)
+        panel: Array = np.zeros((-(-depth // 4) + 1) * STEP * 4, np.int8)
+        sums = before.copy()
+        x_at, w_at, rows_at, panel_at, sums_at = (ctypes.c_void_p(e.ctypes.data) for e in (x, w, rows, panel, sums))
+        steps = [ctypes.c_long(each) for each in (depth, depth + 5, step)]
+        library.product(steps[0], x_at, steps[1], w_at, rows_at, steps[2], panel_at, sums_at)
+        wanted = before + x[:, :depth].astype(np.int64) @ w.astype(np.int64)
+        np.testing.assert_array_equal(sums, wanted)

@@ -1,0 +1,73 @@
+"""Rows whose length is no multiple of a vector: the same results, and nothing outside of them is touched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from guard_pages import guarded, needs_guard_pages
+from ir_testing import apply, evaluate, parse, random_arguments, text_of
+from lowered_programs import assert_close, needs_compiler, run
+
+from fuse_opt.lowering.loops.masked_tails import padded
+
+PASSES = ["decompose", "fuse-elementwise", "fuse-row", "wrap-kernels", "schedule-kernels"]
+SOFTMAX = "  %y = graph.softmax %x {axis = 1} : (tensor<ROWxf32>) -> tensor<ROWxf32>\n"
+SQUARE = "  %y = graph.square %x : (tensor<ROWxKIND>) -> tensor<ROWxKIND>\n"
+TOTALS = """  %s = graph.sum %x {axes = array<i64: 1>, keepdims = true} : (tensor<ROWxKIND>) -> tensor<3x1xKIND>
+  %t = graph.max %x {axes = array<i64: 1>, keepdims = true} : (tensor<ROWxKIND>) -> tensor<3x1xKIND>
+  %u = graph.add %s, %t : (tensor<3x1xKIND>, tensor<3x1xKIND>) -> tensor<3x1xKIND>
+  %v = graph.multiply %x, %x : (tensor<ROWxKIND>, tensor<ROWxKIND>) -> tensor<ROWxKIND>
+  %y = graph.subtract %v, %u : (tensor<ROWxKIND>, tensor<3x1xKIND>) -> tensor<ROWxKIND>
+"""
+
+
+def program(body: str, length: int, kind: str) -> str:
+    text = (
+        f"func.func @main(%x: tensor<ROWxKIND>) -> tensor<ROWxKIND> {{\n{body}  func.return %y : tensor<ROWxKIND>\n}}\n"
+    )
+    return text.replace("ROW", f"3x{length}").replace("KIND", kind)
+
+
+CASES = [
+    *((SOFTMAX, length, "f32") for length in (5, 17, 40, 127, 129)),
+    *((TOTALS, length, kind) for length, kind in ((7, "f64"), (19, "i32"), (143, "f16"), (257, "f32"))),
+    (SQUARE, 21, "f32"),
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("body", "length", "kind"), CASES)
+def test_rows_are_those_of_the_reference(body: str, length: int, kind: str) -> None:
+    text = program(body, length, kind)
+    arguments = random_arguments(parse(text), length)
+    expected = evaluate(parse(text), [a.copy() for a in arguments])
+    assert_close(run(apply(parse(text), PASSES), arguments), expected)
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("body", [SOFTMAX, SQUARE])
+def test_no_lane_leaves_the_arrays(body: str) -> None:
+    """The last row ends where a page begins that is not there."""
+    module = apply(parse(program(body, 49, "f32")), PASSES)
+    (x,) = random_arguments(module, 1)
+    expected = evaluate(module, [x])
+    with guarded() as allocate:
+        inside, result = allocate(x, at_end=True), allocate(np.zeros_like(x), at_end=True)
+        run(module, [inside], out=[result])
+        assert_close([result.copy()], expected)
+
+
+def test_whole_vectors_have_no_mask() -> None:
+    """Neither where nothing is left over, nor for elements that few machines have masks for."""
+    texts = {
+        (length, kind): text_of(apply(parse(program(SQUARE, length, kind)), [*PASSES, "convert-fused-to-loops"]))
+        for length, kind in ((16, "f32"), (64, "f32"), (7, "i8"))
+    }
+    assert not [case for case, text in texts.items() if "scf.if" in text]
+
+
+def test_kept_rows_are_filled_up() -> None:
+    text = text_of(apply(parse(program(SOFTMAX, 49, "f32")), [*PASSES, "convert-fused-to-loops"]))
+    assert f"memref<{padded(49)}xf32>" in text
+    assert text.count("scf.if") == 3

@@ -1,0 +1,102 @@
+"""The backend `gpu`: what it takes by types and shapes alone, its text, and its calls on the stand-in driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cuda_gpu_op_scenarios import OPS, SCENARIOS, TAKE
+from ir_testing import kernels, parse
+from stand_in_driver import needs_stand_in, run_script
+
+from fuse_opt.dialects.implementation.offers import find_offer
+from fuse_opt.dialects.implementation.queries import opaque_op
+from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.lowering.program import BufferRef, LibraryCall
+from fuse_opt.passes.devices.gpu_attach_device import make_for
+from fuse_opt.runtime.backends.gpu_ops import gpu_source
+from fuse_opt.runtime.backends.gpu_places import Places, index, take
+from fuse_opt.runtime.device.compiler import compile_cuda, find_cuda_compiler, kernel_resources
+from fuse_opt.runtime.disk_cache import DiskCache
+from fuse_opt.tools.compiler.api import optimize
+
+
+@needs_stand_in
+def test_scenarios_on_the_stand_in_driver() -> None:
+    assert run_script("cuda_gpu_op_scenarios.py").keys() == SCENARIOS.keys()
+
+
+def refusal(op: str, text: str) -> str | None:
+    """What the backend says of the only op of a function."""
+    (found,) = [each for each in parse(text).walk() if each.name == op]
+    offer = find_offer(op, f"gpu.{op.partition('.')[2]}")
+    assert offer is not None
+    return offer.refusal(Site.of(found))  # pyright: ignore[reportArgumentType]
+
+
+def function(op: str, attributes: str, operands: str, result: str) -> str:
+    types = [f"tensor<{each}>" for each in operands.split()]
+    arguments = ", ".join(f"%a{k}: {t}" for k, t in enumerate(types))
+    names = ", ".join(f"%a{k}" for k in range(len(types)))
+    return (
+        f"func.func @main({arguments}) -> tensor<{result}> {{\n"
+        f"  %r = {op} {names} {{{attributes}}} : ({', '.join(types)}) -> tensor<{result}>\n"
+        f"  func.return %r : tensor<{result}>\n}}"
+    )
+
+
+def test_what_it_leaves_to_the_host() -> None:
+    assert len(OPS) == 16
+    assert refusal("graph.take", TAKE) is None
+    assert refusal("graph.take", function("graph.take", "", "0x4xf32 3xi64", "3x4xf32")) == "empty"
+    assert refusal("graph.take", function("graph.take", "", "?x4xf32 3xi64", "3x4xf32")) == "extent-unknown"
+    deep = "2x2x2x2x2x2x2x2x2x2xf32"
+    backwards = "axis = 0 : i64"
+    places = "1x2x1x2x1x2x1x2x1x2xi64"
+    assert (
+        refusal(
+            "graph.take_along_axis",
+            function("graph.take_along_axis", backwards, f"{deep} {places}", "1x2x2x2x2x2x2x2x2x2xf32"),
+        )
+        == "form"
+    )
+    assert (
+        refusal("graph.cumulative_sum", function("graph.cumulative_sum", "axis = 0 : i64", "4xbf16", "4xbf16")) is None
+    )
+
+
+def call(op: str, *refs: tuple[tuple[int, ...], str], **config: int | tuple[int, ...]) -> LibraryCall:
+    *inputs, out = (BufferRef(k, 0, shape, dtype) for k, (shape, dtype) in enumerate(refs))
+    return LibraryCall(f"gpu.{op}", f"graph.{op}", tuple(inputs), (out,), config, lambda inputs, outputs, config: None)
+
+
+def test_places_are_as_few_axes_as_can_be() -> None:
+    rows = take(call("take", ((50, 6, 4), "f32"), ((3, 5), "i64"), ((3, 5, 6, 4), "f32"))).collapsed()
+    assert rows == Places((15, 24), (0, 1), rows.named, (24, 1)) and rows.named[0].steps == (1, 0)
+    assert rows.named[0].weight == 24
+    apart = index(call("index", ((5, 6, 7), "f32"), ((3, 1), "i64"), ((4,), "i64"), ((3, 4, 6), "f32"), axes=(0, 2)))
+    assert apart.extents == (3, 4, 6) and apart.x_steps == (0, 0, 7)
+    assert [(each.axis, each.weight, each.steps) for each in apart.named] == [(0, 42, (1, 0, 0)), (2, 1, (0, 1, 0))]
+    assert take(call("take", ((5,), "f32"), ((), "i64"), ((), "f32"))).collapsed().extents == ()
+
+
+def test_it_is_chosen_for_cuda_alone() -> None:
+    module = parse(TAKE)
+    assert [k.implementation and k.implementation.data for k in kernels(optimize(module)) if opaque_op(k)] == [
+        "fuse.take"
+    ]
+    module = parse(TAKE)
+    make_for(module, "cuda")
+    assert [k.implementation and k.implementation.data for k in kernels(optimize(module)) if opaque_op(k)] == [
+        "gpu.take"
+    ]
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_the_text_compiles_without_spills(arch: str, tmp_path: Path) -> None:
+    if (compiler := find_cuda_compiler()) is None:
+        pytest.skip("no compiler of CUDA C")
+    if int(arch.removeprefix("sm_")) not in compiler.architectures:
+        pytest.skip(f"the compiler does not know {arch}")
+    found = kernel_resources(compile_cuda(compiler, gpu_source(), arch, DiskCache(tmp_path)).log)
+    assert len(found) == 16 and all(not (each.spill_stores or each.stack) for each in found.values()), found

@@ -1,0 +1,176 @@
+"""Ops that kernels of the backend `gpu` run: the cases of their rows, long lines, updates that meet, and indices out of range.
+
+python tests/support/cuda_gpu_op_scenarios.py NAME...   # the functions of these names, each printing a line; all without a name
+python tests/support/cuda_gpu_op_scenarios.py every_case   # all 3120 cases, half a minute
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from cuda_library_scenarios import implementations
+from cuda_running import Array, changes, compiled, listed, on_device
+from graph_op_table import Case, arguments_of, check_all, program_text, rows
+from ir_testing import graph_ops, parse
+
+from fuse_opt.dialects.implementation.offers import all_offers
+from fuse_opt.tools.compiler.api import evaluate
+
+OPS = sorted(offer.op for offer in all_offers() if offer.backend == "gpu")
+_BATCH = 24
+"""Cases of a program."""
+
+
+def cases_of_rows() -> str:
+    """Cases of the ops' rows, launched and replayed: on the device, and right. One in seven; `every_case` has all of them."""
+    return _cases_of_rows(7)
+
+
+def _cases_of_rows(step: int) -> str:
+    count = 0
+    for row in rows():
+        cases = [case for case in row.cases() if case.op in OPS and _has_elements(case)][::step]
+        for first in range(0, len(cases), _BATCH):
+            some = cases[first : first + _BATCH]
+            count += _check(some)
+    assert count > 300, count
+    return f"{count} cases of {len(OPS)} ops"
+
+
+def _has_elements(case: Case) -> bool:
+    """Whether there is something to do: what is empty is left to the host."""
+    return all(array.size for array in (*case.inputs, *case.wanted))
+
+
+def _check(cases: Sequence[Case]) -> int:
+    text = program_text(cases)
+    program = compiled(text)
+    assert {name.partition(".")[0] for name in implementations(program)} == {"gpu"}, text
+    assert program.stats.host_ops == 0, text
+    bounds = [op.error_bound() for op in graph_ops(parse(text))]
+    for _ in range(3):
+        check_all(cases, listed(program(*arguments_of(cases))), bounds)
+    return len(cases)
+
+
+def _same(text: str, *inputs: Array, fraction: float = 0.0) -> None:
+    """That a program on the device gives what the reference gives, also when it is replayed."""
+    program, expected = compiled(text), listed(evaluate(text, *(x.copy() for x in inputs)))
+    assert program.stats.host_ops == 0, text
+    for _ in range(3):
+        for a, b in zip(listed(program(*(x.copy() for x in inputs))), expected, strict=True):
+            if fraction:
+                np.testing.assert_allclose(a, b, fraction, fraction, err_msg=text)
+            else:
+                np.testing.assert_array_equal(a, b, err_msg=text)
+
+
+def long_lines() -> str:
+    """Lines that are longer than what a block sorts, with elements that are equal, NaN and zeros of both signs."""
+    random = np.random.default_rng(3)
+    x = random.integers(-40, 40, (3, 5000)).astype(np.float32) / 8
+    x[:, ::97], x[:, 5::91] = np.nan, -0.0
+    t = "tensor<3x5000xf32>"
+    for descending in ("false", "true"):
+        body = f"""func.func @main(%x: {t}) -> ({t}, tensor<3x5000xi64>) {{
+          %s = graph.sort %x {{descending = {descending}}} : ({t}) -> {t}
+          %a = graph.argsort %x {{descending = {descending}}} : ({t}) -> tensor<3x5000xi64>
+          func.return %s, %a : {t}, tensor<3x5000xi64>
+        }}"""
+        _same(body, x)
+    _same(
+        f"""func.func @main(%x: {t}) -> (tensor<3x7xf32>, tensor<3x7xi64>) {{
+          %v, %i = graph.top_k %x {{k = 7 : i64}} : ({t}) -> (tensor<3x7xf32>, tensor<3x7xi64>)
+          func.return %v, %i : tensor<3x7xf32>, tensor<3x7xi64>
+        }}""",
+        x,
+    )
+    y = random.standard_normal((3, 5000)).astype(np.float32)
+    _same(
+        f"""func.func @main(%x: {t}) -> {t} {{
+          %s = graph.cumulative_sum %x {{axis = 1 : i64}} : ({t}) -> {t}
+          func.return %s : {t}
+        }}""",
+        y,
+        fraction=1e-5,
+    )
+    return "5 programs"
+
+
+def meeting_updates() -> str:
+    """Thousands of updates of a few rows: sums in the order of the indices, bit for bit, the last one where nothing is joined."""
+    random = np.random.default_rng(4)
+    grad = random.standard_normal((3000, 20)).astype(np.float32)
+    ids = random.integers(0, 11, 3000)
+    _same(
+        """func.func @main(%g: tensor<3000x20xf32>, %i: tensor<3000xi64>) -> tensor<11x20xf32> {
+          %r = graph.embedding_backward %g, %i {rows = 11 : i64, padding_index = 3 : i64}
+            : (tensor<3000x20xf32>, tensor<3000xi64>) -> tensor<11x20xf32>
+          func.return %r : tensor<11x20xf32>
+        }""",
+        grad,
+        ids,
+    )
+    x, at = random.standard_normal((40, 6)).astype(np.float32), random.integers(-40, 40, (500, 6)).astype(np.int32)
+    updates = random.standard_normal((500, 6)).astype(np.float32)
+    for op in ("graph.scatter", "graph.scatter_add"):
+        _same(
+            f"""func.func @main(%x: tensor<40x6xf32>, %i: tensor<500x6xi32>, %u: tensor<500x6xf32>) -> tensor<40x6xf32> {{
+              %r = {op} %x, %i, %u : (tensor<40x6xf32>, tensor<500x6xi32>, tensor<500x6xf32>) -> tensor<40x6xf32>
+              func.return %r : tensor<40x6xf32>
+            }}""",
+            x,
+            at,
+            updates,
+        )
+    return "3 programs"
+
+
+TAKE = """func.func @main(%w: tensor<50x6xf32>, %i: tensor<3x5xi64>) -> tensor<3x5x6xf32> {
+  %e = graph.take %w, %i : (tensor<50x6xf32>, tensor<3x5xi64>) -> tensor<3x5x6xf32>
+  func.return %e : tensor<3x5x6xf32>
+}"""
+
+
+def indices_out_of_range() -> str:
+    """An error of the run that the host waits for, else of the next one; the program goes on after it."""
+    program = compiled(TAKE)
+    w, i = np.arange(300, dtype=np.float32).reshape(50, 6), np.arange(15).reshape(3, 5)
+    wrong = i.copy()
+    wrong[1, 2], wrong[2, 0] = 50, -51
+    said = "'graph.take': index 50 at [1, 2] of the indices is out of range for axis 0 of extent 50; expected -50 <= index < 50"
+
+    def refused(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except IndexError as error:
+            assert str(error) == said, error
+        else:
+            raise AssertionError("no IndexError")
+
+    for _ in range(3):
+        refused(lambda: program(w, wrong))
+        np.testing.assert_array_equal(program(w, i), w[i])
+    with on_device() as (device, gpuarray):
+        dw, di, dwrong = (gpuarray.to_gpu(array) for array in (w, i, wrong))
+        before = program.stats
+        program(dw, dwrong)
+        assert not changes(before, program.stats).get("synchronizations"), "the host does not wait"
+        device.driver.Context.synchronize()
+        refused(lambda: program(dw, di))
+        np.testing.assert_array_equal(program(dw, di).get(), w[i])
+        unaligned = gpuarray.empty(301, np.float32)[1:].reshape(50, 6)
+        unaligned.set(w)
+        np.testing.assert_array_equal(program(unaligned, di).get(), w[i])
+    return "errors of this run and of the one before"
+
+
+SCENARIOS = {
+    function.__name__: function for function in (cases_of_rows, long_lines, meeting_updates, indices_out_of_range)
+}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or SCENARIOS:
+        print(f"{name}: {_cases_of_rows(1) if name == 'every_case' else SCENARIOS[name]()}", flush=True)
