@@ -32,6 +32,10 @@ from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 _SMALL = 1 << 24
 """Bytes below which a workload is bound by launches: many calls are timed together."""
+_LARGE_TOGETHER = 5
+"""Calls of larger workloads between two events: what is between them is not counted as theirs."""
+_HOLD, _CLOCK = 0.2, 1.7e6
+"""Milliseconds in front of each call that the device sleeps; ticks of its clock in one, about."""
 _DRY_SCALE = 4096
 _TOLERANCE = {"f32": 2e-4, "bf16": 3e-2}
 
@@ -79,6 +83,11 @@ class Bench:
     def synchronize(self) -> None:
         self.device.driver.Context.synchronize()
 
+    def hold(self, milliseconds: float) -> None:
+        """Keeps the device busy for about so long, so that the host is ahead of it when a measurement begins."""
+        if self.torch is not None and not self.dry:
+            self.torch.cuda._sleep(int(milliseconds * _CLOCK))
+
     def milliseconds(self, calls: list[Callable[[], Any]], together: int = 1) -> float:
         """The median of a call, each of the given ones in turns, `together` of them between two events."""
         turns = 2 if self.dry else 30
@@ -88,6 +97,7 @@ class Bench:
         pairs: list[tuple[Any, Any]] = []
         for turn in range(turns):
             begin, end = self.event(), self.event()
+            self.hold(_HOLD * together)
             begin.record()
             for k in range(together):
                 calls[(turn * together + k) % len(calls)]()
@@ -96,6 +106,15 @@ class Bench:
         self.synchronize()
         times = [b.time_till(e) if self.torch is None else b.elapsed_time(e) for b, e in pairs]
         return statistics.median(times) / together
+
+    def copy_milliseconds(self, moved: int, together: int) -> float:
+        """Of copies on the device that read and write as many bytes together, from places that take turns as arrays do."""
+        size, driver = max(moved // 2, 1), self.device.driver
+        count = 1 if moved < _SMALL else max(2, math.ceil(2 * self.cache / moved) + 1)
+        pairs = [(driver.mem_alloc(size), driver.mem_alloc(size)) for _ in range(count)]
+        return self.milliseconds(
+            [partial(driver.memcpy_dtod_async, target, source, size, None) for target, source in pairs], together
+        )
 
     def copy_rate(self) -> float:
         """Bytes read and written a second, in GB/s, by a copy on the device."""
@@ -117,7 +136,28 @@ def fast_program(workload: Workload, strict: CudaProgram) -> CudaProgram | None:
     return None if program.source == strict.source else CudaProgram(program)
 
 
-def peers(bench: Bench, workload: Workload, sets: Sequence[list[Any]], small: bool) -> dict[str, Callable[[Any], Any]]:
+PEERS = ("eager", "compile", "graphs", "autotune", "triton")
+"""The names of torch's ways; the fastest of them is the peer that a workload is compared with."""
+_MODES = {"compile": None, "graphs": "reduce-overhead", "autotune": "max-autotune"}
+
+
+def forget_compiled(torch: Any) -> None:
+    """
+    Torch compiles one function so many times, then runs it as it is without a word: each workload begins anew, and where
+    that limit is met all the same it is an error.
+    """
+    dynamo = torch._dynamo
+    dynamo.reset()
+    dynamo.utils.counters.clear()
+    dynamo.config.fail_on_recompile_limit_hit = True
+
+
+def compiled_graphs(torch: Any) -> int:
+    """The graphs that torch has compiled since `forget_compiled`."""
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+def peers(bench: Bench, workload: Workload) -> dict[str, Callable[[Any], Any]]:
     """Torch's ways of running the workload."""
     if bench.torch is None:
         return {}
@@ -126,9 +166,8 @@ def peers(bench: Bench, workload: Workload, sets: Sequence[list[Any]], small: bo
     def eager(arrays: Any) -> Any:
         return workload.body(functions, *arrays)
 
-    ways = {"eager": eager, "compile": bench.torch.compile(eager, dynamic=False)}
-    if small:
-        ways["graphs"] = bench.torch.compile(eager, dynamic=False, mode="reduce-overhead")
+    ways = {"eager": eager}
+    ways |= {name: bench.torch.compile(eager, dynamic=False, mode=mode) for name, mode in _MODES.items()}
     with suppress(ImportError):
         if (kernel := import_module("gpu_triton").BY_WORKLOAD.get(workload.name)) is not None:
             ways["triton"] = lambda arrays: kernel(*arrays)
@@ -173,12 +212,14 @@ def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) 
     error = largest_error(bench, workload, program, workload.inputs(0))
     count = 1 if small else max(2, math.ceil(2 * bench.cache / moved) + 1)
     sets = bench.sets(workload, count)
-    together = 1 if not small or bench.dry else 100
+    together = 1 if bench.dry else 100 if small else _LARGE_TOGETHER
     ours = bench.milliseconds(program_calls(program, sets), together)
     rate = moved / ours / 1e6
     row: dict[str, Any] = {
         "name": workload.name, "about": workload.about, "bytes": moved, "ms": round(ours, 4), "gb_s": round(rate),
-        "of_copy": None if small else round(rate / copy_rate, 3), "target": workload.target, "launches": stats.launches,
+        "copy_ms": round(copy := bench.copy_milliseconds(moved, together), 4),
+        "of_copy": None if small else round(copy / ours, 3), "of_rate": None if small else round(rate / copy_rate, 3),
+        "target": workload.target, "launches": stats.launches,
         "error": f"{error:.1e}", "error_ok": error <= _TOLERANCE.get(workload.dtype(0), 2e-4),
         "registers": max((r.registers for r in program.resources.values()), default=0),
         "spills": sum(r.spill_stores + r.spill_loads for r in program.resources.values()),
@@ -190,20 +231,39 @@ def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) 
     if small:
         plain = bench.milliseconds([lambda arrays=arrays: program(*arrays) for arrays in sets], together)
         row["unbound_ms"] = round(plain, 4)
-    for name, call in peers(bench, workload, sets, small).items():
+    measure_peers(bench, workload, sets, together, ends, row)
+    return row
+
+
+def measure_peers(
+    bench: Bench, workload: Workload, sets: Sequence[list[Any]], together: int, ends: float, row: dict[str, Any]
+) -> None:
+    """Adds the times of torch's ways to a row, which of them is the fastest, and how many times slower it is than ours."""
+    for name, call in peers(bench, workload).items():
         if time.monotonic() > ends:
             row["left_out"] = True
             break
         try:
+            forget_compiled(bench.torch)
             if name == "triton":
                 row["triton_error"] = f"{peer_error(bench, call, workload, sets[0]):.1e}"
-            calls = [partial(call, arrays) for arrays in sets]
-            row[f"{name}_ms"] = round(bench.milliseconds(calls, together), 4)
+            took = bench.milliseconds([partial(call, arrays) for arrays in sets], together)
+            if name in _MODES:
+                row[f"{name}_graphs"] = count = compiled_graphs(bench.torch)
+                if not count:
+                    raise RuntimeError("torch compiled nothing: it ran as it is")
+            row[f"{name}_ms"] = round(took, 4)
         except Exception as failure:  # a peer that fails is a peer less
             row[f"{name}_failed"] = str(failure).partition("\n")[0][:200]
-    if row.get("compile_ms"):
-        row["speedup"] = round(row["compile_ms"] / ours, 2)
-    return row
+    add_best(row)
+
+
+def add_best(row: dict[str, Any]) -> None:
+    """The fastest peer that was measured, and its time over ours: of calls that are bound as ours are."""
+    times = {name: row[f"{name}_ms"] for name in PEERS if f"{name}_ms" in row}
+    if times:
+        best = min(times, key=lambda name: times[name])
+        row["best"], row["speedup"] = best, round(times[best] / row["ms"], 2)
 
 
 EMPTY = 'extern "C" __global__ void empty(float *x) {\n  if (threadIdx.x > 1024) {\n    x[0] = 0;\n  }\n}\n'
@@ -286,8 +346,8 @@ def run(bench: Bench, only: str, ends: float, out: Path) -> None:
             found["left_out"] = [w.name for w in chosen[number:]]
             break
         found["workloads"].append(measure(bench, workload, copy_rate, left / (len(chosen) - number)))
-        ratios = [row["speedup"] for row in found["workloads"] if "speedup" in row]
-        found["geomean_over_compile"] = round(math.prod(ratios) ** (1 / len(ratios)), 3) if ratios else None
+        ratios: list[float] = [row["speedup"] for row in found["workloads"] if "speedup" in row]
+        found["geomean_over_best"] = round(math.prod(ratios) ** (1 / len(ratios)), 3) if ratios else None
         out.write_text(json.dumps(found))
 
 

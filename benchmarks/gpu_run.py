@@ -1,10 +1,12 @@
-"""All that a GPU machine is needed for, in one call of less than 9 minutes: tests, sanitizers, and a benchmark.
+"""All that a GPU machine is needed for, in calls of less than 9 minutes: tests, sanitizers, and a benchmark.
 
     python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,sanitizer,bench]
+    python benchmarks/gpu_run.py --stages bench --only W4,W5 --out FOLDER   # alone, in all of the time; what is there stays
     python benchmarks/gpu_run.py --dry-run --out FOLDER   # small, on whatever driver there is, the stand-in's too
 
-It writes gpu-run.json and gpu-run.txt into --out, else $OUT, else benchmarks/results, after each stage anew. A stage has its
-part of the time; one that fails or is cut off takes nothing from the others, and keeps what it had.
+It writes gpu-run.json and gpu-run.md into --out, else $OUT, else benchmarks/results, after each stage anew: with what earlier
+calls wrote there of other stages, and of other workloads. A stage has its part of the time, alone all of it; one that fails or
+is cut off takes nothing from the others, and keeps what it had.
 
 FOLDER of wheels holds what the machine lacks of PyCUDA, xDSL, pytest and what they need; the machine needs no network.
 `python tests/support/fake_cuda/build.py wheels FOLDER` makes it on another one, with the Python version of the GPU machine.
@@ -33,7 +35,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARES = {"tests": 0.25, "memcheck": 0.15, "racecheck": 0.15, "bench": 1.0}
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+"""Of the sanitizer."""
+SHARES = {"tests": 0.2, **{tool: 0.08 for tool in TOOLS}, "bench": 1.0}
 """By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left."""
 STAGES = ("tests", "sanitizer", "bench")
 NEEDED = ("pycuda", "xdsl", "numpy", "pytest")
@@ -44,8 +48,8 @@ SMALL_SET = ("examples", "twelve_kernels", "device_arrays", "odd_addresses", "re
 class Run:
     """What is known so far, and where it is written."""
 
-    def __init__(self, out: Path, minutes: float, dry: bool) -> None:
-        self.out, self.dry, self.seconds = out, dry, 60 * minutes
+    def __init__(self, out: Path, minutes: float, dry: bool, stages: tuple[str, ...] = STAGES) -> None:
+        self.out, self.dry, self.seconds, self.stages = out, dry, 60 * minutes, stages
         self.ends = time.monotonic() + self.seconds
         self.record: dict[str, Any] = {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -53,14 +57,26 @@ class Run:
             "python": platform.python_version(),
             "dry_run": dry,
         }
+        self.before = self._earlier()
+        self.record |= {stage: self.before[stage] for stage in STAGES if stage in self.before}
+
+    def _earlier(self) -> dict[str, Any]:
+        """What an earlier call on this machine, of the same kind, has written."""
+        try:
+            found: dict[str, Any] = json.loads((self.out / "gpu-run.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        same = all(found.get(key) == self.record[key] for key in ("machine", "dry_run"))
+        return found if same else {}
 
     def seconds_of(self, stage: str) -> float:
-        return min(max(self.ends - time.monotonic(), 1.0), self.seconds * SHARES[stage])
+        left, tools = max(self.ends - time.monotonic(), 1.0), len(TOOLS) if stage in TOOLS else 1
+        return min(left, self.seconds * (SHARES[stage] if len(self.stages) > 1 else 1 / tools))
 
     def write(self) -> None:
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "gpu-run.json").write_text(json.dumps(self.record, indent=1) + "\n")
-        (self.out / "gpu-run.txt").write_text(as_text(self.record))
+        (self.out / "gpu-run.md").write_text(as_markdown(self.record))
 
 
 def prepare(run: Run, wheels: Path | None) -> dict[str, str]:
@@ -139,7 +155,7 @@ def run_sanitizer(run: Run, environment: dict[str, str]) -> dict[str, Any]:
     found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     program = [sys.executable, str(ROOT / "tests" / "support" / "cuda_scenarios.py"), *SMALL_SET]
     tools: dict[str, Any] = {}
-    for tool in ("memcheck", "racecheck"):
+    for tool in TOOLS:
         if found is None and not run.dry:
             tools[tool] = {"passed": False, "summary": "there is no compute-sanitizer"}
             continue
@@ -161,6 +177,10 @@ def run_bench(run: Run, environment: dict[str, str], only: str) -> dict[str, Any
         status, output, seconds = run_stage(run, "bench", command, environment)
         found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     right = all(row.get("error_ok", False) for row in found.get("workloads", ()))
+    names = {row["name"] for row in found.get("workloads", ())}
+    earlier = [row for row in run.before.get("bench", {}).get("workloads", ()) if row["name"] not in names]
+    if found:
+        found["workloads"] = [*earlier, *found.get("workloads", ())]
     result = {"passed": status == 0 and right and bool(found), "seconds": seconds, **found}
     return result if result["passed"] else {**result, "output": output[-6000:]}
 
@@ -175,39 +195,41 @@ def _stage_lines(stage: str, result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def as_text(record: dict[str, Any]) -> str:
-    """The table."""
-    lines = [f"{key}: {record[key]}" for key in ("date", "machine", "python") if key in record]
+COLUMNS = (
+    "ms", "gb_s", "copy_ms", "of_copy", "target", "fast_ms", "eager_ms", "compile_ms", "compile_graphs", "graphs_ms",
+    "autotune_ms", "triton_ms", "best", "speedup", "unbound_ms", "launches", "registers", "spills", "error",
+)  # fmt: skip
+"""Of the table of workloads; `speedup` is the time of the best peer over ours."""
+
+
+def as_markdown(record: dict[str, Any]) -> str:
+    """The report."""
+    lines = ["# Run on a GPU", ""]
+    lines += [f"- {key}: {record[key]}" for key in ("date", "machine", "python", "dry_run") if key in record]
     bench = record.get("bench", {})
     if "device" in bench:
-        lines.append(f"device: {bench['device']}, copy rate {bench['copy_gb_s']} GB/s")
+        lines.append(f"- device: {bench['device']}, copy rate {bench['copy_gb_s']} GB/s, torch {bench.get('torch')}")
+    lines += ["", "## Stages", ""]
     for stage in STAGES:
         if stage in record:
-            lines += _stage_lines(stage, record[stage])
-    columns = (
-        "ms",
-        "gb_s",
-        "of_copy",
-        "target",
-        "fast_ms",
-        "eager_ms",
-        "compile_ms",
-        "triton_ms",
-        "speedup",
-        "graphs_ms",
-        "unbound_ms",
-        "launches",
-        "error",
-    )
-    rows = bench.get("workloads", [])
-    if rows:
-        lines += ["", f"{'workload':<46}" + "".join(f"{name:>11}" for name in columns)]
+            lines += [f"- {line}" for line in _stage_lines(stage, record[stage])]
+    if rows := bench.get("workloads", []):
+        lines += [
+            "",
+            "## Workloads",
+            "",
+            "| workload | " + " | ".join(COLUMNS) + " |",
+            "|---" * (len(COLUMNS) + 1) + "|",
+        ]
         for row in rows:
-            cells = "".join(f"{'-' if row.get(name) is None else row[name]:>11}" for name in columns)
-            lines.append(f"{row['name'] + ' ' + row['about']:<46.46}{cells}")
-    for key in ("geomean_over_compile", "launch_us", "left_out"):
+            cells = ("-" if row.get(name) is None else str(row[name]) for name in COLUMNS)
+            lines.append(f"| {row['name']} {row['about']} | " + " | ".join(cells) + " |")
+        failed = [f"- {row['name']}: {key} {row[key]}" for row in rows for key in row if key.endswith("_failed")]
+        lines += ["", "## Peers that failed", "", *failed] if failed else []
+    lines.append("")
+    for key in ("geomean_over_best", "launch_us", "left_out"):
         if bench.get(key):
-            lines.append(f"{key}: {bench[key]}")
+            lines.append(f"- {key}: {bench[key]}")
     return "\n".join(lines) + "\n"
 
 
@@ -223,7 +245,7 @@ def main() -> int:
     stages = options.stages.split(",")
     if unknown := [stage for stage in stages if stage not in STAGES]:
         parser.error(f"--stages: expected some of {', '.join(STAGES)}, got {', '.join(unknown)}")
-    run = Run(options.out, options.minutes, options.dry_run)
+    run = Run(options.out, options.minutes, options.dry_run, tuple(stages))
     environment = prepare(run, options.wheels)
     steps = {
         "tests": lambda: run_tests(run, environment),
@@ -231,7 +253,7 @@ def main() -> int:
         "bench": lambda: run_bench(run, environment, options.only),
     }
     passed = [complete(run, stage, steps[stage]) for stage in stages]
-    print(as_text(run.record))
+    print(as_markdown(run.record))
     return 0 if all(passed) else 1
 
 

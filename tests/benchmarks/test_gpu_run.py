@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import gpu_measure
 import gpu_run
 import pytest
 
@@ -38,7 +39,7 @@ def test_each_stage_has_its_command_and_its_part_of_the_time(tmp_path: Path, mon
     written = json.loads((tmp_path / "gpu-run.json").read_text())
     assert [written[name]["passed"] for name in gpu_run.STAGES] == [True, False, True]
     assert not written["sanitizer"]["racecheck"]["passed"] and written["sanitizer"]["memcheck"]["passed"]
-    assert "racecheck: FAILED in 1.0 s ERROR SUMMARY: 1 error" in (tmp_path / "gpu-run.txt").read_text()
+    assert "racecheck: FAILED in 1.0 s ERROR SUMMARY: 1 error" in (tmp_path / "gpu-run.md").read_text()
 
 
 def test_parts_leave_the_benchmark_most_of_the_time() -> None:
@@ -47,6 +48,51 @@ def test_parts_leave_the_benchmark_most_of_the_time() -> None:
     assert sum(parts[:-1]) <= 0.55 * run.seconds and 539 < parts[-1] <= 540
     run.ends = time.monotonic() + 20
     assert all(run.seconds_of(stage) <= 20 for stage in gpu_run.SHARES)
+
+
+def test_stages_and_workloads_one_by_one_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = {"W1": 1.0}
+
+    def stage(run: gpu_run.Run, name: str, command: list[str], environment: dict[str, str]) -> tuple[int, str, float]:
+        rows = [{"name": name, "about": "chain", "error_ok": True, "ms": ms} for name, ms in measured.items()]
+        Path(command[command.index("--out") + 1]).write_text(json.dumps({"workloads": rows}))
+        return 0, "", 1.0
+
+    monkeypatch.setattr(gpu_run, "run_stage", stage)
+    first = gpu_run.Run(tmp_path, 9, False, ("tests",))
+    gpu_run.complete(first, "tests", lambda: {"passed": True, "summary": "3 passed"})
+    assert first.seconds_of("tests") > 530
+    for times in ({"W1": 1.0, "W2": 2.0}, {"W2": 3.0}):
+        measured = times
+        run = gpu_run.Run(tmp_path, 9, False, ("bench",))
+        gpu_run.complete(run, "bench", lambda run=run: gpu_run.run_bench(run, {}, ""))
+    written = json.loads((tmp_path / "gpu-run.json").read_text())
+    assert written["tests"]["summary"] == "3 passed"
+    assert {row["name"]: row["ms"] for row in written["bench"]["workloads"]} == {"W1": 1.0, "W2": 3.0}
+    assert gpu_run.Run(tmp_path, 9, True).before == {}, "what a dry run has is its own"
+
+
+def test_the_fastest_peer_is_the_peer() -> None:
+    row: dict[str, Any] = {"ms": 2.0, "compile_ms": 3.0, "graphs_ms": 2.5, "triton_failed": "no"}
+    gpu_measure.add_best(row)
+    assert (row["best"], row["speedup"]) == ("graphs", 1.25)
+    without: dict[str, Any] = {"ms": 2.0}
+    gpu_measure.add_best(without)
+    assert "speedup" not in without
+
+
+def test_torch_compiles_each_workload_anew() -> None:
+    torch = pytest.importorskip("torch")
+    for number in range(10):  # more than the 8 that torch compiles one function for
+        gpu_measure.forget_compiled(torch)
+
+        def eager(x: Any, factor: int = number) -> Any:
+            return x * factor
+
+        torch.compile(eager, backend="eager", dynamic=False)(torch.ones(3))
+        assert gpu_measure.compiled_graphs(torch) == 1, number
+    torch._dynamo.reset()
+    torch._dynamo.config.fail_on_recompile_limit_hit = False
 
 
 def test_a_stage_that_fails_stays_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cuda_device_scenarios
+import cuda_gpu_op_scenarios
 import pytest
 from cuda_scenarios import SCENARIOS
 
@@ -20,6 +22,9 @@ def why_not() -> str:
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(why_not()), reason=f"no GPU to run on: {why_not()}")]
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+ALL = {**SCENARIOS, **cuda_gpu_op_scenarios.SCENARIOS, "asked": cuda_device_scenarios.asked}
+
+
+@pytest.mark.parametrize("name", list(ALL))
 def test_scenario(name: str) -> None:
-    print(f"{name}: {SCENARIOS[name]()}")
+    print(f"{name}: {ALL[name]()}")

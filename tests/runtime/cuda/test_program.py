@@ -70,7 +70,7 @@ def test_the_run_on_a_gpu_machine_runs_dry(tmp_path: Path) -> None:
     assert [row["name"] for row in bench["workloads"]] == ["W4h", "W13"] and not bench["left_out"]
     assert all(row["error_ok"] and row["ms"] > 0 for row in bench["workloads"])
     assert bench["launch_us"].keys() == {"call", "prepared", "packed", "graph"}
-    assert "softmax of rows" in (tmp_path / "gpu-run.txt").read_text()
+    assert "softmax of rows" in (tmp_path / "gpu-run.md").read_text()
 
 
 @needs_stand_in
