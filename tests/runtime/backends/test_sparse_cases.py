@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -108,7 +110,7 @@ def _product(a: Array, there: Array, x: Array) -> Array:
 
 
 def _dense(given: Any, shape: tuple[int, ...]) -> Array:
-    return dense_of(shape, given) if isinstance(given, tuple) else np.asarray(given)
+    return dense_of(shape, cast("tuple[Array, ...]", given)) if isinstance(given, tuple) else np.asarray(given)
 
 
 @needs_compiler
@@ -125,16 +127,16 @@ def test_against_numpy_and_scipy() -> None:
 
 
 def _compare_with_scipy(case: Case, program: Any, results: list[Any]) -> None:
-    try:
-        import scipy.sparse as sparse  # pyright: ignore[reportMissingImports, reportMissingTypeStubs]
-    except ImportError:
+    if find_spec("scipy") is None:
         return
+    sparse: Any = import_module("scipy.sparse")
     a, b = (sparse.csr_array((v, i, p), shape=case.shape) for p, i, v in (case.a, case.b))
-    found = as_list(program(a, b, case.some, case.x, case.y))
+    found: list[Any] = as_list(program(a, b, case.some, case.x, case.y))
     assert found[2].format == "csr"
     for ours, given in zip(found, results, strict=True):
         parts = (ours.indptr, ours.indices, ours.data) if hasattr(ours, "format") else (ours,)
-        np.testing.assert_array_equal(parts[-1], given[-1] if isinstance(given, tuple) else given)
+        last = cast("tuple[Array, ...]", given)[-1] if isinstance(given, tuple) else given
+        np.testing.assert_array_equal(parts[-1], last)
     np.testing.assert_allclose(found[0], a @ case.x, 1e-3, 1e-3)
     np.testing.assert_allclose(found[2].toarray(), (a + b).toarray(), 1e-5)
 
