@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, I8, I32, U8, DType, Kind
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
+from fuse_opt.frontends.onnx.operators.byte_products import byte_product
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 from fuse_opt.frontends.onnx.operators.windows import integer_convolution
 
@@ -40,35 +40,7 @@ def einsum(n: Node, g: Emitter) -> Results:
 @handler("MatMulInteger")
 def matmul_integer(n: Node, g: Emitter) -> Results:
     zeros = [g.cast(n.operand(position), I32) if n.has(position) else None for position in (2, 3)]
-    return _byte_product(g, (n.operand(0), n.operand(1)), zeros, n.is_known(1))
-
-
-def _byte_product(g: Emitter, operands: Sequence[Value], zeros: Sequence[Value | None], is_weight: bool) -> Value:
-    """
-    The product of the bytes themselves; what zero points change of it are sums of rows and columns: all of it exact.
-    `is_weight`: whether the right one is known, so that its sums are, too.
-    """
-    (a, b), zeros = operands, list(zeros)
-    if zeros[0] is not None and rank(zeros[0]) == 1 and rank(a) > 1:
-        zeros[0] = g.reshape(zeros[0], shape=[-1, 1])
-    if 1 in (rank(a), rank(b)) or extents(a)[-1] == 0:
-        wide = [g.cast(value, I32) for value in (a, b)]
-        return g.matmul(*(x if zero is None else g.subtract(x, zero) for x, zero in zip(wide, zeros, strict=True)))
-    if dtype(b) is U8:  # both less by 128: signed bytes, as products take them on the right
-        b, moved = g.bitcast(g.bitwise_xor(b, g.like(128, b)), dtype=I8), zeros[1]
-        zeros[1] = g.number(-128, I32) if moved is None else g.subtract(moved, g.like(128, moved))
-    if (
-        dtype(a) is I8 and is_weight
-    ):  # both more by 128: tiles read weights that unsigned bytes meet where they are packed
-        a, moved = g.bitwise_xor(g.bitcast(a, dtype=U8), g.number(128, U8)), zeros[0]
-        zeros[0] = g.number(128, I32) if moved is None else g.add(moved, g.like(128, moved))
-    y = g.matmul(a, b, dtype=I32)
-    if zeros[0] is not None:
-        y = g.subtract(y, g.multiply(zeros[0], g.sum(g.cast(b, I32), axes=[rank(b) - 2], keepdims=True)))
-    if zeros[1] is not None:
-        x = g.cast(a, I32) if zeros[0] is None else g.subtract(g.cast(a, I32), zeros[0])
-        y = g.subtract(y, g.multiply(zeros[1], g.sum(x, axes=[rank(a) - 1], keepdims=True)))
-    return y
+    return byte_product(g, (n.operand(0), n.operand(1)), zeros, n.is_known(1))
 
 
 def _blocks(g: Emitter, value: Value, like: Value, size: int, axis: int) -> Value:
@@ -139,7 +111,7 @@ def qlinear_matmul(n: Node, g: Emitter) -> Results:
     if not all(dtype(value) in (I8, U8) for value in (a, b)):
         raise n.refuse(f"operands of {dtype(a)} and {dtype(b)} are not supported; expected bytes")
     zeros = [g.cast(_scalar(n, g, position), I32) for position in (2, 5)]
-    y = g.cast(_byte_product(g, (a, b), zeros, n.is_known(3)), F32)
+    y = g.cast(byte_product(g, (a, b), zeros, n.is_known(3)), F32)
     a_scale, b_scale, y_scale = (g.cast(_scalar(n, g, position), F32) for position in (1, 4, 6))
     if rank(a_scale) == 1 and rank(a) > 1:
         a_scale = g.reshape(a_scale, shape=[-1, 1])

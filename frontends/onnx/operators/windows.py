@@ -11,6 +11,7 @@ import numpy as np
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, F64, I8, I32, U8
 from fuse_opt.frontends.builder import Emitter, Value, extents, rank
+from fuse_opt.frontends.onnx.operators.byte_products import byte_product
 from fuse_opt.frontends.onnx.operators.movement import sliced
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
 
@@ -151,9 +152,11 @@ def conv_integer(n: Node, g: Emitter) -> Results:
 
 def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int]) -> Value:
     """
-    The sums in i32 of products of bytes less their zero points: a convolution of f32 where the weights are so small that no sum
-    of some of the products is rounded, else of f64.
+    The sums in i32 of products of bytes less their zero points: a product where windows have one element, else a convolution of
+    f32 where the weights are so small that no sum of some of the products is rounded, else of f64.
     """
+    if _is_pointwise(n, operands):
+        return _pointwise(n, g, operands, zeros)
     element = F32 if _fits_f32(n, operands, zeros) else F64
     centered: list[Value] = []
     for operand, zero in zip(operands, zeros, strict=True):
@@ -165,6 +168,29 @@ def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: t
         centered.append(value)
     x, weight = centered
     return g.cast(convolution(n, g, x, weight), I32)
+
+
+def _is_pointwise(n: Node, operands: tuple[int, int]) -> bool:
+    """Whether a convolution of bytes has windows of one element, and a result for each element of a channel."""
+    x, weight = (n.operand(position) for position in operands)
+    if not all(dtype(value) in (I8, U8) for value in (x, weight)) or 0 in (*extents(x), *extents(weight)):
+        return False
+    ones, window = [1] * (rank(x) - 2), geometry(n, extents(x)[2:], extents(weight)[2:])
+    return (list(extents(weight)[2:]), window["strides"], n.integer("group", 1)) == (ones, ones, 1) and not any(
+        window["pads"]
+    )
+
+
+def _pointwise(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int]) -> Value:
+    """Such a convolution as a product of positions by channels and channels by filters."""
+    x, weight = (n.operand(position) for position in operands)
+    (many, channels, *sizes), filters = extents(x), extents(weight)[0]
+    positions = g.permute_dims(g.reshape(x, shape=[many, channels, -1]), axes=[0, 2, 1])
+    matrix = g.permute_dims(g.reshape(weight, shape=[filters, channels]), axes=[1, 0])
+    moved = [g.cast(n.operand(zero), I32) if n.has(zero) else None for zero in zeros]
+    moved = [v if v is None or math.prod(extents(v)) != 1 else g.reshaped(v, []) for v in moved]
+    y = byte_product(g, (positions, matrix), moved, n.is_known(operands[1]))
+    return g.reshape(g.permute_dims(y, axes=[0, 2, 1]), shape=[many, filters, *sizes])
 
 
 def _fits_f32(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) -> bool:

@@ -65,11 +65,17 @@ FO_FN void fo_rows_bf16(long rows, long k, const {unsigned short|signed char|uns
   enum { group = {2|4|4}, up = {0|128|0} };
 #endif
   from += at, to += to_at;
+  const long turned = row == 1 && column != 1 ? rows / 16 * 16 : 0, whole = k / 16 * 16;
+  for (long i = 0; i < turned; i += 16)
+    for (long p = 0; p < whole; p += 16)
+      fo_transpose_tile_{u16|u8|u8}(from + i + p * column, column, to + i * to_step + p, to_step);
   for (long i = 0; i < rows; i++, from += row, to += to_step) {
+    const long first = i < turned ? whole : 0;
+    for (long p = 0; up && p < first; p++) to[p] ^= up;
     if (column == 1)
       for (long p = 0; p < k; p++) to[p] = from[p] ^ up;
     else
-      for (long p = 0; p < k; p++) to[p] = from[p * column] ^ up;
+      for (long p = first; p < k; p++) to[p] = from[p * column] ^ up;
     for (long p = k; p % group; p++) to[p] = up;
   }
 }

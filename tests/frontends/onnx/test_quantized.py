@@ -160,3 +160,32 @@ def test_convolutions_are_exact(operator: str, largest: int) -> None:
     np.testing.assert_array_equal(found, sums)
     (product,) = [kernel for kernel in launched if kernel.schedule_kind() == "conv"]
     assert ("xf32>" if largest == 3 else "xf64>") in str(product.operands[0].type)
+
+
+@needs_compiler
+@pytest.mark.parametrize("operator", ["QLinearConv", "ConvInteger"])
+@pytest.mark.parametrize(("left", "right"), [(np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.uint8)])
+def test_convolutions_with_windows_of_one_element_are_products_of_bytes(operator: str, left: Any, right: Any) -> None:
+    rng = np.random.default_rng(6)
+    x, w = randbytes(rng, left, 2, 35, 6, 7), randbytes(rng, right, 21, 35, 1, 1)
+    weights = {
+        "w": w,
+        "xs": np.float32(0.02),
+        "xz": np.asarray([7], left),
+        "ws": (rng.random(21) * 0.01 + 0.001).astype(np.float32),
+        "wz": np.arange(21).astype(right),
+        "ys": np.float32(3.0),
+        "yz": np.asarray(100, left),
+        "b": rng.integers(-(2**20), 2**20, 21).astype(np.int32),
+    }
+    arrays = {name: np.asarray(array) for name, array in weights.items()}
+    given = "x xs xz w ws wz ys yz b" if operator == "QLinearConv" else "x w xz wz"
+    used = {name: array for name, array in arrays.items() if name in given.split()}
+    found, launched = run(model([(operator, given, "y", {})], x, used), x)
+    centered = w[:, :, 0, 0].astype(np.int64) - arrays["wz"].astype(np.int64).reshape(21, 1)
+    sums = np.einsum("nchw,oc->nohw", x.astype(np.int64) - 7, centered)
+    if operator == "QLinearConv":
+        scale = (arrays["xs"] * arrays["ws"] / arrays["ys"]).reshape(21, 1, 1)
+        sums = scaled(sums + arrays["b"].reshape(21, 1, 1), scale, 100, left)
+    np.testing.assert_array_equal(found, sums)
+    assert [kernel.schedule_kind() for kernel in launched].count("matmul") == 1

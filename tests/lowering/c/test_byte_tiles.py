@@ -13,10 +13,12 @@ from lowered_programs import needs_compiler
 
 Array = np.ndarray[Any, Any]
 ROWS, COLUMNS, STEP = 7, 40, 48
+MORE = 21
+"""Rows that are copied, of which squares are transposed in registers where columns lie side by side."""
 _CALLS = """
-void product(long k, const {left} char *x, long x_step, const signed char *w, {left} char *rows, long step, signed char *panel,
-    int *sums) {{
-  fo_rows_{name}({rows}, k, x, 0, x_step, 1, rows, 0, step);
+void product(long k, const {left} char *x, long x_row, long x_column, const signed char *w, {left} char *rows,
+    long step, signed char *panel, int *sums) {{
+  fo_rows_{name}({more}, k, x, 0, x_row, x_column, rows, 0, step);
   fo_panel_{name}(k, {columns}, w, 0, {columns}, 1, panel, 0, {panel});
   fo_tile_{name}_{rows}x{columns}((k + 3) / 4, rows, 0, step, panel, 0, {panel}, sums, 0, {columns}, 1);
 }}
@@ -28,20 +30,29 @@ void product(long k, const {left} char *x, long x_step, const signed char *w, {l
 @pytest.mark.parametrize(("name", "left"), [("i8", "signed"), ("ui8", "unsigned")])
 def test_every_build_gives_exact_sums(name: str, left: str, machine: str, tmp_path: Path) -> None:
     tile = f"fo_tile_{name}_{ROWS}x{COLUMNS}"
-    text = _CALLS.format(left=left, name=name, rows=ROWS, columns=COLUMNS, panel=STEP)
+    text = _CALLS.format(left=left, name=name, rows=ROWS, more=MORE, columns=COLUMNS, panel=STEP)
     library = build_helpers([f"fo_rows_{name}", f"fo_panel_{name}", tile], text, "cc", machine, tmp_path)
     rng = np.random.default_rng(11)
     low = -128 if left == "signed" else 0
-    for depth in (1, 4, 31, 1027):  # the last one has more groups than are taken apart at a time
-        x = rng.integers(low, low + 256, (ROWS, depth + 5)).astype(np.int8 if left == "signed" else np.uint8)
+    for depth, transposed in (
+        (1, False),
+        (4, True),
+        (31, True),
+        (31, False),
+        (1027, False),
+        (1027, True),
+    ):  # the last one has more groups than are taken apart at a time
+        x = rng.integers(low, low + 256, (MORE, depth + 5)).astype(np.int8 if left == "signed" else np.uint8)
         w = rng.integers(-128, 128, (depth, COLUMNS)).astype(np.int8)
         before = rng.integers(-1000, 1000, (ROWS, COLUMNS)).astype(np.int32)
         step = -(-depth // 4) * 4 + 16
-        rows: Array = np.zeros((ROWS, step), x.dtype)
+        rows: Array = np.zeros((MORE, step), x.dtype)
         panel: Array = np.zeros((-(-depth // 4) + 1) * STEP * 4, np.int8)
         sums = before.copy()
-        x_at, w_at, rows_at, panel_at, sums_at = (ctypes.c_void_p(e.ctypes.data) for e in (x, w, rows, panel, sums))
-        steps = [ctypes.c_long(each) for each in (depth, depth + 5, step)]
-        library.product(steps[0], x_at, steps[1], w_at, rows_at, steps[2], panel_at, sums_at)
-        wanted = before + x[:, :depth].astype(np.int64) @ w.astype(np.int64)
+        given = np.ascontiguousarray(x.T) if transposed else x
+        x_row, x_column = (stride // given.itemsize for stride in (given.T if transposed else given).strides)
+        x_at, w_at, rows_at, panel_at, sums_at = (ctypes.c_void_p(e.ctypes.data) for e in (given, w, rows, panel, sums))
+        steps = [ctypes.c_long(each) for each in (depth, x_row, x_column, step)]
+        library.product(steps[0], x_at, *steps[1:3], w_at, rows_at, steps[3], panel_at, sums_at)
+        wanted = before + x[:ROWS, :depth].astype(np.int64) @ w.astype(np.int64)
         np.testing.assert_array_equal(sums, wanted)
