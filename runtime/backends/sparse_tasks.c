@@ -231,9 +231,13 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
     int64_t n = call->width; \
     for (int64_t slot = begin; slot < end; slot++) { \
       T *restrict to = out + slot * n; \
-      memset(to, 0, (size_t)n * sizeof(T)); \
-      if (slot >= indptr[1]) continue; \
-      for (int64_t k = starts[slot]; k < starts[slot + 1]; k++) { \
+      int64_t k = slot < indptr[1] ? starts[slot] : 0, last = slot < indptr[1] ? starts[slot + 1] : 0; \
+      if (k == last) memset(to, 0, (size_t)n * sizeof(T)); \
+      else { \
+        const T *restrict from = grad + order[k] * n; \
+        for (int64_t j = 0; j < n; j++) to[j] = 0 + from[j]; /* as if added to zeros: -0 becomes 0 */ \
+      } \
+      for (k++; k < last; k++) { \
         const T *restrict from = grad + order[k] * n; \
         for (int64_t j = 0; j < n; j++) to[j] += from[j]; \
       } \

@@ -47,15 +47,22 @@ class ToStorageOp(OpaqueOp):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         """A result that is not there yet is dense: nothing says another kind."""
-        given, wanted = stored_as(self.x.type), stored_as(self.result.type) if self.results else None
+        given, wanted = self._kinds()
         if given is not None and wanted is not None and type(given) is not type(wanted):
             raise VerifyException(
                 f"cannot convert from {given.storage_kind} to {wanted.storage_kind} at once; convert to a dense tensor between"
             )
         return (with_encoding(tensor(self.x), wanted),)
 
+    def _kinds(self) -> tuple[StorageKind | None, StorageKind | None]:
+        return stored_as(self.x.type), stored_as(self.result.type) if self.results else None
+
     def stored_rule(self, fast: bool = False) -> StoredRule | None:
-        return Conversion(tuple(self.infer_types()))
+        """None between two kinds, of which one was given to an operand that was written as dense."""
+        given, wanted = self._kinds()
+        if given is not None and wanted is not None and type(given) is not type(wanted):
+            return None
+        return Conversion((with_encoding(tensor(self.x), wanted),))
 
 
 @irdl_op_definition

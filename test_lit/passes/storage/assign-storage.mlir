@@ -56,6 +56,22 @@ func.func @stays(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>, %x: tensor<5x3xf
   func.return %0, %1 : tensor<4x3xf32>, tensor<f32>
 }
 
+// -----
+
+// What becomes csr is dense again where another kind is made of it.
+
+// CHECK-LABEL: func.func @between_kinds
+func.func @between_kinds(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>) -> tensor<4x5xf32, #graph.row_sparse<capacity = 4>> {
+  // CHECK: %[[R:.*]] = graph.relu %a : {{.*}} -> tensor<4x5xf32, #graph.csr<capacity = 7>>
+  %0 = graph.relu %a : (tensor<4x5xf32, #graph.csr<capacity = 7>>) -> tensor<4x5xf32>
+  // CHECK-NEXT: %[[D:.*]] = graph.to_storage %[[R]] {graph.fallback} : {{.*}} -> tensor<4x5xf32>
+  // CHECK-NEXT: graph.to_storage %[[D]] : (tensor<4x5xf32>) -> tensor<4x5xf32, #graph.row_sparse<capacity = 4>>
+  %1 = graph.to_storage %0 : (tensor<4x5xf32>) -> tensor<4x5xf32, #graph.row_sparse<capacity = 4>>
+  func.return %1 : tensor<4x5xf32, #graph.row_sparse<capacity = 4>>
+}
+
 // CHECK: remark: [assign-storage] fallback: 'graph.exp' has no way to run on operand 0 stored as csr: it is made dense bytes=80
 // CHECK: remark: [assign-storage] fallback: 'graph.matmul' {{.*}} bytes=60
+// CHECK: remark: [assign-storage] fallback: 'graph.to_storage' {{.*}} bytes=80
 // CHECK-NOT: remark
+
