@@ -5,10 +5,11 @@
 becomes
 
     scf.parallel (%i) = 0 to 112 { ... }
-    scf.parallel (%lane) = 0 to 16 { scf.if 0x17fff >> %lane & 1 { %i = 112 + %lane; %a = load %x[%i]; ...; store %b, %y[%i] } }
+    scf.parallel (%lane) = 0 to 16 { scf.if %bits >> %lane & 1 { %i = 112 + %lane; %a = load %x[%i]; ...; store %b, %y[%i] } }
 
 of which compilers make masked loads and stores where the machine has them; 15 elements one after the other took longer than
-112 in vectors. With a comparison in the place of the bits gcc would cut the loop where it fails, and make no vectors of it. What
+112 in vectors. With a comparison in the place of the bits gcc would cut the loop where it fails, and make no vectors of it; of bits
+that it knows gcc 12 makes blends with whole vectors of memory, which fault beyond the end of a page: `fo_bits` hides them. What
 goes to memory of the function itself, which has room for whole vectors, is stored by all lanes: an accumulator's lane keeps what
 it has. A load of several lanes waits for masked stores to the same memory, and not for whole ones.
 """
@@ -27,13 +28,14 @@ from xdsl.utils.hints import isa
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.specialization import specialized
-from fuse_opt.lowering.loops.strip_mining import BlockLoops, constant
+from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant
 
 WIDTH = 16
 """Lanes of a masked vector: those of f32 in the widest vectors, or two of half of it."""
 FEWEST = 5
 """Elements of a loop for which it pays. A loop over accumulators, or over what is kept, may have fewer: who loads several of them
 would wait for narrow stores."""
+_BITS = "fo_bits"
 NARROWEST = 4
 """Bytes of an element in memory: machines with masks for fewer are few."""
 
@@ -43,9 +45,9 @@ def padded(count: int) -> int:
     return -(-count // WIDTH) * WIDTH if count >= FEWEST else count
 
 
-def mask_tails(body: Block) -> None:
+def mask_tails(body: Block, helpers: Helpers) -> None:
     """Rewrites the function of a kernel in place."""
-    blocks = BlockLoops(body)
+    blocks = _Masks(body, helpers)
     for op in list(body.walk()):
         if isinstance(op, scf.ParallelOp) and (upper := _left_over(op)) is not None and _is_plain(op):
             _mask(op, upper, blocks)
@@ -91,7 +93,28 @@ def _bytes(memory: SSAValue) -> int:
     return 0 if found is None else found.itemsize
 
 
-def _mask(loop: scf.ParallelOp, upper: int, blocks: BlockLoops) -> None:
+class _Masks(BlockLoops):
+    """Constants at the function's start, and masks as numbers that compilers do not know."""
+
+    def __init__(self, body: Block, helpers: Helpers) -> None:
+        super().__init__(body)
+        self._helpers = helpers
+        self._masks: dict[int, SSAValue] = {}
+
+    def mask(self, count: int) -> SSAValue:
+        """The bits of so many lanes, and one beyond all lanes: a single one would be compared."""
+        if count not in self._masks:
+            bits = self.number((1 << count) - 1 | 1 << WIDTH)
+            assert isinstance(bits.owner, Operation)
+            self._helpers.setdefault(_BITS, ((INDEX,), INDEX))
+            hidden = func.CallOp(_BITS, [bits], [INDEX])
+            hidden.results[0].name_hint = "bits"
+            Rewriter.insert_op(hidden, InsertPoint.after(bits.owner))
+            self._masks[count] = hidden.results[0]
+        return self._masks[count]
+
+
+def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
     """Puts whole vectors and a masked one in the place of the loop."""
     lower = constant(loop.lowerBound[0])
     assert lower is not None
@@ -120,9 +143,9 @@ def _moved(lane: BlockArgument, first: int, blocks: BlockLoops) -> SSAValue:
     return place.result
 
 
-def _is_within(block: Block, count: int, blocks: BlockLoops) -> Sequence[Operation]:
-    """What asks whether the lane is one of the first so many. One more bit, beyond all lanes: a single one would be compared."""
-    bits = arith.ShRSIOp(blocks.number((1 << count) - 1 | 1 << WIDTH), block.args[0])
+def _is_within(block: Block, count: int, blocks: _Masks) -> Sequence[Operation]:
+    """What asks whether the lane is one of the first so many."""
+    bits = arith.ShRSIOp(blocks.mask(count), block.args[0])
     bit = arith.AndIOp(bits, blocks.number(1))
     return bits, bit, arith.CmpiOp(bit, blocks.number(0), "ne")
 

@@ -1,5 +1,11 @@
 /* Moves of memory: transposes in vector registers, nontemporal stores, prefetches. */
 
+/* fo_bits: the same number, which the compiler does not know any more. */
+FO_FN long fo_bits(long bits) {
+  __asm__("" : "+r"(bits));
+  return bits;
+}
+
 /* fo_transpose_tile_{u8|u16|u32}: a tile of 16 x 16 elements, transposed in registers; its rows are `step` apart, then `to_step`. */
 FO_FN void fo_transpose_tile_u8(const void *from, long step, void *to, long to_step) {
   typedef {unsigned char|unsigned short|fo_u32} element;

@@ -12,6 +12,7 @@ from fuse_opt.lowering.loops.masked_tails import padded
 
 PASSES = ["decompose", "fuse-elementwise", "fuse-row", "wrap-kernels", "schedule-kernels"]
 SOFTMAX = "  %y = graph.softmax %x {axis = 1} : (tensor<ROWxf32>) -> tensor<ROWxf32>\n"
+DOWN = "  %y = graph.softmax %x {axis = 0} : (tensor<ROWxf32>) -> tensor<ROWxf32>\n"
 SQUARE = "  %y = graph.square %x : (tensor<ROWxKIND>) -> tensor<ROWxKIND>\n"
 TOTALS = """  %s = graph.sum %x {axes = array<i64: 1>, keepdims = true} : (tensor<ROWxKIND>) -> tensor<3x1xKIND>
   %t = graph.max %x {axes = array<i64: 1>, keepdims = true} : (tensor<ROWxKIND>) -> tensor<3x1xKIND>
@@ -46,10 +47,11 @@ def test_rows_are_those_of_the_reference(body: str, length: int, kind: str) -> N
 
 @needs_compiler
 @needs_guard_pages
-@pytest.mark.parametrize("body", [SOFTMAX, SQUARE])
-def test_no_lane_leaves_the_arrays(body: str) -> None:
-    """The last row ends where a page begins that is not there."""
-    module = apply(parse(program(body, 49, "f32")), PASSES)
+@pytest.mark.parametrize("body", [SOFTMAX, SQUARE, DOWN])
+@pytest.mark.parametrize("length", [9, 15, 49])
+def test_no_lane_leaves_the_arrays(body: str, length: int) -> None:
+    """The last row ends where a page begins that is not there; gcc 12 made blends with whole vectors of masks that it knew."""
+    module = apply(parse(program(body, length, "f32")), PASSES)
     (x,) = random_arguments(module, 1)
     expected = evaluate(module, [x])
     with guarded() as allocate:
