@@ -8,10 +8,10 @@ becomes
     scf.parallel (%lane) = 0 to 16 { scf.if %bits >> %lane & 1 { %i = 112 + %lane; %a = load %x[%i]; ...; store %b, %y[%i] } }
 
 of which compilers make masked loads and stores where the machine has them; 15 elements one after the other took longer than
-112 in vectors. With a comparison in the place of the bits gcc would cut the loop where it fails, and make no vectors of it; of bits
-that it knows gcc 12 makes blends with whole vectors of memory, which fault beyond the end of a page: `fo_bits` hides them. What
-goes to memory of the function itself, which has room for whole vectors, is stored by all lanes: an accumulator's lane keeps what
-it has. A load of several lanes waits for masked stores to the same memory, and not for whole ones.
+112 in vectors. With a comparison in the place of the bits gcc would cut the loop where it fails, and make no vectors of it. Of
+bits that it knows gcc 12 makes blends with whole vectors of memory, which fault beyond the end of a page: `fo_bits` hides them.
+What goes to memory of the function itself, which has room for whole vectors, is stored by all lanes: an accumulator's lane keeps
+what it has. A load of several lanes waits for masked stores to the same memory, and not for whole ones.
 """
 
 from __future__ import annotations
