@@ -280,10 +280,10 @@ class _FunctionConverter(Generic[Generated]):
         name = called_implementation(kernel)
         found = find_implementation(op.name, name)
         if found is None:
-            wanted = (
-                "no implementation is registered for it" if name is None else f"'{name}' is not an implementation of it"
-            )
-            raise LoweringError(f"'{op.name}' is opaque and {wanted}", op)
+            if name is None:
+                raise LoweringError(f"'{op.name}' is opaque and no implementation is registered for it", op)
+            message = f"'{op.name}': '{name}' is not an implementation of it; remove the property, or register it"
+            raise LoweringError(message, op)
         try:
             plain_properties(op)
         except TypeError as error:

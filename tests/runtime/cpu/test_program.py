@@ -291,7 +291,7 @@ def test_donated_arguments_must_be_reusable():
               %t = graph.exp %a : (tensor<4xf32>) -> tensor<4xf32>
               fused.yield %t : tensor<4xf32>
             }""",
-            "'fused.kernel' implementation \"mkl.exp\" cannot run it",
+            "'graph.exp': 'mkl.exp' is not an implementation of it; remove the property",
         ),
     ],
 )
