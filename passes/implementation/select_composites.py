@@ -12,16 +12,16 @@ from xdsl.ir import Block, Operation
 
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, offers_of
 from fuse_opt.dialects.implementation.queries import wanted_implementation
-from fuse_opt.dialects.implementation.selection import NEAR, is_called
+from fuse_opt.dialects.implementation.selection import NEAR, Candidate, is_called
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import CompositeOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
 from fuse_opt.passes.implementation.costs import decomposed_seconds
-from fuse_opt.passes.implementation.select_implementation import attached_machine, check_preferred
+from fuse_opt.passes.implementation.select_implementation import attached_machine, check_preferred, promised
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -93,7 +93,7 @@ class SelectCompositesPass(RewritePass):
         offers = [offer for offer in allowed_offers(op, machine.platform) if not offer.composite]
         refused = {offer.name: reason for offer in offers if (reason := self._refusal(offer, site)) is not None}
         if wanted is not None:
-            return _promised(op, wanted, offers, refused)
+            return promised(op, wanted, [Candidate(one, refused.get(one.name, "")) for one in offers]).offer
         able = [offer for offer in offers if offer.name not in refused]
         preferred = (offer for word in self.prefer for offer in able if is_called(offer, word))
         if (found := next(preferred, None)) is not None:
@@ -130,13 +130,3 @@ class SelectCompositesPass(RewritePass):
         flip = f'use_implementation = "{offer.name}"'
         remark(self.name, op, "generated", f'is code of the program, not "{offer.name}"', flip=flip, numbers=numbers)
         return None
-
-
-def _promised(op: GraphOp, name: str, offers: list[Offer], refused: dict[str, str]) -> Offer:
-    """The offer that a directive names. Raises RefusedError where there is none, or where it refuses."""
-    found = next((offer for offer in offers if offer.name == name), None)
-    if found is not None and name not in refused:
-        return found
-    known = ", ".join(offer.name for offer in offers) or "none"
-    why = f"is not among what is allowed: {known}" if found is None else f"refuses it: {refused[name]}"
-    raise RefusedError(f"'{op.name}' use_implementation \"{name}\" {why}; remove the directive or name another one", op)

@@ -125,7 +125,7 @@ class SelectImplementationPass(ModulePass):
     def _choose(self, kernel: KernelOp, found: Sequence[Candidate]) -> tuple[Candidate, Candidate | None] | None:
         """What runs the kernel, and the next best one where that was compared; None where nothing runs it as a whole."""
         if (wanted := wanted_implementation(kernel)) is not None:
-            return _promised(kernel, wanted, found), None
+            return promised(dispatched_ops(kernel)[0], wanted, found), None
         if kernel.implementation is not None:
             named = kernel.implementation.data
             _check_known_for(kernel, named)
@@ -265,17 +265,14 @@ def _check_known_for(kernel: KernelOp, name: str) -> None:
     )  # fmt: skip
 
 
-def _promised(kernel: KernelOp, name: str, found: Sequence[Candidate]) -> Candidate:
+def promised(op: GraphOp, name: str, found: Sequence[Candidate]) -> Candidate:
     """The candidate that a directive names. Raises RefusedError where there is none, or where it refuses."""
     chosen = next((one for one in found if one.offer.name == name), None)
     if chosen is not None and not chosen.refusal:
         return chosen
     known = ", ".join(one.offer.name for one in found) or "none"
     why = f"is not among what is allowed: {known}" if chosen is None else f"refuses it: {chosen.refusal}"
-    raise RefusedError(
-        f"'{dispatched_ops(kernel)[0].name}' use_implementation \"{name}\" {why}; remove the directive or name another one",
-        dispatched_ops(kernel)[0],
-    )
+    raise RefusedError(f"'{op.name}' use_implementation \"{name}\" {why}; remove the directive or name another one", op)
 
 
 def _refusals(found: Sequence[Candidate]) -> str:
