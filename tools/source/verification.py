@@ -16,7 +16,8 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.stored_values import is_stored
 from fuse_opt.dialects.verify.dominance import DominanceError, verify_dominance
 from fuse_opt.dialects.verify.frozen_arguments import FrozenError, verify_frozen_arguments
-from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plans
+from fuse_opt.dialects.verify.memory_plan import verify_plans
+from fuse_opt.dialects.verify.plan_contents import PlanError
 
 
 class OpVerifyError(VerifyException):

@@ -42,7 +42,8 @@ from fuse_opt.dialects.implementation.queries import offer_of
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
-from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plans
+from fuse_opt.dialects.verify.memory_plan import verify_plans
+from fuse_opt.dialects.verify.plan_contents import PlanError
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.emit.cuda import build_cuda_program
 from fuse_opt.lowering.errors import LoweringError

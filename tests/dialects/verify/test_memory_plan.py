@@ -13,7 +13,8 @@ from fuse_opt.dialects.verify import kernel_parts as plan_parts
 from fuse_opt.dialects.verify import kernel_reads as plan_reads
 from fuse_opt.dialects.verify import memory_plan as plan_verifier
 from fuse_opt.dialects.verify import sample_points as plan_points
-from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plan
+from fuse_opt.dialects.verify.memory_plan import verify_plan
+from fuse_opt.dialects.verify.plan_contents import PlanError
 from fuse_opt.tools.compiler.pipeline import make_passes
 
 PLAN = """

@@ -32,7 +32,8 @@ from xdsl.dialects.func import FuncOp
 from fuse_opt.dialects.analysis.storage import analyse_storage
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
-from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plan, verify_plans
+from fuse_opt.dialects.verify.memory_plan import verify_plan, verify_plans
+from fuse_opt.dialects.verify.plan_contents import PlanError
 from fuse_opt.lowering.reference.interpreter import evaluate_function
 from fuse_opt.passes.fusion.wrap_kernels import WrapKernelsPass
 from fuse_opt.passes.memory.infer_inplace import InferInplacePass

@@ -19,7 +19,8 @@ from fuse_opt.dialects.analysis.storage import analyse_storage
 from fuse_opt.dialects.implementation.offers import forget_backend
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_value, ints
-from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plan
+from fuse_opt.dialects.verify.memory_plan import verify_plan
+from fuse_opt.dialects.verify.plan_contents import PlanError
 from fuse_opt.passes.fusion.wrap_kernels import WrapKernelsPass
 from fuse_opt.passes.memory.infer_inplace import InferInplacePass
 from fuse_opt.passes.memory.order_for_memory import OrderForMemoryPass

@@ -14,7 +14,8 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.chains import Link, link_of
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plans
+from fuse_opt.dialects.verify.memory_plan import verify_plans
+from fuse_opt.dialects.verify.plan_contents import PlanError
 from fuse_opt.runtime.backends.onednn.library import find_library
 
 T = "tensor<6x8xf32>"

@@ -1,0 +1,61 @@
+"""In-place pairs of a plan: which result of a kernel may lie where one of its operands does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.fused import KernelOp, YieldOp
+from fuse_opt.dialects.implementation.offers import find_offer
+from fuse_opt.dialects.implementation.queries import absorbed_chain, chain_pairs, named_offer
+from fuse_opt.dialects.verify.contracted_reads import calls_library
+from fuse_opt.dialects.verify.kernel_reads import KernelReads
+from fuse_opt.dialects.verify.plan_contents import Content, PlanError, byte_size, name_of
+
+
+def check_pair(
+    reads: KernelReads,
+    contents: Mapping[SSAValue, Content],
+    last_use: Mapping[SSAValue, int],
+    pair: tuple[int, int],
+    step: int,
+) -> None:
+    """A result, by its number, may take over an operand: nobody reads that later, and the kernel reads it before it writes.
+
+    `contents` says what each value's memory holds, `last_use` the last step that uses a value. Raises PlanError.
+    """
+    kernel, (result, operand) = reads.kernel, pair
+    value, taken = kernel.results[result], kernel.operands[operand]
+    old = contents[taken]
+    about = f"'fused.kernel' {name_of(value)} of step {step} takes over {name_of(taken)} of step {old.step}"
+    if byte_size(value) is None or byte_size(value) != byte_size(taken):
+        raise PlanError(f"{about}, but they differ in size: {byte_size(value)} and {byte_size(taken)}", kernel)
+    if old.buffer is not None and not old.buffer.writable:
+        raise PlanError(f"{about}, which must not be overwritten: it is not donated, or no kernel made it", kernel)
+    last = last_use.get(old.value, -1)
+    if last > step:
+        raise PlanError(f"{about}, which is still read at step {last}; run infer-inplace and plan-memory", kernel)
+    same = frozenset(n for n, other in enumerate(kernel.operands) if contents[other] is old)
+    if calls_library(kernel):
+        _check_offered(kernel, result, operand, same, about)
+    elif (reason := reads.clash(result, same)) is not None:
+        raise PlanError(f"{about}, but {reason}", kernel)
+
+
+def _check_offered(kernel: KernelOp, result: int, operand: int, same: frozenset[int], about: str) -> None:
+    """A library call may run in place where its implementation says so, on an array that it is given once."""
+    op = kernel.block.first_op
+    offer = named_offer(kernel)
+    if offer is not None and len(same) == 1 and (links := absorbed_chain(kernel, offer)) is not None:
+        if result == 0 and operand in chain_pairs(kernel, offer, links):
+            return
+        raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)
+    if op is None or not isinstance(op.next_op, YieldOp) or list(kernel.yielded()) != list(op.results):
+        raise PlanError(f"{about}, but it is a library call with other ops beside it", kernel)
+    places = [k for k, value in enumerate(op.operands) if value is kernel.block.args[operand]]
+    if len(same) > 1 or len(places) > 1:
+        raise PlanError(f"{about}, but it is a library call that has it as two operands", kernel)
+    offer = find_offer(op.name, None if kernel.implementation is None else kernel.implementation.data)
+    if offer is None or not places or (result, places[0]) not in offer.inplace:
+        raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)

@@ -1,0 +1,101 @@
+"""Where a plan puts what kernels write: slots are inside of the arena, aligned, and those of what they take over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, SSAValue
+
+from fuse_opt.dialects.fused import OutlinedOp
+from fuse_opt.dialects.verify.plan_contents import Buffer, Content, PlanError, byte_size, item_size, name_of
+
+_WORKSPACE_ALIGNMENT = 64
+"""Bytes: what a library may count on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """What `fused.arena` of a function says, in bytes."""
+
+    alignment: int
+    size: int
+    bound: int
+
+
+def read_arena(function: FuncOp, kernel: OutlinedOp) -> Arena:
+    """A function's arena, which `kernel` has slots in. Raises PlanError where it is missing or makes no sense."""
+    attribute = function.attributes.get("fused.arena")
+    if attribute is None:
+        raise PlanError("'fused.kernel' has slots but its function has no fused.arena; run plan-memory", kernel)
+    entries: Mapping[str, Attribute] = attribute.data if isinstance(attribute, DictionaryAttr) else {}
+    alignment, size = _entry(entries.get("alignment")), _entry(entries.get("size"))
+    bound = _entry(entries.get("lower_bound"))
+    if alignment is None or size is None or bound is None or not isinstance(entries.get("method"), StringAttr):
+        wanted = "alignment, lower_bound and size (64-bit integers) and method (a string)"
+        raise PlanError(f"'func.func' attribute fused.arena: expected {wanted}, got {attribute}", function)
+    if alignment < 1 or alignment & (alignment - 1):
+        raise PlanError(f"'func.func' attribute fused.arena: alignment {alignment} is no power of two", function)
+    if bound < 0 or size < bound:
+        message = f"'func.func' attribute fused.arena: size {size} is below the lower bound {bound}"
+        raise PlanError(f"{message}; run plan-memory", function)
+    return Arena(alignment, size, bound)
+
+
+def _entry(attribute: Attribute | None) -> int | None:
+    return attribute.value.data if isinstance(attribute, IntegerAttr) else None
+
+
+def place_result(
+    arena: Arena, kernel: OutlinedOp, value: SSAValue, slot: int, old: Content | None, step: int
+) -> Content:
+    """What a result of a kernel is to hold, at its slot or, for -1, outside of the arena; `old` is what it takes over."""
+    nbytes = byte_size(value)
+    if slot < 0:
+        if slot != -1:
+            raise PlanError(
+                f"'fused.kernel' slot {slot} of {name_of(value)}: expected an offset, or -1, at step {step}", kernel
+            )
+        if old is not None and old.start is not None:
+            message = (
+                f"takes over {name_of(old.value)} of step {old.step} at {old.start}, but has no slot; expected that"
+            )
+            raise PlanError(f"'fused.kernel' {name_of(value)} of step {step} {message}", kernel)
+        if old is not None:
+            return Content(value, step, nbytes or 0, None, old.buffer)
+        return Content(value, step, nbytes or 0, None, Buffer(True, nbytes is None))
+    if nbytes is None:
+        raise PlanError(f"'fused.kernel' {name_of(value)} has a slot but no static shape", kernel)
+    if old is not None and old.start != slot:
+        place = "is outside of the arena" if old.start is None else f"is at {old.start}"
+        message = f"takes over {name_of(old.value)} of step {old.step}, which {place}, but its slot is {slot}"
+        raise PlanError(f"'fused.kernel' {name_of(value)} of step {step} {message}", kernel)
+    unit = max(arena.alignment, item_size(value))
+    if slot % arena.alignment or slot % item_size(value):
+        raise PlanError(
+            f"'fused.kernel' slot {slot} of {name_of(value)} is no multiple of {unit}, at step {step}", kernel
+        )
+    if slot + nbytes > arena.size:
+        message = f"{name_of(value)} at {slot}..{slot + nbytes} is not inside of the arena of {arena.size} bytes"
+        message += f" at step {step}"
+        raise PlanError(f"'fused.kernel' {message}; run plan-memory", kernel)
+    return Content(value, step, nbytes, slot, None)
+
+
+def place_workspace(arena: Arena, kernel: OutlinedOp, step: int) -> Content | None:
+    """What the implementation works in; None where it asks for nothing."""
+    if not (nbytes := kernel.workspace_bytes()):
+        return None
+    if (slot := kernel.workspace_offset()) is None:
+        message = f"asks for a workspace of {nbytes} bytes at step {step}, but has no workspace_slot; run plan-memory"
+        raise PlanError(f"'fused.kernel' {message}", kernel)
+    unit = max(arena.alignment, _WORKSPACE_ALIGNMENT)
+    if slot % unit:
+        message = f"workspace_slot {slot} is no multiple of {unit}, at step {step}; run plan-memory"
+        raise PlanError(f"'fused.kernel' {message}", kernel)
+    if slot + nbytes > arena.size:
+        message = f"its workspace at {slot}..{slot + nbytes} is not inside of the arena of {arena.size} bytes"
+        raise PlanError(f"'fused.kernel' {message} at step {step}; run plan-memory", kernel)
+    return Content(kernel.results[0], step, nbytes, slot, None, is_workspace=True)
