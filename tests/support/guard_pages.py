@@ -17,7 +17,8 @@ Array = np.ndarray[Any, Any]
 PAGE = mmap.PAGESIZE
 _NONE, _READ_WRITE, _PRIVATE_ANONYMOUS = 0, 3, 0x22
 
-needs_guard_pages = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded by Linux's calls")
+can_guard_pages = sys.platform == "linux"
+needs_guard_pages = pytest.mark.skipif(not can_guard_pages, reason="pages are guarded by Linux's calls")
 
 
 class Allocate(Protocol):

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from guard_pages import Allocate, can_guard_pages, guarded
 from ir_testing import (
     CONTEXT,
     Array,
@@ -192,8 +194,9 @@ def partition(module: ModuleOp) -> set[frozenset[Attribute]]:
 
 
 def compiled_fault(subject: Subject) -> str:
-    """Whether the default pipeline's C gives other values than the reference, loosely compared."""
-    results = fuse_opt.compile(subject.text, "cpu")(*(array.copy() for array in subject.arguments))
+    """Whether the default pipeline's C gives other values than the reference, loosely compared, or leaves its arrays."""
+    program = fuse_opt.compile(subject.text, "cpu")
+    results = program(*(array.copy() for array in subject.arguments))
     found: list[Array] = results if len(subject.values) > 1 else [results]
     for number, (actual, expected) in enumerate(zip(found, subject.values, strict=True)):
         if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
@@ -203,4 +206,24 @@ def compiled_fault(subject: Subject) -> str:
             np.testing.assert_allclose(decode(actual), decode(expected), rtol=rtol, atol=rtol)
         except AssertionError as error:
             return f"result {number} differs: {error}"
+    return _guarded_fault(program, subject, found)
+
+
+def _guarded_fault(program: Any, subject: Subject, expected: Sequence[Array]) -> str:
+    """Whether bytes differ where arrays begin or end at pages that nobody may touch: what leaves them ends the process."""
+    if not can_guard_pages:
+        return ""
+    for at_end in (True, False):
+        with guarded() as allocate:
+            arguments = [_at_guard(allocate, array, at_end) for array in subject.arguments]
+            results = [_at_guard(allocate, array, at_end) for array in expected]
+            program(*arguments, out=results)
+            for number, (actual, other) in enumerate(zip(results, expected, strict=True)):
+                if actual.tobytes() != other.tobytes():
+                    return f"result {number} differs where arrays lie at pages that nobody may touch"
     return ""
+
+
+def _at_guard(allocate: Allocate, array: Array, at_end: bool) -> Array:
+    """A copy of an array; one whose elements are in another order of memory stays where its strides are right."""
+    return allocate(array, at_end=at_end) if array.flags.c_contiguous else array.copy("K")
