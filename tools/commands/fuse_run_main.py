@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, run_command
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from fuse_opt.tools.commands.measuring import Times
     from fuse_opt.tools.compiler.api import CompiledProgram
-    from fuse_opt.tools.compiler.signature import Array, Signature
+    from fuse_opt.tools.compiler.signature import Array, Value
 
 OK, FAILED = 0, 1
 _DESCRIPTION = "Compiles a program, runs it on given or random arguments, compares it with the reference, and times it."
@@ -35,16 +36,14 @@ def _main(arguments: Sequence[str]) -> int:
         parser.error(f"argument --poison: expected --target cpu, got --target {given.target}")
     if given.unfused and given.passes is not None:
         parser.error("--unfused and -p exclude each other")
-    kind, _, rest = given.inputs.partition(":")
-    if kind == "random" and not rest.isdecimal():
-        parser.error(f"argument --inputs: expected random:SEED with a whole number, got '{given.inputs}'")
-    if kind != "random" and not given.inputs.endswith(".npz"):
-        parser.error(f"argument --inputs: expected random:SEED or FILE.npz, got '{given.inputs}'")
+    inputs = _inputs(parser, given.inputs or ["random:0"])
+    if given.results is not None and not given.results.endswith(".npz"):
+        parser.error(f"argument --results: expected FILE.npz, got '{given.results}'")
     from fuse_opt.tools.compiler.pipeline import UsageError
     from fuse_opt.tools.source.diagnostics import InputError
 
     try:
-        return _run(given, int(rest) if kind == "random" else None)
+        return _run(given, inputs)
     except UsageError as error:
         parser.error(str(error))
     except InputError as error:
@@ -58,6 +57,33 @@ def _main(arguments: Sequence[str]) -> int:
     return FAILED
 
 
+@dataclass(frozen=True)
+class _Inputs:
+    """Where arguments come from: a seed or a file for all, and files for some."""
+
+    seed: int
+    file: str | None
+    own: Mapping[str, str]
+
+
+def _inputs(parser: argparse.ArgumentParser, words: Sequence[str]) -> _Inputs:
+    seed, file, own = 0, None, dict[str, str]()
+    for word in words:
+        kind, _, rest = word.partition(":")
+        if kind == "random":
+            if not rest.isdecimal():
+                parser.error(f"argument --inputs: expected random:SEED with a whole number, got '{word}'")
+            seed = int(rest)
+        elif not word.endswith(".npz"):
+            parser.error(f"argument --inputs: expected random:SEED, FILE.npz or NAME=FILE.npz, got '{word}'")
+        elif "=" in word and not Path(word).exists():
+            name, _, path = word.partition("=")
+            own[name.removeprefix("%")] = path
+        else:
+            file = word
+    return _Inputs(seed, file, own)
+
+
 def _make_parser() -> argparse.ArgumentParser:
     parser = Parser("fuse-run", _DESCRIPTION)
     add = parser.add_argument
@@ -67,7 +93,13 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--unfused", action="store_true", help="one kernel for each op: the same as -p unfused")
     add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
     add("--function", metavar="NAME", help="which function (default: the only one, or main)")
-    add("--inputs", metavar="random:SEED|FILE.npz", default="random:0", help="where arguments come from")
+    add(
+        "--inputs",
+        metavar="random:SEED|[NAME=]FILE.npz",
+        action="append",
+        help="where arguments come from (default: random:0), or one of them, as scipy.sparse.save_npz writes a sparse one",
+    )
+    add("--results", metavar="FILE.npz", help="write the result there, of several FILE.0.npz, FILE.1.npz ...")
     add(
         "--weights",
         metavar="FILE.npz",
@@ -81,7 +113,8 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace, seed: int | None) -> int:
+def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
+    from fuse_opt.tools.commands.array_files import read_arguments
     from fuse_opt.tools.commands.measuring import (
         check_against_reference,
         example_inputs,
@@ -91,16 +124,13 @@ def _run(given: argparse.Namespace, seed: int | None) -> int:
     )
     from fuse_opt.tools.compiler.api import compile as compile_program
 
-    source, weights = _load(given, seed is None)
+    source, weights = _load(given, wanted.file)
     pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
     program = compile_program(
         source, given.target, pipeline, given.function, poison=given.poison, backend=given.backend
     )
-    if seed is not None:
-        inputs = example_inputs(source, seed, given.function, _extents(given))
-        inputs = [weights.get(v.name, array) for v, array in zip(program.signature.arguments, inputs, strict=True)]
-    else:
-        inputs = _saved_inputs(given.inputs, program.signature, weights)
+    random = [] if wanted.file else example_inputs(source, wanted.seed, given.function, _extents(given))
+    inputs = read_arguments(program.signature, wanted.file, wanted.own, random, weights)
     program.freeze({number: inputs[number] for number, v in enumerate(program.signature.arguments) if v.frozen})
     if any(-1 in value.shape for value in program.signature.arguments):
         program(*fresh_arguments(program, inputs))  # compiled for these shapes, and its statistics known, from now on
@@ -111,13 +141,15 @@ def _run(given: argparse.Namespace, seed: int | None) -> int:
         seen["check"] = {"passed": passed, "error": error if error < float("inf") else None, "tolerance": allowed}
     if given.repeat:
         seen["seconds"] = _times(interleave({"": program}, inputs, given.repeat)[""], given.repeat)
-    elif not given.check:
-        seen["results"] = _describe(program, inputs)
+    elif not given.check or given.results:
+        seen["results"] = _results(program, inputs, given.results)
     stats = {field.name: getattr(program.stats, field.name) for field in fields(program.stats)}
     known = {name: value for name, value in stats.items() if value is not None}
     chosen: dict[str, dict[str, int]] = {"implementations": found} if (found := program.implementations) else {}
     if (moved := program.conversions)[0]:
         chosen |= {"conversions": {"count": moved[0], "bytes": moved[1]}}
+    if (made := program.fallbacks)[0]:
+        chosen |= {"fallbacks": {"count": made[0], "bytes": made[1]}}
     _print({"file": given.file, "target": program.target, **known, **chosen, **seen}, given.stats)
     return OK if passed else FAILED
 
@@ -129,59 +161,44 @@ def _extents(given: argparse.Namespace) -> dict[str, int]:
     return {} if is_model(given.file) else parse_extents(given.extents)
 
 
-def _load(given: argparse.Namespace, saved: bool) -> tuple[ModuleOp, dict[str, Array]]:
+def _load(given: argparse.Namespace, saved: str | None) -> tuple[ModuleOp, dict[str, Array]]:
     """The program, and what its arguments are bound to by name."""
+    from fuse_opt.tools.commands.array_files import read_arrays
     from fuse_opt.tools.commands.models import is_model, parse_extents, read_model, text_or_path
     from fuse_opt.tools.compiler.api import load
 
-    weights: dict[str, Array] = _arrays(given.weights) if given.weights else {}
+    weights: dict[str, Array] = read_arrays(given.weights) if given.weights else {}
     if not is_model(given.file):
         return load(text_or_path(given.file)), weights
-    arrays = _arrays(given.inputs) if saved else None
-    model = read_model(given.file, parse_extents(given.extents), arrays, None if saved else 4)
+    arrays = None if saved is None else read_arrays(saved)
+    model = read_model(given.file, parse_extents(given.extents), arrays, 4 if saved is None else None)
     return model.module, {**model.weights, **weights}
 
 
-def _arrays(file: str) -> dict[str, Array]:
-    """The arrays of an .npz file. Raises OSError where there is none, and ValueError for one that holds anything else."""
-    from zipfile import BadZipFile, ZipFile
-    from zlib import error as ZlibError
-
-    import numpy as np
-
-    try:
-        with ZipFile(file) as archive, np.load(file, allow_pickle=False) as saved:
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
-            return {name: saved[name] for name in names}
-    except (BadZipFile, EOFError, KeyError, NotImplementedError, ValueError, ZlibError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"'{file}': expected arrays as numpy.savez writes them; {reason}") from None
-
-
-def _saved_inputs(file: str, signature: Signature, weights: Mapping[str, Array]) -> list[Array]:
-    """Arrays of an .npz file: by the argument's name, or arg0, arg1 ..., or in numpy.savez's own order."""
-    saved = {**weights, **_arrays(file)}
-    found: list[Array] = []
-    for number, value in enumerate(signature.arguments):
-        names = (value.name, f"arg{number}", f"arr_{number}")
-        name = next((name for name in names if name in saved), None)
-        if name is None:
-            raise ValueError(f"{file} has no array for {value.label}; expected one called {' or '.join(names)}")
-        found.append(saved[name])
-    return signature.convert_inputs(found)
-
-
-def _describe(program: CompiledProgram, inputs: Sequence[Array]) -> list[Any]:
-    from fuse_opt.lowering.program.float_formats import computed, type_name
+def _results(program: CompiledProgram, inputs: Sequence[Any], file: str | None) -> list[Any]:
+    """What results are, which are written to a file where one is given."""
+    from fuse_opt.tools.commands.array_files import write_results
     from fuse_opt.tools.commands.measuring import fresh_arguments
 
-    results = program(*fresh_arguments(program, inputs))
-    arrays = cast("tuple[Array, ...]", results if isinstance(results, tuple) else (results,))
-    means = [float(computed(r).astype("float64").mean()) if r.size else None for r in arrays]
-    return [
-        {"shape": list(r.shape), "dtype": type_name(r.dtype), "mean": mean}
-        for r, mean in zip(arrays, means, strict=True)
-    ]
+    found: Any = program(*fresh_arguments(program, inputs))
+    values = program.signature.results
+    results: list[Any] = [found] if len(values) == 1 else list(found)
+    shown = [_describe(value, result) for value, result in zip(values, results, strict=True)]
+    if file is not None:
+        for entry, name in zip(shown, write_results(file, program.signature, results), strict=True):
+            entry["file"] = name
+    return shown
+
+
+def _describe(value: Value, result: Any) -> dict[str, Any]:
+    from fuse_opt.lowering.program.float_formats import computed, type_name
+
+    array: Array = result if value.stored is None else result[-1]
+    mean = float(computed(array).astype("float64").mean()) if array.size else None
+    found = {"shape": list(array.shape), "dtype": type_name(array.dtype), "mean": mean}
+    if value.stored is not None:
+        found |= {"shape": list(value.shape), "storage": value.stored.kind, "entries": len(array)}
+    return found
 
 
 def _times(times: Times, count: int) -> dict[str, Any]:
@@ -201,7 +218,7 @@ def _print(summary: dict[str, Any], form: str) -> None:
         elif key == "seconds":
             parts = ", ".join(f"{name} {1e3 * value[name]:.3f}" for name in ("min", "median", "max"))
             print(f"milliseconds in {value['calls']} calls: {parts}")
-        elif key in ("implementations", "conversions"):
+        elif key in ("implementations", "conversions", "fallbacks"):
             print(f"{key}: {', '.join(f'{name} {count}' for name, count in value.items())}")
         else:
             print(f"{key}: {value}")

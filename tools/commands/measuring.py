@@ -6,10 +6,11 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -46,11 +47,12 @@ def example_inputs(
     seed: int = 0,
     function: str | None = None,
     extents: Mapping[str, int] | None = None,
-) -> list[Array]:
+) -> list[Any]:
     """
     An array for each argument, the same for the same seed: standard normal floats, small non-negative integers, random
-    booleans; uniform draws for an argument with `graph.range = [lo, hi]`. Unknown extents are those given by name (see
-    `symbolic_shapes`), else 4. Raises ValueError for a name that no argument has.
+    booleans; uniform draws for an argument with `graph.range = [lo, hi]`; of one that is stored with its entries alone a
+    tuple with as many as there may be. Unknown extents are those given by name (see `symbolic_shapes`), else 4. Raises
+    ValueError for a name that no argument has.
     """
     entry = entry_function(load(source), function)
     values, symbols, given = Signature.of(entry).arguments, argument_symbols(entry), extents or {}
@@ -69,7 +71,7 @@ def example_inputs(
 
 
 def check_against_reference(
-    source: str | Path | ModuleOp, program: CompiledProgram, inputs: Sequence[Array], function: str | None = None
+    source: str | Path | ModuleOp, program: CompiledProgram, inputs: Sequence[Any], function: str | None = None
 ) -> float:
     """The largest difference of a result from the reference of `source`, as `difference` measures it."""
     expected = evaluate(source, *inputs, function=function)
@@ -78,7 +80,7 @@ def check_against_reference(
 
 def largest_difference(got: Any, expected: Any) -> float:
     """The largest difference of a result, where there is one or a tuple of them."""
-    pairs = zip(_tuple(got), _tuple(expected), strict=True)
+    pairs = zip(_arrays(got), _arrays(expected), strict=True)
     return max((difference(a, b) for a, b in pairs), default=0.0)
 
 
@@ -108,7 +110,7 @@ def tolerance(program: CompiledProgram) -> float:
 
 
 def interleave(
-    programs: Mapping[str, CompiledProgram], inputs: Sequence[Array], repeat: int, warmup: int = 2
+    programs: Mapping[str, CompiledProgram], inputs: Sequence[Any], repeat: int, warmup: int = 2
 ) -> dict[str, Times]:
     """Times programs on equal inputs in turns, so that what else happens on the machine meets all of them alike."""
     copies = {name: fresh_arguments(program, inputs) for name, program in programs.items()}
@@ -144,7 +146,15 @@ def take_turns(calls: Mapping[str, Call], repeat: int, warmup: int = 2, limit: f
     return {name: Times.of(spent) for name, spent in seconds.items()}
 
 
-def _draw(value: Value, shape: Sequence[int], random: np.random.Generator) -> Array:
+def _draw(value: Value, shape: Sequence[int], random: np.random.Generator) -> Any:
+    if (stored := value.stored) is not None:
+        whole = replace(value, stored=None)
+        if stored.kind == "row_sparse":
+            rows = np.sort(random.permutation(shape[0])[: stored.capacity]).astype(np.int32)
+            return rows, _draw(whole, (rows.size, *shape[1:]), random)
+        places = np.sort(random.choice(shape[0] * shape[1], stored.capacity, replace=False, shuffle=False))
+        indptr = np.searchsorted(places, shape[1] * np.arange(shape[0] + 1)).astype(np.int32)
+        return indptr, (places % max(shape[1], 1)).astype(np.int32), _draw(whole, (places.size,), random)
     kind = "f" if is_narrow(value.dtype) else value.dtype.kind
     if kind == "b":
         return np.asarray(random.integers(0, 2, shape)).astype(value.dtype)
@@ -158,17 +168,25 @@ def _draw(value: Value, shape: Sequence[int], random: np.random.Generator) -> Ar
     return np.asarray(random.integers(0, _LARGEST_INTEGER, shape)).astype(value.dtype)
 
 
-def fresh_arguments(program: CompiledProgram, inputs: Sequence[Array]) -> list[Array]:
+def fresh_arguments(program: CompiledProgram, inputs: Sequence[Any]) -> list[Any]:
     """Of the inputs those that a call takes, with copies of those that it may overwrite."""
     pairs = ((program.signature.arguments[number], inputs[number]) for number in program.unbound)
-    return [array.copy() if value.donated else array for value, array in pairs]
+    return [deepcopy(array) if value.donated else array for value, array in pairs]
 
 
-def restore_arguments(program: CompiledProgram, copies: Sequence[Array], inputs: Sequence[Array]) -> None:
+def restore_arguments(program: CompiledProgram, copies: Sequence[Any], inputs: Sequence[Any]) -> None:
     """Gives the copies that a call may have overwritten their values again."""
     for copy, number in zip(copies, program.unbound, strict=True):
         if program.signature.arguments[number].donated:
-            np.copyto(copy, inputs[number])
+            for part, given in zip(_tuple(copy), _tuple(inputs[number]), strict=True):
+                np.copyto(part, given)
+
+
+def _arrays(results: Any) -> list[Array]:
+    """The arrays of one result, or of a tuple of them; of a sparse one its parts."""
+    if not isinstance(results, tuple):
+        return [results]
+    return [array for result in cast("tuple[Any, ...]", results) for array in _arrays(result)]
 
 
 def _tuple(results: Any) -> tuple[Array, ...]:
