@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, OpResult
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import trace_attention
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
@@ -99,7 +99,7 @@ def _between(graph: GroupGraph, last: Group, second: Group) -> list[Group] | Non
         return None
     (start,) = first
     members = {start: None, second: None, **dict.fromkeys(_on_the_way(start, seen))}
-    return [*members, *_from_nothing(seen, members)]
+    return [*members, *_made_inside(graph, start, seen, members)]
 
 
 def _on_the_way(start: Group, near: dict[Group, None]) -> list[Group]:
@@ -111,28 +111,39 @@ def _on_the_way(start: Group, near: dict[Group, None]) -> list[Group]:
     return [group for group in found if group is not start]
 
 
-def _from_nothing(near: dict[Group, None], members: dict[Group, None]) -> list[Group]:
-    """Those of the groups that only the members read and that are made from positions alone, as a causal mask is."""
+def _made_inside(graph: GroupGraph, start: Group, near: dict[Group, None], members: dict[Group, None]) -> list[Group]:
+    """
+    Those of the groups that only the members read and that take less memory to make than to read: those made from positions
+    alone, as a causal mask is, and what is as large as the scores but for what it is made from, as random numbers are.
+    """
+    scores = max(map(graph.size, start.outputs))
     inside, found = set(members), list[Group]()
     for group in sorted(near, key=lambda group: -group.rank):
-        if group not in inside and group.consumers.keys() <= inside and not _reads_memory(group, near):
+        if group in inside or not group.consumers.keys() <= inside:
+            continue
+        read = _read_bytes(graph, group, near)
+        is_large = scores == min(map(graph.size, group.outputs), default=0)
+        if read == 0 or (read is not None and is_large and read < sum(map(graph.nbytes, group.outputs))):
             inside.add(group)
             found.append(group)
     return found
 
 
-def _reads_memory(group: Group, near: dict[Group, None]) -> bool:
+def _read_bytes(graph: GroupGraph, group: Group, near: dict[Group, None]) -> int | None:
+    """Bytes of the values that are not computed nearby and that a group is made from; None where a row is reduced for it."""
+    read: dict[SSAValue, None] = {}
     stack, seen = [group], set[Group]()
     while stack:
         one = stack.pop()
         if one in seen:
             continue
         seen.add(one)
+        if one.kind > FusionKind.INJECTIVE:
+            return None
         made = {value for producer in one.producers if producer in near for value in producer.outputs}
-        if one.kind > FusionKind.INJECTIVE or any(value not in made for value in one.inputs if _is_read(value.owner)):
-            return True
-        stack.extend(one.producers)
-    return False
+        read.update((value, None) for value in one.inputs if value not in made and _is_read(value.owner))
+        stack.extend(producer for producer in one.producers if producer in near)
+    return sum(max(graph.nbytes(value), 1) for value in read)
 
 
 def _is_read(owner: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, FloatAttr, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, FloatAttr, IntegerAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
@@ -14,9 +14,11 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.graph.contractions.matmul import MatmulOp
 from fuse_opt.dialects.graph.creation.constant import scalar_constant
 from fuse_opt.dialects.graph.creation.filled import IotaOp
+from fuse_opt.dialects.graph.creation.random import RandomUniformOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp, SubtractOp, WhereOp
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, GreaterEqualOp
 from fuse_opt.dialects.graph.elementwise.math import ExpOp
+from fuse_opt.dialects.graph.nn.rotary_dropout import DropoutOp
 from fuse_opt.dialects.graph.nn.softmax_layer_norm import softmax_gradient
 from fuse_opt.dialects.graph.reductions.composite import (
     FloatComposite,
@@ -33,7 +35,7 @@ from fuse_opt.dialects.graph.reductions.reductions import MaxOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
-from fuse_opt.dialects.types.dtypes import BOOL, I64
+from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I64
 
 
 class Attention(FloatComposite):
@@ -43,8 +45,10 @@ class Attention(FloatComposite):
     scale = opt_prop_def(FloatAttr)
     is_causal = opt_prop_def(BoolAttr)
     enable_gqa = opt_prop_def(BoolAttr)
+    dropout_p = opt_prop_def(FloatAttr)
+    seed = opt_prop_def(IntegerAttr)
 
-    def check_operands(self, q: SSAValue, k: SSAValue, v: SSAValue, mask: Sequence[SSAValue]) -> tuple[int, ...]:
+    def check_operands(self, q: SSAValue, k: SSAValue, v: SSAValue, further: Sequence[SSAValue]) -> tuple[int, ...]:
         """The shape of the result; raises VerifyException when the operands do not go together."""
         a, b, c = shape(q), shape(k), shape(v)
         if len(a) < 2 or len(b) != len(a) or len(c) != len(a):
@@ -67,15 +71,32 @@ class Attention(FloatComposite):
             wanted = "k and v with heads that divide those of q" if grouped else "equal extents before the last two"
             raise VerifyException(f"expected {wanted}, got {', '.join(map(shape_text, (a, b, c)))}; see 'enable_gqa'")
         self.check_floats([q, k, v], list(self._operands).index(q))
-        self._check_mask(mask, (*a[:-1], b[-2]))
+        mask, _ = self._split(further)
+        self._check_mask(mask, len(self._operands) - len(further), (*a[:-1], b[-2]))
+        self._check_dropout((*a, *b), len(further) - len(mask))
         return (*a[:-1], c[-1])
 
-    def _check_mask(self, mask: Sequence[SSAValue], scores: tuple[int, ...]) -> None:
+    def _split(self, further: Sequence[SSAValue]) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+        """The mask and the offset, as far as they are there."""
+        has_offset = bool(further) and tensor(further[-1]) == TensorType(I64.attribute, [])
+        return (further[:-1], further[-1:]) if has_offset else (further, ())
+
+    def _check_dropout(self, extents: Sequence[int], offsets: int) -> None:
+        if not 0 <= (p := number(self.dropout_p, 0.0)) < 1:
+            raise VerifyException(f"attribute 'dropout_p': expected 0 or more and less than 1, got {p}")
+        if (self.seed is None) != (self.dropout_p is None):
+            raise VerifyException("expected 'dropout_p' and 'seed' together, or neither")
+        if offsets and self.dropout_p is None:
+            raise VerifyException("expected no operand 'offset' where nothing is dropped, see 'dropout_p'")
+        if DYNAMIC_INDEX in extents and self.dropout_p is not None:
+            raise VerifyException("attribute 'dropout_p': expected static shapes, as random numbers follow positions")
+
+    def _check_mask(self, mask: Sequence[SSAValue], first: int, scores: tuple[int, ...]) -> None:
         if len(mask) > 1:
-            raise VerifyException(f"expected at most the operand mask behind v, got {len(mask)}")
+            raise VerifyException(f"expected at most the operands mask and offset behind v, got {len(mask)} masks")
         for value in mask:
             if dtype(value) is not BOOL:
-                self.check_floats([value], len(self._operands) - 1)
+                self.check_floats([value], first)
             given = shape(value)
             aligned = zip(given, scores[len(scores) - len(given) :], strict=False)
             if len(given) > len(scores) or any(n != 1 and not agree((n,), (m,)) for n, m in aligned):
@@ -83,8 +104,9 @@ class Attention(FloatComposite):
                     f"operand 'mask': expected a shape that broadcasts to {shape_text(scores)}, got {shape_text(given)}"
                 )
 
-    def weights(self, builder: GraphBuilder, q: SSAValue, k: SSAValue, mask: Sequence[SSAValue]) -> SSAValue:
+    def weights(self, builder: GraphBuilder, q: SSAValue, k: SSAValue, further: Sequence[SSAValue]) -> SSAValue:
         """How much each query takes of each key's value: rows of sum 1, or of zeros where no key is left."""
+        mask, _ = self._split(further)
         transposed = bool_value(True)
         scores = builder(MatmulOp, self.stacked(builder, q, k), k, transpose_rhs=transposed)
         heads = (*shape(q)[:-1], shape(k)[-2])
@@ -100,6 +122,21 @@ class Attention(FloatComposite):
         if 0 in heads:
             return scores
         return _safe_softmax(builder, scores) if mask else softmax_of(builder, scores, len(heads) - 1)
+
+    def dropped(
+        self, builder: GraphBuilder, weights: SSAValue, q: SSAValue, k: SSAValue, further: Sequence[SSAValue]
+    ) -> SSAValue:
+        """The weights, some of them dropped; as they are without `dropout_p`. `weights` may be their gradient."""
+        heads, (_, offset) = (*shape(q)[:-1], shape(k)[-2]), self._split(further)
+        if self.seed is None or 0 in heads or not (p := number(self.dropout_p, 0.0)):
+            return weights
+        kind = F64 if dtype(weights) is F64 else F32
+        drawn = builder(
+            RandomUniformOp, *offset, shape=int_array(heads), dtype=kind.attribute, seed=int_value(self.seed.value.data)
+        )
+        kept = builder(GreaterEqualOp, drawn, scalar_constant(builder, p, drawn))
+        kept = reshaped(builder, kept, shape(weights))
+        return builder(DropoutOp, weights, kept, p=FloatAttr(p, 64))
 
     def factor(self, q: SSAValue) -> float:
         return number(self.scale, max(shape(q)[-1], 1) ** -0.5)
@@ -141,26 +178,31 @@ def _safe_softmax(builder: GraphBuilder, scores: SSAValue) -> SSAValue:
 class ScaledDotProductAttentionOp(Attention):
     """softmax(q @ transpose(k) * scale, masked) @ v over the last two axes (Vaswani et al. 2017); semantics are torch's.
 
-    Operands are q [..., L, E], k [..., S, E], v [..., S, Ev] and, which may be left out, a `mask` that broadcasts to
-    [..., L, S]: of i1 (true: the query may see the key), or of floats, which are added to the scaled products. `scale` is
-    1 / sqrt(E) when absent. With `is_causal` (default false) query i sees the keys up to number i, on top of the mask.
-    With `enable_gqa` (default false) q may have a multiple of the heads (axis -3) of k and v, and consecutive heads of q
-    share one (Ainslie et al. 2023). A query that a mask leaves no key, or that has none, gets 0.
+    Operands are q [..., L, E], k [..., S, E], v [..., S, Ev] and, which may be left out, a mask that broadcasts to
+    [..., L, S], and an i64 scalar, the offset of random numbers. The mask is of i1 (true: the query may see the key), or of
+    floats, which are added to the scaled products. `scale` is 1 / sqrt(E) when absent. With `is_causal` (default false)
+    query i sees the keys up to number i, on top of the mask. With `enable_gqa` (default false) q may have a multiple of the
+    heads (axis -3) of k and v, and consecutive heads of q share one (Ainslie et al. 2023). A query that a mask leaves no
+    key, or that has none, gets 0.
+
+    With `dropout_p` and `seed` a weight is 0 where the number at its place in [..., L, S] of `graph.random_uniform` (f64 for
+    f64, else f32) of the seed and the offset is below `dropout_p`; other weights are divided by 1 - `dropout_p`.
     """
 
     name = "graph.scaled_dot_product_attention"
     q = operand_def(TensorType)
     k = operand_def(TensorType)
     v = operand_def(TensorType)
-    mask = var_operand_def(TensorType)
+    further = var_operand_def(TensorType)
     result = result_def(TensorType)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        return (TensorType(tensor(self.q).element_type, self.check_operands(self.q, self.k, self.v, self.mask)),)
+        return (TensorType(tensor(self.q).element_type, self.check_operands(self.q, self.k, self.v, self.further)),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         q, k, v = (widened(builder, value) for value in (self.q, self.k, self.v))
-        weights = self.stacked(builder, self.weights(builder, q, k, self.mask), k)
+        weights = self.dropped(builder, self.weights(builder, q, k, self.further), q, k, self.further)
+        weights = self.stacked(builder, weights, k)
         result = reshaped(builder, builder(MatmulOp, weights, v), (*shape(q)[:-1], shape(v)[-1]))
         return (narrowed(builder, result, self.q),)
 
@@ -170,7 +212,8 @@ class ScaledDotProductAttentionBackwardOp(Attention):
     """The gradients (dq, dk, dv) of scaled_dot_product_attention, from `grad`, its operands and its attributes.
 
     With the softmax p computed again and dp = grad @ transpose(v), dv is transpose(p) @ grad, and with ds = p * (dp -
-    sum(dp * p)) * scale, dq is ds @ k and dk transpose(ds) @ q. There is none of the mask.
+    sum(dp * p)) * scale, dq is ds @ k and dk transpose(ds) @ q. There is none of the mask. What is dropped, of p for dv and
+    of dp, follows from the seed and the offset again.
     """
 
     name = "graph.scaled_dot_product_attention_backward"
@@ -178,23 +221,25 @@ class ScaledDotProductAttentionBackwardOp(Attention):
     q = operand_def(TensorType)
     k = operand_def(TensorType)
     v = operand_def(TensorType)
-    mask = var_operand_def(TensorType)
+    further = var_operand_def(TensorType)
     dq = result_def(TensorType)
     dk = result_def(TensorType)
     dv = result_def(TensorType)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        check_shape("grad", self.grad, self.check_operands(self.q, self.k, self.v, self.mask))
+        check_shape("grad", self.grad, self.check_operands(self.q, self.k, self.v, self.further))
         self.check_floats([self.grad])
         return tuple(tensor(value) for value in (self.q, self.k, self.v))
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         q, k, v, grad = (widened(builder, value) for value in (self.q, self.k, self.v, self.grad))
         yes = bool_value(True)
-        weights = self.stacked(builder, self.weights(builder, q, k, self.mask), k)
+        weights = self.stacked(builder, self.weights(builder, q, k, self.further), k)
         grad, rows = self.stacked(builder, grad, k), self.stacked(builder, q, k)
-        dv = builder(MatmulOp, weights, grad, transpose_lhs=yes)
+        kept = self.dropped(builder, weights, q, k, self.further)
+        dv = builder(MatmulOp, kept, grad, transpose_lhs=yes)
         inner = builder(MatmulOp, grad, v, transpose_rhs=yes)
+        inner = self.dropped(builder, inner, q, k, self.further)
         scores = softmax_gradient(builder, inner, weights, len(shape(weights)) - 1)
         scores = builder(MultiplyOp, scores, scalar_constant(builder, self.factor(q), scores))
         dq = reshaped(builder, builder(MatmulOp, scores, k), shape(q))

@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from fuse_opt.frontends.torch.fx.api import as_list, fx, is_tensor, static_shape, torch
+from fuse_opt.frontends.torch.graph_passes.attention_dropout import composed, dropped_attention
 
 functional: Any = torch.nn.functional
 
 
 def rewrite(graph_module: Any) -> Any:
     """
-    The graph with nearest upsampling by whole factors as repetition, and without dropout that drops nothing; the given one
-    is not changed.
+    The graph with nearest upsampling by whole factors as repetition, attention that drops weights as products with rows
+    between them, and without dropout that drops nothing; the given one is not changed.
     """
-    if not any(_factors(node) is not None or _gives_argument(node) for node in graph_module.graph.nodes):
+    if not any(_is_changed(node) for node in graph_module.graph.nodes):
         return graph_module
     graph = fx.Graph()
     values: dict[Any, Any] = {}
@@ -25,12 +26,18 @@ def rewrite(graph_module: Any) -> Any:
         factors = _factors(node)
         if _gives_argument(node):
             values[node] = values[node.args[0]]
+        elif (attention := dropped_attention(node)) is not None:
+            values[node] = composed(graph, node, attention, values)
         elif factors is None:
             values[node] = graph.node_copy(node, values.__getitem__)
         else:
             values[node] = _repeated(graph, values[node.args[0]], static_shape(_example(node.args[0])), factors)
             values[node].meta = dict(node.meta)
     return fx.GraphModule(graph_module, graph)
+
+
+def _is_changed(node: Any) -> bool:
+    return _factors(node) is not None or _gives_argument(node) or dropped_attention(node) is not None
 
 
 def _gives_argument(node: Any) -> bool:

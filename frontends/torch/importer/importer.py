@@ -166,6 +166,8 @@ class Importer(Calls):
                 self.places[node] = viewed
                 self.counts.views += 1
                 return None
+            if torch.Tag.nondeterministic_seeded in node.target.tags:
+                return "draws random numbers, which are PyTorch's, in the order of eager"
             return "is in no record"
         try:
             if not all(value.device.type == "cpu" for value in tensors_of(meta)):

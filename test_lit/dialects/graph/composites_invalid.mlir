@@ -284,7 +284,34 @@ func.func @f(%q: tensor<2x5x3xf32>, %k: tensor<2x7x3xf32>, %z: tensor<3xf32>) {
   func.return
 }
 
-// CHECK: 'graph.scaled_dot_product_attention' expected at most the operand mask behind v, got 2
+// CHECK: 'graph.scaled_dot_product_attention' expected at most the operands mask and offset behind v, got 2 masks
+
+// -----
+
+func.func @f(%q: tensor<2x5x3xf32>, %k: tensor<2x7x3xf32>) {
+  %r = graph.scaled_dot_product_attention %q, %k, %k {dropout_p = 0.5 : f64} : (tensor<2x5x3xf32>, tensor<2x7x3xf32>, tensor<2x7x3xf32>) -> tensor<2x5x3xf32>
+  func.return
+}
+
+// CHECK: 'graph.scaled_dot_product_attention' expected 'dropout_p' and 'seed' together, or neither
+
+// -----
+
+func.func @f(%q: tensor<2x5x3xf32>, %k: tensor<2x7x3xf32>, %o: tensor<i64>) {
+  %r = graph.scaled_dot_product_attention %q, %k, %k, %o : (tensor<2x5x3xf32>, tensor<2x7x3xf32>, tensor<2x7x3xf32>, tensor<i64>) -> tensor<2x5x3xf32>
+  func.return
+}
+
+// CHECK: 'graph.scaled_dot_product_attention' expected no operand 'offset' where nothing is dropped, see 'dropout_p'
+
+// -----
+
+func.func @f(%q: tensor<2x5x3xf32>, %k: tensor<2x7x3xf32>) {
+  %r = graph.scaled_dot_product_attention %q, %k, %k {dropout_p = 1.0 : f64, seed = 1 : i64} : (tensor<2x5x3xf32>, tensor<2x7x3xf32>, tensor<2x7x3xf32>) -> tensor<2x5x3xf32>
+  func.return
+}
+
+// CHECK: 'graph.scaled_dot_product_attention' attribute 'dropout_p': expected 0 or more and less than 1, got 1.0
 
 // -----
 

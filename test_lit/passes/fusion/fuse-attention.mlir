@@ -48,6 +48,26 @@ func.func @mask(%q: tensor<8x32xf32>, %k: tensor<16x32xf32>, %v: tensor<16x24xf3
 
 // -----
 
+// Dropout by random numbers is drawn in the kernel, whose only memory is their offset; so is what is cast to a wider type.
+// CHECK-LABEL: func.func @dropout(
+// CHECK-NEXT:      %o = fused.kernel(%n_1 = %n : tensor<i64>, %q_1 = %q : tensor<8x32xf32>, %k_1 = %k : tensor<32x16xf32>, %b_1 = %b : tensor<8x16xi1>, %v_1 = %v : tensor<16x24xf32>) -> (tensor<8x24xf32>) {
+func.func @dropout(%q: tensor<8x32xf32>, %k: tensor<32x16xf32>, %v: tensor<16x24xf32>, %b: tensor<8x16xi1>, %n: tensor<i64>) -> tensor<8x24xf32> {
+  %s = graph.matmul %q, %k : (tensor<8x32xf32>, tensor<32x16xf32>) -> tensor<8x16xf32>
+  %t = graph.sum %s {axes = array<i64: 1>, keepdims = true} : (tensor<8x16xf32>) -> tensor<8x1xf32>
+  %p = graph.divide %s, %t : (tensor<8x16xf32>, tensor<8x1xf32>) -> tensor<8x16xf32>
+  %c = graph.astype %b {dtype = f32} : (tensor<8x16xi1>) -> tensor<8x16xf32>
+  %w = graph.multiply %p, %c : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+  %u = graph.random_uniform %n {shape = array<i64: 8, 16>, dtype = f32, seed = 7 : i64} : (tensor<i64>) -> tensor<8x16xf32>
+  %h = graph.constant dense<0.5> : tensor<f32>
+  %m = graph.greater_equal %u, %h : (tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xi1>
+  %z = graph.constant dense<0.0> : tensor<f32>
+  %d = graph.where %m, %w, %z : (tensor<8x16xi1>, tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xf32>
+  %o = graph.matmul %d, %v : (tensor<8x16xf32>, tensor<16x24xf32>) -> tensor<8x24xf32>
+  func.return %o : tensor<8x24xf32>
+}
+
+// -----
+
 // Not: no row is reduced between the products.
 // CHECK-LABEL: func.func @two_layers(
 // CHECK-NOT:       fused.kernel

@@ -116,3 +116,28 @@ def test_what_the_kernel_does_not_take_is_called():
         (expected,) = torch.autograd.grad(attention(q, k, k, mask).sum(), q)
         (actual,) = torch.autograd.grad(compiled(attention)(q, k, k, mask).sum(), q)
     torch.testing.assert_close(actual, expected)
+
+
+@needs_compiler
+@pytest.mark.parametrize("options", [{"attn_mask": torch.rand(20, 33) > 0.3}, {"enable_gqa": True, "scale": 0.3}])
+def test_dropout_drops_what_eager_drops(options: dict[str, Any]):
+    """PyTorch draws which weights are dropped; a kernel reads that, with all of attention in it."""
+
+    def function(*operands: Any) -> Any:
+        return attention(*operands, dropout_p=0.2, **options)
+
+    groups = 2 if "enable_gqa" in options else 4
+    shapes = [(2, 4, 20, 16), (2, groups, 33, 16), (2, groups, 33, 16)]
+    operands, grad = [torch.randn(shape, requires_grad=True) for shape in shapes], torch.randn(shapes[0])
+    found: list[Any] = []
+    with collect_reports() as reports:
+        for run in (function, compiled(function)):
+            torch.manual_seed(1)
+            y = run(*operands)
+            found.append((y, *torch.autograd.grad(y, operands, grad)))
+        with torch.no_grad():
+            compiled(function)(*operands)
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+    report = reports.graphs[-1]
+    assert (report.stats.kernels, list(report.counts.external)) == (2, ["aten.bernoulli.p"]), "one of them is PyTorch's"
+    assert "random numbers" in report.counts.reasons["aten.bernoulli.p"]

@@ -73,6 +73,23 @@ def test_masks_and_scales(element: str, mask: str, attributes: str) -> None:
     check(program_text((2, 3, 50, 24), (2, 3, 37, 24), 40, attributes, mask.replace("E", element), element))
 
 
+DROPS = "is_causal = true, dropout_p = 0.25 : f64, seed = 7 : i64"
+
+
+@needs_compiler
+@pytest.mark.parametrize("mask", ["", "tensor<50x37xf32>", "tensor<1x1x1x37xi1>"])
+def test_dropout_is_drawn_where_weights_are(mask: str) -> None:
+    """What is dropped follows from the seed, the offset and the position: nothing of it is in memory."""
+    text = program_text((2, 4, 50, 24), (2, 2, 37, 24), 40, f"{DROPS}, enable_gqa = true", mask)
+    check(text)
+    names = ("%q, %k, %v, %m" if mask else "%q, %k, %v"), ("%q, %k, %v, %m, %o" if mask else "%q, %k, %v, %o")
+    text = text.replace(f"attention {names[0]} ", f"attention {names[1]} ").replace(
+        ") -> ", ", %o: tensor<i64>) -> ", 1
+    )
+    head, _, rest = text.rpartition(") -> ")
+    check(f"{head}, tensor<i64>) -> {rest}")
+
+
 @needs_compiler
 @pytest.mark.parametrize("element", ["f16", "bf16"])
 def test_narrow_floats_are_widened_as_they_are_copied(element: str) -> None:
@@ -171,6 +188,7 @@ def test_random_extents_and_strides() -> None:
     [
         program_text((3, 150, 40), (3, 131, 40), 72, "is_causal = true"),
         program_text((2, 40, 16), (2, 9000, 16), 24),
+        program_text((2, 40, 16), (2, 131, 16), 24, DROPS, "tensor<40x131xi1>"),
     ],
 )
 def test_threads_change_no_bit(text: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from derivatives import gradient, where
 from graph_op_table import FLOATS, Array, Case, Row, converted, noise, ramp, rounded, wide
+from rows_random import words
 
 Shape = tuple[int, ...]
 
@@ -26,10 +27,13 @@ class Setting:
     scale: float | None = None
     causal: bool = False
     grouped: bool = False
+    dropout: float | None = None
+    """With the seed 11, and the offset 3 as an operand."""
 
     @property
     def text(self) -> str:
         parts = [] if self.scale is None else [f"scale = {self.scale} : f64"]
+        parts += [] if self.dropout is None else [f"dropout_p = {self.dropout} : f64, seed = 11 : i64"]
         parts += ["is_causal = true"] if self.causal else []
         return ", ".join([*parts, *(["enable_gqa = true"] if self.grouped else [])])
 
@@ -45,7 +49,22 @@ class Setting:
             return (*found, keep)
         return (*found, converted(np.where(keep, wide(noise(name, *self.mask)), -np.inf), name))
 
-    def value(self, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    def further(self, name: str) -> tuple[Array, ...]:
+        """Masks and the offset."""
+        offset = () if self.dropout is None else (np.array(3, np.int64),)
+        return (*self.operands(name)[3:], *offset)
+
+    def kept(self, extents: Shape, name: str) -> Any:
+        """What dropout multiplies the weights with."""
+        if self.dropout is None:
+            return 1.0
+        drawn = [
+            ((w[0] << 21 | w[1] >> 11) * 2.0**-53) if name == "f64" else (w[0] >> 8) * 2.0**-24
+            for w in words(int(np.prod(extents)), 11, 3)
+        ]
+        return np.where(np.reshape(drawn, extents) >= self.dropout, 1 / (1 - self.dropout), 0.0)
+
+    def value(self, name: str, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
         """softmax(q k^T scale + mask) v, with 0 for no key."""
         if self.grouped:
             k, v = (np.repeat(x, q.shape[-3] // max(x.shape[-3], 1), axis=-3) for x in (k, v))
@@ -59,7 +78,7 @@ class Setting:
             scores, kept = scores + where(np.isinf(mask), 0, mask), np.logical_and(kept, ~np.isinf(mask))
         powers = where(kept, np.exp(scores), 0)
         total = powers.sum(axis=-1, keepdims=True)
-        return powers / where(total == 0, 1, total) @ v
+        return powers / where(total == 0, 1, total) * self.kept(scores.shape, name) @ v
 
 
 SETTINGS = [
@@ -72,6 +91,8 @@ SETTINGS = [
     Setting((2, 3, 4), (2, 5, 4), (2, 5, 3), mask=(2, 3, 5), kind="float"),
     Setting((1, 4, 3, 2), (1, 2, 5, 2), (1, 2, 5, 3), grouped=True),
     Setting((2, 6, 2, 2), (2, 2, 3, 2), (2, 2, 3, 2), mask=(6, 2, 3), causal=True, grouped=True),
+    Setting((2, 3, 4), (2, 5, 4), (2, 5, 3), dropout=0.25),
+    Setting((1, 4, 3, 2), (1, 2, 5, 2), (1, 2, 5, 3), mask=(3, 5), grouped=True, dropout=0.5),
     Setting((2, 0, 4), (2, 5, 4), (2, 5, 3)),
     Setting((2, 3, 4), (2, 0, 4), (2, 0, 3)),
     Setting((0, 3, 4), (0, 5, 4), (0, 5, 3), mask=(3, 5)),
@@ -91,8 +112,9 @@ def masks(operands: tuple[Array, ...]) -> tuple[Array, ...]:
 def _attention_cases() -> Iterator[Case]:
     for name, setting in settings():
         operands = setting.operands(name)
-        value = setting.value(*map(wide, operands[:3]), *masks(operands))
-        yield Case("graph.scaled_dot_product_attention", setting.text, operands, rounded(value, name))
+        value = setting.value(name, *map(wide, operands[:3]), *masks(operands))
+        given = (*operands[:3], *setting.further(name))
+        yield Case("graph.scaled_dot_product_attention", setting.text, given, rounded(value, name))
 
 
 def _attention_backward_cases() -> Iterator[Case]:
@@ -100,12 +122,15 @@ def _attention_backward_cases() -> Iterator[Case]:
         operands = setting.operands(name)
         grad = ramp(name, *setting.q[:-1], setting.v[-1])
 
-        def formula(q: Any, k: Any, v: Any, s: Setting = setting, o: tuple[Array, ...] = operands) -> Any:
-            return s.value(q, k, v, *masks(o))
+        def formula(
+            q: Any, k: Any, v: Any, s: Setting = setting, o: tuple[Array, ...] = operands, n: str = name
+        ) -> Any:
+            return s.value(n, q, k, v, *masks(o))
 
         values = (gradient(formula, operands[:3], number, wide(grad)) for number in range(3))
         expected = tuple(rounded(value, name) for value in values)
-        yield Case("graph.scaled_dot_product_attention_backward", setting.text, (grad, *operands), expected)
+        given = (grad, *operands[:3], *setting.further(name))
+        yield Case("graph.scaled_dot_product_attention_backward", setting.text, given, expected)
 
 
 def rotated(x: Array, cos: Array, sin: Array, count: int, interleaved: bool) -> Array:
