@@ -1,0 +1,83 @@
+"""Symbols: extents that calls bring, with their ranges; and how polynomials over them are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isqrt
+
+from fuse_opt.dialects.types.polynomial import Atom, Terms
+
+MOST = 2**31 - 1
+"""The most that a symbol may be where nothing is said."""
+_TYPICAL_AT_MOST = 1024
+
+
+@dataclass(frozen=True)
+class Symbol(Atom):
+    """
+    An extent that calls bring: a multiple of `multiple` from `least` to `most`. As an atom it is that divided by `multiple`, so
+    that what divides it is seen in coefficients.
+    """
+
+    name: str
+    least: int = 1
+    most: int = MOST
+    multiple: int = 1
+    typical: int | None = None
+    """What estimates take it to be; where nothing is said the geometric mean of its range, at most 1,024."""
+    text: str = field(init=False, repr=False, compare=False, default="")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.name)
+        if self.multiple < 1:
+            raise ValueError(f"symbol '{self.name}': expected a multiple of 1 or more, got {self.multiple}")
+        if self.least < 0:
+            raise ValueError(f"symbol '{self.name}': expected a least value of 0 or more, got {self.least}")
+        if self.range[0] > self.range[1]:
+            many = "" if self.multiple == 1 else f" that is a multiple of {self.multiple}"
+            raise ValueError(f"symbol '{self.name}': no number from {self.least} to {self.most}{many}")
+        if self.typical is not None and (problem := self.problem(self.typical)) is not None:
+            raise ValueError(f"symbol '{self.name}': typical value {self.typical}: {problem}")
+
+    @cached_property
+    def range(self) -> tuple[int, int]:
+        return -(-self.least // self.multiple), self.most // self.multiple
+
+    @cached_property
+    def usual(self) -> int:
+        """The value that estimates take."""
+        if self.typical is not None:
+            return self.typical
+        least, most = self.range
+        mean = min(isqrt(max(self.least, 1) * self.most), _TYPICAL_AT_MOST)
+        return min(max(mean // self.multiple, least), most) * self.multiple
+
+    def problem(self, value: int) -> str | None:
+        """Why it cannot be a number, as `expected 1 to 512, got 600`; None where it can."""
+        if not self.least <= value <= self.most:
+            return f"expected {self.least} to {self.most}, got {value}"
+        return f"expected a multiple of {self.multiple}, got {value}" if value % self.multiple else None
+
+    def evaluate(self, values: Mapping[str, int]) -> int:
+        return values[self.name] // self.multiple
+
+
+def written(terms: Terms) -> str:
+    """Terms of a high degree first; a constant stands last."""
+    parts: list[str] = []
+    for monomial in sorted(terms, key=lambda m: (-len(m), [atom.text for atom in m])):
+        left, factors = abs(terms[monomial]), list[str]()
+        for atom in monomial:
+            whole = atom.multiple if isinstance(atom, Symbol) else 1
+            text = atom.text if left % whole == 0 else f"{atom.text} floordiv {whole}"
+            left = left // whole if left % whole == 0 else left
+            factors.append(text)
+        if left != 1 or not factors:
+            factors.insert(0, str(left))
+        if len(factors) > 1 or len(terms) > 1 or terms[monomial] < 0:
+            factors = [f"({factor})" if "floordiv" in factor else factor for factor in factors]
+        sign = (" - " if parts else "-") if terms[monomial] < 0 else (" + " if parts else "")
+        parts.append(sign + "*".join(factors))
+    return "".join(parts)
