@@ -1,4 +1,4 @@
-"""Element types, encodings and index expressions.
+"""Element types, encodings, sizes and index expressions.
 
 May import no other package of ours.
 """

@@ -1,0 +1,121 @@
+"""Extents, numbers or sizes alike: larger and smaller ones, bounds, estimates, values and substitution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import gcd, prod
+
+from fuse_opt.dialects.types import polynomial, size_proofs
+from fuse_opt.dialects.types.polynomial import Atom
+from fuse_opt.dialects.types.size import Extent, Extreme, Floor, Size, Symbol, Undecided, of_terms
+
+
+def largest(a: Extent, b: Extent) -> Extent:
+    """The larger one; a size of its own where no proof tells which that is."""
+    return _extreme(a, b, is_largest=True)
+
+
+def smallest(a: Extent, b: Extent) -> Extent:
+    """The smaller one; a size of its own where no proof tells which that is."""
+    return _extreme(a, b, is_largest=False)
+
+
+def least(extent: Extent) -> int:
+    """A number that it is never below."""
+    return size_proofs.bounds(extent.terms)[0] if isinstance(extent, Size) else extent
+
+
+def most(extent: Extent) -> int:
+    """A number that it is never above."""
+    return size_proofs.bounds(extent.terms)[1] if isinstance(extent, Size) else extent
+
+
+def estimate(extent: Extent) -> int:
+    """The number at the typical values of its symbols: for profit, never for what has to be right."""
+    if not isinstance(extent, Size):
+        return extent
+    return extent.evaluate({symbol.name: symbol.usual for symbol in extent.symbols()})
+
+
+def evaluate(extent: Extent, values: Mapping[str, int]) -> int:
+    """The number where symbols have these values; raises KeyError for one that is missing."""
+    return extent.evaluate(values) if isinstance(extent, Size) else extent
+
+
+def symbols(extents: Iterable[Extent]) -> list[Symbol]:
+    """The symbols that extents depend on, by name."""
+    found = {symbol for extent in extents if isinstance(extent, Size) for symbol in extent.symbols()}
+    return sorted(found, key=lambda symbol: symbol.name)
+
+
+def is_symbol(extent: Extent) -> Symbol | None:
+    """The symbol that an extent is and nothing else."""
+    found = extent.symbols() if isinstance(extent, Size) else []
+    if len(found) != 1 or not isinstance(extent, Size) or extent.terms != {(found[0],): found[0].multiple}:
+        return None
+    return found[0]
+
+
+def is_decided(question: Callable[[], bool]) -> bool:
+    """Whether it is proven: what is undecided is taken as not so."""
+    try:
+        return question()
+    except Undecided:
+        return False
+
+
+def exact_quotient(a: Extent, b: Extent) -> Extent | None:
+    """`a / b` where that is a size for all values; None where it is not known to be one."""
+    if not isinstance(a, Size) and not isinstance(b, Size):
+        return a // b if b and a % b == 0 else None
+    if isinstance(b, int) and b == 0:
+        return None
+    quotient, rest = polynomial.divide(_terms(a), _terms(b))
+    return None if rest else of_terms(quotient)
+
+
+def common_divisor(a: Extent, b: Extent) -> Extent:
+    """What divides both: the larger of two one of which divides the other, else common factors of all terms."""
+    if isinstance(a, int) and isinstance(b, int):
+        return gcd(a, b)
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, Size) and exact_quotient(other, one) is not None:
+            return one
+    if a == 0 or b == 0:
+        return b if a == 0 else a
+    monomial, factor = polynomial.common_monomial(_terms(a), _terms(b))
+    return of_terms({monomial: factor})
+
+
+def substitute(extent: Extent, values: Mapping[str, Extent]) -> Extent:
+    """The extent with symbols replaced by name, simplified again."""
+    if not isinstance(extent, Size):
+        return extent
+    total: Extent = 0
+    for monomial, coefficient in extent.terms.items():
+        total = total + prod([_substituted(atom, values) for atom in monomial], start=coefficient)
+    return total
+
+
+def _substituted(atom: Atom, values: Mapping[str, Extent]) -> Extent:
+    match atom:
+        case Symbol():
+            return values[atom.name] // atom.multiple if atom.name in values else of_terms({(atom,): 1})
+        case Floor():
+            return substitute(atom.numerator, values) // atom.divisor
+        case Extreme():
+            return _extreme(substitute(atom.a, values), substitute(atom.b, values), atom.is_largest)
+        case _:
+            return of_terms({(atom,): 1})
+
+
+def _extreme(a: Extent, b: Extent, is_largest: bool) -> Extent:
+    try:
+        return (b if a <= b else a) if is_largest else (a if a <= b else b)
+    except Undecided:
+        a, b = (b, a) if str(b) < str(a) else (a, b)
+        return of_terms({(Extreme(a=a, b=b, is_largest=is_largest),): 1})
+
+
+def _terms(extent: Extent) -> polynomial.Terms:
+    return extent.terms if isinstance(extent, Size) else ({(): extent} if extent else {})
