@@ -23,6 +23,8 @@ ALIGNMENT = 64
 
 _HUGE_PAGE = 2 << 20
 _SMALL_ARRAY = 64 << 10
+_LONG_UNUSED = 4096
+"""Arrays made since memory was last used, from which on it is given back."""
 
 
 def _map_aligned(nbytes: int, alignment: int) -> tuple[mmap.mmap, int]:
@@ -78,30 +80,37 @@ class AlignedArena:
         return np.ndarray(dimensions, kind, self._memory, self._start + offset)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class _Block:
     memory: mmap.mmap
     start: int
     nbytes: int
+    filed: int = 0
+    """How many arrays the pool had made when this one's memory came back."""
 
 
 class RecyclingPool:
     """
     Arrays whose memory is used again for later ones once the caller has dropped them with every view of them.
 
-    Fresh memory costs a page fault for each page first written, which is more than the arithmetic of most kernels.
-    Threads may share a pool; a child made by fork starts with an empty one.
+    Fresh memory costs a page fault for each page first written, which is more than the arithmetic of most kernels. What
+    the pool holds, in use or not, is at most what was in use at one time, and one array more: a process needs that little
+    more memory than one that gives back all that is dropped. Threads may share a pool; a child made by fork starts with an
+    empty one.
     """
 
-    def __init__(self, max_idle_bytes: int = 512 << 20) -> None:
-        """Keeps at most `max_idle_bytes` bytes of dropped memory; beyond that the longest unused goes back first."""
+    def __init__(self, max_idle_bytes: int = 1 << 30) -> None:
+        """
+        Keeps at most `max_idle_bytes` bytes of dropped memory; beyond that the longest unused goes back first, as does
+        what was not used for the last thousands of arrays.
+        """
         self._max_idle_bytes = max_idle_bytes
         self._start_empty()
         _pools.add(self)
 
     def _start_empty(self) -> None:
         self._lock = threading.Lock()
-        self._idle_bytes = 0
+        self._idle_bytes = self._live_bytes = self._peak_bytes = self._largest = self._made = 0
         self._idle: dict[int, list[_Block]] = {}
         self._returned: deque[_Block] = deque()
 
@@ -110,6 +119,20 @@ class RecyclingPool:
         """Bytes kept for later arrays now."""
         self._settle()
         return self._idle_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of arrays in use and of what is kept for later ones, now."""
+        self._settle()
+        return self._idle_bytes + self._live_bytes
+
+    def trim(self) -> None:
+        """Gives back all memory that is kept for later arrays; what is in use stays."""
+        self._settle()
+        dropped: list[_Block] = []
+        with self._lock:
+            self._drop_beyond(0, dropped)
+        self._settle()
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
         """
@@ -127,12 +150,33 @@ class RecyclingPool:
 
     def _take(self, nbytes: int) -> _Block:
         self._settle()
+        dropped: list[_Block] = []
         with self._lock:
+            self._made += 1
             blocks = self._idle.get(nbytes)
             block = blocks.pop() if blocks else None
             self._idle_bytes -= nbytes if block else 0
+            self._live_bytes += nbytes
+            self._peak_bytes = max(self._peak_bytes, self._live_bytes)
+            self._largest = max(self._largest, nbytes)
+            self._drop_beyond(self._peak_bytes + self._largest - self._live_bytes, dropped)
+            self._drop_unused(nbytes, dropped)
+        dropped.clear()
         self._settle()
-        return block or _Block(*_map_aligned(nbytes, ALIGNMENT), nbytes)
+        return block or self._mapped(nbytes)
+
+    def _mapped(self, nbytes: int) -> _Block:
+        """Fresh memory; where the system has not that much, after what is idle went back."""
+        try:
+            return _Block(*_map_aligned(nbytes, ALIGNMENT), nbytes)
+        except MemoryError:
+            self.trim()
+        try:
+            return _Block(*_map_aligned(nbytes, ALIGNMENT), nbytes)
+        except MemoryError:
+            with self._lock:
+                self._live_bytes -= nbytes
+            raise
 
     @staticmethod
     def _give_back(pool: weakref.ref[RecyclingPool], block: _Block) -> None:
@@ -155,20 +199,34 @@ class RecyclingPool:
 
     def _file(self, block: _Block, dropped: list[_Block]) -> None:
         """Keeps `block` as the latest used; what exceeds the bound goes to `dropped`, to be unmapped without a lock."""
+        self._live_bytes = max(self._live_bytes - block.nbytes, 0)  # a child has blocks of its parent, too
         if block.nbytes > self._max_idle_bytes:
             dropped.append(block)
             return
+        block.filed = self._made
         blocks = self._idle.pop(block.nbytes, [])
         blocks.append(block)
         self._idle[block.nbytes] = blocks
         self._idle_bytes += block.nbytes
-        while self._idle_bytes > self._max_idle_bytes:
+        self._drop_beyond(self._max_idle_bytes, dropped)
+
+    def _drop_beyond(self, most: int, dropped: list[_Block]) -> None:
+        """Moves what is idle beyond `most` bytes to `dropped`, the longest unused first."""
+        while self._idle_bytes > most:
             nbytes, blocks = next(iter(self._idle.items()))
             if blocks:
                 dropped.append(blocks.pop(0))
                 self._idle_bytes -= nbytes
             else:
                 del self._idle[nbytes]
+
+    def _drop_unused(self, nbytes: int, dropped: list[_Block]) -> None:
+        """Moves a block of this size, and of the size that was longest not asked for, to `dropped` if it is not needed."""
+        for size in {nbytes, next(iter(self._idle), nbytes)}:
+            blocks = self._idle.get(size)
+            if blocks and self._made - blocks[0].filed > _LONG_UNUSED:
+                dropped.append(blocks.pop(0))
+                self._idle_bytes -= size
 
 
 _pools: weakref.WeakSet[RecyclingPool] = weakref.WeakSet()
@@ -181,6 +239,9 @@ def _empty_pools_of_child() -> None:
 
 
 os.register_at_fork(after_in_child=_empty_pools_of_child)
+
+result_pool = RecyclingPool()
+"""The memory of results, of all programs of the process."""
 
 
 def _size_class(nbytes: int) -> int:

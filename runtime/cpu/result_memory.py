@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fuse_opt.runtime.buffers import RecyclingPool
+from fuse_opt.runtime.buffers import result_pool
 from fuse_opt.runtime.cpu.frames import BoundFrame
 from fuse_opt.runtime.host.program_call import Call, Caller, ProgramStruct, Result, callable_of
 
@@ -20,12 +20,11 @@ Array = NDArray[Any]
 
 _POOLED = 64 << 10
 """Bytes from which on a result's memory comes from the pool of dropped ones."""
-_KEPT = ((1 << 20, 4), (16 << 20, 2))
+_KEPT = ((1 << 20, 4), (4 << 20, 2))
 """Up to so many bytes, of how many results a program keeps the memory: looking for it in the pool costs microseconds."""
 _MISSES = 16
 _MOST_IDLE = 16
 """Frames that a program keeps while nobody calls it, where there is no compiled code to keep them."""
-_pool = RecyclingPool()
 
 
 class ResultMemory:
@@ -50,7 +49,7 @@ class ResultMemory:
 
     def empty(self) -> Array:
         """An array with memory of its own."""
-        return _pool.empty(self._shape, self._dtype) if self._pooled else np.empty(self._shape, self._dtype)
+        return result_pool.empty(self._shape, self._dtype) if self._pooled else np.empty(self._shape, self._dtype)
 
     def __call__(self) -> Array:
         """

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fuse_opt.lowering.program import NUMPY_NAMES, Program, Result
 from fuse_opt.lowering.program.float_formats import type_name
-from fuse_opt.runtime.buffers import RecyclingPool
+from fuse_opt.runtime.buffers import result_pool
 from fuse_opt.runtime.call_arrays import check_apart, check_target, out_arrays, shared
 from fuse_opt.runtime.cuda.arguments import Argument, Staging, as_bytes, overlap
 from fuse_opt.runtime.device.arrays import DeviceArray, Kind, device_array, new_array, reshaped
@@ -24,7 +24,6 @@ from fuse_opt.runtime.device.memory import DevicePool
 Array = NDArray[Any]
 
 _RECYCLED = 64 << 10
-_pool = RecyclingPool()
 
 
 @dataclass(slots=True)
@@ -208,4 +207,4 @@ def _check_targets(targets: Sequence[DeviceArray | Array | None]) -> None:
 
 def _host_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return _pool.empty(shape, dtype) if nbytes >= _RECYCLED else np.empty(shape, dtype)
+    return result_pool.empty(shape, dtype) if nbytes >= _RECYCLED else np.empty(shape, dtype)

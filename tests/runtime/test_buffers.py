@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fuse_opt.runtime import buffers
 from fuse_opt.runtime.buffers import AlignedArena, RecyclingPool
 
 LARGE = 1 << 18
@@ -158,6 +160,34 @@ def test_idle_memory_is_bounded_and_the_longest_unused_goes_first() -> None:
     before = pool.idle_bytes
     pool.empty(4 * LARGE, np.uint8)
     assert pool.idle_bytes == before
+
+
+def test_no_more_is_held_than_was_in_use_and_one_array() -> None:
+    pool = RecyclingPool()
+    choice, alive, most, largest = random.Random(3), deque[NDArray[Any]](), 0, 0
+    for _ in range(300):
+        alive.append(pool.empty(choice.choice([1, 2, 3, 4, 8, 16]) * LARGE, np.uint8))
+        largest = max(largest, alive[-1].nbytes)
+        most = max(most, sum(array.nbytes for array in alive))
+        while len(alive) > choice.randrange(1, 6):
+            alive.popleft()
+        assert pool.held_bytes <= most + largest
+
+
+def test_memory_that_is_not_asked_for_again_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "_LONG_UNUSED", 5)
+    pool = RecyclingPool()
+    both = [pool.empty(LARGE, np.uint8), pool.empty(2 * LARGE, np.uint8)]
+    both.clear()
+    for _ in range(20):
+        pool.empty(LARGE, np.uint8)
+    assert pool.idle_bytes == LARGE
+    held = pool.empty(LARGE, np.uint8)
+    other = pool.empty(LARGE, np.uint8)
+    del other
+    pool.trim()
+    assert (pool.idle_bytes, pool.held_bytes) == (0, LARGE)
+    del held
 
 
 def test_small_arrays_are_not_kept() -> None:

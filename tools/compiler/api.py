@@ -444,3 +444,20 @@ def use_openmp_threads(wanted: bool = True) -> bool:
     from fuse_opt.runtime.host import thread_pool
 
     return thread_pool.use_openmp_threads(wanted)
+
+
+def result_memory(nbytes: int) -> Any:
+    """
+    An array of bytes with any content, in memory of dropped results where there is some of that size; for callers that
+    give results of programs memory themselves. It comes back when the array and all views of it are dropped.
+    """
+    from fuse_opt.runtime.buffers import result_pool
+
+    return result_pool.empty(nbytes, "u1")
+
+
+def trim_memory() -> None:
+    """Gives memory of dropped results, which later results would have got, back to the system."""
+    from fuse_opt.runtime.buffers import result_pool
+
+    result_pool.trim()

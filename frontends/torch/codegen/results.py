@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from fuse_opt.frontends.torch.codegen.kept import Kept
-from fuse_opt.frontends.torch.codegen.steps import FrameView
+from fuse_opt.frontends.torch.codegen.steps import POOLED, FrameView, pooled
 from fuse_opt.frontends.torch.fx.api import DTYPES, torch
 from fuse_opt.frontends.torch.fx.strides import View, contiguous_view
 from fuse_opt.frontends.torch.importer.imported import Imported, Returned, Stored
@@ -85,8 +85,13 @@ class Results(ABC):
 
     def _write_empty(self, number: int) -> None:
         buffer = self.imported.buffers[number]
-        self.names["empty"] = _guards._empty_strided_cpu
         dtype = self.constant("dtype", buffer.dtype)
+        self.names["empty"] = _guards._empty_strided_cpu
+        if (nbytes := prod(buffer.view.shape) * buffer.dtype.itemsize) >= POOLED:
+            self.names["pooled"] = pooled
+            strided = self.strided(f"pooled({nbytes}, {dtype})", View(buffer.view.shape, buffer.view.strides))
+            self.lines.append(f"r{number} = {strided}")
+            return
         self.lines.append(f"r{number} = empty({buffer.view.shape}, {buffer.view.strides}, {dtype})")
 
     def _is_in_argument(self, number: int) -> bool:

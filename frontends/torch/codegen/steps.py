@@ -36,6 +36,18 @@ class _Threads:
 follow_threads = _Threads().follow
 
 
+POOLED = 2 << 20
+"""
+Bytes from which on a result lies in memory of dropped ones, in huge pages: PyTorch gives large blocks back to the system,
+and a page fault for each page of a fresh one takes ten times as long as writing to it.
+"""
+
+
+def pooled(nbytes: int, dtype: Any) -> Any:
+    """A tensor of one axis, no view of another, in such memory, which comes back with its last reference."""
+    return torch.frombuffer(api.result_memory(nbytes), dtype=dtype)
+
+
 @dataclass
 class NoStats(ProgramStats):
     """The counts of a program that is none, as those of one."""

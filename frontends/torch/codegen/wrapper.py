@@ -12,7 +12,15 @@ from math import prod
 from typing import Any, cast
 
 from fuse_opt.frontends.torch.codegen.results import Held, Results
-from fuse_opt.frontends.torch.codegen.steps import Site, call_site, fitted, follow_threads, frame_tensor, library_step
+from fuse_opt.frontends.torch.codegen.steps import (
+    POOLED,
+    Site,
+    call_site,
+    fitted,
+    follow_threads,
+    frame_tensor,
+    library_step,
+)
 from fuse_opt.frontends.torch.fx.api import aten, torch
 from fuse_opt.frontends.torch.fx.strides import View
 from fuse_opt.frontends.torch.importer.imported import AtenCall, Imported, Memory, Output, Returned, Variable
@@ -235,7 +243,9 @@ def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]],
     writer = CallWriter(imported, native)
     text = writer.write()
     given = [o for call in imported.calls for o in call.outputs if call.out is None and o.view is not None]
-    _expect_memory(2 * sum(prod(o.view.shape) * o.dtype.itemsize for o in (*given, *imported.buffers) if o.view))
+    sizes = [prod(o.view.shape) * o.dtype.itemsize for o in given if o.view]
+    sizes += [n for n in (prod(o.view.shape) * o.dtype.itemsize for o in imported.buffers) if n < POOLED]
+    _expect_memory(2 * sum(sizes))
     views, native = list(writer.views), writer.native
 
     def new_frame() -> tuple[Any, tuple[int, ...], tuple[Any, ...], Any]:
