@@ -39,21 +39,26 @@ class Link:
     """Whether the chain's own value is its second operand."""
     dtype: str = "f32"
     """The element type of its result, and so of all that the chain computes."""
+    whole: bool = False
+    """Whether what it reads has an element for each of the result's."""
 
     def text(self) -> str:
         """The step as a text that `link_of` reads."""
         return json.dumps(
-            [self.op, dict(self.config), self.operand, list(self.extents), self.number, self.swapped, self.dtype],
+            [
+                self.op, dict(self.config), self.operand, list(self.extents), self.number, self.swapped, self.dtype,
+                self.whole,
+            ],
             sort_keys=True,
-        )
+        )  # fmt: skip
 
 
 def link_of(text: str) -> Link:
     """The step that a text is of."""
-    found: tuple[str, dict[str, Any], int | None, list[int], float | None, bool, str] = json.loads(text)
-    op, config, operand, extents, number, swapped, element = found
+    found: tuple[str, dict[str, Any], int | None, list[int], float | None, bool, str, bool] = json.loads(text)
+    op, config, operand, extents, number, swapped, element, whole = found
     pairs = [(name, _untied(value)) for name, value in config.items()]
-    return Link(op, tuple(sorted(pairs)), operand, tuple(extents), number, swapped, element)
+    return Link(op, tuple(sorted(pairs)), operand, tuple(extents), number, swapped, element, whole)
 
 
 def _untied(value: Any) -> PlainValue:
@@ -121,8 +126,9 @@ def _link(op: StructuredOp, read: Sequence[SSAValue], value: SSAValue, outer: li
         return replace(link, number=number)
     if other not in outer:
         outer.append(other)
-    rank = len(shape(op.results[0]))
-    return replace(link, operand=outer.index(other), extents=(1,) * (rank - len(shape(other))) + shape(other))
+    result = shape(op.results[0])
+    extents = (1,) * (len(result) - len(shape(other))) + shape(other)
+    return replace(link, operand=outer.index(other), extents=extents, whole=extents == result)
 
 
 def _number(value: SSAValue) -> float | None:

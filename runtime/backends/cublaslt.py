@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fuse_opt.dialects.implementation.chains import ChainOffer, Link, link_of
+from fuse_opt.dialects.implementation.chains import ChainOffer, Link
 from fuse_opt.dialects.implementation.site import Site
-from fuse_opt.lowering.program import CHAIN, BufferRef, LibraryCall
+from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.device_calls import (
     Address,
     Enqueue,
+    chain_of,
     check,
     load_library,
     load_problem,
@@ -130,7 +131,7 @@ class CublasLt:
     def bound(self, call: LibraryCall, address: Address) -> Enqueue:
         """What enqueues a product with its chain."""
         (lhs, rhs), (out,) = operands_of(call), call.outputs
-        product, links = product_of(call), _links(call)
+        product, links = product_of(call), chain_of(call)
         kind = compute_type(lhs.dtype, call.implementation.endswith(_FAST))
         description = self._description(product, kind, out, links)
         layouts = self._layouts(product, (rhs, lhs, out))
@@ -243,11 +244,6 @@ def _size(ref: BufferRef) -> int:
     for extent in ref.shape:
         found *= extent
     return found
-
-
-def _links(call: LibraryCall) -> list[Link]:
-    texts = call.config.get(CHAIN)
-    return [link_of(str(text)) for text in texts] if isinstance(texts, tuple) else []
 
 
 def epilogue_of(links: Sequence[Link]) -> int:

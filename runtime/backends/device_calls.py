@@ -7,7 +7,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from fuse_opt.lowering.program import CHAIN_OPERANDS, BufferRef, LibraryCall
+from fuse_opt.dialects.implementation.chains import Link, link_of
+from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, BufferRef, LibraryCall
 from fuse_opt.runtime.device.driver import CudaError
 from fuse_opt.runtime.device.installation import VERSIONS, find_cuda_library
 
@@ -111,3 +112,9 @@ def operands_of(call: LibraryCall) -> list[BufferRef]:
     """What the call's op itself reads; steps of a chain behind it read the others."""
     numbers = call.config.get(CHAIN_OPERANDS)
     return [call.inputs[int(n)] for n in numbers] if isinstance(numbers, tuple) else list(call.inputs)
+
+
+def chain_of(call: LibraryCall) -> list[Link]:
+    """The steps behind the call's op, in order."""
+    texts = call.config.get(CHAIN)
+    return [link_of(str(text)) for text in texts] if isinstance(texts, tuple) else []

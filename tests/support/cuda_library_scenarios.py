@@ -207,6 +207,54 @@ def convolutions() -> str:
     return f"{count} programs"
 
 
+STEPS: list[tuple[str, str, str, list[str]]] = [
+    # the chain, the element type, a promise, what the library runs
+    ("bias", "f32", "", ["cudnn.conv"]),
+    ("bias relu", "f32", "", ["cudnn.conv"]),
+    ("bias tensor relu", "f32", "", ["cudnn.conv"]),
+    ("tensor bias", "f32", "", ["cudnn.conv"]),
+    ("bias relu", "f16", "cudnn.conv_fast", ["cudnn.conv_fast"]),
+]
+_OF_STEPS = {"bias": "graph.add", "tensor": "graph.add", "relu": "graph.relu"}
+
+
+def convolution_steps_text(case: int, steps: str, dtype: str, promise: str = "") -> str:
+    """A convolution with steps behind it, a tensor that is added being the caller's to overwrite."""
+    head, op, *_ = convolution_texts(case, dtype)["graph.conv"].splitlines()
+    result = head.partition("->")[2].rstrip(" {").strip()
+    axes = result.count("x") - 2
+    channels = CONVOLUTIONS[case][1][0]
+    bias = f"tensor<{channels}{'x1' * axes}x{dtype}>"
+    given = {"bias": ("%v", bias), "tensor": ("%z", result)}
+    lines, last = [op.replace("{", f'{{use_implementation = "{promise}", ', 1) if promise else op], "%r"
+    for number, step in enumerate(steps.split()):
+        read, types = (f", {given[step][0]}", f", {given[step][1]}") if step in given else ("", "")
+        lines.append(f"%s{number} = {_OF_STEPS[step]} {last}{read} : ({result}{types}) -> {result}")
+        last = f"%s{number}"
+    more = f", %v: {bias}, %z: {result} {{graph.donated}}) ->"
+    return "\n".join([head.replace(") ->", more), *lines, f"func.return {last} : {result}", "}"])
+
+
+def convolution_steps() -> str:
+    """Convolutions with what cuDNN does behind them, NaN included; the result lies over the tensor that is added."""
+    library = stand_in("FUSE_OPT_CUDNN")
+    for case in (0, 1, 2):
+        for steps, dtype, promise, named in STEPS:
+            text = convolution_steps_text(case, steps, dtype, promise)
+            program = compiled(text, _FAST if promise else None)
+            assert implementations(program) == named and program.stats.launches == 0, (implementations(program), text)
+            inputs = [_given(normal(*shape, seed=k), dtype) for k, shape in enumerate(_shapes(text))]
+            if not promise:
+                inputs[0].reshape(-1)[0] = np.nan
+            expected = evaluate(text, *(array.copy() for array in inputs))
+            before = library.fake_cudnn_in_place() if library else 0
+            for _ in range(3):
+                _compare(program(*(array.copy() for array in inputs)), expected, dtype, text, bool(promise))
+            assert library is None or library.fake_cudnn_in_place() == before + 2 * ("tensor" in steps)
+            check_workspace(program, library, "fake_cudnn_workspace")
+    return f"{3 * len(STEPS)} programs"
+
+
 def _preferring(name: str) -> str:
     chosen = f'select-implementation{{numerics=fast prefer="{name}"}}'
     return ",".join(DEFAULT_PIPELINE).replace("select-implementation", chosen)
@@ -217,4 +265,4 @@ def _shapes(text: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, extents)) for extents in found]
 
 
-LIBRARY_SCENARIOS: list[Callable[[], str]] = [product_chains, odd_product_addresses, convolutions]
+LIBRARY_SCENARIOS: list[Callable[[], str]] = [product_chains, odd_product_addresses, convolutions, convolution_steps]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from fuse_opt.dialects.implementation.queries import opaque_op
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.passes.devices.device import device_names, find_device
 from fuse_opt.runtime.backends.cublaslt import epilogue_of
-from fuse_opt.runtime.backends.cudnn import Problem, math_type, problem_of
+from fuse_opt.runtime.backends.cudnn_problems import Problem, math_type, problem_of
+from fuse_opt.runtime.backends.cudnn_steps import Steps, steps_of
 from fuse_opt.runtime.backends.registry import unavailable_backends
 from fuse_opt.tools.compiler.api import compile as compile_program
 from fuse_opt.tools.compiler.api import optimize
@@ -25,7 +27,7 @@ RELU, GELU = Link("graph.relu"), Link("graph.gelu", (("approximate", "tanh"),))
 
 
 def refusal(name: str, *links: Link) -> str | None:
-    offer = find_offer("graph.matmul", name)
+    offer = find_offer("graph.conv" if ".conv" in name else "graph.matmul", name)
     grammar: Any = None if offer is None else offer.epilogue
     return grammar.refusal(links)
 
@@ -45,6 +47,20 @@ def test_chains_of_cublaslt() -> None:
     assert [epilogue_of(links) for links in ([], [BIAS], [RELU], [BIAS, RELU], [GELU], [BIAS, GELU])] == [
         1, 4, 2, 6, 32, 36
     ]  # fmt: skip
+
+
+def test_chains_of_cudnn() -> None:
+    bias, tensor = (Link("graph.add", operand=2, extents=e, whole=e[0] > 1) for e in ((1, 8, 1, 1), (2, 8, 5, 5)))
+    assert [
+        refusal("cudnn.conv", *links) for links in ([bias], [bias, RELU], [tensor, bias], [bias, tensor, RELU])
+    ] == [None] * 4
+    assert refusal("cudnn.conv", RELU) == refusal("cudnn.conv", tensor, RELU) == "step-order", "it wants a bias"
+    assert refusal("cudnn.conv", RELU, bias) == refusal("cudnn.conv", bias, bias) == "step-order"
+    assert refusal("cudnn.conv", bias, replace(tensor, whole=False)) == "step-graph.add", "a tensor that is broadcast"
+    assert refusal("cudnn.conv", replace(bias, extents=(1, 1, 1, 8))) == "step-graph.add", "a vector along an axis"
+    assert refusal("cudnn.conv", replace(bias, dtype="bf16")) == "step-bf16"
+    assert refusal("cudnn.conv_fast", replace(bias, dtype="bf16")) is None
+    assert steps_of([replace(tensor, operand=3), bias, RELU]) == Steps(2, 3, True)
 
 
 def test_problems_of_cudnn() -> None:

@@ -13,9 +13,9 @@ constexpr int kBadParameter = 2000, kWorkspace = 4096;
 enum Direction { kForward, kData, kWeight };
 
 struct Object {
-  int kind;  // 1 handle, 2 tensor, 3 filter, 4 convolution
+  int kind;  // 1 handle, 2 tensor, 3 filter, 4 convolution, 5 activation
   void *stream = nullptr;
-  int type = -1, groups = 1, math = 0, compute = -1;
+  int type = -1, groups = 1, math = 0, compute = -1, mode = -1;
   std::vector<int> extents, pads, steps, gaps;
 };
 struct Found {
@@ -29,10 +29,11 @@ struct Call {
   Direction direction;
   Object x, w, y, c;
   char *px, *pw, *py;
-  int type;
+  char *bias = nullptr, *more = nullptr;  // of steps behind it
+  bool relu = false;
 };
 std::set<Object *> objects;
-int asked = 0;
+int asked = 0, in_place = 0;
 int last_math = -1;
 void *last_workspace = nullptr;
 
@@ -124,7 +125,13 @@ void run(void *data) {
                     else
                       sums[of_w] += load(y.data, y.type, of_y) * load(x.data, x.type, of_x);
                   }
-  for (long long at = 0; at < count; ++at) store(out.data, out.type, at, sums[at]);
+  long long inner = (long long)out.e[2] * out.e[3] * out.e[4];
+  for (long long at = 0; at < count; ++at) {
+    double value = sums[at];
+    if (call.more) value += load(call.more, out.type, at);  // which may lie in the same place
+    if (call.bias) value += load(call.bias, out.type, at / inner % out.e[1]);
+    store(out.data, out.type, at, call.relu && value < 0 ? 0 : value);
+  }
 }
 // The only algorithm that may be taken in strict mode.
 int plain(Direction) { return 1; }
@@ -142,8 +149,12 @@ int ask(Direction direction, void *handle, Object *x, Object *w, Object *y, Obje
   *count = 4;
   return 0;
 }
+struct Steps {
+  char *bias = nullptr, *more = nullptr;
+  bool relu = false;
+};
 int enqueue(Direction direction, void *handle, const void *alpha, const void *beta, Object *x, char *px, Object *w,
-            char *pw, Object *y, char *py, Object *c, int algorithm, char *workspace, size_t bytes) {
+            char *pw, Object *y, char *py, Object *c, int algorithm, char *workspace, size_t bytes, Steps steps = {}) {
   Object *found = of(handle, 1);
   if (!found || !found->stream || !fit(x, w, y, c)) return kBadParameter;
   bool wide = x->type == 1;
@@ -161,7 +172,7 @@ int enqueue(Direction direction, void *handle, const void *alpha, const void *be
     return kBadParameter;
   last_workspace = workspace;
   last_math = c->math;
-  return cuLaunchHostFunc(found->stream, run, new Call{direction, *x, *w, *y, *c, px, pw, py, x->type});
+  return cuLaunchHostFunc(found->stream, run, new Call{direction, *x, *w, *y, *c, px, pw, py, steps.bias, steps.more, steps.relu});
 }
 }  // namespace
 
@@ -213,7 +224,15 @@ int cudnnSetConvolutionMathType(void *handle, int math) {
   Object *found = of(handle, 4);
   return found && math >= 0 && math <= 3 ? (found->math = math, 0) : kBadParameter;
 }
+int cudnnCreateActivationDescriptor(void **where) { return made(where, 5); }
+int cudnnDestroyActivationDescriptor(void *handle) { return destroyed(handle, 5); }
+int cudnnSetActivationDescriptor(void *handle, int mode, int nan, double) {
+  Object *found = of(handle, 5);
+  if (!found || (mode != 1 && mode != 5) || nan != 1) return kBadParameter;  // ReLU or nothing
+  return found->mode = mode, 0;
+}
 int fake_cudnn_asked() { return asked; }
+int fake_cudnn_in_place() { return in_place; }
 int fake_cudnn_math() { return last_math; }
 void *fake_cudnn_workspace() { return last_workspace; }
 
@@ -243,5 +262,26 @@ int cudnnConvolutionBackwardFilter(void *handle, const void *alpha, void *x, cha
                                    int algorithm, char *workspace, size_t bytes, const void *beta, void *dw, char *pw) {
   return enqueue(kWeight, handle, alpha, beta, of(x, 2), px, of(dw, 3), pw, of(dy, 2), py, of(c, 4), algorithm, workspace,
                  bytes);
+}
+int cudnnConvolutionBiasActivationForward(void *handle, const void *alpha, void *x, char *px, void *w, char *pw, void *c,
+                                          int algorithm, char *workspace, size_t bytes, const void *beta, void *z, char *pz,
+                                          void *b, char *pb, void *a, void *y, char *py) {
+  Object *tensor = of(y, 2), *bias = of(b, 2), *function = of(a, 5);
+  if (!tensor || z != y || !bias || !function || bias->type != tensor->type) return kBadParameter;
+  if (bias->extents.size() != tensor->extents.size()) return kBadParameter;
+  for (size_t k = 0; k < bias->extents.size(); ++k)
+    if (bias->extents[k] != (k == 1 ? tensor->extents[1] : 1)) return kBadParameter;
+  if (function->mode == 5 && algorithm != 1) return kBadParameter;
+  bool wide = tensor->type == 1;
+  double scale = wide ? *static_cast<const double *>(beta) : *static_cast<const float *>(beta);
+  if (scale != 0 && scale != 1) return kBadParameter;
+  long long item = size_of(cuda_type(tensor->type));
+  if (!fake_cuda_holds(pb, item * size(*bias)) || !fake_cuda_holds(pz, item * size(*tensor)) || px == py || px == pz)
+    return kBadParameter;
+  in_place += scale == 1 && pz == py;
+  static const double kZero = 0;  // of any type
+  Steps steps{pb, scale == 1 ? pz : nullptr, function->mode == 1};
+  return enqueue(kForward, handle, alpha, &kZero, of(x, 2), px, of(w, 3), pw, tensor, py, of(c, 4), algorithm, workspace,
+                 bytes, steps);
 }
 }
