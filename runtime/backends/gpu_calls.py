@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
-from fuse_opt.runtime.backends.device_calls import Address
+from fuse_opt.runtime.backends.nvidia.device_calls import Address
 
 TYPES = ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "f32", "f64", "f16", "bf16")
 """Element types by the numbers that the kernels know them by; the first eight are those of indices."""

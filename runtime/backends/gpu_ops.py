@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
-from fuse_opt.runtime.backends.device_calls import Address, Enqueue, with_room
 from fuse_opt.runtime.backends.gpu_calls import Kernel, Planned
 from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
 from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, reading, sorted_count, writing
 from fuse_opt.runtime.backends.gpu_totals import cumulative_prod, cumulative_sum
+from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, with_room
 from fuse_opt.runtime.device.compiler import compile_kernels, find_cuda_compiler, supported_arch
 from fuse_opt.runtime.device.driver import CudaUnavailable, Device
 from fuse_opt.runtime.disk_cache import DiskCache

@@ -10,8 +10,8 @@ from math import prod
 from typing import Any
 
 from fuse_opt.lowering.program import BufferRef, LibraryCall
-from fuse_opt.runtime.backends.device_calls import Address, workspace_at
 from fuse_opt.runtime.backends.gpu_calls import Kernel, Planned, axis_of, blocks_for, type_number
+from fuse_opt.runtime.backends.nvidia.device_calls import Address, workspace_at
 from fuse_opt.runtime.host.c_records import fields_of
 
 _SOURCE = "backends/gpu_orders.cuh"

@@ -9,10 +9,10 @@ from typing import Any
 
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.runtime.backends import gpu_places
-from fuse_opt.runtime.backends.device_calls import Address, workspace_at
 from fuse_opt.runtime.backends.gpu_calls import JOINS, TYPES, Kernel, Planned, blocks_for, fill, itemsize, type_number
 from fuse_opt.runtime.backends.gpu_orders import Lines, SortMemory, sorting
 from fuse_opt.runtime.backends.gpu_places import Named, Places
+from fuse_opt.runtime.backends.nvidia.device_calls import Address, workspace_at
 from fuse_opt.runtime.host.c_records import fields_of
 
 _SOURCE = "backends/gpu_positions.cuh"

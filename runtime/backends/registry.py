@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from fuse_opt.runtime.backends import indexing, sparse
 from fuse_opt.runtime.backends.blas.offers import blas_problem
-from fuse_opt.runtime.backends.cublas import Cublas, cublas_problem
-from fuse_opt.runtime.backends.cublaslt import CublasLt, cublaslt_problem
-from fuse_opt.runtime.backends.cudnn import Cudnn, cudnn_problem
-from fuse_opt.runtime.backends.device_calls import Checks, DeviceLibrary
 from fuse_opt.runtime.backends.gpu_ops import GpuOps
+from fuse_opt.runtime.backends.nvidia.cublas import Cublas, cublas_problem
+from fuse_opt.runtime.backends.nvidia.cublaslt import CublasLt, cublaslt_problem
+from fuse_opt.runtime.backends.nvidia.cudnn import Cudnn, cudnn_problem
+from fuse_opt.runtime.backends.nvidia.device_calls import Checks, DeviceLibrary
 from fuse_opt.runtime.backends.onednn.offers import onednn_load_problem, onednn_problem
 from fuse_opt.runtime.device.driver import Device
 

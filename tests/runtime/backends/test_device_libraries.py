@@ -15,9 +15,9 @@ from fuse_opt.dialects.implementation.offers import all_offers, find_offer
 from fuse_opt.dialects.implementation.queries import opaque_op
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.passes.devices.device import device_names, find_device
-from fuse_opt.runtime.backends.cublaslt import epilogue_of
-from fuse_opt.runtime.backends.cudnn_problems import Problem, math_type, problem_of
-from fuse_opt.runtime.backends.cudnn_steps import Steps, steps_of
+from fuse_opt.runtime.backends.nvidia.cublaslt import epilogue_of
+from fuse_opt.runtime.backends.nvidia.cudnn_problems import Problem, math_type, problem_of
+from fuse_opt.runtime.backends.nvidia.cudnn_steps import Steps, steps_of
 from fuse_opt.runtime.backends.registry import unavailable_backends
 from fuse_opt.tools.compiler.api import compile as compile_program
 from fuse_opt.tools.compiler.api import optimize

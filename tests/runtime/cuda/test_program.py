@@ -15,7 +15,7 @@ from nvrtc_library import NvrtcLibrary
 from stand_in_driver import needs_stand_in, run_python, run_script
 
 import fuse_opt
-from fuse_opt.runtime.backends.products import Product, plan_product
+from fuse_opt.runtime.backends.nvidia.products import Product, plan_product
 from fuse_opt.runtime.device import compiler as cuda_compiler
 from fuse_opt.runtime.device import driver as cuda_driver
 from fuse_opt.runtime.device.arrays import device_array, stream_handle

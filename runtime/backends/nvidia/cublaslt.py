@@ -18,7 +18,7 @@ from fuse_opt.dialects.implementation.chains import ChainOffer, Link
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
-from fuse_opt.runtime.backends.device_calls import (
+from fuse_opt.runtime.backends.nvidia.device_calls import (
     Address,
     Enqueue,
     chain_of,
@@ -29,7 +29,7 @@ from fuse_opt.runtime.backends.device_calls import (
     required,
     workspace_at,
 )
-from fuse_opt.runtime.backends.products import (
+from fuse_opt.runtime.backends.nvidia.products import (
     NUMBERS,
     Product,
     compute_type,

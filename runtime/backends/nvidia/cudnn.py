@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from fuse_opt.lowering.program import BufferRef, LibraryCall
-from fuse_opt.runtime.backends.cudnn_problems import (
+from fuse_opt.runtime.backends.nvidia.cudnn_problems import (
     DIRECTIONS,
     FMA_MATH,
     IS_FAST,
@@ -27,8 +27,8 @@ from fuse_opt.runtime.backends.cudnn_problems import (
     math_type,
     problem_of,
 )
-from fuse_opt.runtime.backends.cudnn_steps import Steps, steps_of
-from fuse_opt.runtime.backends.device_calls import (
+from fuse_opt.runtime.backends.nvidia.cudnn_steps import Steps, steps_of
+from fuse_opt.runtime.backends.nvidia.device_calls import (
     Address,
     Enqueue,
     chain_of,

@@ -9,8 +9,8 @@ from math import prod
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import Config
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
-from fuse_opt.runtime.backends.cudnn_steps import EXACT, FAST
-from fuse_opt.runtime.backends.device_calls import with_room
+from fuse_opt.runtime.backends.nvidia.cudnn_steps import EXACT, FAST
+from fuse_opt.runtime.backends.nvidia.device_calls import with_room
 
 IS_FAST = "_fast"
 """How the names of those end that may round operands of f32 to TF32, and take transforms."""

@@ -8,7 +8,7 @@ from math import prod
 
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import ConfigValue, LibraryCall
-from fuse_opt.runtime.backends.device_calls import operands_of, with_room
+from fuse_opt.runtime.backends.nvidia.device_calls import operands_of, with_room
 
 MOST_WORKSPACE = 32 << 20
 """Bytes: what cuBLAS's manual recommends for Hopper, and more than for others."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
-from fuse_opt.runtime.backends.device_calls import (
+from fuse_opt.runtime.backends.nvidia.device_calls import (
     Address,
     Enqueue,
     check,
@@ -20,7 +20,7 @@ from fuse_opt.runtime.backends.device_calls import (
     required,
     workspace_at,
 )
-from fuse_opt.runtime.backends.products import (
+from fuse_opt.runtime.backends.nvidia.products import (
     NUMBERS,
     Product,
     compute_type,
