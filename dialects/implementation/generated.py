@@ -7,9 +7,10 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
+from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, trace_attention
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem, trace_conv
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
+from fuse_opt.dialects.analysis.contractions.online_softmax import trace_online_softmax
 from fuse_opt.dialects.analysis.contractions.product_copies import computed_operands
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
@@ -108,7 +109,11 @@ def register_generated() -> None:
                 layouts=_transposed,
             )
         )
-        register_offer(Offer(op, "fuse.attention", priority=_PRIORITY, kind=ATTENTION, composite=True, cost=_cost))
+        composite = Offer(
+            op, "fuse.attention", priority=_PRIORITY, kind=ATTENTION, composite=True, trace=trace_attention, cost=_cost
+        )
+        register_offer(composite)
+        register_offer(replace(composite, name="gpu.attention", platform="cuda", trace=trace_online_softmax))
     register_offer(
         Offer(
             "graph.conv",

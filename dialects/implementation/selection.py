@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
 from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, kernel_structure, library_op
+from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, site_name
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, registry_state
@@ -84,7 +85,7 @@ def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: str
     ):
         return Candidate(offer, "schedule")
     if offer.kind:
-        problem = kind_problem(kernel, offer.kind)
+        problem = kind_problem(kernel, offer.kind) or _composite_problem(kernel, offer)
         refusal = None if problem is None else problem.code
     elif len(sites) > 1:
         refusal = "several-ops"
@@ -95,6 +96,17 @@ def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: str
     if refusal is not None:
         return Candidate(offer, refusal)
     return Candidate(offer, "", _seconds(kernel, offer, sites))
+
+
+def _composite_problem(kernel: KernelOp, offer: Offer) -> Unschedulable | None:
+    """Why code for several opaque ops, which differs between platforms, is not generated for a kernel of its kind."""
+    if not offer.composite or offer.trace is None:
+        return None
+    try:
+        offer.trace(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
+    except Unschedulable as problem:
+        return problem
+    return None
 
 
 def _seconds(kernel: KernelOp, offer: Offer, sites: Sequence[Site]) -> float | None:
@@ -190,6 +202,6 @@ def generated_kind(kernel: KernelOp) -> str:
         if len(_KINDS) >= _REMEMBERED:
             _KINDS.clear()
         offers = dict.fromkeys(offer for op in dispatched_ops(kernel) for offer in allowed_offers(op) if offer.kind)
-        kinds = (offer.kind for offer in offers if named in (None, offer.name))
-        found = _KINDS[key] = next((kind for kind in kinds if kind_problem(kernel, kind) is None), "")
+        able = (o.kind for o in offers if named in (None, o.name) and _composite_problem(kernel, o) is None)
+        found = _KINDS[key] = next((kind for kind in able if kind_problem(kernel, kind) is None), "")
     return found

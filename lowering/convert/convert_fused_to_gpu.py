@@ -23,11 +23,14 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects import gpu
-from fuse_opt.dialects.analysis.loop_body import LoopBody
+from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
+from fuse_opt.dialects.analysis.contractions.online_softmax import online_softmax
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import ALIGNED, UNALIGNED
 from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
+from fuse_opt.lowering.gpu.attention.kernel import build_attention_kernel
 from fuse_opt.lowering.gpu.kernel import GpuKernel, build_gpu_kernels
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
@@ -96,13 +99,25 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
             self.symbols[found] = container
             return found
 
-        generated = build_gpu_kernels(kernel, passes, memory, name, kernel_comment(kernel))
+        if passes:
+            generated = build_gpu_kernels(kernel, passes, memory, name, kernel_comment(kernel))
+        else:
+            generated = build_attention_kernel(kernel, memory, name, kernel_comment(kernel))
         for each in generated:
             each.function.location = kernel.location
             self._place(each, container)
             if each.unaligned is not None:
                 each.unaligned.function.location = kernel.location
         return generated
+
+    def generates_product(self, kernel: KernelOp) -> bool:
+        if kernel.schedule_kind() != ATTENTION:
+            return False
+        try:
+            online_softmax(attention_of(kernel))
+        except Unschedulable:
+            return False
+        return True
 
     def _place(self, generated: GpuKernel, container: gpu.ModuleOp) -> None:
         self.symbols[generated.function.sym_name.data] = generated.function

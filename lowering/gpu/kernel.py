@@ -107,8 +107,20 @@ def _build(
     comment: str,
 ) -> list[GpuKernel]:
     phases, scratch = _build_phases(kernel, passes, buffers, schedule, vectors)
+    return finished_kernels(kernel, phases, scratch, buffers, schedule.limits, comment)
+
+
+def finished_kernels(
+    kernel: KernelOp,
+    phases: Sequence[Phase],
+    scratch: Sequence[Parameter],
+    buffers: KernelBuffers,
+    limits: GpuLimits,
+    comment: str,
+) -> list[GpuKernel]:
+    """Functions of the launches of a kernel, without names."""
     for phase in phases:
-        if (size := shared_bytes(phase.scope.workgroup_types)) > (most := schedule.limits.shared_memory):
+        if (size := shared_bytes(phase.scope.workgroup_types)) > (most := limits.shared_memory):
             raise _TooMuchShared(f"'fused.kernel' needs {size} bytes of shared memory, a block has {most}", kernel)
     every = [*buffers.parameters, *scratch]
     hints = [*buffers.hints, *(f"{p.scratch.name or 'value'}_parts" for p in scratch if p.scratch is not None)]
@@ -117,7 +129,7 @@ def _build(
         for argument, hint in zip(phase.scope.parameters, hints, strict=True):
             argument.name_hint = hint
         shape_math(phase.scope.block, phase.scope.helpers, is_fast(kernel))
-        found = _finished(phase, every, buffers.shared, schedule.limits)
+        found = _finished(phase, every, buffers.shared, limits)
         found.function.attributes["fused.comment"] = StringAttr(comment)
         if is_fast(kernel):
             found.function.attributes["fused.math"] = StringAttr("fast")

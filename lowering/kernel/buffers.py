@@ -9,9 +9,10 @@ from math import prod
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.lowering.hints import is_nontemporal
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 
@@ -89,3 +90,9 @@ class KernelBuffers:
             self._shared.update((self._owners[memory], place))
         self._owners[memory] = place
         return place
+
+
+def operand_pass(value: SSAValue) -> LoopBody:
+    """A pass that loads a value, so that the kernel has a buffer of it."""
+    index = dimensions("i", shape(value))
+    return LoopBody(index, shape(value), (), (), (ScalarNode(value, index, None),), ())

@@ -9,9 +9,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from fuse_opt.dialects.analysis.contractions.attention import trace_attention
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
-from fuse_opt.dialects.implementation.offers import all_offers
+from fuse_opt.dialects.implementation.offers import Offer, all_offers
 from fuse_opt.dialects.implementation.switch import platform_of
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp, StructuredOp
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
@@ -157,11 +156,22 @@ def _refuse(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
     if marked is not None:
         message = f"'{marked.name}' carries must_inplace, and nothing is written in place with other ops"
         return Refusal("must-inplace", message, flip="remove must_inplace")
-    try:
-        trace_attention(graph.results(members), ops)
-    except Unschedulable as reason:
-        return Refusal(reason.code, str(reason))
-    return None
+    refusal: Refusal | None = None
+    for offer in _composite_offers(next(iter(ops))):
+        assert offer.trace is not None
+        try:
+            offer.trace(graph.results(members), ops)
+        except Unschedulable as reason:
+            refusal = refusal or Refusal(reason.code, str(reason))
+        else:
+            return None
+    return refusal
+
+
+def _composite_offers(op: Operation) -> list[Offer]:
+    """What generates code for several opaque ops at once, on the platform of the op's module."""
+    platform = platform_of(op)
+    return [offer for offer in all_offers() if offer.composite and offer.trace and offer.platform == platform]
 
 
 @dataclass(frozen=True)
@@ -178,8 +188,8 @@ class FuseAttentionPass(FusionPass):
     front of an operand, as of heads that are parts of one tensor, and behind the result are read and stored by strides.
 
     Refused: other types than f32 and f64, few queries, keys and values that do not lie in a cache, a result of the
-    first product that is read elsewhere but as rows. Nothing is fused for a platform on which nothing runs several opaque ops
-    at once. Requires: nothing. Ensures: as every fusion.
+    first product that is read elsewhere but as rows; on a GPU also what is no softmax, whose weights go key by key. Nothing is
+    fused for a platform on which nothing runs several opaque ops at once. Requires: nothing. Ensures: as every fusion.
     """
 
     name = "fuse-attention"
@@ -188,5 +198,5 @@ class FuseAttentionPass(FusionPass):
         return AttentionRule()
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        if any(offer.composite and offer.platform == platform_of(op) for offer in all_offers()):
+        if _composite_offers(op):
             super().rewrite(ctx, op)

@@ -38,7 +38,7 @@ NOT_OF_THE_KIND = frozenset(("no-product", "no-attention", "no-convolution"))
 
 def product_kind_problem(kernel: KernelOp, kind: str) -> Unschedulable | None:
     """Why a kernel cannot run by a kind of these; None where it can."""
-    if kernel.implementation is not None and kernel.implementation.data != f"fuse.{kind}":
+    if kernel.implementation is not None and kernel.implementation.data not in (f"fuse.{kind}", f"gpu.{kind}"):
         return Unschedulable("named", f'it names the implementation "{kernel.implementation.data}"')
     return kind_problem(kernel, kind)
 

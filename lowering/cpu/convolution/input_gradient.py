@@ -37,9 +37,8 @@ from fuse_opt.lowering.cpu.matmul.copies import (
     times,
 )
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
-from fuse_opt.lowering.cpu.matmul.loops import operand_pass
 from fuse_opt.lowering.cpu.matmul.row_tiles import Taps
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 

@@ -23,9 +23,8 @@ from fuse_opt.lowering.cpu.convolution.weight_tiling import WeightTiling, row_ta
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
-from fuse_opt.lowering.cpu.matmul.loops import operand_pass
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import INDEX, Scope

@@ -17,11 +17,10 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.analysis.contractions.products import Product, product_of
-from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
+from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
@@ -31,7 +30,7 @@ from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
-from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.buffers import KernelBuffers, operand_pass
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import Scope
 from fuse_opt.lowering.loops.fast_math import is_fast
@@ -53,12 +52,6 @@ def operand_reads(operand: OperandAccess) -> LoopBody:
     if isinstance(operand, ComputedOperand) and operand.elements is not None:
         return operand.elements.loop_body
     return operand_pass(operand.value)
-
-
-def operand_pass(value: SSAValue) -> LoopBody:
-    """A pass that loads a value, so that the kernel has a buffer of it."""
-    index = dimensions("i", shape(value))
-    return LoopBody(index, shape(value), (), (), (ScalarNode(value, index, None),), ())
 
 
 class _ProductLoops:

@@ -81,10 +81,10 @@ func.func @pads(%x: tensor<1x2x8x8xf32>, %w: tensor<4x2x3x3xf32>) -> tensor<1x4x
 
 // -----
 
-// Attention is products of a library and a kernel between them: nothing runs two opaque ops at once there.
+// Attention is a kernel of its own there, too: what was chosen for a CPU falls apart, and is fused anew.
 // CHECK-LABEL: func.func @attention(
-// CHECK:         attributes {implementation = "cublas.matmul"
-// CHECK:         attributes {implementation = "cublas.matmul"
+// CHECK:         attributes {implementation = "gpu.attention"
+// CHECK-SAME:      schedule = {kind = "attention"}
 // CPU-LABEL: func.func @attention(
 // CPU:         attributes {implementation = "fuse.attention"
 // AGAIN-LABEL: func.func @attention(

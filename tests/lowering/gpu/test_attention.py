@@ -1,0 +1,119 @@
+"""Attention as one CUDA kernel: masks, grouped heads, types, dropout; in any order of threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_on_cpu import ORDERS, CudaOnCpu, needs_cxx, needs_nvcc
+from ir_testing import Array, apply, evaluate, function, kernels, parse, random_arguments
+from kernel_resources import check_resources
+from xdsl.dialects.builtin import ModuleOp
+
+from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
+from fuse_opt.lowering.program.float_formats import computed
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+
+
+def attention(
+    name: str,
+    q: tuple[int, ...],
+    k: tuple[int, ...],
+    width: int,
+    attributes: str = "",
+    mask: str = "",
+    element: str = "f32",
+) -> str:
+    q_type, k_type, v_type, result = (
+        f"tensor<{'x'.join(map(str, (*shape, element)))}>" for shape in (q, k, (*k[:-1], width), (*q[:-1], width))
+    )
+    types = [q_type, k_type, v_type, *([mask] if mask else [])]
+    names = ["%q", "%k", "%v", "%m"][: len(types)]
+    arguments = ", ".join(f"{a}: {b}" for a, b in zip(names, types, strict=True))
+    return f"""
+func.func @{name}({arguments}) -> {result} {{
+  %y = graph.scaled_dot_product_attention {", ".join(names)} {{{attributes}}} : ({", ".join(types)}) -> {result}
+  func.return %y : {result}
+}}"""
+
+
+DROPS = "enable_gqa = true, is_causal = true, dropout_p = 0.25 : f64, seed = 7 : i64"
+CASES = [
+    attention("odd", (2, 3, 50, 24), (2, 3, 37, 24), 41),
+    attention("causal", (2, 70, 16), (2, 131, 16), 24, "is_causal = true"),
+    attention("choice", (2, 3, 21, 24), (2, 3, 37, 24), 40, "", "tensor<21x37xi1>"),
+    attention(
+        "added", (1, 3, 33, 24), (1, 3, 35, 24), 8, "is_causal = true, scale = 0.5 : f64", "tensor<1x3x33x35xf32>"
+    ),
+    attention("dropout", (1, 4, 9, 16), (1, 2, 40, 16), 24, DROPS),
+    attention("bf16", (19, 40), (70, 40), 24, "is_causal = true", "", "bf16"),
+    attention("f16", (1, 80, 128), (1, 40, 128), 128, "", "", "f16"),
+    attention("f64", (2, 33, 30), (2, 34, 30), 9, element="f64"),
+]
+
+
+def chosen(text: str) -> ModuleOp:
+    """The module with what was decided for a GPU."""
+    module = apply(parse(text), ["gpu-attach-device", *DEFAULT_PIPELINE])
+    assert [kernel.schedule_kind() for kernel in kernels(module)] == [ATTENTION] * text.count("func.func")
+    return module
+
+
+def values(array: Array) -> Array:
+    return computed(array).astype(np.float64)
+
+
+@needs_cxx
+def test_one_kernel_gives_what_the_reference_gives(tmp_path: Path) -> None:
+    module = chosen("".join(CASES))
+    emulated = CudaOnCpu(apply(module.clone(), ["convert-fused-to-gpu"]), tmp_path)
+    for text in CASES:
+        whole = parse(text)
+        name = function(whole).sym_name.data
+        arguments = random_arguments(whole, 3)
+        if name == "choice":
+            arguments[-1][4] = False  # a query that is left no key
+        (wanted,) = evaluate(whole, arguments)
+        results = [emulated.run(name, arguments, order)[0] for order in ORDERS.values()]
+        limit = {"f64": 1e-13, "f16": 2e-3, "bf16": 2e-2}.get(name, 1e-5)
+        np.testing.assert_allclose(values(results[0]), values(wanted), rtol=limit, atol=limit, err_msg=name)
+        assert all(result.tobytes() == results[0].tobytes() for result in results), name
+
+
+@needs_cxx
+def test_rows_of_nothing_but_infinity_are_nan_as_the_ops_say(tmp_path: Path) -> None:
+    """Without a mask there is no 0 for such rows; a NaN in a key is one of every query."""
+    text = attention("main", (1, 20, 8), (1, 40, 8), 8)
+    emulated = CudaOnCpu(apply(chosen(text), ["convert-fused-to-gpu"]), tmp_path)
+    for spoiled in (-np.inf, np.inf, np.nan):
+        q, k, v = random_arguments(parse(text), 3)
+        q[:], k[0, 35, 2] = np.abs(q), spoiled
+        q[0, 3, 2] = np.inf
+        with np.errstate(all="ignore"):
+            (wanted,) = evaluate(parse(text), [q, k, v])
+        np.testing.assert_allclose(emulated.run("main", [q, k, v], 0)[0], wanted, rtol=1e-5, atol=1e-5)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("element", ["f32", "f16"])
+def test_no_register_is_spilled(tmp_path: Path, element: str) -> None:
+    texts = [
+        attention(f"w{width}", (2, 8, 256, width), (2, 8, 300, width), width, "is_causal = true", "", element)
+        for width in (64, 128, 256)
+    ]
+    check_resources(apply(chosen("".join(texts)), ["convert-fused-to-gpu"]), tmp_path)
+
+
+def test_what_is_no_softmax_falls_apart() -> None:
+    """Weights that are returned, too, and other norms of rows: products of a library, and kernels between them."""
+    text = """
+func.func @main(%q: tensor<8x64x32xf32>, %k: tensor<8x64x32xf32>, %v: tensor<8x64x32xf32>) -> tensor<8x64x32xf32> {
+  %s = graph.matmul %q, %k {transpose_rhs = true} : (tensor<8x64x32xf32>, tensor<8x64x32xf32>) -> tensor<8x64x64xf32>
+  %t = graph.sum %s {axes = array<i64: 2>, keepdims = true} : (tensor<8x64x64xf32>) -> tensor<8x64x1xf32>
+  %p = graph.divide %s, %t : (tensor<8x64x64xf32>, tensor<8x64x1xf32>) -> tensor<8x64x64xf32>
+  %y = graph.matmul %p, %v : (tensor<8x64x64xf32>, tensor<8x64x32xf32>) -> tensor<8x64x32xf32>
+  func.return %y : tensor<8x64x32xf32>
+}"""
+    module = apply(parse(text), ["gpu-attach-device", *DEFAULT_PIPELINE])
+    assert ATTENTION not in [kernel.schedule_kind() for kernel in kernels(module)]
