@@ -44,7 +44,7 @@ from fuse_opt.tools.compiler.registry import available_passes
 MULTIPLIER = float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1"))
 FIRST = int(os.environ.get("FUSE_OPT_FUZZ_FIRST", "0"))
 PROGRAMS = range(FIRST, FIRST + int(150 * MULTIPLIER))
-PER_PASS = range(FIRST, FIRST + int(36 * MULTIPLIER))
+PER_PASS = range(FIRST, FIRST + int(24 * MULTIPLIER))
 
 STATES = ("", "fuse-elementwise,fuse-row", "decompose,fuse-row,wrap-kernels")
 """What a program has been through before the pass under test sees it; the empty one is raw IR."""
