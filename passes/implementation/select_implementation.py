@@ -32,7 +32,7 @@ from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.gpu_attach_device import DEVICE, device_of
-from fuse_opt.passes.remarks import Number, RefusedError, remark
+from fuse_opt.passes.remarks import Number, RefusedError, is_collecting, remark
 from fuse_opt.passes.simplify.decompose import decomposed
 
 Found = tuple[Candidate, ...]
@@ -84,11 +84,12 @@ class SelectImplementationPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         check_preferred(self.name, self.prefer, op)
         machine, table = attached_machine(self.name, self.device, op), self._table(op)
+        known: dict[int, tuple[Found, _Choice]] = {}
         for function in functions_of(op):
             frozen = _frozen(function)
             for kernel in function.body.block.ops:
                 if isinstance(kernel, KernelOp) and dispatched_ops(kernel):
-                    self._visit(kernel, machine, frozen, table)
+                    self._visit(kernel, machine, frozen, table, known)
 
     def _table(self, op: ModuleOp) -> CostTable | None:
         if not self.table:
@@ -104,23 +105,49 @@ class SelectImplementationPass(ModulePass):
             warnings.warn(f"a line was left out: {first}{more}", stacklevel=2)
         return table
 
-    def _visit(self, kernel: KernelOp, machine: Device, frozen: Collection[SSAValue], table: CostTable | None) -> None:
+    def _visit(
+        self,
+        kernel: KernelOp,
+        machine: Device,
+        frozen: Collection[SSAValue],
+        table: CostTable | None,
+        known: dict[int, tuple[Found, _Choice]],
+    ) -> None:
+        """Decides for a kernel; `known` are choices by the identity of candidates, which kernels that compute the same share."""
         if kernel.schedule_kind() == "reference":
             return
         try:
             found = candidates(kernel, machine, self.numerics, frozen)
-            found = found if table is None else with_times(found, kernel, frozen, table)
-            while (choice := self._choose(kernel, found)) is not None:
-                if (reason := machine_refusal(kernel, choice[0].offer, machine, frozen)) is None:
-                    break
-                found = tuple(Candidate(one.offer, reason) if one is choice[0] else one for one in found)
-            if choice is None:
-                self._refuse(kernel, found, machine)
+            is_free = kernel.implementation is None and wanted_implementation(kernel) is None
+            if is_free and (same := known.get(id(found))) is not None:
+                self._take(kernel, same[1])
                 return
-            workspace = workspace_of(kernel, choice[0].offer, machine, frozen)
+            choice = self._checked(kernel, found, machine, frozen, table)
         except BackendFault as fault:
             raise RefusedError(str(fault), kernel) from fault
-        self._take(kernel, *choice, found, workspace)
+        if choice.chosen is None:
+            self._refuse(kernel, choice.found, machine)
+            return
+        if is_free:
+            known[id(found)] = found, choice
+        self._take(kernel, choice)
+
+    def _checked(
+        self,
+        kernel: KernelOp,
+        found: Found,
+        machine: Device,
+        frozen: Collection[SSAValue],
+        table: CostTable | None,
+    ) -> _Choice:
+        """What runs the kernel, also by what the machine says of it."""
+        found = found if table is None else with_times(found, kernel, frozen, table)
+        while (pair := self._choose(kernel, found)) is not None:
+            chosen, second = pair
+            if (reason := machine_refusal(kernel, chosen.offer, machine, frozen)) is None:
+                return _Choice(found, chosen, second, workspace_of(kernel, chosen.offer, machine, frozen))
+            found = tuple(Candidate(one.offer, reason) if one is chosen else one for one in found)
+        return _Choice(found)
 
     def _choose(self, kernel: KernelOp, found: Sequence[Candidate]) -> tuple[Candidate, Candidate | None] | None:
         """What runs the kernel, and the next best one where that was compared; None where nothing runs it as a whole."""
@@ -187,33 +214,41 @@ class SelectImplementationPass(ModulePass):
         message = f"'{op.name}' runs on the host, between copies: no implementation takes it on the device"
         remark(self.name, kernel, "host", message, flip="a backend that does, or other types", numbers=numbers)
 
-    def _take(
-        self,
-        kernel: KernelOp,
-        chosen: Candidate,
-        second: Candidate | None,
-        found: Sequence[Candidate],
-        workspace: int,
-    ) -> None:
-        name = chosen.offer.name
+    def _take(self, kernel: KernelOp, choice: _Choice) -> None:
+        assert choice.chosen is not None
+        name = choice.chosen.offer.name
         if kernel.implementation is not None and kernel.implementation.data == name:
-            kernel.set_workspace(workspace)
+            kernel.set_workspace(choice.workspace)
             remark(self.name, kernel, "kept", f'is run by "{name}", as it says')
             return
-        _write(kernel, chosen.offer)
-        kernel.set_workspace(workspace)
-        numbers: dict[str, Number] = {**_microseconds("", chosen)}
-        flip = ""
-        if second is not None:
-            flip = f'use_implementation = "{second.offer.name}"'
-            numbers |= {"second": second.offer.name, **_microseconds("second_", second)}
-        numbers["candidates"] = len(found)
-        if refused := _refusals(found):
+        _write(kernel, choice.chosen.offer)
+        kernel.set_workspace(choice.workspace)
+        if is_collecting():
+            names = " and ".join(f"'{op.name}'" for op in dispatched_ops(kernel))
+            flip = "" if choice.second is None else f'use_implementation = "{choice.second.offer.name}"'
+            remark(self.name, kernel, "selected", f'{names}: run by "{name}"', flip=flip, numbers=choice.numbers())
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What runs a kernel, of which candidates; None where nothing does."""
+
+    found: Found
+    chosen: Candidate | None = None
+    second: Candidate | None = None
+    """The next best one, where that was compared."""
+    workspace: int = 0
+
+    def numbers(self) -> dict[str, Number]:
+        numbers: dict[str, Number] = {} if self.chosen is None else {**_microseconds("", self.chosen)}
+        if self.second is not None:
+            numbers |= {"second": self.second.offer.name, **_microseconds("second_", self.second)}
+        numbers["candidates"] = len(self.found)
+        if refused := _refusals(self.found):
             numbers["refused"] = refused
-        if workspace:
-            numbers["workspace"] = workspace
-        names = " and ".join(f"'{op.name}'" for op in dispatched_ops(kernel))
-        remark(self.name, kernel, "selected", f'{names}: run by "{name}"', flip=flip, numbers=numbers)
+        if self.workspace:
+            numbers["workspace"] = self.workspace
+        return numbers
 
 
 def attached_machine(pass_name: str, device: str, op: ModuleOp) -> Device:
