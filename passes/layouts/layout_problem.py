@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.prepared import frozen_arguments
 from fuse_opt.dialects.implementation.offers import Offer
@@ -23,11 +23,9 @@ from fuse_opt.dialects.types.encodings import EncodingPart
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.layouts.followed import Values
 from fuse_opt.passes.layouts.quadratic_assignment import Assignment, Matrix, solve
+from fuse_opt.passes.layouts.shared_conversions import Role, Roles, better
 
 Layout = EncodingPart | None
-
-ROUNDS = 4
-"""Of changes of single variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,7 @@ class LayoutProblem:
         self.frozen = {arguments[number] for number in frozen_arguments(self.function)}
         self.types = Values()
         self._rows: dict[Hashable, list[Alternative]] = {}
+        self._seconds: dict[int, float] = {}
         self._matrices: dict[Hashable, Matrix] = {}
         self._add_sites()
         self.settled = self._row_major_is_best()
@@ -166,7 +165,7 @@ class LayoutProblem:
         """How a value lies by a choice, before it is converted."""
         owner = value.owner
         if isinstance(owner, Operation) and (variable := self.of.get(owner)) is not None:
-            number = list(owner.results).index(value)  # pyright: ignore[reportArgumentType]
+            number = value.index if isinstance(value, OpResult) else 0
             found = self.variables[variable].alternatives[chosen[variable]].result(number)
             return found if self.types.kind(value).has_order else None
         return _as_it_is(value)
@@ -176,7 +175,10 @@ class LayoutProblem:
         kind = self.types.kind(value)
         if not kind.is_static or not kind.has_order or value in self.frozen:
             return 0.0
-        return self.device.launch + self.device.move_seconds(2 * self.device.across * kind.nbytes)
+        if (found := self._seconds.get(kind.nbytes)) is None:
+            moved = self.device.move_seconds(2 * self.device.across * kind.nbytes)
+            found = self._seconds[kind.nbytes] = self.device.launch + moved
+        return found
 
     def solved(self) -> list[int]:
         """
@@ -190,45 +192,32 @@ class LayoutProblem:
             for number, value in enumerate(op.operands):
                 self._connect(problem, op, number, value)
         chosen = solve(problem).chosen
-        shared = [value for value in self.values() if len({use.operation for use in value.uses}) > 1]
-        if any(self.value_seconds(value, chosen) for value in shared):
-            self._better(chosen)
+        own = [[alternative.seconds for alternative in variable.alternatives] for variable in self.variables]
+        better(own, self._roles(), chosen)
         return chosen
 
-    def values(self) -> list[SSAValue]:
-        """Those that sites or groups make or read, and that an order means something to."""
-        given = (value for op in self.of for value in (*op.results, *op.operands))
-        return [value for value in dict.fromkeys(given) if self.types.kind(value).has_order]
-
-    def value_seconds(self, value: SSAValue, chosen: Sequence[int]) -> float:
-        """What conversions of a value cost by a choice: one for each layout in which others read it."""
-        given = self.given(value, chosen)
-        wanted = {self.wanted(use.operation, use.index, chosen) for use in value.uses}
-        return self.conversion_seconds(value) * len(
-            [layout for layout in wanted if layout is not True and layout != given]
-        )
-
-    def _better(self, chosen: list[int]) -> None:
-        """Changes one variable at a time, by what conversions cost that several readers share; at most a few rounds."""
-        around = [
-            [
-                v
-                for v in dict.fromkeys(v for op in variable.ops for v in (*op.results, *op.operands))
-                if self.types.kind(v).has_order
-            ]
-            for variable in self.variables
-        ]
-        for _ in range(ROUNDS):
-            before = list(chosen)
-            for number, variable in enumerate(self.variables):
-                kept, costs = chosen[number], list[float]()
-                for candidate, alternative in enumerate(variable.alternatives):
-                    chosen[number] = candidate
-                    seconds = sum(self.value_seconds(value, chosen) for value in around[number])
-                    costs.append(alternative.seconds + seconds)
-                chosen[number] = costs.index(min(costs)) if min(costs) < costs[kept] else kept
-            if chosen == before:
-                return
+    def _roles(self) -> list[list[Role]]:
+        """What each variable has to do with values whose conversion costs anything."""
+        roles = Roles(len(self.variables))
+        for op in self.function.body.block.ops:
+            variable = self.of.get(op)
+            if variable is None:
+                for value in op.operands:
+                    if seconds := self.conversion_seconds(value):
+                        roles.read(value, seconds, _as_it_is(value))
+                continue
+            alternatives = self.variables[variable].alternatives
+            followed = self.types.followed(op) if isinstance(op, StructuredOp) else range(len(op.operands))
+            for number in followed:
+                value = op.operands[number]
+                if seconds := self.conversion_seconds(value):
+                    wanted = roles.layouts(alternatives, number, Alternative.operand)
+                    roles.add(variable, roles.value(value, seconds, _as_it_is(value)), wanted, True)
+            for place, value in enumerate(op.results):
+                if seconds := self.conversion_seconds(value):
+                    given = roles.layouts(alternatives, place, Alternative.result)
+                    roles.add(variable, roles.value(value, seconds, None), given, False)
+        return roles.lists()
 
     def _connect(self, problem: Assignment, op: Operation, number: int, value: SSAValue) -> None:
         """Adds what it costs that an op wants an operand in another layout than what makes it gives."""
@@ -238,7 +227,7 @@ class LayoutProblem:
             return
         if isinstance(op, StructuredOp) and reader is not None and number not in self.types.followed(op):
             return
-        place = list(owner.results).index(value) if maker is not None and isinstance(owner, Operation) else 0  # pyright: ignore[reportArgumentType]
+        place = value.index if isinstance(value, OpResult) else 0
         matrix = self._matrix(maker, place, reader, number, value)
         if maker is not None and reader is not None:
             problem.connect(maker, reader, matrix)

@@ -275,51 +275,68 @@ def _bettered(problem: Assignment, chosen: list[int]) -> list[int]:
 
 def better(problem: Assignment, chosen: list[int]) -> None:
     """Changes one node, or two neighbours, at a time, as long as that costs less; at most a few rounds."""
+    search = _Search(problem, chosen)
     nodes: Iterable[int] = range(len(chosen))
     for _ in range(ROUNDS):
         before = {node: chosen[node] for node in nodes}
         near = set(before).union(*(problem.edges[node] for node in before))
         before.update((node, chosen[node]) for node in near)
         for node in sorted(near):
-            _better_node(problem, chosen, node)
+            search.better_node(node)
         for node in sorted(near):
             for other in problem.edges[node]:
                 if node < other or other not in near:
                     before.setdefault(other, chosen[other])
-                    _better_pair(problem, chosen, node, other)
+                    search.better_pair(node, other)
         nodes = [node for node, number in before.items() if chosen[node] != number]
         if not nodes:
             return
 
 
-def _sums(problem: Assignment, chosen: list[int], node: int, without: int = -1) -> list[float]:
-    sums = problem.costs[node]
-    for other, matrix in problem.edges[node].items():
-        if other != without:
-            number = chosen[other]
-            sums = [total + row[number] for total, row in zip(sums, matrix, strict=True)]
-    return sums
+ROUNDING = 1e-9
+"""What costs less by less than this part does not: sums are of floats, in any order."""
 
 
-def _better_node(problem: Assignment, chosen: list[int], node: int) -> bool:
-    sums = _sums(problem, chosen, node)
-    best = min(sums)
-    if not best < sums[chosen[node]]:
-        return False
-    chosen[node] = sums.index(best)
-    return True
+class _Search:
+    """A choice that changes, and what each alternative of a node costs beside it, as long as that holds."""
 
+    def __init__(self, problem: Assignment, chosen: list[int]) -> None:
+        self.problem, self.chosen = problem, chosen
+        self._sums: list[list[float] | None] = [None] * len(chosen)
 
-def _better_pair(problem: Assignment, chosen: list[int], node: int, other: int) -> bool:
-    first, second = _sums(problem, chosen, node, other), _sums(problem, chosen, other, node)
-    matrix = problem.edges[node][other]
-    best = first[chosen[node]] + second[chosen[other]] + matrix[chosen[node]][chosen[other]]
-    found: tuple[int, int] | None = None
-    for a, row in enumerate(matrix):
-        for b, cost in enumerate(row):
-            if (total := first[a] + second[b] + cost) < best:
-                best, found = total, (a, b)
-    if found is None:
-        return False
-    chosen[node], chosen[other] = found
-    return True
+    def sums(self, node: int) -> list[float]:
+        if (found := self._sums[node]) is None:
+            found, chosen = self.problem.costs[node], self.chosen
+            for other, matrix in self.problem.edges[node].items():
+                number = chosen[other]
+                found = [total + row[number] for total, row in zip(found, matrix, strict=True)]
+            self._sums[node] = found
+        return found
+
+    def _change(self, node: int, number: int) -> None:
+        self.chosen[node] = number
+        for other in self.problem.edges[node]:
+            self._sums[other] = None
+
+    def better_node(self, node: int) -> None:
+        sums = self.sums(node)
+        best = min(sums)
+        if best < sums[self.chosen[node]]:
+            self._change(node, sums.index(best))
+
+    def better_pair(self, node: int, other: int) -> None:
+        matrix, here, there = self.problem.edges[node][other], self.chosen[node], self.chosen[other]
+        beside = matrix[here]
+        first = [total - row[there] for total, row in zip(self.sums(node), matrix, strict=True)]
+        second = [total - cost for total, cost in zip(self.sums(other), beside, strict=True)]
+        now = first[here] + second[there] + beside[there]
+        least = min(second)
+        best, found = now - ROUNDING * abs(now), (here, there)
+        for a, row in enumerate(matrix):
+            if first[a] + least + min(row) < best:
+                for b, cost in enumerate(row):
+                    if (total := first[a] + second[b] + cost) < best:
+                        best, found = total, (a, b)
+        if found != (here, there):
+            self._change(node, found[0])
+            self._change(other, found[1])

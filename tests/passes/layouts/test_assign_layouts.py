@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ir_testing import apply, graph_ops, parse, text_of
+from xdsl.ir import SSAValue
 
 import fuse_opt
 from fuse_opt.passes.devices.device import find_device
@@ -52,7 +53,13 @@ def test_what_was_chosen_is_no_dearer_than_one_layout_for_all() -> None:
 
     def seconds(chosen: list[int]) -> float:
         own = sum(v.alternatives[n].seconds for v, n in zip(problem.variables, chosen, strict=True))
-        return own + sum(problem.value_seconds(value, chosen) for value in problem.values())
+        given = (value for op in problem.of for value in (*op.results, *op.operands))
+        return own + sum(value_seconds(value, chosen) for value in dict.fromkeys(given))
+
+    def value_seconds(value: SSAValue, chosen: list[int]) -> float:
+        """What conversions of a value cost: one for each layout in which others read it."""
+        wanted = {problem.wanted(use.operation, use.index, chosen) for use in value.uses}
+        return problem.conversion_seconds(value) * len(wanted - {True, problem.given(value, chosen)})
 
     best = seconds(problem.solved())
     assert best < seconds([0] * len(problem.variables))
