@@ -3,7 +3,8 @@
     module attributes {graph.backends = ["fuse", "numpy"]} { ... }
 
 Without the attribute all do that are registered, but for optional ones, which a person's files bring. What a person says is
-a text such as `mkl,-numpy`: names add, names behind a minus remove, `none` removes all.
+a text such as `mkl,-numpy`: names add, names behind a minus remove, `none` removes all, and `reference` all but the functions
+that the reference calls.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation
 
 from fuse_opt.dialects.gpu.kernels import DEVICE
-from fuse_opt.dialects.implementation.offers import Offer, Platform, all_offers, offers_of
+from fuse_opt.dialects.implementation.offers import Offer, Platform, all_offers, default_offer, offers_of
 from fuse_opt.dialects.implementation.partitions import partition_backends
 
 BACKENDS = "graph.backends"
 """The attribute of a module."""
-NONE = "none"
+NONE, REFERENCE = "none", "reference"
 
 
 def known_backends() -> tuple[str, ...]:
@@ -33,6 +34,12 @@ def default_backends() -> tuple[str, ...]:
     return tuple(sorted({offer.backend for offer in all_offers() if not offer.optional}))
 
 
+def _reference_backends() -> set[str]:
+    """Those whose functions the reference calls where nothing is named."""
+    found = (default_offer(offer.op) for offer in all_offers())
+    return {offer.backend for offer in found if offer is not None}
+
+
 def chosen_backends(words: Iterable[str]) -> tuple[str, ...]:
     """The backends that are left, sorted, by the words of a person. Raises ValueError for one that nobody registered."""
     known = known_backends()
@@ -41,8 +48,10 @@ def chosen_backends(words: Iterable[str]) -> tuple[str, ...]:
         name = word.removeprefix("-")
         if word == NONE:
             found = set[str]()
+        elif word == REFERENCE:
+            found = _reference_backends()
         elif name not in known:
-            raise ValueError(f"unknown backend '{name}'; expected one of {', '.join(known)}, or '{NONE}'")
+            raise ValueError(f"unknown backend '{name}'; expected one of {', '.join(known)}, '{REFERENCE}' or '{NONE}'")
         elif word.startswith("-"):
             found.discard(name)
         else:

@@ -5,7 +5,7 @@
 Case N of seed S is the program of `program_of(S + N)`. It goes through a random sequence of passes (laws.pass_fault), be it
 through all decisions about kernels, memory and launches first and then through rewrites of what was decided about; its ops are
 put in another order and fused again (laws.grouping_fault); with `--target c` every tenth case is compiled and compared, too. In
-every fourth case values lie in random orders of memory.
+every fourth case values lie in random orders of memory. With `--backends` cases are those of backend_fuzz.py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import repeat
 
+from backend_fuzz import backends_fault, switched
 from ir_testing import graph_ops, parse, text_of
 from laws import DECISIONS, FUSIONS, OPTIMIZATIONS, REWRITES, Subject, Work, compiled_fault, grouping_fault, pass_fault
 from program_generator import dense_program, narrow_program, random_program
@@ -52,6 +53,9 @@ COMPILED = 10
 
 ORDERED = 4
 """In one of so many cases values lie in random orders and panels."""
+
+BACKENDS = "backends"
+"""In place of a target: cases are switches of backends."""
 
 SHARE = 50
 """Cases that a process takes at once."""
@@ -131,6 +135,7 @@ def _compiled_law(text: str, passes: Sequence[str], seed: int) -> str:
 
 
 LAWS: dict[str, Callable[[str, Sequence[str], int], str]] = {
+    "backends": backends_fault,
     "passes": _values_law,
     "grouping": _grouping_law,
     "c": _compiled_law,
@@ -197,6 +202,11 @@ def check_case(seed: int, target: str, summary: Summary) -> list[Mismatch]:
     summary.cases += 1
     summary.ops += len(graph_ops(parse(text)))
     passes = random_sequence(rng)
+    if target == BACKENDS:
+        summary.compiled += 1
+        passes = switched(rng, passes)
+        fault = backends_fault(text, passes, seed, summary.work)
+        return [Mismatch(seed, "backends", fault, text, passes)] if fault else []
     found = [Mismatch(seed, "passes", pass_fault(subject, passes, summary.work), text, passes)]
     fusions = (*rng.choice(PREPARATIONS), *(fusion(rng, name) for name in rng.choices(FUSIONS, k=rng.randint(1, 3))))
     found.append(Mismatch(seed, "grouping", grouping_fault(text, fusions, [seed]), text, fusions))
@@ -241,10 +251,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--seed", type=int, default=0, help="of the first case")
     add("--processes", type=int, default=min(4, os.cpu_count() or 1), help="processes that share the work")
     add("--target", choices=("reference", "c"), default="reference", help="c: compile some of the cases, too")
+    add("--backends", action="store_true", help="random switches of backends; every case is compiled")
     add("--reduce", type=int, default=1, metavar="N", help=f"of {SHARE} cases reduce N mismatches of each law")
     given = parser.parse_args(argv)
     processes = max(1, min(given.processes, given.cases))
-    summary = run_processes(given.cases, given.seed, processes, given.target, given.reduce)
+    target = BACKENDS if given.backends else given.target
+    summary = run_processes(given.cases, given.seed, processes, target, given.reduce)
     print(summary.line())
     return 1 if summary.mismatches else 0
 

@@ -13,7 +13,7 @@
 // CALLED-NEXT: fused.yield
 // NONE: error: 'graph.matmul' of tensor<4x4xf32>, tensor<4x4xf32>: no implementation runs it: none is allowed; allow a backend that does, or cast or reshape what it gets
 // ALL: builtin.module {
-// UNKNOWN: error: 'attach-backends' option backends: unknown backend 'mkl'; expected one of aten, blas, cublas, {{.*}}fuse, gpu, numpy, onednn, or 'none'
+// UNKNOWN: error: 'attach-backends' option backends: unknown backend 'mkl'; expected one of aten, blas, cublas, {{.*}}fuse, gpu, numpy, onednn, 'reference' or 'none'
 func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = graph.matmul %x, %x : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %1 = graph.exp %0 : (tensor<4x4xf32>) -> tensor<4x4xf32>
