@@ -42,11 +42,16 @@ class WindowContraction:
     x_last: bool = False
     """Whether x has its channels, of all groups, innermost in memory."""
     result_last: bool = False
-    """Whether the result has; of one group only."""
+    """Whether the result has; of one group, or of groups of one channel and one filter."""
 
     @property
     def taps(self) -> int:
         return prod(self.window)
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each channel has a filter of its own, and no other reads it."""
+        return self.groups > 1 and self.channels == self.filters == 1
 
     @property
     def operations(self) -> int:
@@ -77,7 +82,12 @@ class WindowContraction:
     def result_product(self) -> Contraction:
         """The product whose result lies in memory as that of the convolution does."""
         found = self.product()
-        return replace(found.swapped(), in_memory=True) if self.result_last else found
+        if not self.result_last:
+            return found
+        if self.groups > 1:  # their filters lie side by side, too
+            rows, columns = prod(self.positions), self.groups * self.filters
+            return Contraction((self.batch,), rows, columns, self.taps, (0, 0, 0), (0, 0, 0), in_memory=True)
+        return replace(found.swapped(), in_memory=True)
 
     def reached(self, rows: int, columns: int) -> int:
         """

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.weight_gradients import joins_taps
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.lowering.cpu.convolution.lane_tiling import LaneTiling
 from fuse_opt.lowering.cpu.convolution.weight_tiling import Steps, WeightTiling, copied_channels, copied_elements
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.kernel.scope import Scope
@@ -19,7 +20,9 @@ from fuse_opt.lowering.kernel.scope import Scope
 class ChannelCopy:
     """The memory on the stack, and what fills it."""
 
-    def __init__(self, of: WindowContraction, tiling: WeightTiling, x: SSAValue, element: DType, root: Scope) -> None:
+    def __init__(
+        self, of: WindowContraction, tiling: WeightTiling | LaneTiling, x: SSAValue, element: DType, root: Scope
+    ) -> None:
         self.of, self.tiling, self.x, self.element, self.root = of, tiling, x, element, root
         self.steps = [Steps.along(of, axis) for axis in range(3)]
         self.channels = copied_channels(of, tiling.width)
@@ -30,7 +33,8 @@ class ChannelCopy:
         whole = copied_elements(of, tiling.rows, tiling.columns, self.channels)
         self.memory = root.add(memref.AllocaOp.get(element.attribute, 64, [whole + tiling.width]))
         self.memory.name_hint = "copied"
-        self._fill(root, root.index_constant(0), root.index_constant(whole + tiling.width))
+        written = whole if of.channels % self.channels == 0 else 0  # by each block: no panel has fewer channels
+        self._fill(root, root.index_constant(written), root.index_constant(whole + tiling.width))
 
     @property
     def column_step(self) -> int:
@@ -63,12 +67,13 @@ class ChannelCopy:
     def build(self, scope: Scope, image: SSAValue, panel: SSAValue, block: tuple[SSAValue, Bounds, Bounds]) -> None:
         """Copies what the block reads of the panel's channels in a group of a sample: in an image of all channels of it."""
         of, constant = self.of, self.root.index_constant
-        _, group_step, channel_step, (plane_step, line_step, _) = of.x_steps()
+        sample_step, group_step, channel_step, (plane_step, line_step, column_step) = of.x_steps()
         first_channel = times(scope, panel, self.channels)
         channels = scope.add(
             arith.MinSIOp(constant(self.channels), scope.add(arith.SubiOp(constant(of.channels), first_channel)))
         )
-        source = plus(scope, times(scope, image, group_step), times(scope, first_channel, channel_step))
+        image_step = sample_step if of.groups == 1 else group_step
+        source = plus(scope, times(scope, image, image_step), times(scope, first_channel, channel_step))
         first, rows, columns = block
         left = self._start(scope, 2, columns[0])
         inside = self._inside(scope, 2, left, self._count(scope, 2, columns))
@@ -84,7 +89,8 @@ class ChannelCopy:
             target = plus(inner, times(inner, plane, self.rows), number)
             target = times(inner, target, self.pitch)
             at = plus(inner, source, times(inner, depth, plane_step), times(inner, place, line_step))
-            self._line(inner, plus(inner, at, left), target, (inside[0], last), channels, channel_step)
+            at = plus(inner, at, times(inner, left, column_step))
+            self._line(inner, at, target, (inside[0], last), channels, (column_step, channel_step))
 
         planes = constant(0), constant(of.window[0])
         count_loop(
@@ -93,14 +99,22 @@ class ChannelCopy:
         )  # fmt: skip
 
     def _line(
-        self, scope: Scope, at: SSAValue, target: SSAValue, inside: Bounds, channels: SSAValue, channel_step: int
+        self,
+        scope: Scope,
+        at: SSAValue,
+        target: SSAValue,
+        inside: Bounds,
+        channels: SSAValue,
+        steps: tuple[int, int],
     ) -> None:
-        """Zeros, elements of the input, zeros."""
-        constant, step = self.root.index_constant, self.steps[2].step
+        """Zeros, elements of the input, zeros; `steps`: in the input, of neighbouring columns and channels."""
+        constant, step = self.root.index_constant, self.steps[2].step * steps[0]
         self._fill(scope, target, plus(scope, target, times(scope, inside[0], self.channels)))
         begin = plus(scope, target, times(scope, inside[0], self.channels))
-        seen = Matrix(self.x, plus(scope, at, times(scope, inside[0], step)), step, channel_step)
+        seen = Matrix(self.x, plus(scope, at, times(scope, inside[0], step)), step, steps[1])
         count = scope.add(arith.SubiOp(inside[1], inside[0]))
+        if steps[1] == 1 and step == self.channels:  # one stretch of memory
+            count, channels = constant(1), times(scope, count, step)
         copy_matrix(scope, self.element, seen, Matrix(self.memory, begin, self.channels), count, channels)
         end = plus(scope, target, times(scope, inside[1], self.channels))
         self._fill(scope, end, plus(scope, target, constant(self.pitch)))

@@ -80,9 +80,12 @@ def element_of(memory: SSAValue) -> DType:
 def copy_matrix(
     scope: Scope, element: DType, source: Matrix, target: Matrix, rows: SSAValue, columns: SSAValue
 ) -> None:
-    """Copies so many rows and columns; by squares in vector registers where the source has its columns side by side."""
+    """
+    Copies so many rows and columns; by squares in vector registers where the source has its columns side by side, of
+    the target's element type.
+    """
     zero = scope.root.index_constant(0)
-    if source.column == 1 or source.row != 1:
+    if source.column == 1 or source.row != 1 or element_of(source.memory) is not element_of(target.memory):
         _copy_elements(scope, source, target, (zero, rows), (zero, columns))
         return
     side = 8 if element.itemsize > 4 else 16

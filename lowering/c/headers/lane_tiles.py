@@ -1,0 +1,64 @@
+"""Tiles of sums over taps whose vectors are of neighbouring channels, each with a weight of its own, at some positions."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_NAME = re.compile(r"fo_lanes_(f32|f64)_(\d+)")
+_TYPES = {"f32": "float", "f64": "double"}
+
+_TILE = """\
+/* {name}: sums of n channels at {positions} positions, c_step apart in c, over k taps: of elements of a, whose positions
+   lie a_step apart, as far from there as a tap says, times those of b, whose taps lie b_step apart. n is a multiple of
+   what 64 bytes hold; a product and a sum round once. */
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((optimize("fp-contract=fast")))
+#endif
+static __attribute__((noinline, unused)) void {name}(long n, const {c} *a, long a_at, long a_step,
+    const long *taps, long k, const {c} *b, long b_at, long b_step, {c} *c, long c_at, long c_step) {{
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
+#if defined(__AVX512F__)
+  enum {{ bytes = 64 }};
+#elif defined(__AVX__)
+  enum {{ bytes = 32 }};
+#else
+  enum {{ bytes = 16 }};
+#endif
+  typedef {c} fo_v __attribute__((vector_size(bytes), aligned(sizeof({c})), may_alias));
+  a += a_at, b += b_at, c += c_at;
+  for (long j = 0; j < n; j += bytes / (long)sizeof({c})) {{
+    fo_v {zeros};
+    for (long t = 0; t < k; t++) {{
+      const {c} *restrict q = a + taps[t] + j;
+      const fo_v w = *(const fo_v *)(b + t * b_step + j);
+      {steps}
+    }}
+    {stores}
+  }}
+}}
+"""
+
+
+def lanes_name(element: str, positions: int) -> str:
+    """The function for so many positions."""
+    return f"fo_lanes_{element}_{positions}"
+
+
+@cache
+def lanes_text(name: str) -> str | None:
+    """The function of that name; None where it is not the name of such a tile."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    kind, count = _TYPES[found[1]], range(int(found[2]))
+    return _TILE.format(
+        name=name,
+        c=kind,
+        positions=len(count),
+        zeros=", ".join(f"s{i} = {{0}}" for i in count),
+        steps=" ".join(f"s{i} += *(const fo_v *)(q + {i} * a_step) * w;" for i in count),
+        stores=" ".join(f"*(fo_v *)(c + {i} * c_step + j) = s{i};" for i in count),
+    )

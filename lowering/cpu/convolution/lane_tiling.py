@@ -1,0 +1,76 @@
+"""How a depthwise convolution is cut whose vectors are of channels: rows of positions, blocks of channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from math import prod
+
+from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.lowering.cpu.convolution.tiling import FEWEST_TASKS
+from fuse_opt.lowering.cpu.convolution.weight_tiling import COPY_BYTES, copied_elements
+from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
+
+MOST_POSITIONS = 8
+"""Of a tile: two loads begin in a cycle, and none of so many sums waits for the one before."""
+STRETCH_WORK = 3.0
+"""Of a copy's neighbouring channels of a position, and of such a stretch that is stored, next to a vector of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTiling:
+    """The cut; all of it follows from extents, so results do not depend on the threads."""
+
+    rows: int
+    """Of a task, of positions; the last one may have fewer."""
+    columns: int
+    """Of a row: all of them."""
+    width: int
+    """Channels of a task, of whole vectors."""
+    blocks: tuple[int, int]
+    """Of channels, and of rows."""
+
+
+def channels_side_by_side(of: WindowContraction) -> WindowContraction:
+    """A merged depthwise convolution as if all its channels were those of one group: what of the input is read."""
+    return replace(of, groups=1, channels=of.groups)
+
+
+@cache
+def lane_tiling(of: WindowContraction, itemsize: int) -> LaneTiling:
+    """The cut of a merged contraction of elements of so many bytes, of least work among those with enough tasks."""
+    cuts = list(_cuts(of, itemsize))
+    wanted = min(FEWEST_TASKS, of.operations // TASK_OPERATIONS, max(_tasks(of, cut) for _, cut in cuts))
+    return min((found for found in cuts if _tasks(of, found[1]) >= wanted), key=lambda found: found[0])[1]
+
+
+def lane_tiles(of: WindowContraction) -> tuple[int, int, int]:
+    """The tiles of a row of positions: how many, of how many positions, and how many of one more."""
+    row = of.positions[2]
+    tiles = -(-row // MOST_POSITIONS)
+    return tiles, *divmod(row, tiles)
+
+
+def _tasks(of: WindowContraction, cut: LaneTiling) -> int:
+    return of.batch * of.positions[0] * prod(cut.blocks)
+
+
+def _cuts(of: WindowContraction, itemsize: int) -> Iterator[tuple[float, LaneTiling]]:
+    """Those whose copy a second cache holds, or else of a vector of channels and a row, with their work."""
+    lanes, seen = LANE_BYTES // itemsize, channels_side_by_side(of)
+    height, row = of.positions[1:]
+    vectors = -(-of.groups // lanes)
+    for parts in range(1, vectors + 1):
+        width = -(-vectors // parts)
+        for number in range(1, height + 1):
+            rows = -(-height // number)
+            copied = copied_elements(seen, rows, row, 1)
+            if copied * width * LANE_BYTES > COPY_BYTES and (rows, width) != (1, 1):
+                continue
+            blocks = -(-vectors // width), -(-height // rows)
+            work = copied * (width + STRETCH_WORK) + rows * row * (width * of.taps / 2 + STRETCH_WORK)
+            yield prod(blocks) * work, LaneTiling(rows, row, width * lanes, blocks)
+            if rows == 1:
+                break
