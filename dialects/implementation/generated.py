@@ -44,7 +44,8 @@ def _channels_last(site: Site) -> list[LayoutRow]:
 def _any_channels(site: Site) -> list[LayoutRow]:
     """Channels innermost, or where they are, of the first operand and of the result."""
     order = OrderAttr.of((0, *range(2, len(site.results[0].shape)), 1))
-    return [LayoutRow((x, None), (y,)) for x, y in ((order, order), (order, None), (None, order))]
+    rows = ((order, order), (order, None), (None, order))
+    return [LayoutRow((x, None), (y,)) for x, y in (rows[::2] if _is_depthwise(site) else rows)]
 
 
 def _transposed(site: Site) -> list[LayoutRow]:
@@ -69,6 +70,14 @@ def _cost(site: Site) -> Cost:
     return Cost(site.operations, site.nbytes, site.device.product_rate(site.operands[0].dtype))
 
 
+def _is_depthwise(site: Site) -> bool:
+    of = site.op.window_contraction() if isinstance(site.op, OpaqueOp) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    return of is not None and of.is_depthwise
+
+
+_DEPTHWISE, _TURNED_LANES, _LANES = 8.0, 5.0, 3.0
+"""How much slower than a product a depthwise convolution is, one whose result has channels innermost, and one whose operand has,
+too (measured)."""
 _TURNED = 1.02
 """What a convolution takes of an operand, and of a result, whose channels are innermost, next to one where they are not: it turns
 what it copies of the operand, and its sums before it stores them (measured)."""
@@ -85,6 +94,9 @@ def _single_cost(site: Site) -> Cost:
 def _convolution_cost(site: Site) -> Cost:
     """As of a product; more where what it copies or stores lies in another order than it computes."""
     found = _cost(site)
+    if _is_depthwise(site):
+        x, result = (tensor.encoding is not None for tensor in (site.operands[0], site.results[0]))
+        return replace(found, rate=found.rate / (_LANES if x and result else _TURNED_LANES if result else _DEPTHWISE))
     turned = sum(tensor.encoding is not None for tensor in (*site.operands, *site.results))
     return replace(found, rate=found.rate / _TURNED**turned)
 

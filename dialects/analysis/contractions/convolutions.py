@@ -34,6 +34,8 @@ COPIED_POSITIONS = 32
 """Of a task, at least, whose part of the input has to fit a copy."""
 MOST_TAPS = 512
 """Of a window, whose places are a table."""
+FEWEST_LANES = 16
+"""Channels of a depthwise convolution whose vectors are of channels."""
 LARGEST_COPY = 384 << 10
 """Bytes of the input that the fewest positions of a task read: they are copied to the stack, with zeros around them."""
 
@@ -94,6 +96,8 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
         return Unschedulable("few-positions", f"'{op.name}' has a result of {count} positions", op)
     if contraction.taps > MOST_TAPS:
         return Unschedulable("large-window", f"'{op.name}' has windows of {contraction.taps} elements", op)
+    if contraction.result_last and contraction.is_depthwise:
+        return _lanes_problem(op, contraction)
     copies = not contraction.reads_in_place or sums_of(op) is not dtype(raw)
     if copies and (size := least_copy(contraction) * sums_of(op).itemsize) > LARGEST_COPY:
         return Unschedulable("large-copy", f"'{op.name}' copies {size} bytes for a few positions", op)
@@ -103,9 +107,20 @@ def convolution_problem(op: OpaqueOp) -> Unschedulable | None:
 def _are_known(op: OpaqueOp, contraction: WindowContraction) -> bool:
     """Whether values lie as the contraction says: in row-major order, or with channels innermost."""
     x, weight, result = encoding(op.operands[0]), encoding(op.operands[1]), encoding(op.results[0])
-    if weight is not None or (contraction.result_last and contraction.groups > 1):
+    if weight is not None or (contraction.result_last and contraction.groups > 1 and not contraction.is_depthwise):
         return False
     return (x is not None) == contraction.x_last and (result is not None) == contraction.result_last
+
+
+def _lanes_problem(op: OpaqueOp, contraction: WindowContraction) -> Unschedulable | None:
+    """Why no code is generated for a depthwise convolution whose result has channels innermost; None where it is."""
+    if contraction.groups < FEWEST_LANES:
+        return Unschedulable("few-channels", f"'{op.name}' has {contraction.groups} channels, which fill no vector", op)
+    reached = contraction.window[0] * (contraction.dilations[1] * (contraction.window[1] - 1) + 1)
+    row = (contraction.positions[2] - 1) * contraction.strides[2] + contraction.dilations[2] * contraction.window[2]
+    if (size := reached * row * FEWEST_LANES * sums_of(op).itemsize) > LARGEST_COPY:
+        return Unschedulable("large-copy", f"'{op.name}' copies {size} bytes for a row of positions", op)
+    return None
 
 
 def least_copy(contraction: WindowContraction) -> int:

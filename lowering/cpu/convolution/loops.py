@@ -23,6 +23,7 @@ from fuse_opt.dialects.analysis.contractions.input_gradients import InputGradien
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
 from fuse_opt.lowering.cpu.convolution.input_gradient import build_input_gradient_loops
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
@@ -47,7 +48,7 @@ def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> l
         return build_input_gradient_loops(convolution, kernel, storages)
     passes = [convolution.epilogue, operand_pass(convolution.x), operand_pass(convolution.weight)]
     memory = KernelBuffers(kernel, passes, storages)
-    if not convolution.widens:
+    if not convolution.widens or _has_lanes(convolution):
         return [_convolution(convolution, memory, [])]
     kind = element_buffer_type(convolution.sums, prod(shape(convolution.weight)))
     scratch = [Scratch(0, kind, "wide_weight")]
@@ -57,14 +58,21 @@ def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> l
 def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:
     """The launch that gives the results, with the weight as it is, or as another launch has widened it."""
     root, buffers = launch_root(memory, scratch)
-    if convolution.panel:
-        body: ConvolutionTask = FilterPanels(convolution, memory, root)
+    if _has_lanes(convolution):
+        body: ConvolutionTask | ChannelLanes = ChannelLanes(convolution, memory, root)
+    elif convolution.panel:
+        body = FilterPanels(convolution, memory, root)
     else:
         body = PositionPanels(convolution, memory, root, buffers[0] if buffers else None)
     bounds = root.block.args[-2], root.block.args[-1]
     count_loop(root, "task", bounds, body.build)
     grain = -(-WORK_PER_CHUNK * prod(body.counts) // max(convolution.contraction.operations, 1))
     return launch_of(root, memory, scratch, prod(body.counts), grain)
+
+
+def _has_lanes(convolution: Convolution) -> bool:
+    """Whether vectors are of channels."""
+    return convolution.contraction.is_depthwise and convolution.contraction.result_last
 
 
 def _widened(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:

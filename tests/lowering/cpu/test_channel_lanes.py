@@ -1,0 +1,111 @@
+"""Depthwise convolutions whose vectors are of channels: the reference's values, and nothing else is touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from convolution_cases import Array, Conv, close, integers
+from guard_pages import Allocate, guarded, needs_guard_pages
+from ir_testing import evaluate, graph_ops, kernels, parse
+from lowered_programs import needs_compiler
+
+import fuse_opt
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV
+from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.lowering.cpu.convolution.lane_tiling import lane_tiling
+from fuse_opt.runtime.host import thread_pool
+
+
+def depthwise(batch: int, channels: int, *spatial: int, k: int = 3, s: int = 1, p: int = 1, d: int = 1) -> Conv:
+    axes = len(spatial)
+    return Conv((batch, channels, *spatial), channels, (k,) * axes, (s,) * axes, (p,) * 2 * axes, (d,) * axes, channels)
+
+
+CASES = {
+    "same": depthwise(2, 37, 9, 11),
+    "strided": depthwise(2, 48, 17, 18, s=2),
+    "few-positions": depthwise(1, 960, 7, 7),
+    "five": depthwise(1, 20, 10, 12, k=5, p=2),
+    "dilated-strided": depthwise(1, 33, 19, 23, s=2, d=3, p=3),
+    "wide-steps": depthwise(1, 16, 19, 23, k=2, s=3, p=0),
+    "one-axis": depthwise(2, 40, 67, k=4),
+    "three-axes": depthwise(1, 17, 5, 6, 7, s=2),
+    "rows-in-parts": depthwise(1, 130, 40, 41),
+}
+
+
+def in_orders(case: Conv, x_last: bool) -> str:
+    """The program of results, and of operands, whose channels are innermost."""
+    order = f", #graph.order<{', '.join(map(str, (0, *range(2, len(case.x)), 1)))}>"
+    lasts = (x_last, False, False, True)
+    x, w, b, y = (
+        f"tensor<{'x'.join(map(str, shape))}x{case.element}{order * last}>"
+        for shape, last in zip(case.shapes, lasts, strict=True)
+    )
+    written = ", ".join(f"{name} = {integers(values)}" for name, values in case.lists.items())
+    body = case.epilogue.replace("T", y).replace("B", b)
+    return f"""
+func.func @main(%x: {x}, %w: {w}, %b: {b}, %r: {y}) -> {y} {{
+  %p = graph.conv %x, %w {{{written}, groups = {case.groups} : i64}} : ({x}, {w}) -> {y}
+{body}  func.return %y : {y}
+}}"""
+
+
+def turned(array: Array, at_end: bool = False, allocate: Allocate | None = None) -> Array:
+    """The same elements with channels innermost in memory."""
+    axes = (0, *range(2, array.ndim), 1)
+    memory = np.ascontiguousarray(array.transpose(axes))
+    if allocate is not None:
+        memory = allocate(memory, at_end=at_end)
+    return memory.transpose(np.argsort(axes))
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("name", CASES)
+def test_channels_side_by_side(name: str) -> None:
+    other = (("f32", False), ("f64", True), ("f16", False))[list(CASES).index(name) % 3]
+    for number, (element, x_last) in enumerate((("f32", True), other)):
+        case = replace(CASES[name], element=element)
+        text, (x, *others, residual) = in_orders(case, x_last), case.arguments()
+        wanted = evaluate(parse(text), [x, *others, residual])[0]
+        program = fuse_opt.compile(text)
+        assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [CONV]
+        assert program.conversions == (0, 0) and "fo_lanes" in program.source
+        with guarded() as allocate:
+            end = number % 2 == 0
+            given = turned(x, end, allocate) if x_last else allocate(x, at_end=end)
+            weights = [allocate(array, at_end=end) for array in others]
+            out = turned(np.zeros_like(residual), end, allocate)
+            program(given, *weights, turned(residual, end, allocate), out=out)
+            found = np.array(out)
+            del given, weights, out
+        close(found, wanted, element)
+
+
+@needs_compiler
+def test_threads_change_no_bit() -> None:
+    case, before = CASES["rows-in-parts"], thread_pool.num_threads()
+    x, *others, residual = case.arguments()
+    program, results = fuse_opt.compile(in_orders(case, True)), list[Array]()
+    try:
+        for threads in (1, 2, 4):
+            thread_pool.set_num_threads(threads)
+            results.append(np.array(program(turned(x), *others, turned(residual))))
+    finally:
+        thread_pool.set_num_threads(before)
+    assert all(np.array_equal(result, results[0]) for result in results)
+
+
+def test_long_rows_are_left_to_other_orders() -> None:
+    case = depthwise(1, 32, 20000)
+    program = fuse_opt.compile(in_orders(case, True))
+    assert program.conversions[0] > 0 and "fo_lanes" not in program.source
+
+
+def test_work_is_cut_into_tasks() -> None:
+    (op,) = (op for op in graph_ops(parse(in_orders(CASES["rows-in-parts"], True))) if isinstance(op, OpaqueOp))
+    of = op.window_contraction()
+    assert of is not None and np.prod(lane_tiling(of.merged(), 4).blocks) > 1
