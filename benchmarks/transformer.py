@@ -145,13 +145,12 @@ def arguments_of(program: Any, model: Any, x: Any) -> Sequence[Any]:
     return given
 
 
-def training(model: Any, x: Any) -> dict[str, Call]:
+def training(model: Any, x: Any, heads: int) -> dict[str, Call]:
     """Forward, and backward to all parameters, of the mean of squares."""
     jax: Any = import_module("jax")
     torch: Any = import_module("torch")
 
     weights = {name: jax.numpy.asarray(value.detach().numpy()) for name, value in model.state_dict().items()}
-    heads = model.heads
 
     def loss(weights: dict[str, Any], x: Any) -> Any:
         return (xla_block(weights, heads, x) ** 2).mean()
@@ -243,7 +242,7 @@ def measure(kind: str, batch: int, tokens: int, width: int, heads: int, threads:
         return
     model, x = block(width, heads), torch.randn(batch, tokens, width)
     if kind == "training":
-        report(title, training(model, x), threads)
+        report(title, training(model, x, heads), threads)
         return
     weights = {name: jax.numpy.asarray(value.detach().numpy()) for name, value in model.state_dict().items()}
     with torch.no_grad():
