@@ -148,7 +148,8 @@ class _Packing:
             raise Unschedulable("element-type", message, op)
         width = panel_width(of, itemsize) if windows is None else filter_panel_width(windows.merged(), itemsize)
         weight = _Weight(op, argument, of, width, group)
-        if (byte_size(weight.value) or 0) <= self.options.smallest_bytes:
+        is_read_in_panels = windows is not None and windows.result_last  # alone: other tiles turn what they sum up
+        if not is_read_in_panels and (byte_size(weight.value) or 0) <= self.options.smallest_bytes:
             raise Unschedulable("small", "first caches hold it", op)
         if windows is None and (weight.width >= of.columns or of.depth == 1):
             raise Unschedulable("one-panel", "one panel would hold it, or it is one row", op)

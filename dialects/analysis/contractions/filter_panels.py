@@ -30,6 +30,9 @@ def filter_panels_problem(contraction: WindowContraction, itemsize: int) -> str 
     """Why filters of a merged contraction are read as they are, as the end of a sentence; None where they are to be packed."""
     if contraction.groups > 1 or contraction.flipped:
         return "it has groups, or reads its windows backwards"
+    if contraction.result_last:
+        row = contraction.channels * contraction.reached(1, contraction.positions[2]) * itemsize
+        return f"it would copy {row} bytes of the input" if row > LARGEST_COPY else None
     if contraction.positions[0] > 1 or prod(contraction.positions) > MOST_POSITIONS:
         return f"its {prod(contraction.positions)} positions fill vectors"
     if contraction.channels * contraction.taps < FEWEST_TERMS:

@@ -182,7 +182,7 @@ class _Tile:
         lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
         lines += self.steps.loops
         lines.append(f"  const {kind} *restrict q = {b} + {self.steps.row};")
-        if width == _LINE and rows > _WAITING_ROWS and not self.transposed:
+        if width == _LINE and rows > _WAITING_ROWS and not self.transposed and self.steps.line:
             lines += self._ask_for_next_rows(rows, a)
         lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
         if width == _LINE and self.steps.prefetch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Protocol
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
@@ -11,21 +12,40 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.weight_gradients import joins_taps
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.lowering.cpu.convolution.lane_tiling import LaneTiling
-from fuse_opt.lowering.cpu.convolution.weight_tiling import Steps, WeightTiling, copied_channels, copied_elements
+from fuse_opt.lowering.cpu.convolution.weight_tiling import Steps, copied_channels, copied_elements
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, parallel_loop, plus, times
-from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.kernel.scope import INDEX, Scope
+
+
+class CopiedBlock(Protocol):
+    """What is copied at a time."""
+
+    @property
+    def rows(self) -> int:
+        """Of positions."""
+        ...
+
+    @property
+    def columns(self) -> int:
+        """Positions of a row."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Channels of a panel."""
+        ...
 
 
 class ChannelCopy:
     """The memory on the stack, and what fills it."""
 
     def __init__(
-        self, of: WindowContraction, tiling: WeightTiling | LaneTiling, x: SSAValue, element: DType, root: Scope
+        self, of: WindowContraction, tiling: CopiedBlock, x: SSAValue, element: DType, root: Scope, fills: bool = True
     ) -> None:
+        """`fills`: vectors of channels are read, also of those that no panel has."""
         self.of, self.tiling, self.x, self.element, self.root = of, tiling, x, element, root
         self.steps = [Steps.along(of, axis) for axis in range(3)]
-        self.channels = copied_channels(of, tiling.width)
+        self.channels = copied_channels(of, tiling.width) if fills else tiling.width
         _, down, right = self.steps
         self.rows, self.columns = down.count(tiling.rows), right.count(tiling.columns)
         self.pitch = self.columns * self.channels
@@ -33,7 +53,9 @@ class ChannelCopy:
         whole = copied_elements(of, tiling.rows, tiling.columns, self.channels)
         self.memory = root.add(memref.AllocaOp.get(element.attribute, 64, [whole + tiling.width]))
         self.memory.name_hint = "copied"
-        written = whole if of.channels % self.channels == 0 else 0  # by each block: no panel has fewer channels
+        written = (
+            0 if fills and of.channels % self.channels else whole
+        )  # by each block, where no panel has fewer channels
         self._fill(root, root.index_constant(written), root.index_constant(whole + tiling.width))
 
     @property
@@ -45,6 +67,19 @@ class ChannelCopy:
     def row_step(self) -> int:
         """From a position to the one in the next row."""
         return self.steps[1].stride * self.pitch
+
+    def tap_table(self) -> SSAValue:
+        """A table of where taps read, next to where the first one does."""
+        table = self.root.add(memref.AllocaOp.get(INDEX, 64, [self.of.taps]))
+        table.name_hint = "taps"
+        _, down, right = self.steps
+        _, height, width = self.of.window
+        for number in range(self.of.taps):
+            plane, line, column = number // (height * width), number // width % height, number % width
+            at = (plane * self.rows + line * down.dilation) * self.pitch + column * right.dilation * self.channels
+            offset, place = (self.root.index_constant(n) for n in (at, number))
+            self.root.block.add_op(memref.StoreOp.get(offset, table, [place]))
+        return table
 
     def each_tap(self, scope: Scope, build: Callable[[Scope, SSAValue, SSAValue], None]) -> None:
         """A loop over taps, given their number and where the first position reads; those that are joined are one."""

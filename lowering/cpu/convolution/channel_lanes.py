@@ -15,13 +15,12 @@ from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.lowering.c.headers.lane_tiles import lanes_name
 from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.lane_tiling import channels_side_by_side, lane_tiles, lane_tiling
-from fuse_opt.lowering.cpu.convolution.weight_tiling import Steps
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory, part_bounds, task_parts
-from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.kernel.scope import Scope
 
 
 class ChannelLanes:
@@ -36,7 +35,7 @@ class ChannelLanes:
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         self.count, height, taller = lane_tiles(self.of)
         self.tiles = RowTiles(self.element, 1, height, taller)
-        self.taps, self.turned = self._taps(), self._memory("turned", self.of.taps)
+        self.taps, self.turned = self.copy.tap_table(), self._memory("turned", self.of.taps)
         self.sums = self._memory("sums", tiling.columns)
         self.counts = (tiling.blocks[0], self.of.batch, self.of.positions[0], tiling.blocks[1])
 
@@ -45,19 +44,6 @@ class ChannelLanes:
         memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [rows * self.tiling.width]))
         memory.name_hint = name
         return memory
-
-    def _taps(self) -> SSAValue:
-        """A table of where in the copy taps read, next to where the first one does."""
-        table = self.root.add(memref.AllocaOp.get(INDEX, 64, [self.of.taps]))
-        table.name_hint = "taps"
-        rows, columns = (Steps.along(self.of, axis).dilation for axis in (1, 2))
-        _, height, width = self.of.window
-        for number in range(self.of.taps):
-            plane, line, column = number // (height * width), number // width % height, number % width
-            at = (plane * self.copy.rows + line * rows) * self.copy.pitch + column * columns * self.copy.channels
-            offset, place = (self.root.index_constant(n) for n in (at, number))
-            self.root.block.add_op(memref.StoreOp.get(offset, table, [place]))
-        return table
 
     def build(self, task: Scope, number: SSAValue) -> None:
         of, tiling, constant = self.of, self.tiling, self.root.index_constant

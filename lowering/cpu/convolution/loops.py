@@ -27,6 +27,7 @@ from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes
 from fuse_opt.lowering.cpu.convolution.filter_panels import FilterPanels
 from fuse_opt.lowering.cpu.convolution.input_gradient import build_input_gradient_loops
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
+from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask
 from fuse_opt.lowering.cpu.convolution.weight_gradient import build_weight_gradient_loops
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
@@ -59,7 +60,9 @@ def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Seque
     """The launch that gives the results, with the weight as it is, or as another launch has widened it."""
     root, buffers = launch_root(memory, scratch)
     if _has_lanes(convolution):
-        body: ConvolutionTask | ChannelLanes = ChannelLanes(convolution, memory, root)
+        body: ConvolutionTask | ChannelLanes | RowPanels = ChannelLanes(convolution, memory, root)
+    elif convolution.panel and convolution.contraction.result_last:
+        body = RowPanels(convolution, memory, root)
     elif convolution.panel:
         body = FilterPanels(convolution, memory, root)
     else:

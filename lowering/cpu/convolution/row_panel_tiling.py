@@ -1,0 +1,87 @@
+"""How a convolution is cut that has channels innermost in its result and its filters in panels: rows of positions, panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from fuse_opt.dialects.analysis.contractions.filter_panels import LARGEST_COPY
+from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
+from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.lowering.cpu.convolution.filter_tiling import DEPTH, VECTORS
+from fuse_opt.lowering.cpu.convolution.tiling import FEWEST_TASKS
+from fuse_opt.lowering.cpu.convolution.weight_tiling import copied_elements
+from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS
+from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
+
+COLLISION = 1024
+"""Bytes: positions that lie a multiple apart evict each other from a first cache."""
+SUM_BYTES = 256 << 10
+"""Of the sums of a panel at all positions of a task, at most, if it has several rows."""
+FAR_FILTERS = 512 << 10
+"""Bytes of all filters that a second cache does not keep beside a copy."""
+NEAR_WORK, FAR_WORK = 0.5, 3.0
+"""Of a vector of filters that a task reads, and of one that was not kept, next to a vector that is copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPanelTiling:
+    """The cut; all of it follows from extents, so results do not depend on the threads."""
+
+    rows: int
+    """Of a task, of positions; the last one may have fewer."""
+    columns: int
+    """Of a row: all of them."""
+    width: int
+    """From a position of a copy to the next one."""
+    panel: int
+    """Filters side by side."""
+    filters: int
+    """Of a task: whole panels."""
+    channels: int
+    """That are summed up at a time."""
+    blocks: tuple[int, int]
+    """Of rows, and of filters."""
+    tiles: int
+    """Of a row, of `height` positions each, and the first `taller` of one more."""
+    height: int
+    taller: int
+
+
+@cache
+def row_panel_tiling(of: WindowContraction, panel: int, itemsize: int) -> RowPanelTiling:
+    """The cut of a merged contraction whose filters are in panels so wide, of least work among those with enough tasks."""
+    cuts = list(_cuts(of, panel, itemsize))
+    wanted = min(FEWEST_TASKS, of.operations // TASK_OPERATIONS, max(_tasks(of, cut) for _, cut in cuts))
+    return min((found for found in cuts if _tasks(of, found[1]) >= wanted), key=lambda found: found[0])[1]
+
+
+def _tasks(of: WindowContraction, cut: RowPanelTiling) -> int:
+    return of.batch * of.positions[0] * cut.blocks[0] * cut.blocks[1]
+
+
+def _cuts(of: WindowContraction, panel: int, itemsize: int) -> Iterator[tuple[float, RowPanelTiling]]:
+    """Those whose copy and sums a second cache holds, or else those of a row, with their work but for the sums."""
+    height, row = of.positions[1:]
+    panels, lanes = -(-of.filters // panel), LANE_BYTES // itemsize
+    width = of.channels + lanes * (of.channels * itemsize % COLLISION == 0)
+    tiles = -(-row // min(MOST_ROWS, VECTORS // (panel // lanes) - 1))
+    channels = -(-of.channels // max(-(-of.channels * of.taps // DEPTH), 1))
+    weights = of.channels * of.taps * panel / lanes
+    far = weights * panels * LANE_BYTES > FAR_FILTERS
+    for number in range(1, height + 1):
+        rows = -(-height // number)
+        copied = copied_elements(of, rows, row, width)
+        if rows > 1 and (copied * itemsize > LARGEST_COPY or rows * row * panel * itemsize > SUM_BYTES):
+            continue
+        for parts in range(1, min(panels, FEWEST_TASKS) + 1):
+            some = -(-panels // parts)
+            blocks = -(-height // rows), -(-panels // some)
+            work = blocks[1] * copied / lanes + panels * weights * (FAR_WORK if far else NEAR_WORK)
+            yield (
+                blocks[0] * work,
+                RowPanelTiling(rows, row, width, panel, some * panel, channels, blocks, tiles, *divmod(row, tiles)),
+            )
+        if rows == 1:
+            break
