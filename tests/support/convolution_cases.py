@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from guard_pages import Allocate, guarded
 from ir_testing import evaluate, kernels, parse
 from narrow_floats import decode, encode
 
@@ -109,3 +110,43 @@ def close(actual: Array, wanted: Array, element: str) -> None:
     scale = 1e-5 if element == "f32" else 3 * STEP[element] if element in STEP else 1e-13
     actual, wanted = (np.asarray(decode(each)) for each in (actual, wanted))
     np.testing.assert_allclose(actual, wanted, rtol=scale, atol=scale * max(float(np.abs(wanted).max()), 1.0))
+
+
+def in_orders(case: Conv, x_last: bool, frozen: bool = False) -> str:
+    """The program of results, and of operands, whose channels are innermost."""
+    order = f", #graph.order<{', '.join(map(str, (0, *range(2, len(case.x)), 1)))}>"
+    lasts = (x_last, False, False, True)
+    x, w, b, y = (
+        f"tensor<{'x'.join(map(str, shape))}x{case.element}{order * last}>"
+        for shape, last in zip(case.shapes, lasts, strict=True)
+    )
+    written = ", ".join(f"{name} = {integers(values)}" for name, values in case.lists.items())
+    body = case.epilogue.replace("T", y).replace("B", b)
+    return f"""
+func.func @main(%x: {x}, %w: {w}{" {graph.frozen}" * frozen}, %b: {b}, %r: {y}) -> {y} {{
+  %p = graph.conv %x, %w {{{written}, groups = {case.groups} : i64}} : ({x}, {w}) -> {y}
+{body}  func.return %y : {y}
+}}"""
+
+
+def turned(array: Array, at_end: bool = False, allocate: Allocate | None = None) -> Array:
+    """The same elements with channels innermost in memory."""
+    axes = (0, *range(2, array.ndim), 1)
+    memory = np.ascontiguousarray(array.transpose(axes))
+    if allocate is not None:
+        memory = allocate(memory, at_end=at_end)
+    return memory.transpose(np.argsort(axes))
+
+
+def check_guarded(program: fuse_opt.CompiledProgram, case: Conv, x_last: bool, at_end: bool) -> None:
+    """Runs the program of `in_orders` on arrays beside pages that nobody may touch, within rounding of the reference's."""
+    x, *others, residual = case.arguments()
+    wanted = evaluate(parse(in_orders(case, x_last)), [x, *others, residual])[0]
+    with guarded() as allocate:
+        given = turned(x, at_end, allocate) if x_last else allocate(x, at_end=at_end)
+        weights = [allocate(array, at_end=at_end) for array in others]
+        out = turned(np.zeros_like(residual), at_end, allocate)
+        program(given, *weights, turned(residual, at_end, allocate), out=out)
+        found = np.array(out)
+        del given, weights, out
+    close(found, wanted, case.element)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from convolution_cases import Array, Conv, close, integers
-from guard_pages import Allocate, guarded, needs_guard_pages
-from ir_testing import evaluate, graph_ops, kernels, parse
+from convolution_cases import Array, Conv, check_guarded, in_orders, turned
+from guard_pages import needs_guard_pages
+from ir_testing import graph_ops, kernels, parse
 from lowered_programs import needs_compiler
 
 import fuse_opt
@@ -36,32 +36,6 @@ CASES = {
 }
 
 
-def in_orders(case: Conv, x_last: bool) -> str:
-    """The program of results, and of operands, whose channels are innermost."""
-    order = f", #graph.order<{', '.join(map(str, (0, *range(2, len(case.x)), 1)))}>"
-    lasts = (x_last, False, False, True)
-    x, w, b, y = (
-        f"tensor<{'x'.join(map(str, shape))}x{case.element}{order * last}>"
-        for shape, last in zip(case.shapes, lasts, strict=True)
-    )
-    written = ", ".join(f"{name} = {integers(values)}" for name, values in case.lists.items())
-    body = case.epilogue.replace("T", y).replace("B", b)
-    return f"""
-func.func @main(%x: {x}, %w: {w}, %b: {b}, %r: {y}) -> {y} {{
-  %p = graph.conv %x, %w {{{written}, groups = {case.groups} : i64}} : ({x}, {w}) -> {y}
-{body}  func.return %y : {y}
-}}"""
-
-
-def turned(array: Array, at_end: bool = False, allocate: Allocate | None = None) -> Array:
-    """The same elements with channels innermost in memory."""
-    axes = (0, *range(2, array.ndim), 1)
-    memory = np.ascontiguousarray(array.transpose(axes))
-    if allocate is not None:
-        memory = allocate(memory, at_end=at_end)
-    return memory.transpose(np.argsort(axes))
-
-
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", CASES)
@@ -69,20 +43,10 @@ def test_channels_side_by_side(name: str) -> None:
     other = (("f32", False), ("f64", True), ("f16", False))[list(CASES).index(name) % 3]
     for number, (element, x_last) in enumerate((("f32", True), other)):
         case = replace(CASES[name], element=element)
-        text, (x, *others, residual) = in_orders(case, x_last), case.arguments()
-        wanted = evaluate(parse(text), [x, *others, residual])[0]
-        program = fuse_opt.compile(text)
+        program = fuse_opt.compile(in_orders(case, x_last))
         assert [kernel.schedule_kind() for kernel in kernels(program.module)] == [CONV]
         assert program.conversions == (0, 0) and "fo_lanes" in program.source
-        with guarded() as allocate:
-            end = number % 2 == 0
-            given = turned(x, end, allocate) if x_last else allocate(x, at_end=end)
-            weights = [allocate(array, at_end=end) for array in others]
-            out = turned(np.zeros_like(residual), end, allocate)
-            program(given, *weights, turned(residual, end, allocate), out=out)
-            found = np.array(out)
-            del given, weights, out
-        close(found, wanted, element)
+        check_guarded(program, case, x_last, number == 0)
 
 
 @needs_compiler
