@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.weight_gradients import joins_taps
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.lowering.cpu.convolution.weight_tiling import Steps, copied_channels, copied_elements
+from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import Steps, copied_channels, copied_elements
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 

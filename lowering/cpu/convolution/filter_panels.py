@@ -10,8 +10,8 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.c.headers.product_tiles import vector_elements
-from fuse_opt.lowering.cpu.convolution.filter_tiling import filter_tiling
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, Place
+from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import filter_tiling
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
 from fuse_opt.lowering.kernel.buffers import KernelBuffers

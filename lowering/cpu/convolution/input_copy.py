@@ -10,8 +10,8 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.lowering.cpu.convolution.blocks import Block, copied_elements, copied_rows, planes_of
-from fuse_opt.lowering.cpu.convolution.window_rows import Reach
+from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block, copied_elements, copied_rows, planes_of
+from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.copies import (
     Bounds,
     Matrix,

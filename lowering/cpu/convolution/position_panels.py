@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask, Place
-from fuse_opt.lowering.cpu.convolution.tiling import Tile, choose_tiling
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import Tile, choose_tiling
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps
 from fuse_opt.lowering.kernel.buffers import KernelBuffers

@@ -11,10 +11,10 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.lowering.cpu.convolution.blocks import block_counts
-from fuse_opt.lowering.cpu.convolution.filter_tiling import FilterTiling
 from fuse_opt.lowering.cpu.convolution.input_copy import InputCopy, Origin, tap_offsets
-from fuse_opt.lowering.cpu.convolution.tiling import ConvolutionTiling
+from fuse_opt.lowering.cpu.convolution.tilings.blocks import block_counts
+from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import FilterTiling
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import ConvolutionTiling
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import Taps, either

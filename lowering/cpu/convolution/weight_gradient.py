@@ -19,7 +19,7 @@ from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradi
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
-from fuse_opt.lowering.cpu.convolution.weight_tiling import WeightTiling, row_taps, weight_tiling
+from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import WeightTiling, row_taps, weight_tiling
 from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums

@@ -19,7 +19,7 @@ from narrow_floats import decode
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV, FEWEST_POSITIONS, LARGEST_COPY, least_copy
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.tiling import choose_tiling
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import choose_tiling
 from fuse_opt.runtime.host import thread_pool
 
 Array = np.ndarray[Any, Any]

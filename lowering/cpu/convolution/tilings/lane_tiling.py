@@ -9,8 +9,8 @@ from math import prod
 
 from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.tiling import FEWEST_TASKS
-from fuse_opt.lowering.cpu.convolution.weight_tiling import COPY_BYTES, copied_elements
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS
+from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import COPY_BYTES, copied_elements
 from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 MOST_POSITIONS = 8

@@ -9,9 +9,9 @@ from functools import cache
 from fuse_opt.dialects.analysis.contractions.filter_panels import LARGEST_COPY
 from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.filter_tiling import DEPTH, VECTORS
-from fuse_opt.lowering.cpu.convolution.tiling import FEWEST_TASKS
-from fuse_opt.lowering.cpu.convolution.weight_tiling import copied_elements
+from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import DEPTH, VECTORS
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS
+from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import copied_elements
 from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS
 from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.window_rows import Reach
+from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 
 LONGEST = 64
 """Rows of a block, or panels of a part of a row."""

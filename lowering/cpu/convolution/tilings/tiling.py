@@ -8,7 +8,7 @@ from math import prod
 
 from fuse_opt.dialects.analysis.contractions.convolutions import LARGEST_COPY
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.blocks import (
+from fuse_opt.lowering.cpu.convolution.tilings.blocks import (
     Block,
     block_counts,
     block_lengths,

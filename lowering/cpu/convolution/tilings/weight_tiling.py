@@ -9,7 +9,7 @@ from math import gcd, prod
 
 from fuse_opt.dialects.analysis.contractions.weight_gradients import columns_of, joins_taps
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.tiling import FEWEST_TASKS, RATE, Tile
+from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS, RATE, Tile
 from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 COPY_BYTES = 192 << 10

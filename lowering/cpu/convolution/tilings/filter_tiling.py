@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.blocks import Block
-from fuse_opt.lowering.cpu.convolution.window_rows import Reach
+from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block
+from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
 from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS
 from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
