@@ -53,6 +53,7 @@ class DeviceLibraries:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._made: dict[str, DeviceLibrary] = {}
+        self._checked: list[Checks] = []
 
     def find(self, implementation: str) -> DeviceLibrary | None:
         """What runs the calls of an implementation on the device; None where that is the host. Raises CudaError."""
@@ -60,11 +61,12 @@ class DeviceLibraries:
         if backend not in _DEVICE_LIBRARIES:
             return None
         if backend not in self._made:
-            self._made[backend] = _DEVICE_LIBRARIES[backend](self._device)
+            library = self._made[backend] = _DEVICE_LIBRARIES[backend](self._device)
+            if isinstance(library, Checks):
+                self._checked.append(library)
         return self._made[backend]
 
     def check(self) -> None:
         """Raises what a run that is over is refused with: IndexError for an index out of range."""
-        for library in self._made.values():
-            if isinstance(library, Checks):
-                library.check()
+        for library in self._checked:
+            library.check()

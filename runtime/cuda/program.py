@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.program import Program, ProgramStats, Segment
 from fuse_opt.runtime.cuda.arguments import Argument, Arguments, Staging, as_bytes
+from fuse_opt.runtime.cuda.quick_calls import QuickCalls
 from fuse_opt.runtime.cuda.results import Outcome, Results
 from fuse_opt.runtime.cuda.steps import Steps
 from fuse_opt.runtime.device.arrays import DeviceArray, stream_handle
@@ -25,8 +25,16 @@ from fuse_opt.runtime.device.compiler import (
     kernel_resources,
     supported_arch,
 )
-from fuse_opt.runtime.device.driver import DEFAULT_STREAM, LEGACY_STREAMS, CudaUnavailable, Device, open_device
+from fuse_opt.runtime.device.driver import (
+    DEFAULT_STREAM,
+    LEGACY_STREAMS,
+    CudaError,
+    CudaUnavailable,
+    Device,
+    open_device,
+)
 from fuse_opt.runtime.device.graphs import RunCounts
+from fuse_opt.runtime.device.kernels import Kernels
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.orders import Orders
 
@@ -48,9 +56,8 @@ class _Call:
     outcome: Outcome
     streams: list[int]
     """The caller's stream first."""
-    table: Array
+    table: tuple[int, ...]
     """The addresses of the program's buffers."""
-    key: bytes
     copies: bool
     """Whether there is something to be done before or behind the kernels."""
 
@@ -89,17 +96,20 @@ class CudaProgram:
         program, device = self.program, self._device
         driver, counts = device.driver, self._counts
         with device.errors(f"the module of '{program.name}'"):
-            module = driver.module_from_buffer(cubin.data) if cubin else None
+            kernels = Kernels(device, cubin.data) if cubin else None
             # It waits for the default stream and the default stream for it, as arrays without a stream expect.
             self._stream = stream = driver.Stream()
             self._entered, self._done = (device.new_event(self) for _ in range(2))
-        self._steps = Steps(program, device, stream, module, counts)
+        self._steps = Steps(program, device, stream, kernels, counts)
         staging = Staging(program, device)
         self._arguments = Arguments(program, device, stream, staging, counts)
         self._results = Results(program, device, stream, staging, counts)
         self._arena = device.allocate(program.arena_bytes, f"the arena of '{program.name}'")
-        self._fixed = np.zeros(max(len(program.buffers), 1), np.uint64)
+        self._fixed = [0] * len(program.buffers)
         self._constants = self._upload_constants()
+        self._quick = QuickCalls(program, device.number, stream.handle, self._fixed, self._results.pool)
+        self._is_current = device.current_context()
+        self._ordered = (stream.handle, DEFAULT_STREAM)
         self._last = stream.handle
         """The stream of the last run."""
 
@@ -143,7 +153,17 @@ class CudaProgram:
 
     def _call(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
         """As a call, with the axes of all arrays as they lie in memory."""
-        with self._lock, self._device.active():
+        with self._lock:
+            if self._is_current():
+                return self._called(arrays, out, stream)
+            with self._device.active():
+                return self._called(arrays, out, stream)
+
+    def _called(self, arrays: Sequence[Any], out: Any, stream: Any) -> Any:
+        if (quick := self._quick.find(arrays, out, stream)) is not None and self._steps.all_on_device:
+            self._run_at(quick.table, quick.stream)
+            return quick.results
+        with self._device.active():
             call = self._bound(arrays, out, stream)
             self._run(call)
         return call.results
@@ -158,12 +178,35 @@ class CudaProgram:
         with self._lock, self._device.active():
             call = self._bound(arrays, out, stream)
 
+        results = call.results
+
         def run() -> Any:
-            with self._lock, self._device.active():
-                self._run(call)
-            return call.results
+            with self._lock:
+                if not call.copies and self._is_current():
+                    self._run_at(call.table, call.streams[0])
+                else:
+                    with self._device.active():
+                        self._run(call)
+            return results
 
         return run
+
+    def _run_at(self, table: tuple[int, ...], stream: int) -> None:
+        """Runs on arrays that are where they are to be; the context is the current one."""
+        steps = self._steps
+        steps.check()
+        steps.addresses.use(table)
+        self._counts.calls += 1
+        if steps.all_direct and stream in self._ordered and self._last in self._ordered:
+            self._last = stream
+            steps.launch(stream)
+            return
+        graphs = steps.graphs()
+        if steps.follow(graphs):
+            self._replay(stream, graphs)
+            return
+        with self._device.active():
+            self._run_in_steps(_Call([], Outcome(), [stream], table, False), graphs)
 
     def _bound(self, arrays: Sequence[Any], out: Any, stream: Any) -> _Call:
         arguments = self._arguments.adopt(arrays)
@@ -174,14 +217,14 @@ class CudaProgram:
         for number, address in outcome.addresses:
             table[number] = address
         copies = len(streams) > 1 or not outcome.direct or any(argument.pending for argument in arguments)
-        return _Call(arguments, outcome, streams, table, table.tobytes(), copies)
+        return _Call(arguments, outcome, streams, tuple(table), copies)
 
     def _run(self, call: _Call) -> None:
         self._steps.check()  # a run on arrays of the device is over after its call
-        self._steps.addresses.use(call.table, call.key)
+        self._steps.addresses.use(call.table)
         self._counts.calls += 1
         graphs = self._steps.graphs()
-        if call.copies or None in graphs:
+        if call.copies or not self._steps.follow(graphs):
             self._run_in_steps(call, graphs)
         else:
             self._replay(call.streams[0], graphs)
@@ -198,12 +241,18 @@ class CudaProgram:
         others = [handle for handle in known if handle != own]
         return [*others, own] if own in known or not others else others
 
+    def _is_captured(self, stream: int) -> bool:
+        return not self._is_ordered(stream) and self._device.library.is_capturing(stream)
+
     def _is_ordered(self, stream: int) -> bool:
         """Whether it is the program's own stream or the default one: these wait for each other by themselves."""
-        return stream in (self._stream.handle, DEFAULT_STREAM)
+        return stream in self._ordered
 
     def _replay(self, stream: int, graphs: Sequence[int | None]) -> None:
-        """Runs on the caller's stream."""
+        """Runs on the caller's stream; what somebody captures there has an order of its own."""
+        if self._is_captured(stream):
+            self._steps.run(graphs, stream)
+            return
         self._order(stream)
         self._steps.run(graphs, stream)
         if not self._is_ordered(stream):
@@ -214,6 +263,11 @@ class CudaProgram:
     def _run_in_steps(self, call: _Call, graphs: Sequence[int | None]) -> None:
         """Runs on the program's own stream, which waits for the others, and the caller's waits for it."""
         own, check = self._stream.handle, self._device.library.check
+        if any(map(self._is_captured, call.streams)):
+            raise CudaError(
+                f"'{self.program.name}': a stream that is captured takes arrays of the device alone, in C order and not the "
+                "host's, and calls of libraries that were run with the same arrays twice before"
+            )
         self._order(own)
         for stream in call.streams:
             if not self._is_ordered(stream):

@@ -77,7 +77,7 @@ class Results:
                 outcome.arrays.append(array if out is None else out[number])
         return outcome
 
-    def finish(self, outcome: Outcome, arguments: Sequence[Argument], table: Array) -> None:
+    def finish(self, outcome: Outcome, arguments: Sequence[Argument], table: Sequence[int]) -> None:
         """
         Enqueues the copies behind the kernels, those back to donated arguments that were copied included, and waits for
         them where some are to the host. Raises CudaError.
@@ -102,7 +102,7 @@ class Results:
         for target, array in outcome.strided:
             np.copyto(target, array)
 
-    def _move_sources(self, outcome: Outcome, table: Array) -> dict[int, int]:
+    def _move_sources(self, outcome: Outcome, table: Sequence[int]) -> dict[int, int]:
         """Copies buffers that an earlier copy would overwrite, such as those of donated memory, and says where they are then."""
         moved: dict[int, int] = {}
         written: list[tuple[int, int]] = []
@@ -168,7 +168,7 @@ class Results:
             return reshaped(given, result.shape, result.dtype)
         own = direct = buffer.kind == "result" and not result.copied
         if target is None:
-            array = new_array(kind, self._device.number, result.shape, result.dtype, self._allocator(stream))
+            array = new_array(kind, self._device.number, result.shape, result.dtype, self.pool(stream).allocate)
             target = device_array(array, self._stream.handle)
             assert target is not None
         else:
@@ -187,12 +187,12 @@ class Results:
             return False
         return not any(other is not target and overlap(other, target) for other in targets)
 
-    def _allocator(self, stream: int) -> Any:
-        """Of a pool for each stream: what is dropped may still be in use on it, so it is used again on it alone."""
+    def pool(self, stream: int) -> DevicePool:
+        """Of a stream: what is dropped may still be in use on it, so it is used again on it alone."""
         key = stream, threading.get_ident() if stream == THREAD_STREAM else 0
         if key not in self._pools:
             self._pools[key] = DevicePool(self._device, f"a result of '{self._program.name}'")
-        return self._pools[key].allocate
+        return self._pools[key]
 
 
 def _check_targets(targets: Sequence[DeviceArray | Array | None]) -> None:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, GridLaunch, LibraryCall, Program
+from fuse_opt.lowering.program import (
+    NUMPY_NAMES,
+    VECTOR_BYTES,
+    BufferRef,
+    GridLaunch,
+    Launch,
+    LibraryCall,
+    Program,
+)
 from fuse_opt.runtime.backends.registry import DeviceLibraries
-from fuse_opt.runtime.device.driver import NON_BLOCKING, CudaError, Device
+from fuse_opt.runtime.device.driver import NON_BLOCKING, CudaError, Device, DriverError
 from fuse_opt.runtime.device.graphs import GraphCache, RunCounts
+from fuse_opt.runtime.device.kernels import Kernels, Start
 
 Array = NDArray[Any]
+
+
+_POINTER = 8
+_MOST_DIRECT = 3
+"""Launches that are enqueued one by one rather than as a graph: one launch of a graph costs the host as much."""
 
 
 class Addresses:
@@ -23,28 +38,58 @@ class Addresses:
 
     def __init__(self, program: Program) -> None:
         launches = [launch for step in program.steps if not isinstance(step, LibraryCall) for launch in step.launches]
-        refs = [ref for launch in launches for ref in launch.buffers]
-        self._buffers = np.array([ref.buffer for ref in refs], np.intp)
-        self._offsets = np.array([ref.offset for ref in refs], np.uint64)
-        self._packed = np.zeros(len(refs), np.uint64)
-        self._used = 0
-        self.table = np.zeros(max(len(program.buffers), 1), np.uint64)
-        self.key = b""
+        self._packed = ctypes.create_string_buffer(_POINTER * sum(len(launch.buffers) for launch in launches))
+        self._used = self._choices = 0
+        self._pack = _packing(launches, len(program.buffers), self._packed)
+        self.table: tuple[int, ...] = ()
+        self.misaligned: tuple[int, ...] = ()
+        """By launch that has a kernel for arrays that begin anywhere: whether this run has such, as 0 or another number."""
+        self.use((0,) * len(program.buffers))
 
-    def packed(self, count: int) -> Array:
-        """The arguments of the next launch: memory that `use` fills."""
-        start, self._used = self._used, self._used + count
-        return self._packed[start : self._used]
+    def next_launch(self, launch: Launch) -> tuple[int, int | None]:
+        """Where the arguments of the next launch lie, and its number among those that have a choice."""
+        start, self._used = self._used, self._used + _POINTER * len(launch.buffers)
+        choice = self._choices if _has_choice(launch) else None
+        self._choices += choice is not None
+        return ctypes.addressof(self._packed) + start, choice
 
-    def use(self, table: Array, key: bytes) -> None:
-        """Takes the addresses of a run, whose bytes are `key`, and packs anew what depends on them."""
-        if key != self.key:
-            self.key = key
-            self.table[...] = table
-            np.add(self.table[self._buffers], self._offsets, out=self._packed)
+    def use(self, table: tuple[int, ...]) -> None:
+        """Takes the addresses of a run, and packs anew what depends on them."""
+        if table != self.table:
+            self.misaligned = self._pack(*table)
+            self.table = table
 
     def of(self, ref: BufferRef) -> int:
-        return int(self.table[ref.buffer]) + ref.offset
+        return self.table[ref.buffer] + ref.offset
+
+
+def _has_choice(launch: Launch) -> bool:
+    return isinstance(launch, GridLaunch) and launch.unaligned is not None
+
+
+def _packing(launches: Sequence[Launch], count: int, memory: Any) -> Callable[..., tuple[int, ...]]:
+    """
+    A function of the addresses of all buffers that writes the arguments of all launches to `memory`, and says which are to run
+    unaligned. It is made as text: a call takes a tenth of a microsecond, and little more for each argument.
+    """
+
+    def text(ref: BufferRef) -> str:
+        return f"a{ref.buffer} + {ref.offset}" if ref.offset else f"a{ref.buffer}"
+
+    refs = [text(ref) for launch in launches for ref in launch.buffers]
+    choices = [
+        " | ".join(f"({text(launch.buffers[number])})" for number in launch.aligned)
+        for launch in launches
+        if isinstance(launch, GridLaunch) and launch.unaligned is not None
+    ]
+    lines = [
+        f"def pack_arguments({', '.join(f'a{number}' for number in range(count))}):",
+        f"    pack({', '.join(['memory, 0', *refs])})",
+        f"    return ({''.join(f'({choice or 0}) % {VECTOR_BYTES}, ' for choice in choices)})",
+    ]
+    names: dict[str, Any] = {"memory": memory, "pack": struct.Struct(f"={len(refs)}Q").pack_into}
+    exec("\n".join(lines), names)  # of numbers alone
+    return names["pack_arguments"]
 
 
 @dataclass(frozen=True)
@@ -64,16 +109,32 @@ class DeviceWork:
 
     graphs: GraphCache
     items: list[Callable[[Any], None]] = field(default_factory=list[Callable[[Any], None]])
+    """What takes a stream: for calls of libraries one of PyCUDA's."""
+    has_calls: bool = False
+
+    @property
+    def direct(self) -> bool:
+        """Whether it runs on any stream without a graph."""
+        return not self.has_calls and len(self.items) <= _MOST_DIRECT
 
     def enqueue(self, stream: Any) -> None:
         for item in self.items:
             item(stream)
 
 
+@dataclass(slots=True)
+class StreamHandle:
+    """A stream of somebody's."""
+
+    handle: int
+
+
 class Steps:
     """A program's steps, bound to a stream and to the table of addresses."""
 
-    def __init__(self, program: Program, device: Device, stream: Any, module: Any, counts: RunCounts) -> None:
+    def __init__(
+        self, program: Program, device: Device, stream: Any, kernels: Kernels | None, counts: RunCounts
+    ) -> None:
         """Raises CudaError."""
         self._libraries = libraries = DeviceLibraries(device)
         self.addresses = Addresses(program)
@@ -81,8 +142,9 @@ class Steps:
         self._stream = stream
         self._captured = device.driver.Stream(NON_BLOCKING)
         self._counts = counts
-        self._module = module
-        self._functions: dict[str, Any] = {}
+        self._kernels = kernels
+        self._launched_on = ctypes.c_void_p()
+        self._launches: list[Callable[[], None]] = []
         self.parts: list[DeviceWork | HostCall] = []
         for step in program.steps:
             if not isinstance(step, LibraryCall):
@@ -90,19 +152,34 @@ class Steps:
                     assert isinstance(launch, GridLaunch)
                     self._add(self._launch(launch))
             elif (library := libraries.find(step.implementation)) is not None:
-                self._add(library.bound(step, self.addresses.of))
+                self._add(library.bound(step, self.addresses.of), is_call=True)
             else:
                 self.parts.append(self._host_call(step))
 
+        self.all_on_device = not any(isinstance(part, HostCall) for part in self.parts)
+        self.all_direct = all(isinstance(part, DeviceWork) and part.direct for part in self.parts)
+        """Whether there is nothing but launches of kernels, one by one."""
+
     def graphs(self) -> list[int | None]:
-        """For each part the graph to replay with the addresses of the table, captured now where they have come again."""
-        key = self.addresses.key
-        return [part.graphs.find(key, part.enqueue) if isinstance(part, DeviceWork) else None for part in self.parts]
+        """
+        For each part the graph to replay with the addresses of the table, captured now where they have come again; None for
+        one that runs without.
+        """
+        key = self.addresses.table
+        return [
+            part.graphs.find(key, part.enqueue) if isinstance(part, DeviceWork) and not part.direct else None
+            for part in self.parts
+        ]
+
+    def follow(self, graphs: Sequence[int | None]) -> bool:
+        """Whether all parts run on any stream."""
+        pairs = zip(self.parts, graphs, strict=True)
+        return all(graph is not None or (isinstance(part, DeviceWork) and part.direct) for part, graph in pairs)
 
     def run(self, graphs: Sequence[int | None], stream: int) -> None:
         """
-        Runs the steps, those with a graph on `stream`, the others on the program's own. Raises CudaError, and what the
-        host's calls raise.
+        Runs the steps, those that run on any stream on `stream`, the others on the program's own. Raises CudaError, and what
+        the host's calls raise.
         """
         for part, graph in zip(self.parts, graphs, strict=True):
             if isinstance(part, HostCall):
@@ -110,42 +187,52 @@ class Steps:
             elif graph is not None:
                 part.graphs.launch(graph, stream)
             else:
-                part.enqueue(self._stream)
+                part.enqueue(StreamHandle(stream) if part.direct else self._stream)
                 self._counts.kernel_launches += len(part.items)
+
+    def launch(self, stream: int) -> None:
+        """Runs steps that are all direct. Raises CudaError."""
+        self._launched_on.value = stream
+        for launch in self._launches:
+            launch()
+        self._counts.kernel_launches += len(self._launches)
 
     def check(self) -> None:
         """Raises what a run that is over is refused with: IndexError for an index out of range."""
         self._libraries.check()
 
-    def _add(self, item: Callable[[Any], None]) -> None:
+    def _add(self, item: Callable[[Any], None], is_call: bool = False) -> None:
         if not self.parts or isinstance(self.parts[-1], HostCall):
             self.parts.append(DeviceWork(GraphCache(self._device, self._captured, self._counts)))
         work = self.parts[-1]
         assert isinstance(work, DeviceWork)
         work.items.append(item)
+        work.has_calls |= is_call
 
     def _launch(self, launch: GridLaunch) -> Callable[[Any], None]:
-        arguments, error = self.addresses.packed(len(launch.buffers)), self._device.driver.Error
-        choices = [each for each in (launch, launch.unaligned) if each is not None]
-        starts = {each.kernel: self._start(each, arguments) for each in choices}
+        addresses, library, launched_on = self.addresses, self._device.library, self._launched_on
+        arguments, choice = addresses.next_launch(launch)
+        start = other = self._start(launch, arguments)
+        if launch.unaligned is not None:
+            other = self._start(launch.unaligned, arguments)
+
+        def launch_now() -> None:
+            if status := (start if choice is None or not addresses.misaligned[choice] else other)():
+                raise CudaError(f"kernel '{launch.kernel}' could not be launched: {library.message(status)}")
 
         def enqueue(stream: Any) -> None:
-            kernel = launch.kernel if len(starts) == 1 else launch.at(arguments.tolist()).kernel
-            try:
-                starts[kernel](stream)
-            except error as refusal:
-                raise CudaError(f"kernel '{kernel}' could not be launched: {refusal}") from refusal
+            launched_on.value = stream.handle
+            launch_now()
 
+        self._launches.append(launch_now)
         return enqueue
 
-    def _start(self, launch: GridLaunch, arguments: Array) -> Callable[[Any], None]:
-        with self._device.errors(f"kernel '{launch.kernel}'"):
-            if (function := self._functions.get(launch.kernel)) is None:
-                function = self._functions[launch.kernel] = self._module.get_function(launch.kernel)
-                if launch.shared:
-                    limit = self._device.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-                    function.set_attribute(limit, launch.shared)
-        return partial(function._launch_kernel, launch.grid, launch.block, arguments, launch.shared)
+    def _start(self, launch: GridLaunch, arguments: int) -> Start:
+        assert self._kernels is not None
+        try:
+            return self._kernels.start(launch, arguments, self._launched_on)
+        except DriverError as error:
+            raise CudaError(f"kernel '{launch.kernel}': {error}") from error
 
     def _host_call(self, step: LibraryCall) -> HostCall:
         with self._device.errors(f"page-locked memory of '{step.operation}'"):

@@ -200,6 +200,11 @@ def new_array(kind: Kind, device: int, shape: tuple[int, ...], dtype: str, alloc
     return import_module("pycuda.gpuarray").GPUArray(shape, numpy_type, allocator=allocate)
 
 
+def torch_type(torch: Any, dtype: str) -> Any:
+    """torch's name of an element type."""
+    return getattr(torch, _TO_TORCH[dtype], None)
+
+
 def address_of(array: Any, kind: Kind) -> int:
     """Of an array that `new_array` has made."""
     if kind == "torch":

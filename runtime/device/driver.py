@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -56,6 +57,10 @@ _CLOCK, _BUS = 36, 37
 """Of memory: kHz, and bits. Data goes at both edges."""
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuCtxGetCurrent": (_OUT,),
+    "cuModuleLoadData": (_OUT, ctypes.c_char_p),
+    "cuModuleUnload": (_P,),
+    "cuModuleGetFunction": (_OUT, _P, ctypes.c_char_p),
+    "cuFuncSetAttribute": (_P, _I, _I),
     "cuCtxGetDevice": (ctypes.POINTER(_I),),
     "cuDeviceGet": (ctypes.POINTER(_I), _I),
     "cuDeviceGetAttribute": (ctypes.POINTER(_I), _I, _I),
@@ -63,6 +68,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuEventDestroy_v2": (_P,),
     "cuEventRecord": (_P, _P),
     "cuStreamWaitEvent": (_P, _P, _U),
+    "cuStreamIsCapturing": (_P, ctypes.POINTER(_I)),
     "cuStreamBeginCapture_v2": (_P, _I),
     "cuStreamEndCapture": (_P, _OUT),
     "cuGraphInstantiateWithFlags": (_OUT, _P, ctypes.c_ulonglong),
@@ -83,6 +89,8 @@ class DriverLibrary:
             function = getattr(self._library, name)
             function.argtypes, function.restype = arguments, _I
             setattr(self, name, function)
+        # Without declared arguments, which are objects of the driver's types already: a third of the time of a call.
+        self.launch, self.current_context = self._library["cuLaunchKernel"], self._library["cuCtxGetCurrent"]
         self._describe = self._library.cuGetErrorString
         self._describe.argtypes = (_I, ctypes.POINTER(ctypes.c_char_p))
 
@@ -98,6 +106,12 @@ class DriverLibrary:
         text = ctypes.c_char_p()
         self._describe(status, ctypes.byref(text))
         return (text.value or b"unknown error").decode("utf-8", "replace")
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether somebody records what is enqueued on a stream. Raises DriverError."""
+        status = ctypes.c_int()
+        self.check("cuStreamIsCapturing", stream, ctypes.byref(status))
+        return status.value != 0
 
     def new_event(self) -> int:
         """The handle of an event without a time. Raises DriverError."""
@@ -167,6 +181,24 @@ class Device:
             yield
         finally:
             self.driver.Context.pop()
+
+    def current_context(self) -> Callable[[], bool]:
+        """
+        What says whether its context is the current one of a thread, and nothing waits to be dropped: then there is no need to
+        make it that. Not for several threads at once.
+        """
+        found = ctypes.c_void_p()
+        ask, mine, dropped = (
+            partial(self.library.current_context, ctypes.byref(found)),
+            self.context.handle,
+            self.dropped,
+        )
+
+        def is_current() -> bool:
+            ask()
+            return found.value == mine and not dropped
+
+        return is_current
 
     @contextmanager
     def errors(self, what: str) -> Generator[None]:

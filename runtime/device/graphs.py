@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,10 @@ from fuse_opt.runtime.device.driver import CudaError, Device, DriverLibrary
 
 _RELAXED = 2
 """The mode of a capture that forbids other threads nothing."""
-_MOST_GRAPHS = 8
+_MOST_GRAPHS = 32
 _MOST_SEEN = 64
+_IDLE = 4 * _MOST_GRAPHS
+"""Runs for which a graph that makes room for another one has not been used: else those of a round would oust each other."""
 
 
 @dataclass
@@ -55,7 +57,7 @@ class GraphCache:
     """
     Graphs of one piece of work. It runs launch by launch with addresses that are new; when they come again it is captured,
     and then replayed by one call. At most so many graphs are kept; beyond, the one that was not used for longest is
-    updated in place. A driver that refuses a capture is not asked again.
+    updated in place, if that is long ago. A driver that refuses a capture is not asked again.
     """
 
     def __init__(self, device: Device, stream: Any, counts: RunCounts) -> None:
@@ -66,28 +68,37 @@ class GraphCache:
         self._library: DriverLibrary = device.library
         self._stream = stream
         self._counts = counts
-        self._graphs: OrderedDict[bytes, int] = OrderedDict()
-        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._graphs: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
+        """Each with the number of the run that used it last."""
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+        self._runs = 0
         self._refused = False
         self._handles = _Handles(device)
         weakref.finalize(self, self._handles.destroy).atexit = False
 
-    def find(self, key: bytes, enqueue: Callable[[Any], None]) -> int | None:
+    def find(self, key: Hashable, enqueue: Callable[[Any], None]) -> int | None:
         """The graph for these addresses; None where the work is to be enqueued as it is, by `enqueue` on a stream."""
-        graph = self._graphs.get(key)
-        if graph is not None:
+        self._runs += 1
+        if (found := self._graphs.get(key)) is not None:
+            self._graphs[key] = found[0], self._runs
             self._graphs.move_to_end(key)
-            return graph
-        if self._refused or not self._came_before(key):
+            return found[0]
+        if self._refused or not self._came_before(key) or not self._has_room():
             return None
         return self._capture(key, enqueue)
+
+    def _has_room(self) -> bool:
+        if len(self._graphs) < _MOST_GRAPHS:
+            return True
+        _, used = next(iter(self._graphs.values()))
+        return self._runs - used > _IDLE
 
     def launch(self, graph: int, stream: int) -> None:
         """Runs a graph on a stream, which need not be the one it was captured on. Raises DriverError."""
         self._library.check("cuGraphLaunch", graph, stream)
         self._counts.graph_launches += 1
 
-    def _came_before(self, key: bytes) -> bool:
+    def _came_before(self, key: Hashable) -> bool:
         if key in self._seen:
             del self._seen[key]
             return True
@@ -96,7 +107,7 @@ class GraphCache:
             self._seen.popitem(last=False)
         return False
 
-    def _capture(self, key: bytes, enqueue: Callable[[Any], None]) -> int | None:
+    def _capture(self, key: Hashable, enqueue: Callable[[Any], None]) -> int | None:
         try:
             graph = self._recorded(enqueue)
             try:
@@ -108,7 +119,7 @@ class GraphCache:
             self._counts.captures_refused += 1
             return None
         self._counts.graph_captures += 1
-        self._graphs[key] = executable
+        self._graphs[key] = executable, self._runs
         return executable
 
     def _recorded(self, enqueue: Callable[[Any], None]) -> ctypes.c_void_p:
@@ -127,7 +138,7 @@ class GraphCache:
     def _instantiated(self, graph: ctypes.c_void_p) -> int:
         """An executable graph: the oldest one, updated, where there are enough and the driver can do that."""
         if len(self._graphs) >= _MOST_GRAPHS:
-            _, oldest = self._graphs.popitem(last=False)
+            _, (oldest, _) = self._graphs.popitem(last=False)
             details = (ctypes.c_uint64 * 4)()
             if self._library.cuGraphExecUpdate_v2(oldest, graph, details) == 0:
                 return oldest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from typing import Any
 
@@ -20,51 +19,51 @@ class DevicePool:
     def __init__(self, device: Device, what: str) -> None:
         self._device = device
         self._what = what
-        self._idle: dict[int, list[Any]] = {}
+        self._idle: dict[int, list[tuple[Any, int]]] = {}
+        """By size: memory and where it is."""
         self._idle_bytes = 0
-        self._returned: deque[tuple[int, Any]] = deque()
-        self._block: Any = None
+        self._returned: deque[tuple[int, Any, int]] = deque()
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int) -> DeviceBlock:
         """A block with any content, as PyCUDA's arrays want it. Raises CudaMemoryError."""
-        self._settle()
-        size = _size_class(nbytes)
-        blocks = self._idle.get(size)
-        if blocks:
+        return self.take(size_class(nbytes))
+
+    def take(self, size: int) -> DeviceBlock:
+        """The same, of a size that `size_class` gives."""
+        if self._returned:
+            self._settle()
+        if blocks := self._idle.get(size):
             self._idle_bytes -= size
-            memory = blocks.pop()
+            memory, address = blocks.pop()
         else:
-            memory = self._device.allocate(size, self._what)
-        block = self._holder()(int(memory))
-        weakref.finalize(block, self._returned.append, (size, memory)).atexit = False
+            with self._device.active():
+                memory = self._device.allocate(size, self._what)
+            address = int(memory)
+        block = DeviceBlock(address)
+        block.memory, block.size, block.returned = memory, size, self._returned
         return block
-
-    def _holder(self) -> Any:
-        """A class that PyCUDA takes for device memory."""
-        if self._block is None:
-            base = self._device.driver.PointerHolderBase
-
-            def start(self: Any, address: int) -> None:
-                base.__init__(self)
-                self.address = address
-
-            def address(self: Any) -> int:
-                return self.address
-
-            methods = {"__init__": start, "get_pointer": address, "__int__": address, "__index__": address}
-            self._block = type("DeviceBlock", (base,), methods)
-        return self._block
 
     def _settle(self) -> None:
         """Files what was dropped; too much of it goes back to the device."""
         while self._returned:
-            size, memory = self._returned.popleft()
+            size, memory, address = self._returned.popleft()
             if self._idle_bytes + size <= _MOST_IDLE_BYTES:
-                self._idle.setdefault(size, []).append(memory)
+                self._idle.setdefault(size, []).append((memory, address))
                 self._idle_bytes += size
 
 
-def _size_class(nbytes: int) -> int:
+class DeviceBlock(int):
+    """An address, which PyCUDA takes for device memory as any integer; its memory comes back when it is gone."""
+
+    memory: Any
+    size: int
+    returned: deque[tuple[int, Any, int]]
+
+    def __del__(self) -> None:
+        self.returned.append((self.size, self.memory, int(self)))
+
+
+def size_class(nbytes: int) -> int:
     """`nbytes` rounded up by at most an eighth, to 512 at least."""
     step = max(1 << (max(nbytes, 1).bit_length() - 4), 512) if nbytes else 512
     return -(-max(nbytes, 1) // step) * step

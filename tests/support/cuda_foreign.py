@@ -71,12 +71,12 @@ def stand_in_for_torch(stream: int) -> Any:
     gpuarray: Any = import_module("pycuda.gpuarray")
 
     def empty(shape: tuple[int, ...], dtype: Any, device: str) -> Tensor:
-        return Tensor(gpuarray.empty(shape, dtype))
+        return Tensor(gpuarray.empty(shape, dtype.removeprefix("torch.")))
 
     def current_stream(device: Any) -> Any:
         return types.SimpleNamespace(cuda_stream=stream)
 
     torch: Any = types.ModuleType("torch")
-    torch.Tensor, torch.float32, torch.empty = Tensor, np.float32, empty
+    torch.Tensor, torch.float32, torch.empty = Tensor, "torch.float32", empty
     torch.cuda = types.SimpleNamespace(current_stream=current_stream)
     return torch

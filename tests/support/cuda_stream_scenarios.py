@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -128,15 +129,57 @@ def odd_addresses() -> str:
     with on_device() as (_, gpuarray):
         whole, wholes = (gpuarray.empty(8 * 128 + 3, np.float32) for _ in range(2))
         places = [(0, 0), (1, 0), (0, 2), (3, 1), (0, 0)]
-        for _ in range(3):  # launched, captured, replayed
+        for _ in range(3):
             for first, other in places:
                 given, out = (w[k : k + 8 * 128].reshape(8, 128) for w, k in ((whole, first), (wholes, other)))
                 given.set(x)
                 assert program(given, out=[out]) is out
                 np.testing.assert_allclose(out.get(), softmax(x), 1e-5, 1e-6, err_msg=f"{first} {other}")
         stats = program.stats
-        assert stats.bytes_on_device == 0 and stats.graph_captures == len(set(places)), stats
+        assert stats.bytes_on_device == 0 and stats.kernel_launches == 3 * len(places), stats
     return f"{len(places)} places"
 
 
-STREAM_SCENARIOS = (thread_streams, equal_handles, late_arrays, odd_addresses)
+def captured_by_the_caller() -> str:
+    """Somebody else's capture takes in a program's kernels, or its graph, and nothing that is outside of it."""
+    begin = driver_function("cuStreamBeginCapture_v2", ctypes.c_void_p, ctypes.c_int)
+    end = driver_function("cuStreamEndCapture", ctypes.c_void_p, ctypes.c_void_p)
+    instantiate = driver_function("cuGraphInstantiateWithFlags", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulonglong)
+    launch = driver_function("cuGraphLaunch", ctypes.c_void_p, ctypes.c_void_p)
+    for length in (2, 5):
+        program = compiled(chain(length), "unfused")
+        with on_device() as (device, gpuarray):
+            stream, x, out = (
+                device.driver.Stream(1),
+                gpuarray.to_gpu(normal(64, 33)),
+                gpuarray.empty((64, 33), np.float32),
+            )
+            for _ in range(2):  # from the second time on there is a graph
+                program(x, out=[out], stream=stream)
+            graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+            begin(stream.handle, 2)
+            program(x, out=[out], stream=stream)
+            with raises_text("a stream that is captured takes arrays of the device"):
+                program(normal(64, 33), out=[out], stream=stream)
+            end(stream.handle, ctypes.byref(graph))
+            instantiate(ctypes.byref(executable), graph, 0)
+            x.set(normal(64, 33, seed=1))
+            launch(executable, stream.handle)
+            stream.synchronize()
+            np.testing.assert_allclose(out.get(), chain_value(x.get(), length), 1e-5, 1e-6)
+            program(x, out=[out], stream=stream)  # ordered as before
+            stream.synchronize()
+    return "2 programs"
+
+
+@contextmanager
+def raises_text(text: str) -> Generator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"no error: {text}")
+
+
+STREAM_SCENARIOS = (thread_streams, equal_handles, late_arrays, odd_addresses, captured_by_the_caller)

@@ -61,6 +61,7 @@ struct Stream {
 struct Event {
   Stream *stream = nullptr;
   long position = 0;
+  const Graph *capture = nullptr;  // it was recorded in
 };
 
 std::recursive_mutex lock;
@@ -245,6 +246,7 @@ API CUresult cuGetErrorString(CUresult status, const char **text) {
     case CUDA_ERROR_NOT_FOUND: *text = "named symbol not found"; break;
     case CUDA_ERROR_INVALID_CONTEXT: *text = "invalid device context"; break;
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: *text = "operation not permitted when stream is capturing"; break;
+    case CUDA_ERROR_STREAM_CAPTURE_ISOLATION: *text = "dependency created on uncaptured work in another stream"; break;
     default: *text = "another error of the stand-in driver";
   }
   return CUDA_SUCCESS;
@@ -385,6 +387,8 @@ API CUresult cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }
 API CUresult cuEventRecord(CUevent handle, CUstream stream) {
   COUNTED;
   Event *event = reinterpret_cast<Event *>(handle);
+  event->capture = stream_of(stream)->capture;
+  if (event->capture) return CUDA_SUCCESS;
   if (CUresult status = enqueue(stream, {[] { return CUDA_SUCCESS; }})) return status;
   event->stream = stream_of(stream);
   event->position = event->stream->added;
@@ -404,6 +408,12 @@ API CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent, CUevent) { retu
 API CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
   COUNTED;
   Event event = *reinterpret_cast<Event *>(handle);
+  Stream *waiting = stream_of(stream);
+  if (waiting->capture && event.capture != waiting->capture) {  // the driver refuses what is outside of the capture
+    waiting->capture_failed = true;
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  if (event.capture) return waiting->capture ? CUDA_SUCCESS : CUDA_ERROR_CAPTURED_EVENT;
   if (!event.stream) return CUDA_SUCCESS;
   return enqueue(stream, {[=] { return drain(event.stream, event.position), CUDA_SUCCESS; }});
 }
@@ -457,7 +467,7 @@ API CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attrib
   return CUDA_SUCCESS;
 }
 API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                            unsigned bz, unsigned shared, CUstream stream, void **, void **extra) {
+                            unsigned bz, unsigned shared, CUstream stream, void **pointers, void **extra) {
   COUNTED;
   const Kernel *kernel = reinterpret_cast<Kernel *>(function);
   const char *packed = nullptr;
@@ -468,10 +478,11 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
   }
   if (!gx || !gy || !gz || gy > 65535 || gz > 65535) return CUDA_ERROR_INVALID_VALUE;
   if (shared > kernel->shared) return CUDA_ERROR_INVALID_VALUE;
-  if (bx * by * bz > unsigned(kernel->threads) || size != kernel->parameters * sizeof(char *))
+  if (bx * by * bz > unsigned(kernel->threads) || (!pointers && size != kernel->parameters * sizeof(char *)))
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<char *> arguments(kernel->parameters);  // taken at the launch, as the hardware does
   if (size) memcpy(arguments.data(), packed, size);
+  for (size_t k = 0; pointers && k < arguments.size(); ++k) arguments[k] = *static_cast<char **>(pointers[k]);
   for (char *argument : arguments)
     if (!is_inside(reinterpret_cast<CUdeviceptr>(argument), 1) && !is_page_locked(argument, 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   auto run = [=]() mutable -> CUresult {
@@ -492,6 +503,11 @@ API CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode) {
   if (refuses("begin") || stream == &default_stream || stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   stream->capture = new Graph;
   stream->capture_failed = false;
+  return CUDA_SUCCESS;
+}
+API CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
+  COUNTED;
+  *status = stream_of(handle)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 API CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph) {

@@ -1,0 +1,50 @@
+"""Kernels of a cubin, launched through the driver library with arguments that lie in memory of ours."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fuse_opt.lowering.program import GridLaunch
+from fuse_opt.runtime.device.driver import Device
+
+_MOST_SHARED = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+
+Start = Callable[[], int]
+"""Enqueues a launch, with the arguments that lie in its memory now; the driver's status."""
+
+
+class Kernels:
+    """A module of the driver's, which is unloaded with this object."""
+
+    def __init__(self, device: Device, image: bytes) -> None:
+        """Raises DriverError."""
+        self._library = library = device.library
+        self._module = module = ctypes.c_void_p()
+        library.check("cuModuleLoadData", ctypes.byref(module), image)
+        weakref.finalize(self, device.destroy, library.cuModuleUnload, module).atexit = False
+        self._functions: dict[str, ctypes.c_void_p] = {}
+
+    def start(self, launch: GridLaunch, arguments: int, stream: ctypes.c_void_p) -> Start:
+        """
+        What enqueues a launch on the stream whose handle `stream` holds by then; its arguments are pointers that lie one
+        behind the other from the address `arguments` on. All that it is called with is made here. Raises DriverError.
+        """
+        pointers = (ctypes.c_void_p * len(launch.buffers))(*(arguments + 8 * k for k in range(len(launch.buffers))))
+        extents = map(ctypes.c_uint, (*launch.grid, *launch.block, launch.shared))
+        function = self._function(launch)
+        return partial(self._library.launch, function, *extents, stream, pointers, None)
+
+    def _function(self, launch: GridLaunch) -> Any:
+        if (function := self._functions.get(launch.kernel)) is None:
+            function = self._functions[launch.kernel] = ctypes.c_void_p()
+            self._library.check(
+                "cuModuleGetFunction", ctypes.byref(function), self._module, launch.kernel.encode("ascii")
+            )
+            if launch.shared:
+                self._library.check("cuFuncSetAttribute", function, _MOST_SHARED, launch.shared)
+        return function
