@@ -46,7 +46,8 @@ class Bench:
     def __init__(self, dry: bool) -> None:
         self.dry = dry
         self.torch: Any = None
-        with suppress(ImportError, RuntimeError):  # the latter: it knows no device here, as with the stand-in's driver
+        # It knows no device here, as with the stand-in's driver, or was built without CUDA (which is an AssertionError).
+        with suppress(ImportError, RuntimeError, AssertionError):
             torch = import_module("torch")
             torch.cuda.init()
             self.torch = torch
