@@ -49,6 +49,7 @@ from fuse_opt.dialects.graph.windows import windows as graph_windows
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.types.encodings import ENCODINGS
 from fuse_opt.dialects.types.storage_kinds import STORAGE_KINDS
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
 
 FAMILIES: tuple[ModuleType, ...] = (
     graph_constant,
@@ -101,5 +102,7 @@ def records(module: ModuleType) -> list[type[GraphOp]]:
     return [op for op in found if op.__module__ == module.__name__ and hasattr(op, "name")]
 
 
-GRAPH = Dialect("graph", [op for module in FAMILIES for op in records(module)], [*ENCODINGS, *STORAGE_KINDS])
+GRAPH = Dialect(
+    "graph", [op for module in FAMILIES for op in records(module)], [*ENCODINGS, *STORAGE_KINDS, ShapeAttr, SizeAttr]
+)
 """The dialect, for `Context.load_dialect`; `fuse_opt.register` does it with the others."""

@@ -16,6 +16,7 @@ from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_static, shape, ten
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, encoding_of, encoding_problem, with_encoding
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr, delinearize, linearize
 from fuse_opt.dialects.types.storage_kinds import StorageKind
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 CURE = "convert it before by graph.to_layout"
 
@@ -26,8 +27,8 @@ def encoding(value: SSAValue) -> EncodingPart | None:
 
 
 def any_encoded(values: Sequence[SSAValue]) -> bool:
-    """Whether one of the values has an encoding written on its type."""
-    return any(not isinstance(tensor(value).encoding, NoneAttr) for value in values)
+    """Whether one of the values has an encoding written on its type that says more than its extents."""
+    return any(not isinstance(tensor(value).encoding, NoneAttr | ShapeAttr) for value in values)
 
 
 def any_stored(values: Sequence[SSAValue]) -> bool:

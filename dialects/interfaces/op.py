@@ -38,12 +38,13 @@ from fuse_opt.dialects.interfaces.layouts import (
     refuse_encodings,
     shared_encoding,
 )
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, has_sizes, is_static, shape, tensor
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule, reduction_rule, view_rule
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 from fuse_opt.dialects.types.index_expr import Index, constant, dimensions
+from fuse_opt.dialects.types.symbolic_shape import without_sizes
 
 
 class FusionKind(IntEnum):
@@ -95,7 +96,7 @@ class GraphOp(IRDLOperation, ABC):
         """An op with inferred result types; raises VerifyException as `infer_types` does."""
         op = cls.create(operands=operands, properties=properties)
         try:
-            op._set_result_types(op.infer_types())
+            op._set_result_types(op.known_types())
             op.check_storage_types()
         except Exception:
             op.erase()  # or the operands would count it among their users
@@ -107,9 +108,21 @@ class GraphOp(IRDLOperation, ABC):
         block = Block(arg_types=types)
         copy = self.clone(dict(zip(self._operands, block.args, strict=False)))
         copy.operands = block.args  # an operand that occurs twice has two types here
-        known = zip(copy.infer_types(), self.results, strict=True)
+        known = zip(copy.known_types(), self.results, strict=True)
         copy._set_result_types([encoded(type_, encoding(result)) for type_, result in known])
         return copy
+
+    def known_types(self) -> Sequence[AnyTensor]:
+        """
+        The result types that follow, with sizes where operands have them. What a rule asks of sizes may have no answer that holds
+        for all of them: then the types that follow from operands without them. Raises VerifyException as `infer_types` does.
+        """
+        try:
+            return self.infer_types()
+        except (TypeError, VerifyException):
+            if not any(has_sizes(value) for value in self._operands):
+                raise
+        return self.on_types([without_sizes(tensor(value)) for value in self._operands]).infer_types()
 
     def _set_result_types(self, types: Sequence[AnyTensor]) -> None:
         """Results of these types, with the encodings that operands hand on."""
@@ -121,7 +134,7 @@ class GraphOp(IRDLOperation, ABC):
 
     def encoded_types(self) -> Sequence[AnyTensor]:
         """The types that follow from operands and properties, with the encodings that operands hand on; the op has results."""
-        types = self.infer_types()
+        types = self.known_types()
         if not any_encoded(self._operands):
             return types
         if any_stored(self._operands):
@@ -161,7 +174,7 @@ class GraphOp(IRDLOperation, ABC):
             for value in (*self.operands, *self.results):
                 dtype(value)
                 check_encoding(value)
-            expected = self.infer_types()
+            expected = self.known_types()
             self.check_storage_types()
             if any_encoded((*self._operands, *self.results)):
                 self._check_all_encodings()
@@ -519,7 +532,10 @@ class GraphBuilder:
 
 def _refines(given: AnyTensor, inferred: AnyTensor) -> bool:
     """Whether both describe the same tensor as far as they are known: `?` agrees with any extent."""
-    return given.element_type == inferred.element_type and agree(given.get_shape(), inferred.get_shape())
+    if given.element_type != inferred.element_type or given.get_num_dims() != inferred.get_num_dims():
+        return False
+    pairs = zip(extents_of(given), extents_of(inferred), strict=True)
+    return all(n == m or DYNAMIC_INDEX in (n, m) for n, m in pairs)
 
 
 def _is_broadcast(source: Index, index: Index, source_shape: Sequence[int]) -> bool:

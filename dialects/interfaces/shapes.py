@@ -9,7 +9,11 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.types import symbolic_shape
 from fuse_opt.dialects.types.dtypes import DTYPES, DType, dtype_of
+from fuse_opt.dialects.types.extents import is_decided
+from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import tensor_type as tensor_type
 
 AnyTensor: TypeAlias = TensorType[Attribute]
 
@@ -23,7 +27,21 @@ def tensor(value: SSAValue) -> AnyTensor:
 
 
 def shape(value: SSAValue) -> tuple[int, ...]:
-    return tuple([extent.data for extent in tensor(value).shape.data])
+    """
+    The extents: numbers, and DYNAMIC_INDEX for `?`. Where the type says what its `?` are these are sizes (`types/size.py`): they
+    answer what is asked of numbers by proofs, and are no numbers; `is_static` tells.
+    """
+    return extents_of(tensor(value))
+
+
+def extents_of(type_: AnyTensor) -> tuple[int, ...]:
+    """The extents of a type, as `shape` of its values gives them."""
+    return cast(tuple[int, ...], symbolic_shape.extents_of(type_))
+
+
+def has_sizes(value: SSAValue) -> bool:
+    """Whether the type of a value says what a `?` of it is."""
+    return any(isinstance(extent, Size) for extent in shape(value))
 
 
 def dtype(value: SSAValue) -> DType:
@@ -36,7 +54,8 @@ def dtype(value: SSAValue) -> DType:
 
 
 def is_static(value: SSAValue) -> bool:
-    return DYNAMIC_INDEX not in shape(value)
+    """Whether all extents are numbers."""
+    return not any(n == DYNAMIC_INDEX or isinstance(n, Size) for n in cast(tuple[Extent, ...], shape(value)))
 
 
 def shape_text(extents: Sequence[int]) -> str:
@@ -45,5 +64,28 @@ def shape_text(extents: Sequence[int]) -> str:
 
 
 def agree(a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether two shapes may be equal: `?` agrees with any extent."""
-    return len(a) == len(b) and all(n == m or DYNAMIC_INDEX in (n, m) for n, m in zip(a, b, strict=True))
+    """Whether two shapes may be equal: `?` agrees with any extent. Raises NeedsEqual where sizes have to be equal for that."""
+    if len(a) != len(b):
+        return False
+    differ = [(n, m) for n, m in zip(a, b, strict=True) if n != m and DYNAMIC_INDEX not in (n, m)]
+    for n, m in differ:
+        if not may_be_equal(n, m):
+            return False
+    for n, m in differ:
+        raise NeedsEqual(n, m)
+    return True
+
+
+class NeedsEqual(VerifyException):
+    """Two sizes that are not known to be equal have to be."""
+
+    def __init__(self, a: Extent, b: Extent) -> None:
+        super().__init__(f"expected extents that are equal, got '{a}' and '{b}', which may differ")
+        self.sizes = a, b
+
+
+def may_be_equal(a: Extent, b: Extent) -> bool:
+    """Whether two extents are equal for some values of symbols, as far as no proof says that they are not."""
+    if not isinstance(a, Size) and not isinstance(b, Size):
+        return a == b
+    return not is_decided(lambda: a < b) and not is_decided(lambda: a > b)

@@ -37,6 +37,8 @@ class EncodingPart(ABC):
     """What is stored: `dense` for each element once; others need ops and implementations that know them."""
     PLACE: ClassVar[int] = 100
     """Where the part stands among several: those of lower numbers come first."""
+    IS_LAYOUT: ClassVar[bool] = True
+    """Whether it is about places in memory; if not, values in row-major order may have it."""
 
     @property
     def storage_kind(self) -> str:
@@ -267,20 +269,36 @@ ENCODINGS = (OrderAttr, PanelAttr, EncodingAttr)
 
 
 def encoding_of(type_: Attribute) -> EncodingPart | None:
-    """The encoding of a tensor type; None for row-major order, for another type, and for what is no encoding."""
+    """How the elements of a tensor type lie; None for row-major order, for another type, and for what is no encoding."""
     if not isinstance(type_, TensorType):
         return None
-    encoding = cast(TensorType[Attribute], type_).encoding
-    if isinstance(encoding, NoneAttr) or not isinstance(encoding, EncodingPart):
+    known = cast(TensorType[Attribute], type_)
+    encoding = known.encoding
+    if isinstance(encoding, NoneAttr) or (found := part_of(known, is_layout=True)) is None:
         return None
-    return None if encoding.is_default(cast(TensorType[Attribute], type_).get_shape()) else encoding
+    return None if found.is_default(known.get_shape()) else found
+
+
+def part_of(type_: TensorType[Attribute], is_layout: bool) -> EncodingPart | None:
+    """The parts of a type's encoding that are about memory, as one; or the one that is not."""
+    encoding = type_.encoding
+    if not isinstance(encoding, EncodingAttr):
+        return encoding if isinstance(encoding, EncodingPart) and is_layout == encoding.IS_LAYOUT else None
+    return joined([part for part in encoding.all_parts if is_layout == part.IS_LAYOUT])
+
+
+def joined(parts: Sequence[EncodingPart]) -> EncodingPart | None:
+    """Parts as one encoding; None where there are none."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return EncodingAttr(ArrayAttr(cast(Sequence[Attribute], parts)))
 
 
 def has_default_encoding(type_: Attribute) -> bool:
-    """Whether a tensor type has an encoding that says no more than none would."""
+    """Whether a tensor type has an encoding that says no more of memory than none would."""
     if not isinstance(type_, TensorType) or encoding_of(type_) is not None:  # pyright: ignore[reportUnknownArgumentType]
         return False
-    return isinstance(cast(TensorType[Attribute], type_).encoding, EncodingPart)
+    return part_of(cast(TensorType[Attribute], type_), is_layout=True) is not None
 
 
 def encoding_problem(type_: TensorType[Attribute]) -> str | None:
@@ -298,7 +316,16 @@ def encoding_problem(type_: TensorType[Attribute]) -> str | None:
 
 
 def with_encoding(type_: TensorType[Attribute], encoding: EncodingPart | None) -> TensorType[Attribute]:
-    """The type with another encoding, or without one; one that changes nothing is left out."""
-    if encoding is None or encoding.is_default(type_.get_shape()):
+    """The type with its elements in other places, or in row-major order; what changes nothing is left out."""
+    given = type_.encoding
+    parts: list[EncodingPart] = [] if encoding is None or encoding.is_default(type_.get_shape()) else [encoding]
+    if not isinstance(given, NoneAttr) and (kept := part_of(type_, is_layout=False)) is not None:
+        parts = [kept, *(part for found in parts for part in parts_of(found))]
+    if (found := joined(parts)) is None:
         return TensorType(type_.element_type, type_.get_shape())
-    return TensorType(type_.element_type, type_.get_shape(), cast(Attribute, encoding))
+    return TensorType(type_.element_type, type_.get_shape(), cast(Attribute, found))
+
+
+def parts_of(encoding: EncodingPart) -> tuple[EncodingPart, ...]:
+    """The parts of an encoding, which may be the only one."""
+    return encoding.all_parts if isinstance(encoding, EncodingAttr) else (encoding,)

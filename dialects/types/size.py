@@ -59,8 +59,9 @@ class Floor(_Composite):
     divisor: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        numerator = str(self.numerator)
-        inner = numerator if numerator.replace("_", "a").replace(".", "a").isalnum() else f"({numerator})"
+        ((monomial, coefficient), *others) = self.numerator.terms.items()
+        is_single = not others and len(monomial) == 1 and coefficient == getattr(monomial[0], "multiple", None)
+        inner = str(self.numerator) if is_single else f"({self.numerator})"
         object.__setattr__(self, "text", f"{inner} floordiv {self.divisor}")
 
     def parts(self) -> tuple[Extent, ...]:

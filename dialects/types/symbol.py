@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,9 @@ from fuse_opt.dialects.types.polynomial import Atom, Terms
 MOST = 2**31 - 1
 """The most that a symbol may be where nothing is said."""
 _TYPICAL_AT_MOST = 1024
+_BARE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
+WORDS = ("floordiv", "max", "min")
+"""Names that mean something else in the text of a size."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Symbol(Atom):
     text: str = field(init=False, repr=False, compare=False, default="")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", self.name)
+        object.__setattr__(self, "text", _name_text(self.name) + _facts_text(self.facts()))
         if self.multiple < 1:
             raise ValueError(f"symbol '{self.name}': expected a multiple of 1 or more, got {self.multiple}")
         if self.least < 0:
@@ -54,6 +58,12 @@ class Symbol(Atom):
         mean = min(isqrt(max(self.least, 1) * self.most), _TYPICAL_AT_MOST)
         return min(max(mean // self.multiple, least), most) * self.multiple
 
+    def facts(self) -> dict[str, int]:
+        """What is said of it beyond its name."""
+        said = {"least": self.least, "most": self.most, "multiple": self.multiple, "typical": self.typical}
+        usual = {"least": 1, "most": MOST, "multiple": 1, "typical": None}
+        return {name: value for name, value in said.items() if value is not None and value != usual[name]}
+
     def problem(self, value: int) -> str | None:
         """Why it cannot be a number, as `expected 1 to 512, got 600`; None where it can."""
         if not self.least <= value <= self.most:
@@ -62,6 +72,17 @@ class Symbol(Atom):
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         return values[self.name] // self.multiple
+
+
+def _name_text(name: str) -> str:
+    """A name as text has it: in quotes where it is none by itself, or a word of expressions."""
+    if _BARE_NAME.fullmatch(name) and name not in WORDS:
+        return name
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _facts_text(facts: Mapping[str, int]) -> str:
+    return "{" + ", ".join(f"{name} = {value}" for name, value in facts.items()) + "}" if facts else ""
 
 
 def written(terms: Terms) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, TensorType
@@ -10,19 +10,32 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, tensor
+from fuse_opt.dialects.interfaces.shapes import (
+    AnyTensor,
+    NeedsEqual,
+    dtype,
+    extents_of,
+    may_be_equal,
+    shape,
+    tensor,
+    tensor_type,
+)
 from fuse_opt.dialects.types.dtypes import DTYPES, DType, Kind
 from fuse_opt.dialects.types.index_expr import Index, constant
 
 
 def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """NumPy's broadcast shape; a dynamic extent meets any, and wins against 1. Raises VerifyException."""
+    """
+    NumPy's broadcast shape; a dynamic extent meets any, and wins against 1. Raises VerifyException: NeedsEqual for sizes that may
+    be equal.
+    """
     rank = max((len(s) for s in shapes), default=0)
     result: list[int] = []
     for axis in range(-rank, 0):
         extents = [s[axis] for s in shapes if len(s) >= -axis]
         known = {n for n in extents if n not in (1, DYNAMIC_INDEX)}
         if len(known) > 1:
+            refuse_unless_equal(known)
             names = ", ".join("x".join("?" if n == DYNAMIC_INDEX else str(n) for n in s) or "scalar" for s in shapes)
             raise VerifyException(
                 f"operand shapes {names} do not broadcast: dimension {axis} has extents "
@@ -30,6 +43,13 @@ def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
             )
         result.append(known.pop() if known else DYNAMIC_INDEX if DYNAMIC_INDEX in extents else 1)
     return tuple(result)
+
+
+def refuse_unless_equal(extents: Collection[int]) -> None:
+    """Raises NeedsEqual for sizes among extents that are not known to be equal, and may be."""
+    first, *others = sorted(extents, key=str)
+    if all(may_be_equal(first, other) for other in others):
+        raise NeedsEqual(first, others[0])
 
 
 class Elementwise(StructuredOp):
@@ -46,8 +66,8 @@ class Elementwise(StructuredOp):
         element = self.result_dtype().attribute
         first = tensor(self._operands[0])
         if all(v.type == first for v in self._operands):
-            return (first if first.element_type == element else TensorType(element, first.get_shape()),)
-        return (TensorType(element, broadcast_shapes([shape(value) for value in self._operands])),)
+            return (first if first.element_type == element else tensor_type(element, extents_of(first)),)
+        return (tensor_type(element, broadcast_shapes([shape(value) for value in self._operands])),)
 
     def _refuse_kinds(self) -> None:
         for number, value in enumerate(self._operands):

@@ -6,14 +6,14 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axis
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_static, shape, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 
 
@@ -61,7 +61,7 @@ class ViewOp(MovingOp):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         (x,) = self._operands
-        return (TensorType(tensor(x).element_type, self.view_shape(shape(x))),)
+        return (tensor_type(tensor(x).element_type, self.view_shape(shape(x))),)
 
 
 class SlicingOp(MovingOp):

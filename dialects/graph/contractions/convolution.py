@@ -22,7 +22,7 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, int_array, ints
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types.encodings import OrderAttr
 
@@ -174,7 +174,7 @@ class ConvOp(Convolution):
         x, w = self.operand_shapes("x [N, C, spatial...] and weight [O, C/groups, spatial...]")
         self.check_groups(x[1], w[1], w[0])
         extents = self.windows(len(x) - 2).positions(x[2:], w[2:])
-        return (TensorType(tensor(self.x).element_type, [x[0], w[0], *extents]),)
+        return (tensor_type(tensor(self.x).element_type, [x[0], w[0], *extents]),)
 
     def canonical(self) -> GraphOp | None:
         """With the zeros that were put around its operand as pads of its own."""
@@ -238,7 +238,7 @@ class ConvTransposeOp(Convolution):
         extents = [n + more for n, more in zip(windows.covered(x[2:], w[2:]), added, strict=True)]
         if min(extents) < 1:
             raise VerifyException(f"the pads leave no output element: the extents would be {extents}; make them less")
-        return (TensorType(tensor(self.x).element_type, [x[0], w[1] * groups, *extents]),)
+        return (tensor_type(tensor(self.x).element_type, [x[0], w[1] * groups, *extents]),)
 
     def window_contraction(self) -> WindowContraction | None:
         return self.gathered()
@@ -273,7 +273,7 @@ class ConvBackwardDataOp(Convolution):
                 f"grad of shape {shape_text(grad)} is no result of a convolution of {shape_text(extents)} with weight "
                 f"{shape_text(w)}; expected {shape_text((grad[0], *expected))}"
             )
-        return (TensorType(tensor(self.grad).element_type, [grad[0], channels, *extents]),)
+        return (tensor_type(tensor(self.grad).element_type, [grad[0], channels, *extents]),)
 
     def window_contraction(self) -> WindowContraction | None:
         return self.gathered()
@@ -306,7 +306,7 @@ class ConvBackwardWeightOp(Convolution):
                 f"grad of shape {shape_text(grad)} is no result of a convolution of {shape_text(x)} with windows "
                 f"{shape_text(kernel)}; expected {shape_text(expected)}"
             )
-        return (TensorType(tensor(self.grad).element_type, [grad[1], x[1] // groups, *kernel]),)
+        return (tensor_type(tensor(self.grad).element_type, [grad[1], x[1] // groups, *kernel]),)
 
     def weight_gradient(self) -> WindowContraction | None:
         x, weight, grad = (shape(value) for value in (self.x, self.result, self.grad))

@@ -24,7 +24,7 @@ from fuse_opt.dialects.graph.movement.views import PermuteDimsOp, ReshapeOp
 from fuse_opt.dialects.graph.reductions.composite import narrowed, reshaped, total_of, widened
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array, int_value
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, shape_text, tensor, tensor_type
 
 Label = str | int
 
@@ -140,7 +140,7 @@ class EinsumOp(NumberProduct):
         self.check_numbers()
         equation = self._parsed()
         extents = self._extents(equation)
-        return (TensorType(tensor(self._operands[0]).element_type, [extents[label] for label in equation.result]),)
+        return (tensor_type(tensor(self._operands[0]).element_type, [extents[label] for label in equation.result]),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         equation = self._parsed()

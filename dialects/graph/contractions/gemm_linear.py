@@ -28,7 +28,7 @@ from fuse_opt.dialects.graph.reductions.composite import (
 )
 from fuse_opt.dialects.interfaces.op import CompositeOp, ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import BOOL
 
 
@@ -75,7 +75,7 @@ class GemmOp(FloatComposite):
                     f"operand 'c': expected a shape that broadcasts to {shape_text(result)}, got {given}"
                 )
         self.check_floats(self._operands)
-        return (TensorType(tensor(self.a).element_type, result),)
+        return (tensor_type(tensor(self.a).element_type, result),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         orders = {"transpose_lhs": self.transpose_a, "transpose_rhs": self.transpose_b}
@@ -117,7 +117,7 @@ class LinearOp(FloatComposite):
         for value in self.bias:
             check_shape("bias", value, weight[:1])
         self.check_floats(self._operands)
-        return (TensorType(tensor(self.x).element_type, (*x[:-1], weight[0])),)
+        return (tensor_type(tensor(self.x).element_type, (*x[:-1], weight[0])),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         result = builder(MatmulOp, self.x, self.weight, transpose_rhs=bool_value(True))
@@ -153,7 +153,7 @@ class OuterOp(NumberProduct):
         if len(a) != 1 or len(b) != 1:
             raise VerifyException(f"expected vectors, got {shape_text(a)} and {shape_text(b)}")
         self.check_numbers()
-        return (TensorType(tensor(self.a).element_type, [*a, *b]),)
+        return (tensor_type(tensor(self.a).element_type, [*a, *b]),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         column = builder(ReshapeOp, self.a, shape=int_array([*shape(self.a), 1]))
@@ -186,7 +186,7 @@ class VecdotOp(NumberProduct):
         self.check_numbers()
         extents = broadcast_shapes([a, b])
         place = len(extents) + axis
-        return (TensorType(tensor(self.a).element_type, extents[:place] + extents[place + 1 :]),)
+        return (tensor_type(tensor(self.a).element_type, extents[:place] + extents[place + 1 :]),)
 
     def error_bound(self) -> ErrorBound:
         return ErrorBound(1.0, 4.0 + 2.0 * max(shape(self.a)[self._axis()], 0) if dtype(self.a).is_float else 0.0)

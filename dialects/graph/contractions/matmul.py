@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, TensorType
+from xdsl.dialects.builtin import BoolAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -15,7 +15,16 @@ from fuse_opt.dialects.graph.movement.views import PermuteDimsOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import bool_value, flag
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import (
+    AnyTensor,
+    agree,
+    dtype,
+    is_static,
+    shape,
+    shape_text,
+    tensor,
+    tensor_type,
+)
 from fuse_opt.dialects.interfaces.stored_rules import Product, StoredRule
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind, dtype_of
 from fuse_opt.dialects.types.storage_kinds import CsrAttr, stored_as
@@ -51,13 +60,13 @@ class MatmulOp(OpaqueOp):
         a = _oriented("transpose_lhs", self.transpose_lhs, a)
         b = _oriented("transpose_rhs", self.transpose_rhs, b)
         inner_a, inner_b = a[-1], b[-2:][0]
-        if inner_a != inner_b and DYNAMIC_INDEX not in (inner_a, inner_b):
+        if not agree((inner_a,), (inner_b,)):
             raise VerifyException(
                 f"contracted dimensions differ: the last of {shape_text(a)} is {inner_a}, "
                 f"that of {shape_text(b)} is {inner_b}; they must be equal"
             )
         result = (*broadcast_shapes([a[:-2], b[:-2]]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
-        return (TensorType(element, result),)
+        return (tensor_type(element, result),)
 
     def _element(self) -> Attribute:
         """Of the result."""

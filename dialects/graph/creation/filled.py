@@ -19,7 +19,7 @@ from fuse_opt.dialects.graph.bases.movement import axis_of
 from fuse_opt.dialects.graph.creation.constant import number_constant, number_of
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphBuilder, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import ints
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, I64, DType, Kind, dtype_of
 from fuse_opt.dialects.types.index_expr import Index
@@ -43,7 +43,7 @@ class Creation(StructuredOp):
         extents = ints(self.shape)
         if min(extents, default=0) < 0:
             raise VerifyException(f"attribute 'shape': expected static extents >= 0, got {shape_text(extents)}")
-        return (TensorType(element_of(self.dtype).attribute, extents),)
+        return (tensor_type(element_of(self.dtype).attribute, extents),)
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         return ()
@@ -121,7 +121,7 @@ class EyeOp(StructuredOp):
         extents = [(self.n if n is None else n).value.data for n in (self.n, self.m)]
         if min(extents) < 0:
             raise VerifyException(f"attributes 'n' and 'm': expected integers >= 0, got {extents}")
-        return (TensorType(element_of(self.dtype).attribute, extents),)
+        return (tensor_type(element_of(self.dtype).attribute, extents),)
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         return ()
@@ -165,7 +165,7 @@ class OneHotOp(StructuredOp):
             raise VerifyException(f"attribute 'depth': expected an integer >= 0, got {depth}")
         extents = list(shape(self.x))
         extents.insert(self._axis(), depth)
-        return (TensorType(element_of(self.dtype).attribute, extents),)
+        return (tensor_type(element_of(self.dtype).attribute, extents),)
 
     def fusion_kind(self) -> FusionKind:
         return super().fusion_kind() if is_static(self.x) else FusionKind.OPAQUE

@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.elementwise import Binary, Elementwise, Unary
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, Kind, dtype_of
 
@@ -250,7 +250,7 @@ class AstypeOp(Unary):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         self.body()
-        return (TensorType(self.dtype, tensor(self.x).get_shape()),)
+        return (tensor_type(self.dtype, shape(self.x)),)
 
 
 @irdl_op_definition

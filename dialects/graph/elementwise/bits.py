@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.elementwise import Binary, Unary
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import DType, Kind, dtype_of
 
@@ -95,7 +94,7 @@ class BitcastOp(Unary):
                 f"attribute 'dtype': expected a type of {source.bits} bits like '{self.x.type}', got {target}; "
                 "graph.astype converts values"
             )
-        return (TensorType(self.dtype, tensor(self.x).get_shape()),)
+        return (tensor_type(self.dtype, shape(self.x)),)
 
     def scalar(self, x: Scalar) -> Scalar:
         source, target = dtype(self.x), self.target()

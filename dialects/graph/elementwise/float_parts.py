@@ -14,7 +14,7 @@ from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.elementwise import Elementwise, FloatBinary, FloatUnary, Unary
 from fuse_opt.dialects.graph.elementwise.bits import bits_of, number_of
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, I32, DType, Kind
 
@@ -132,8 +132,8 @@ class FrexpOp(CompositeOp):
         if not dtype(self.x).is_float or dtype(self.x).storage_only:
             raise VerifyException(f"operand 'x': expected floats, got '{self.x.type}'; insert graph.astype")
         return (
-            TensorType(dtype(self.x).attribute, shape(self.x)),
-            TensorType(I32.attribute, shape(self.x)),
+            tensor_type(dtype(self.x).attribute, shape(self.x)),
+            tensor_type(I32.attribute, shape(self.x)),
         )
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:

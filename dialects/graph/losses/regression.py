@@ -40,7 +40,7 @@ from fuse_opt.dialects.graph.reductions.composite import (
     widened,
 )
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, tensor, tensor_type
 
 
 class Loss(FloatComposite):
@@ -54,7 +54,7 @@ class Loss(FloatComposite):
 
     def loss_type(self, losses: Sequence[int]) -> AnyTensor:
         """The type of the result where there are losses of this shape."""
-        return TensorType(tensor(self._operands[0]).element_type, losses if self.way() == "none" else [])
+        return tensor_type(tensor(self._operands[0]).element_type, losses if self.way() == "none" else [])
 
     def check_gradient(self, losses: Sequence[int]) -> None:
         """Raises VerifyException unless operand 0 is of the shape of the result where there are losses of this shape."""

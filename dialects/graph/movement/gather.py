@@ -26,7 +26,7 @@ from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.bases.movement import AxisOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, int_value, ints, normalize_axis
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import BOOL
 
 
@@ -60,7 +60,7 @@ class TakeOp(AxisOp, OpaqueOp):
     def infer_types(self) -> Sequence[AnyTensor]:
         source, indices = shape(self.x), index_shape(self.indices)
         axis = self.checked_axis()
-        return (TensorType(tensor(self.x).element_type, [*source[:axis], *indices, *source[axis + 1 :]]),)
+        return (tensor_type(tensor(self.x).element_type, [*source[:axis], *indices, *source[axis + 1 :]]),)
 
 
 @irdl_op_definition
@@ -77,7 +77,7 @@ class EmbeddingOp(CompositeOp):
         weight, ids = shape(self.weight), index_shape(self.ids, "ids")
         if len(weight) != 2:
             raise VerifyException(f"operand 'weight': expected [rows, width], got {shape_text(weight)}; use graph.take")
-        return (TensorType(tensor(self.weight).element_type, [*ids, weight[1]]),)
+        return (tensor_type(tensor(self.weight).element_type, [*ids, weight[1]]),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         wraps = {} if self.wrap_negative is None else {"wrap_negative": self.wrap_negative}
@@ -109,7 +109,7 @@ class TakeAlongAxisOp(AxisOp, OpaqueOp):
         axis = self.checked_axis()
         others = broadcast_shapes([(*s[:axis], 1, *s[axis + 1 :]) for s in (source, indices)])
         extents = [*others[:axis], indices[axis], *others[axis + 1 :]]
-        return (TensorType(tensor(self.x).element_type, extents),)
+        return (tensor_type(tensor(self.x).element_type, extents),)
 
 
 def position_length(indices: Sequence[int], rank: int, batch: int = 0) -> int:
@@ -147,7 +147,7 @@ class GatherNdOp(OpaqueOp):
             )
         length = position_length(indices, len(source), batch)
         extents = [*merged(source[:batch], indices[:batch]), *indices[batch:-1], *source[batch + length :]]
-        return (TensorType(tensor(self.x).element_type, extents),)
+        return (tensor_type(tensor(self.x).element_type, extents),)
 
 
 def indexed_shape(x: SSAValue, indices: Sequence[SSAValue], axes: IntArray | None) -> tuple[int, ...]:
@@ -182,4 +182,4 @@ class IndexOp(OpaqueOp):
     axes = opt_prop_def(DenseArrayBase[IntegerType])
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        return (TensorType(tensor(self.x).element_type, indexed_shape(self.x, self.indices, self.axes)),)
+        return (tensor_type(tensor(self.x).element_type, indexed_shape(self.x, self.indices, self.axes)),)

@@ -27,7 +27,7 @@ from fuse_opt.dialects.graph.movement.slice_update import SelectOp
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.properties import int_value, ints
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
 from fuse_opt.dialects.types.index_expr import Index
@@ -67,7 +67,7 @@ class ConcatOp(AxisOp, MovingOp):
         extents = joined_shape(self._operands, axis)
         along = [shape(value)[axis] for value in self._operands]
         extents[axis] = DYNAMIC_INDEX if DYNAMIC_INDEX in along else sum(along)
-        return (TensorType(tensor(self._operands[0]).element_type, extents),)
+        return (tensor_type(tensor(self._operands[0]).element_type, extents),)
 
     def canonical(self) -> GraphOp | None:
         """Without the operands that are empty along the axis."""
@@ -111,7 +111,7 @@ class StackOp(CompositeOp):
         axis = axis_of(self.axis, rank + 1)
         extents = joined_shape(self._operands, rank)
         extents.insert(axis, len(self._operands))
-        return (TensorType(tensor(self._operands[0]).element_type, extents),)
+        return (tensor_type(tensor(self._operands[0]).element_type, extents),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         axis = int_value(axis_of(self.axis, len(shape(self._operands[0])) + 1))
@@ -153,7 +153,7 @@ class SplitOp(AxisOp, CompositeOp):
         if self.results and len(self.results) != len(extents):
             raise VerifyException(f"expected {len(extents)} results, got {len(self.results)}")
         source, element = shape(self.x), tensor(self.x).element_type
-        return [TensorType(element, [*source[:axis], n, *source[axis + 1 :]]) for n in extents]
+        return [tensor_type(element, [*source[:axis], n, *source[axis + 1 :]]) for n in extents]
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         source, axis, start = shape(self.x), self.checked_axis(), 0
@@ -181,7 +181,7 @@ class UnstackOp(AxisOp, CompositeOp):
             raise VerifyException(f"axis {axis} of {shape_text(source)}: expected a static extent; run infer-shapes")
         if self.results and len(self.results) != source[axis]:
             raise VerifyException(f"expected {source[axis]} results, got {len(self.results)}")
-        return [TensorType(tensor(self.x).element_type, source[:axis] + source[axis + 1 :])] * source[axis]
+        return [tensor_type(tensor(self.x).element_type, source[:axis] + source[axis + 1 :])] * source[axis]
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         axis = self.checked_axis()

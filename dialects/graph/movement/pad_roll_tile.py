@@ -14,7 +14,7 @@ from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import MovingOp, ViewOp
 from fuse_opt.dialects.graph.creation.constant import number_of
 from fuse_opt.dialects.interfaces.properties import ints, normalize_axis
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr, constant, delinearize, linearize
@@ -64,7 +64,7 @@ class PadOp(MovingOp):
                 raise VerifyException(f"attribute 'pads': {-low - high} elements are taken from the {n} of axis {axis}")
             if n == 0 and mode != "constant" and extents[-1]:
                 raise VerifyException(f'axis {axis} of {shape_text(source)} is empty: mode "{mode}" has nothing to add')
-        return (TensorType(tensor(self.x).element_type, extents),)
+        return (tensor_type(tensor(self.x).element_type, extents),)
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         limits = zip(index, shape(self.x), self._pads(), strict=True)

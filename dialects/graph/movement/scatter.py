@@ -29,7 +29,17 @@ from fuse_opt.dialects.graph.bases.movement import AxisOp
 from fuse_opt.dialects.graph.movement.gather import index_shape, indexed_shape, position_length
 from fuse_opt.dialects.interfaces.op import ErrorBound, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import flag
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, is_static, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import (
+    AnyTensor,
+    agree,
+    dtype,
+    extents_of,
+    is_static,
+    shape,
+    shape_text,
+    tensor,
+    tensor_type,
+)
 from fuse_opt.dialects.interfaces.stored_rules import GradientRows, StoredRule
 from fuse_opt.dialects.types.dtypes import BOOL
 from fuse_opt.dialects.types.encodings import with_encoding
@@ -242,7 +252,7 @@ class EmbeddingBackwardOp(OpaqueOp):
             )
         if rows < 0:
             raise VerifyException(f"attribute 'rows': expected 0 or more, got {rows}")
-        return (TensorType(tensor(self.grad).element_type, [rows, grad[-1]]),)
+        return (tensor_type(tensor(self.grad).element_type, [rows, grad[-1]]),)
 
     def stored_rule(self, fast: bool = False) -> StoredRule | None:
         """Where its result is written as row-sparse."""
@@ -252,7 +262,7 @@ class EmbeddingBackwardOp(OpaqueOp):
         (type_,) = self.infer_types()
         padding = None if self.padding_index is None else self.padding_index.value.data
         wraps = self.wrap_negative is None or flag(self.wrap_negative)
-        wanted = kind.bounded(type_.get_shape(), prod(shape(self.ids)))
+        wanted = kind.bounded(extents_of(type_), prod(shape(self.ids)))
         return GradientRows((with_encoding(type_, wanted),), padding, wraps)
 
     def error_bound(self) -> ErrorBound:

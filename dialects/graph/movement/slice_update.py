@@ -18,7 +18,7 @@ from fuse_opt.dialects.graph.bases.movement import AxisOp, SlicingOp, slice_prop
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp, SqueezeOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr
@@ -54,7 +54,7 @@ class SelectOp(PositionOp):
     result = result_def(TensorType)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        return (TensorType(tensor(self.x).element_type, self.row_shape()),)
+        return (tensor_type(tensor(self.x).element_type, self.row_shape()),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         row = builder(SliceOp, self.x, **self.row_properties())

@@ -13,7 +13,7 @@ from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.bases.movement import SlicingOp, ViewOp, slice_properties
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axes
-from fuse_opt.dialects.interfaces.shapes import is_static, shape, shape_text
+from fuse_opt.dialects.interfaces.shapes import is_static, may_be_equal, shape, shape_text
 from fuse_opt.dialects.types.index_expr import Index, constant, delinearize, linearize
 
 _MISSING = (-1, DYNAMIC_INDEX)
@@ -146,7 +146,7 @@ class SqueezeOp(ViewOp):
         source = shape(self.x)
         if self.axes is not None:
             return normalize_axes(ints(self.axes), len(source))
-        if DYNAMIC_INDEX in source:
+        if DYNAMIC_INDEX in source or any(n != 1 and may_be_equal(n, 1) for n in source):
             raise VerifyException(f"extents of {shape_text(source)} are unknown; name the 'axes' of extent 1")
         return tuple(axis for axis, n in enumerate(source) if n == 1)
 

@@ -34,7 +34,7 @@ from fuse_opt.dialects.graph.reductions.composite import (
 from fuse_opt.dialects.graph.reductions.reductions import MaxOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, int_value
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I64
 
 
@@ -197,7 +197,7 @@ class ScaledDotProductAttentionOp(Attention):
     result = result_def(TensorType)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        return (TensorType(tensor(self.q).element_type, self.check_operands(self.q, self.k, self.v, self.further)),)
+        return (tensor_type(tensor(self.q).element_type, self.check_operands(self.q, self.k, self.v, self.further)),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         q, k, v = (widened(builder, value) for value in (self.q, self.k, self.v))

@@ -30,7 +30,7 @@ from fuse_opt.dialects.graph.reductions.composite import (
 )
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, extents_of, shape, shape_text, tensor, tensor_type
 
 
 class ByChannel(FloatComposite):
@@ -47,7 +47,7 @@ class ByChannel(FloatComposite):
 
     def channel_type(self, x: SSAValue) -> AnyTensor:
         """The type of what there is one of for each channel."""
-        return TensorType(tensor(x).element_type, [shape(x)[self.split_axes(x)[0]]])
+        return tensor_type(tensor(x).element_type, [shape(x)[self.split_axes(x)[0]]])
 
 
 @irdl_op_definition
@@ -68,8 +68,8 @@ class BatchNormTrainingOp(ByChannel):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         channels = self.channel_type(self.x)
-        check_shape("scale", self.scale, channels.get_shape())
-        check_shape("bias", self.bias, channels.get_shape())
+        check_shape("scale", self.scale, extents_of(channels))
+        check_shape("bias", self.bias, extents_of(channels))
         return (*super().infer_types(), channels, channels)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
@@ -110,7 +110,7 @@ class BatchNormBackwardOp(ByChannel):
         channels = self.channel_type(self.x)
         check_shape("grad", self.grad, shape(self.x))
         for name, value in (("scale", self.scale), ("mean", self.mean), ("variance", self.variance)):
-            check_shape(name, value, channels.get_shape())
+            check_shape(name, value, extents_of(channels))
         super().infer_types()
         return (tensor(self.x), channels, channels)
 

@@ -29,7 +29,7 @@ from fuse_opt.dialects.graph.reductions.composite import check_shape, narrowed, 
 from fuse_opt.dialects.graph.reductions.reductions import MaxOp, MinOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import flag
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import F8E4M3, F8E5M2, I8, I16, I32, I64, U8, U16, DType
 
 _LARGEST: dict[DType, float] = {F8E4M3: 448.0, F8E5M2: 57344.0}
@@ -94,7 +94,7 @@ class QuantizeLinearOp(Quantization):
                 f"operand 'zero_point': expected elements of i8, ui8, i16, ui16, f8E4M3FN or f8E5M2, got '{self.zero_point.type}'"
             )
         self.check_parameters(self.x, self.scale, [self.zero_point])
-        return (TensorType(tensor(self.zero_point).element_type, shape(self.x)),)
+        return (tensor_type(tensor(self.zero_point).element_type, shape(self.x)),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         x, scale, target = widened(builder, self.x), widened(builder, self.scale), dtype(self.zero_point)
@@ -134,7 +134,7 @@ class DequantizeLinearOp(Quantization):
         for value in self.zero_point:
             if dtype(value) is not dtype(self.x):
                 raise VerifyException(f"operand 'zero_point': expected elements of {dtype(self.x)}, got '{value.type}'")
-        return (TensorType(tensor(self.scale).element_type, shape(self.x)),)
+        return (tensor_type(tensor(self.scale).element_type, shape(self.x)),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         scale, given = widened(builder, self.scale), dtype(self.x)
@@ -168,7 +168,7 @@ class DynamicQuantizeLinearOp(CompositeOp):
         if 0 in shape(self.x):
             raise VerifyException(f"expected elements, {shape_text(shape(self.x))} has none; there is no range")
         element = tensor(self.x).element_type
-        return (TensorType(U8.attribute, shape(self.x)), TensorType(element, []), TensorType(U8.attribute, []))
+        return (tensor_type(U8.attribute, shape(self.x)), tensor_type(element, []), tensor_type(U8.attribute, []))
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         x = widened(builder, self.x)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import FloatAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -24,7 +24,7 @@ from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.graph.reductions.reductions import MaxOp, SumOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 
 
 def number(attribute: FloatAttr | None, default: float) -> float:
@@ -56,7 +56,7 @@ def check_parameters(
         raise VerifyException(f"expected at most the operands {', '.join(names)} behind x, got {len(parameters)}")
     for name, value in zip(names, parameters, strict=False):
         check_shape(name, value, extents)
-    return TensorType(tensor(x).element_type, extents)
+    return tensor_type(tensor(x).element_type, extents)
 
 
 def total_of(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: bool = False) -> SSAValue:

@@ -22,7 +22,7 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp
 from fuse_opt.dialects.graph.movement.views import BroadcastToOp, ReshapeOp
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import flag, int_array, ints, normalize_axes
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor_type
 from fuse_opt.dialects.scalar import PRIMITIVES, Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, I64, DType, Kind
 from fuse_opt.dialects.types.index_expr import Index
@@ -104,7 +104,7 @@ class Reduction(OverAxes, Joined):
         if self.EMPTY is None:
             require_elements(self.x, axes, "reduce over non-empty axes")
         sc.apply(self.COMBINE, self.body(), self.body())
-        return (TensorType(self.result_dtype().attribute, reduced_shape(source, axes, flag(self.keepdims))),)
+        return (tensor_type(self.result_dtype().attribute, reduced_shape(source, axes, flag(self.keepdims))),)
 
     def canonical(self) -> GraphOp | None:
         """A reshape where nothing is joined; of what was repeated along the axes, of one each."""

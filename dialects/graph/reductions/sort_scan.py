@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.graph.bases.movement import AxisOp
 from fuse_opt.dialects.interfaces.op import ErrorBound, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import flag
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import BOOL
 
 
@@ -57,7 +57,7 @@ class ArgsortOp(Ordering):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         (like,) = super().infer_types()
-        return (TensorType(i64, like.get_shape()),)
+        return (tensor_type(i64, extents_of(like)),)
 
 
 @irdl_op_definition
@@ -86,7 +86,7 @@ class TopKOp(AxisOp, OpaqueOp):
                 f"attribute 'k': expected 0 to {source[axis]}, the extent of axis {axis} of {shape_text(source)}, got {k}"
             )
         extents = [*source[:axis], k, *source[axis + 1 :]]
-        return (TensorType(tensor(self.x).element_type, extents), TensorType(i64, extents))
+        return (tensor_type(tensor(self.x).element_type, extents), tensor_type(i64, extents))
 
 
 @irdl_op_definition
@@ -110,7 +110,7 @@ class SearchsortedOp(OpaqueOp):
             raise VerifyException(f"element types {dtype(self.x)} and {dtype(self.values)} differ; insert graph.astype")
         if self.side is not None and self.side.data not in ("left", "right"):
             raise VerifyException(f'attribute \'side\': expected "left" or "right", got "{self.side.data}"')
-        return (TensorType(i64, shape(self.values)),)
+        return (tensor_type(i64, shape(self.values)),)
 
 
 class Cumulative(AxisOp, OpaqueOp):
@@ -136,7 +136,7 @@ class Cumulative(AxisOp, OpaqueOp):
         extents, axis = list(shape(self.x)), self.checked_axis()
         if flag(self.include_initial) and extents[axis] != DYNAMIC_INDEX:
             extents[axis] += 1
-        return (TensorType(tensor(self.x).element_type, extents),)
+        return (tensor_type(tensor(self.x).element_type, extents),)
 
     def count(self) -> int:
         """The most elements that are joined."""

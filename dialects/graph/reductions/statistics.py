@@ -44,7 +44,7 @@ from fuse_opt.dialects.interfaces.properties import (
     int_value,
     normalize_axis,
 )
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, shape, tensor_type
 from fuse_opt.dialects.types.dtypes import F64
 
 
@@ -70,8 +70,8 @@ class Statistic(OverAxes, FloatComposite):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         (full,) = super().infer_types()
-        extents = reduced_shape(full.get_shape(), self.reduced_axes(), flag(self.keepdims))
-        return (TensorType(full.element_type, extents),)
+        extents = reduced_shape(extents_of(full), self.reduced_axes(), flag(self.keepdims))
+        return (tensor_type(full.element_type, extents),)
 
 
 @irdl_op_definition
@@ -213,7 +213,7 @@ class ExtremePosition(CompositeOp):
         source, axes = shape(self.x), self._axes()
         require_numbers(self.x)
         require_elements(self.x, axes, "search non-empty axes")
-        return (TensorType(i64, reduced_shape(source, axes, flag(self.keepdims))),)
+        return (tensor_type(i64, reduced_shape(source, axes, flag(self.keepdims))),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         source, x = shape(self.x), self.x
@@ -231,7 +231,7 @@ class ExtremePosition(CompositeOp):
         )
         (type_,) = self.infer_types()
         if self.axis is None and flag(self.keepdims) and len(source) != 1:
-            found = builder(ReshapeOp, found, shape=int_array(type_.get_shape()))
+            found = builder(ReshapeOp, found, shape=int_array(extents_of(type_)))
         return (found,)
 
 

@@ -41,7 +41,7 @@ from fuse_opt.dialects.graph.windows.pool_geometry import (
 from fuse_opt.dialects.graph.windows.windows import SlidingWindowsOp, WindowMaxOp, WindowSumOp, positive
 from fuse_opt.dialects.interfaces.op import CompositeOp, ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, ints
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import I64
 
 
@@ -51,7 +51,7 @@ class MaxPooling(Pool):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         require_numbers(self.x)
-        return (TensorType(tensor(self.x).element_type, self.pooled(self.x)),)
+        return (tensor_type(tensor(self.x).element_type, self.pooled(self.x)),)
 
 
 @irdl_op_definition
@@ -82,7 +82,7 @@ class MaxPoolWithIndicesOp(MaxPooling):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         (type_,) = super().infer_types()
-        return type_, TensorType(i64, type_.get_shape())
+        return type_, tensor_type(i64, extents_of(type_))
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         axes = self.known_axes(spatial_extents(self.x))
@@ -119,7 +119,7 @@ class AvgPoolOp(Pool):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         require_floats(self.x)
-        return (TensorType(tensor(self.x).element_type, self.pooled(self.x)),)
+        return (tensor_type(tensor(self.x).element_type, self.pooled(self.x)),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         axes = self.known_axes(spatial_extents(self.x))
@@ -142,7 +142,7 @@ class Whole(CompositeOp):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         ones = [1] * len(self.reduced())
-        return (TensorType(tensor(self.x).element_type, [*shape(self.x)[:2], *ones]),)
+        return (tensor_type(tensor(self.x).element_type, [*shape(self.x)[:2], *ones]),)
 
 
 @irdl_op_definition
@@ -207,7 +207,7 @@ class AdaptiveAvgPoolOp(CompositeOp):
     def infer_types(self) -> Sequence[AnyTensor]:
         require_floats(self.x)
         self._parts()
-        return (TensorType(tensor(self.x).element_type, [*shape(self.x)[:2], *ints(self.output_size)]),)
+        return (tensor_type(tensor(self.x).element_type, [*shape(self.x)[:2], *ints(self.output_size)]),)
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         parts = int_array(self._parts())

@@ -32,7 +32,7 @@ from fuse_opt.dialects.graph.windows.pool_geometry import (
 from fuse_opt.dialects.graph.windows.windows import SlidingWindowsOp, WindowSumOp, positive
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import flag, int_array, ints
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import I64
 
 
@@ -55,7 +55,7 @@ class PoolBackward(Pool):
                 f"operand 'grad': expected {count} spatial extents {expected}, which pooling of {list(extents)} gives, "
                 f"got {shape_text(shape(grad)[2:])}"
             )
-        return TensorType(tensor(grad).element_type, [*shape(grad)[:2], *extents])
+        return tensor_type(tensor(grad).element_type, [*shape(grad)[:2], *extents])
 
     def spread(self, builder: GraphBuilder, x: SSAValue, value: int) -> SSAValue:
         """Results of windows at the places where these start, `value` between and around them.

@@ -18,7 +18,7 @@ from fuse_opt.dialects.graph.bases.movement import ViewOp
 from fuse_opt.dialects.graph.reductions.reductions import Joined
 from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.properties import IntArray, ints, normalize_axis
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, shape_text
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, shape_text, tensor_type
 from fuse_opt.dialects.types.index_expr import Index
 
 
@@ -92,7 +92,7 @@ class WindowReduction(Windows, Joined):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         sc.apply(self.COMBINE, self.body(), self.body())
-        return (TensorType(self.result_dtype().attribute, self.positions()),)
+        return (tensor_type(self.result_dtype().attribute, self.positions()),)
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         return self.in_windows(index, reduced)

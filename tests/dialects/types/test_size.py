@@ -15,6 +15,7 @@ from fuse_opt.dialects.types.extents import common_divisor, estimate, exact_quot
 from fuse_opt.dialects.types.size import Size, Undecided, symbol
 
 N, M = symbol("n", most=512), symbol("m", least=0)
+K, L = symbol("k"), symbol("l")
 SYMBOLS = {"n": N, "m": M, "p": symbol("p", 2, 9), "q": symbol("q", least=8, multiple=8)}
 VALUES = st.fixed_dictionaries(
     {
@@ -91,13 +92,14 @@ def test_normal_forms() -> None:
     assert (N // 2 + 3) // 4 == (N + 6) // 8 and -(-N // 4) == (N + 3) // 4 and N - N == 0
     assert divmod(N * M + M, N + 1) == (M, 0) and divmod(5, N + 5) == (0, 5)
     assert largest(N, M + N) == M + N and smallest(N, 512) == N and largest(N, M) == largest(M, N)
-    texts = {str(size) for size in (4 * N * M - N + 3, q // 16 + N, 2 * (N // 3), -(N // 3), largest(N, M))}
+    texts = {str(size) for size in (4 * K * L - K + 3, q // 16 + K, 2 * (K // 3), -(K // 3), largest(K, L), N)}
     assert texts == {
-        "4*m*n - n + 3",
-        "((q floordiv 8) floordiv 2) + n",
-        "2*(n floordiv 3)",
-        "-(n floordiv 3)",
-        "max(m, n)",
+        "4*k*l - k + 3",
+        "((q{least = 8, multiple = 8} floordiv 8) floordiv 2) + k",
+        "2*(k floordiv 3)",
+        "-(k floordiv 3)",
+        "max(k, l)",
+        "n{most = 512}",
     }
 
 
