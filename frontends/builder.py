@@ -25,11 +25,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.traits import Pure
 
-from fuse_opt.dialects.analysis.symbolic_shapes import DIMS
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import bool_value, float_value, int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.symbols import DIMS
 from fuse_opt.dialects.types.dtypes import DTYPES, U64, DType, dtype_of
 
 Array: TypeAlias = NDArray[Any]

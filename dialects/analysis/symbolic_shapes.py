@@ -8,24 +8,21 @@ shape rule twice, and an op of another dialect takes part as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 from math import isqrt
 from typing import cast
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
+from fuse_opt.dialects.interfaces.symbols import argument_symbols, is_tensor
 from fuse_opt.dialects.scalar import ScalarTypeError
-
-DIMS = "graph.dims"
-"""The argument attribute that names extents: a string for each axis, empty where there is no name."""
 
 _FACTORS = (1, 2, 3, 4)
 """One round of inference for each: floor(n / 2) and ceil(n / 2) are the same in some rounds, not in all."""
@@ -92,32 +89,6 @@ def symbolic_shapes(function: FuncOp) -> SymbolicShapes:
     shared = [value for value in rounds[0] if all(value in types for types in rounds)]
     extents = {value: tuple(zip(*(types[value].get_shape() for types in rounds), strict=True)) for value in shared}
     return SymbolicShapes(symbols, extents)
-
-
-def argument_dims(function: FuncOp, number: int) -> Sequence[str]:
-    """The names that an argument gives its extents; empty when it gives none."""
-    given = None if function.arg_attrs is None else dict(function.arg_attrs.data[number].data).get(DIMS)
-    if not isinstance(given, ArrayAttr):
-        return ()
-    return [name.data if isinstance(name, StringAttr) else "" for name in cast(ArrayAttr[Attribute], given).data]
-
-
-def is_tensor(value: SSAValue) -> bool:
-    return isinstance(value.type, TensorType)
-
-
-def argument_symbols(function: FuncOp) -> list[list[str | None]]:
-    """For each argument and axis the symbol of an unknown extent, None for a known one."""
-    return [_names(function, number, value) for number, value in enumerate(function.body.block.args)]
-
-
-def _names(function: FuncOp, number: int, value: SSAValue) -> list[str | None]:
-    if not is_tensor(value):
-        return []
-    extents = shape(value)
-    given = [*argument_dims(function, number), *[""] * len(extents)]
-    own = value.name_hint or f"arg{number}"
-    return [(given[axis] or f"{own}.{axis}") if n == DYNAMIC_INDEX else None for axis, n in enumerate(extents)]
 
 
 def _samples(position: int) -> Samples:

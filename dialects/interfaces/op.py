@@ -38,13 +38,13 @@ from fuse_opt.dialects.interfaces.layouts import (
     refuse_encodings,
     shared_encoding,
 )
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, has_sizes, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, has_sizes, is_static, shape, sizes_asked_for, tensor
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule, reduction_rule, view_rule
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.types import symbolic_shape
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 from fuse_opt.dialects.types.index_expr import Index, constant, dimensions
-from fuse_opt.dialects.types.symbolic_shape import without_sizes
 
 
 class FusionKind(IntEnum):
@@ -117,12 +117,13 @@ class GraphOp(IRDLOperation, ABC):
         The result types that follow, with sizes where operands have them. What a rule asks of sizes may have no answer that holds
         for all of them: then the types that follow from operands without them. Raises VerifyException as `infer_types` does.
         """
-        try:
-            return self.infer_types()
-        except (TypeError, VerifyException):
-            if not any(has_sizes(value) for value in self._operands):
-                raise
-        return self.on_types([without_sizes(tensor(value)) for value in self._operands]).infer_types()
+        if any(has_sizes(value) for value in self._operands):
+            try:
+                with sizes_asked_for():
+                    return self.infer_types()
+            except (TypeError, VerifyException):
+                pass
+        return self.infer_types()
 
     def _set_result_types(self, types: Sequence[AnyTensor]) -> None:
         """Results of these types, with the encodings that operands hand on."""
@@ -534,7 +535,7 @@ def _refines(given: AnyTensor, inferred: AnyTensor) -> bool:
     """Whether both describe the same tensor as far as they are known: `?` agrees with any extent."""
     if given.element_type != inferred.element_type or given.get_num_dims() != inferred.get_num_dims():
         return False
-    pairs = zip(extents_of(given), extents_of(inferred), strict=True)
+    pairs = zip(symbolic_shape.extents_of(given), symbolic_shape.extents_of(inferred), strict=True)
     return all(n == m or DYNAMIC_INDEX in (n, m) for n, m in pairs)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeAlias, cast
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -28,20 +30,40 @@ def tensor(value: SSAValue) -> AnyTensor:
 
 def shape(value: SSAValue) -> tuple[int, ...]:
     """
-    The extents: numbers, and DYNAMIC_INDEX for `?`. Where the type says what its `?` are these are sizes (`types/size.py`): they
-    answer what is asked of numbers by proofs, and are no numbers; `is_static` tells.
+    The extents: numbers, and DYNAMIC_INDEX for `?`. Where sizes are asked for (`sizes_asked_for`) those that a type gives for its
+    `?` stand there: they answer what is asked of numbers by proofs, or raise a TypeError.
     """
     return extents_of(tensor(value))
 
 
 def extents_of(type_: AnyTensor) -> tuple[int, ...]:
     """The extents of a type, as `shape` of its values gives them."""
+    if isinstance(type_.encoding, NoneAttr) or not _SIZES_ASKED_FOR.get():
+        return tuple([extent.data for extent in type_.shape.data])
     return cast(tuple[int, ...], symbolic_shape.extents_of(type_))
+
+
+_SIZES_ASKED_FOR: ContextVar[bool] = ContextVar("_SIZES_ASKED_FOR", default=False)
+
+
+@contextmanager
+def sizes_asked_for() -> Generator[None]:
+    """While it lasts `shape` gives sizes. What runs in it can take them, or what it raises is caught."""
+    token = _SIZES_ASKED_FOR.set(True)
+    try:
+        yield
+    finally:
+        _SIZES_ASKED_FOR.reset(token)
+
+
+def sizes(value: SSAValue) -> tuple[Extent, ...]:
+    """The extents: numbers, sizes where the type says what a `?` is, and DYNAMIC_INDEX where it does not."""
+    return symbolic_shape.extents_of(tensor(value))
 
 
 def has_sizes(value: SSAValue) -> bool:
     """Whether the type of a value says what a `?` of it is."""
-    return any(isinstance(extent, Size) for extent in shape(value))
+    return not isinstance(tensor(value).encoding, NoneAttr) and any(isinstance(n, Size) for n in sizes(value))
 
 
 def dtype(value: SSAValue) -> DType:

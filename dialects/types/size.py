@@ -213,7 +213,12 @@ Extent = int | Size
 
 def symbol(name: str, least: int = 1, most: int = MOST, multiple: int = 1, typical: int | None = None) -> Size:
     """The size that is a symbol; raises ValueError where its range holds no number."""
-    return Size({(Symbol(name, least, most, multiple, typical),): multiple})
+    return of_symbol(Symbol(name, least, most, multiple, typical))
+
+
+def of_symbol(found: Symbol) -> Size:
+    """The size that is a symbol."""
+    return Size({(found,): found.multiple})
 
 
 def of_terms(terms: Terms) -> Extent:

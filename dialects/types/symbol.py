@@ -43,7 +43,7 @@ class Symbol(Atom):
             many = "" if self.multiple == 1 else f" that is a multiple of {self.multiple}"
             raise ValueError(f"symbol '{self.name}': no number from {self.least} to {self.most}{many}")
         if self.typical is not None and (problem := self.problem(self.typical)) is not None:
-            raise ValueError(f"symbol '{self.name}': typical value {self.typical}: {problem}")
+            raise ValueError(f"symbol '{self.name}': {problem} as the typical value, got {self.typical}")
 
     @cached_property
     def range(self) -> tuple[int, int]:
@@ -65,10 +65,10 @@ class Symbol(Atom):
         return {name: value for name, value in said.items() if value is not None and value != usual[name]}
 
     def problem(self, value: int) -> str | None:
-        """Why it cannot be a number, as `expected 1 to 512, got 600`; None where it can."""
+        """What is expected where it cannot be a number, as `expected 1 to 512`; None where it can."""
         if not self.least <= value <= self.most:
-            return f"expected {self.least} to {self.most}, got {value}"
-        return f"expected a multiple of {self.multiple}, got {value}" if value % self.multiple else None
+            return f"expected {self.least} to {self.most}"
+        return f"expected a multiple of {self.multiple}" if value % self.multiple else None
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         return values[self.name] // self.multiple

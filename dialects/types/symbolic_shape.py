@@ -19,7 +19,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.types.encodings import EncodingPart, Extents, part_of
+from fuse_opt.dialects.types.encodings import EncodingPart, Extents, part_of, with_encoding
 from fuse_opt.dialects.types.extents import is_decided, largest, smallest, symbols
 from fuse_opt.dialects.types.index_expr import Index
 from fuse_opt.dialects.types.size import Extent, Size, symbol
@@ -123,6 +123,13 @@ def without_sizes(type_: TensorType[Attribute]) -> TensorType[Attribute]:
     layout = part_of(type_, is_layout=True)
     given = NoneAttr() if layout is None else cast(Attribute, layout)
     return TensorType(type_.element_type, type_.get_shape(), given)
+
+
+def with_extents(type_: TensorType[Attribute], extents: Sequence[Extent]) -> TensorType[Attribute]:
+    """The type with other extents, and its elements where they lie; raises VerifyException for sizes that may be negative."""
+    layout = None if isinstance(type_.encoding, NoneAttr) else part_of(type_, is_layout=True)
+    plain = tensor_type(type_.element_type, extents)
+    return plain if layout is None else with_encoding(plain, layout)
 
 
 def parse_size(parser: AttrParser) -> Extent:

@@ -15,7 +15,10 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from fuse_opt.dialects.analysis.symbolic_shapes import argument_symbols
+from fuse_opt.dialects.interfaces.symbols import argument_extents
+from fuse_opt.dialects.types.extents import evaluate as evaluate_extent
+from fuse_opt.dialects.types.extents import symbols as symbols_of
+from fuse_opt.dialects.types.symbol import Symbol
 from fuse_opt.lowering.program.float_formats import FORMATS, NARROW, computed, converted, is_narrow
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.tools.compiler.api import CompiledProgram, evaluate, load
@@ -55,19 +58,27 @@ def example_inputs(
     ValueError for a name that no argument has.
     """
     entry = entry_function(load(source), function)
-    values, symbols, given = Signature.of(entry).arguments, argument_symbols(entry), extents or {}
-    known = sorted({name for row in symbols for name in row if name is not None})
+    values, sizes, given = Signature.of(entry).arguments, argument_extents(entry), extents or {}
+    symbols = symbols_of(extent for row in sizes for extent in row)
+    known = [symbol.name for symbol in symbols]
     for name in given:
         if name not in known:
             raise ValueError(f"no argument has an unknown extent '{name}'; there are: {', '.join(known) or 'none'}")
+    numbers = {symbol.name: given.get(symbol.name, _usual_extent(symbol)) for symbol in symbols}
     shapes = [
-        [n if name is None else given.get(name, _UNKNOWN_EXTENT) for n, name in zip(value.shape, row, strict=True)]
-        for value, row in zip(values, symbols, strict=True)
+        [n if n >= 0 else evaluate_extent(size, numbers) for n, size in zip(value.shape, row, strict=True)]
+        for value, row in zip(values, sizes, strict=True)
     ]
     return [
         _draw(value, shape, np.random.default_rng([seed, number]))
         for number, (value, shape) in enumerate(zip(values, shapes, strict=True))
     ]
+
+
+def _usual_extent(symbol: Symbol) -> int:
+    """The least number from 4 on that an extent may be, or the most."""
+    least, most = symbol.range
+    return min(max(-(-_UNKNOWN_EXTENT // symbol.multiple), least), most) * symbol.multiple
 
 
 def check_against_reference(

@@ -12,8 +12,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.prepared import prepared_arguments
-from fuse_opt.dialects.analysis.symbolic_shapes import argument_dims
-from fuse_opt.dialects.interfaces.shapes import shape, tensor
+from fuse_opt.dialects.interfaces.shapes import has_sizes, is_static, sizes, tensor
+from fuse_opt.dialects.interfaces.symbols import EQUAL, SYMBOLS, argument_extents, equal_names
+from fuse_opt.dialects.types.extents import evaluate, is_symbol
+from fuse_opt.dialects.types.extents import symbols as symbols_of
+from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.symbolic_shape import with_extents
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.runtime.frozen import Bound, FrozenCalls, wrong_count
 from fuse_opt.tools.compiler.signature import Signature
@@ -26,33 +30,81 @@ KEPT = 64
 
 def is_dynamic(function: FuncOp) -> bool:
     """Whether an argument has an unknown extent."""
-    return any(DYNAMIC_INDEX in shape(value) for value in function.body.block.args)
+    return not all(is_static(value) for value in function.body.block.args)
 
 
 def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
-    """A copy of the module whose entry function takes arguments of these shapes; `infer-shapes` carries them on."""
+    """
+    A copy of the module whose entry function takes arguments of these shapes; `infer-shapes` carries them on. Raises ValueError
+    for shapes that break what the function says of its extents.
+    """
     copy = module.clone()
     function = entry_function(copy, name)
-    _check_names(function, shapes)
-    given = [value for value in function.args if value.index not in prepared_arguments(function)]
-    for value, extents in zip(given, shapes, strict=True):
+    prepared = prepared_arguments(function)
+    given = dict(zip([value.index for value in function.args if value.index not in prepared], shapes, strict=True))
+    _evaluate_sizes(function, bind(function, given))
+    for number, extents in given.items():
+        value = function.args[number]
         Rewriter.replace_value_with_new_type(value, TensorType(tensor(value).element_type, extents))
     last = function.body.block.last_op
     assert last is not None
     types = ([value.type for value in values] for values in (function.body.block.args, last.operands))
     function.properties["function_type"] = FunctionType.from_lists(*types)
+    for said in (SYMBOLS, EQUAL):
+        function.attributes.pop(said, None)
     return copy
 
 
-def _check_names(function: FuncOp, shapes: Shapes) -> None:
-    """Raises ValueError when extents of one name differ."""
-    met: dict[str, tuple[int, str]] = {}
-    for number, extents in enumerate(shapes):
-        for axis, (name, extent) in enumerate(zip(argument_dims(function, number), extents, strict=False)):
+def _evaluate_sizes(function: FuncOp, values: Mapping[str, int]) -> None:
+    """Numbers in place of sizes, in the types of all values."""
+    for op in function.walk():
+        blocks = [block for region in op.regions for block in region.blocks]
+        for value in (*op.results, *(argument for block in blocks for argument in block.args)):
+            if isinstance(value.type, TensorType) and has_sizes(value):
+                known = [all(symbol.name in values for symbol in symbols_of([extent])) for extent in sizes(value)]
+                pairs = zip(sizes(value), known, strict=True)
+                extents = [evaluate(extent, values) if is_known else DYNAMIC_INDEX for extent, is_known in pairs]
+                Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
+
+
+def bind(function: FuncOp, shapes: Mapping[int, Sequence[int]]) -> dict[str, int]:
+    """
+    The values of a function's symbols where arguments, by their number, have these shapes. Raises ValueError for extents of one
+    name that differ, and for others than the function takes.
+    """
+    values: dict[str, int] = {}
+    places: dict[str, str] = {}
+    computed: list[tuple[str, int, Size]] = []
+    known = argument_extents(function)
+    for number, extents in shapes.items():
+        for axis, (size, extent) in enumerate(zip(known[number], extents, strict=False)):
             place = f"argument {number}, axis {axis}"
-            known, first = met.setdefault(name, (extent, place))
-            if name and known != extent:
-                raise ValueError(f"extent '{name}': {first} has {known}, {place} has {extent}; they must be equal")
+            if (symbol := is_symbol(size)) is None:
+                computed += [(place, extent, size)] if isinstance(size, Size) else []
+            elif values.setdefault(symbol.name, extent) != extent:
+                problem = f"{places[symbol.name]} has {values[symbol.name]}, {place} has {extent}; they must be equal"
+                raise ValueError(f"extent '{symbol.name}': {problem}")
+            elif (expected := symbol.problem(extent)) is not None:
+                raise ValueError(f"extent '{symbol.name}': {place} has {extent}; {expected}")
+            else:
+                places.setdefault(symbol.name, place)
+    _check_equal(function, values, places)
+    for place, extent, size in computed:
+        if (expected := size.evaluate(values)) != extent:
+            symbols = ", ".join(f"'{symbol.name}' {values[symbol.name]}" for symbol in size.symbols())
+            raise ValueError(f"extent '{size}': {place} has {extent}; expected {expected} with {symbols}")
+    return values
+
+
+def _check_equal(function: FuncOp, values: Mapping[str, int], places: Mapping[str, str]) -> None:
+    for names in equal_names(function):
+        first, *others = [name for name in names if name in values] or [""]
+        for other in others:
+            if values[other] != values[first]:
+                problem = (
+                    f"{places[first]} has {values[first]}, {places[other]} has {values[other]}; they must be equal"
+                )
+                raise ValueError(f"extents '{first}' and '{other}': {problem}")
 
 
 class SpecializedPrograms:

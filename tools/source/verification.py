@@ -18,6 +18,7 @@ from fuse_opt.dialects.verify.dominance import DominanceError, verify_dominance
 from fuse_opt.dialects.verify.frozen_arguments import FrozenError, verify_frozen_arguments
 from fuse_opt.dialects.verify.memory_plan import verify_plans
 from fuse_opt.dialects.verify.plan_contents import PlanError
+from fuse_opt.dialects.verify.symbols import SymbolError, verify_symbols
 
 
 class OpVerifyError(VerifyException):
@@ -30,7 +31,8 @@ class OpVerifyError(VerifyException):
 
 def verify(module: Operation) -> None:
     """
-    What `module.verify()` checks, dominance, frozen arguments, and the memory plans that the module states. Raises OpVerifyError.
+    What `module.verify()` checks, dominance, frozen arguments, symbols, and the memory plans that the module states. Raises
+    OpVerifyError.
 
     Nested ops come first, without recursion: of several faults the innermost of the textually first is reported.
     """
@@ -38,8 +40,9 @@ def verify(module: Operation) -> None:
         verify_dominance(module)
         _verify_ops(module)
         verify_frozen_arguments(module)
+        verify_symbols(module)
         verify_plans(module)
-    except (DominanceError, FrozenError, PlanError) as error:
+    except (DominanceError, FrozenError, SymbolError, PlanError) as error:
         raise OpVerifyError(str(error), error.op) from None
 
 

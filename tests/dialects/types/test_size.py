@@ -126,7 +126,7 @@ def test_ranges_without_a_number_are_refused() -> None:
         ((5, 4), "no number from 5 to 4"),
         ((-1,), "least value of 0 or more, got -1"),
         ((1, 7, 8), "no number from 1 to 7 that is a multiple of 8"),
-        ((1, 9, 1, 10), "typical value 10: expected 1 to 9, got 10"),
+        ((1, 9, 1, 10), "expected 1 to 9 as the typical value, got 10"),
     ]:
         with pytest.raises(ValueError, match=f"symbol 's': .*{message}"):
             symbol("s", *arguments)
