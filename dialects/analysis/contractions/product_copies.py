@@ -16,22 +16,22 @@ from fuse_opt.dialects.analysis.contractions.products import Product
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 
-BLOCK_ROWS = 336
-"""Of a block of rows: so many go over a panel, once it is copied, and have their sums in a second cache."""
+BLOCK_ROWS = 672
+"""Of a block of rows: so many go over a panel, once it is copied."""
 COPY_BYTES = 256 << 10
 """Of a copy of the left operand's rows, which lies on the stack."""
 LONGEST_COPY = 4096
 """Bytes of a row that is copied whole; of a longer one only what a block needs."""
 PANELS_OF_COPY = 8
 """For which a block of rows is copied at once, where it is copied by blocks of the contracted dimension."""
-DEPTH = 256
-"""Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are short, so that rounding
-errors are no larger than those of the libraries that were measured beside it."""
+DEPTH = 400
+"""Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are as short as those of the
+libraries that were measured beside it, whose blocks have 384, so that rounding errors are no larger; a few more elements for odd extents."""
 FEWEST_TASKS = 16
 TASK_OPERATIONS = 1 << 19
-FEW_ROWS = 100
+FEW_ROWS = 24
 """Rows for which the right operand is read where it lies, as a copy of it would take too long."""
-FEW_TRANSPOSED = 32
+FEW_TRANSPOSED = 12
 """The same where that is transposed."""
 NEAR = 4
 """How many elements are copied in first caches, for few rows, while one is in second ones (measured)."""

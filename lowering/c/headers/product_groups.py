@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from fuse_opt.lowering.c.headers.byte_pairs import byte_pairs
-from fuse_opt.lowering.c.headers.product_tiles import even_parts, vectors_of_columns
+from fuse_opt.lowering.c.headers.product_tiles import ask_for_sums, even_parts, vectors_of_columns
 
 _NAME = re.compile(r"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)")
 _LINE = 64
@@ -119,6 +119,7 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
         f"typedef fo_u32 __attribute__((vector_size({4 * lanes}), aligned(1), may_alias)) fo_y;",
         "fo_s " + ", ".join(f"{s} = {{0}}" for row in names.values() for s in row) + ";",
         "for (long p = 0; p < k; p++) {",
+        *(ask_for_sums(len(names), starts, "c") if width == _LINE else ()),
         "  const fo_group *restrict q = b + p * b_step;",
         "  const fo_y " + ", ".join(f"y{j} = *(const fo_y *)(q + {at})" for j, at in enumerate(starts)) + ";",
     ]

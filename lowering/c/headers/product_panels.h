@@ -12,10 +12,14 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
   long whole = k / group, first = 0;
   if (column == 1) {
     for (long p = 0; p < whole; p++) {
-      const {unsigned short|signed char|signed char} *q = from + p * group * row;
-      {unsigned short|signed char|signed char} *o = to + to_at + p * group * to_step;
-      for (long j = 0; j < columns; j++)
-        for (int g = 0; g < group; g++) o[j * group + g] = q[g * row + j];
+      const {unsigned short|unsigned char|unsigned char} *restrict q = (const void *)(from + p * group * row);
+      word *restrict o = out + p * to_step;
+      const long second = row, third = (group - 2) * row, fourth = (group - 1) * row;
+      for (long j = 0; j < columns; j++) {
+        fo_u32 x = q[j] + ((fo_u32)q[second + j] << bits);
+        if (group > 2) x += ((fo_u32)q[third + j] << 16) + ((fo_u32)q[fourth + j] << 24);
+        o[j] = x;
+      }
     }
     first = whole;
   } else if (row == 1 && column % group == 0) {

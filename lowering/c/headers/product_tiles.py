@@ -23,6 +23,8 @@ _WAITING_ROWS = 3
 """Rows of a tile that waits for the right operand whatever it does."""
 _AHEAD = 8
 """Rows of the right operand that a tile asks for before it is at them: each may lie in another page."""
+_APART = 4
+"""Steps from one request for a row of sums to the next."""
 _NARROW = 32
 """Bytes of a vector where there are sixteen registers."""
 _PART_ROWS = (6, 4)
@@ -135,6 +137,15 @@ def vectors_of_columns(columns: int, lanes: int) -> tuple[int, list[int]]:
     return lanes, sorted({*range(0, columns - lanes + 1, lanes), columns - lanes})
 
 
+def ask_for_sums(rows: int, starts: list[int], c: str) -> list[str]:
+    """
+    Prefetches, in the loop over `p`, of where a tile's sums go, a row at a time: all at once, they would wait for each other, and
+    stores, or loads of sums to add to, at the end for what may be far away.
+    """
+    lines = [f"    __builtin_prefetch({c} + p / {_APART} * c_step + {at}, 1);" for at in starts]
+    return [f"  if (p % {_APART} == 0 && p < {_APART * rows}) {{", *lines, "  }"]
+
+
 Bounds = list[tuple[int, int]]
 
 
@@ -181,6 +192,8 @@ class _Tile:
         names = [[f"s{i}_{j}" for j in range(len(starts))] for i in range(rows)]
         lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
         lines += self.steps.loops
+        if width == _LINE and rows > _WAITING_ROWS and len(self.steps.loops) == 1:
+            lines += ask_for_sums(rows, starts, c)
         lines.append(f"  const {kind} *restrict q = {b} + {self.steps.row};")
         if width == _LINE and rows > _WAITING_ROWS and not self.transposed and self.steps.line:
             lines += self._ask_for_next_rows(rows, a)
