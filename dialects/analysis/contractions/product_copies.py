@@ -25,8 +25,8 @@ LONGEST_COPY = 4096
 PANELS_OF_COPY = 8
 """For which a block of rows is copied at once, where it is copied by blocks of the contracted dimension."""
 DEPTH = 400
-"""Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are as short as those of the
-libraries that were measured beside it, whose blocks have 384, so that rounding errors are no larger; a few more elements for odd extents."""
+"""Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are about as short as those
+of OpenBLAS and MKL, which have blocks of 384, so that rounding errors are no larger."""
 FEWEST_TASKS = 16
 TASK_OPERATIONS = 1 << 19
 FEW_ROWS = 24

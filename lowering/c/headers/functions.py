@@ -102,9 +102,20 @@ def c_helpers(names: Iterable[str]) -> str:
 
     Raises KeyError for a name that nothing defines."""
     wanted = set(names)
-    tiles = {name: text for name in sorted(wanted) if (text := _product_text(name)) is not None}
+    tiles = _tiles(wanted)
     definitions = "\n".join([*filter(None, [_c_definitions(wanted - tiles.keys())]), *tiles.values()])
     return header("preamble.h") + definitions if definitions else ""
+
+
+def _tiles(names: Iterable[str]) -> dict[str, str]:
+    """The tiles among these functions, each behind those that it calls."""
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        if (text := _product_text(name)) is not None:
+            called = [each for each in called_helpers(text) if each != name]
+            found |= {each: _product_text(each) or "" for each in called}
+            found[name] = text
+    return found
 
 
 def _c_definitions(names: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """Tiles of matrix products of narrow elements, of which an instruction multiplies and adds several neighbours at a time.
 
 Panels have groups of four bytes side by side, pairs of bf16 or four bytes of integers, as have the rows of the left operand
-(Intel: vdpbf16ps of AVX512_BF16, vpdpbusd of AVX512_VNNI). Machines without such instructions take groups apart, bytes into pairs
-where these are multiplied and added.
+(Intel: vdpbf16ps of AVX512_BF16, vpdpbusd of AVX512_VNNI). Machines without such instructions take groups apart: bytes into pairs
+where these are multiplied and added, and bf16 into f32, in the panel and in rows of a tile.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _LINE = 64
 _FEWEST_LANES = 4
 """Of a vector for which there is an instruction."""
 _PART_ROWS = 4
+_PADDING = 16
+"""Elements between rows that are widened, so that they lie in different sets of a cache."""
 
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k groups of elements of a,
@@ -36,11 +38,26 @@ static __attribute__((noinline, unused)) void {name}(long k, const {left} *a, lo
   const fo_group *b = (const fo_group *)(b_from + b_at);
   a += a_at, c += c_at;
 #if defined(__AVX512VL__) && defined({feature})
-{wide}#elif defined({other})
-{plain}{half}#else
-{narrow}#endif
+{wide}{others}#endif
 }}
 """
+
+_WIDENED = """\
+#else  // panels are of f32
+  const float *wide_b = (const float *)b;
+  float rows[{rows} * {step}];
+  for (; k > 0; k -= {groups}, a += 2 * {groups}, wide_b += 2 * {groups} * b_step, add = 1) {{
+    const long n = 2 * (k < {groups} ? k : {groups});
+    for (long i = 0; i < {rows}; i++)
+      for (long p = 0; p < n; p++) {{
+        const fo_u32 x = (fo_u32)a[i * a_step + p] << 16;
+        __builtin_memcpy(rows + i * {step} + p, &x, 4);
+      }}
+    fo_tile_f32_{rows}x{columns}(n, rows, 0, {step}, wide_b, 0, b_step, c, 0, c_step, add);
+  }}
+"""
+_GROUPS = 256
+"""Pairs of a row that are widened at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +70,16 @@ class _Kind:
     feature: str
     instruction: str
     terms: tuple[str, ...]
-    """What is added to a sum, where no instruction does: from a group `x` and a vector `y` of them."""
+    """What is added to a sum, where no instruction does: from a group `x` and a vector `y` of them; or none: both are widened."""
     moved: bool = False
     """Whether the left operand's elements are 128 too large, and sums 128 times those of the right operand's columns."""
-    other: str = "__AVX512F__"
-    """What machines without the instruction may have."""
 
 
 _BYTES = tuple(f"(int)({{x}} >> {8 * place} & 255) * ((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4))
-_PAIRS = tuple(
-    "(fo_s)(" + part.format("((fo_y){{0}} + {x})") + ") * (fo_s)(" + part.format("{y}") + ")"
-    for part in ("({} << 16)", "({} & 0xffff0000u)")
-)
 _KINDS = {
-    "bf16": _Kind("unsigned short", "unsigned short", "float", "__AVX512BF16__", "vdpbf16ps", _PAIRS),
-    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, True, "__AVX2__"),
-    "ui8": _Kind("unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, False, "__AVX2__"),
+    "bf16": _Kind("unsigned short", "unsigned short", "float", "__AVX512BF16__", "vdpbf16ps", ()),
+    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, True),
+    "ui8": _Kind("unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES),
 }
 
 
@@ -79,7 +90,6 @@ def group_text(name: str) -> str | None:
     if found is None:
         return None
     kind, rows, columns = _KINDS[found[1]], int(found[2]), int(found[3])
-    pairs = kind.other == "__AVX2__"
     return _TILE.format(
         name=name,
         rows=rows,
@@ -88,13 +98,19 @@ def group_text(name: str) -> str | None:
         right=kind.right,
         sum=kind.sum,
         feature=kind.feature,
-        other=kind.other,
         note=", without the 128 that each element of a is too large" if kind.moved else "",
         wide=_sums(kind, _LINE, rows, columns, True),
-        plain=byte_pairs(kind.left, rows, columns) if pairs else _sums(kind, _LINE, rows, columns, False),
-        half="" if pairs else "#elif defined(__AVX2__)\n" + _sums(kind, 32, rows, columns, False),
-        narrow=_sums(kind, 16, rows, columns, False),
+        others=_without_instruction(kind, rows, columns),
     )
+
+
+def _without_instruction(kind: _Kind, rows: int, columns: int) -> str:
+    """For other machines: pairs of bf16 are widened, bytes multiplied in pairs of 16 bits, or one by one."""
+    if not kind.terms:
+        step = 2 * _GROUPS + _PADDING
+        return _WIDENED.format(rows=rows, columns=columns, groups=_GROUPS, step=step)
+    narrow = _sums(kind, 16, rows, columns, False)
+    return f"#elif defined(__AVX2__)\n{byte_pairs(kind.left, rows, columns)}#else\n{narrow}"
 
 
 def _sums(kind: _Kind, width: int, rows: int, columns: int, instructions: bool) -> str:

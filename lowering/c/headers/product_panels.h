@@ -2,7 +2,8 @@
    of four bytes, filled up with zeros at the end. */
 
 /* fo_panel_{bf16|i8|ui8}: `columns` columns of k elements, `row` apart along k and `column` across it, as rows of groups, to_step
-   apart, for a left operand of that type. For signed bytes a row follows of 128 times the sums of columns. */
+   apart, for a left operand of that type. For signed bytes a row follows of 128 times the sums of columns. Where no instruction
+   multiplies pairs of bf16, these become two rows of f32, to_step apart, for which `to` has room. */
 FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char|signed char} *restrict from, long at, long row,
     long column, {unsigned short|signed char|signed char} *restrict to, long to_at, long to_step) {
   enum { group = {2|4|4}, bits = 32 / group, has_sums = {0|1|0} };
@@ -37,6 +38,15 @@ FO_FN void fo_panel_bf16(long k, long columns, const {unsigned short|signed char
         x |= (fo_u32)({unsigned short|unsigned char|unsigned char})from[(p * group + g) * row + j * column] << g * bits;
       out[p * to_step + j] = x;
     }
+#if !(defined(__AVX512VL__) && defined(__AVX512BF16__))
+  typedef fo_u32 __attribute__((may_alias)) wide;
+  for (long p = (k + group - 1) / group - 1; group == 2 && p >= 0; p--)
+    for (long j = 0; j < columns; j++) {
+      const fo_u32 x = out[p * to_step + j];
+      ((wide *)out)[2 * p * to_step + j] = x << 16;
+      ((wide *)out)[(2 * p + 1) * to_step + j] = x & 0xffff0000u;
+    }
+#endif
   if (has_sums) {
     const long end = (k + group - 1) / group;
     word *sums = out + end * to_step;

@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
+from fuse_opt.dialects.analysis.contractions.product_copies import FEW_TRANSPOSED
 from fuse_opt.dialects.analysis.contractions.products import Product, product_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
@@ -40,7 +41,8 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     """The launches of a kernel of a product and pointwise ops. Raises Unschedulable."""
     product = product_of(kernel)
     elements = [dtype(access.value) for access in (product.lhs, product.rhs)]
-    arithmetic = arithmetic_of(elements[0], elements[1], is_fast(kernel))
+    in_pairs = is_fast(kernel) and product.contraction.rows > FEW_TRANSPOSED  # few rows are read where they lie
+    arithmetic = arithmetic_of(elements[0], elements[1], in_pairs)
     panels = product.rhs.panels
     computed = isinstance(product.lhs, ComputedOperand), isinstance(product.rhs, ComputedOperand)
     tiling = choose_tiling(product.contraction, arithmetic.sums.itemsize, arithmetic, panels and panels.width, computed)

@@ -27,7 +27,7 @@ class OperandCopy:
         rows, columns = extents
         if arithmetic.group > 1 and name == "panel":
             step = -(-columns // PADDING) * PADDING  # of groups
-            self.size = (rows + arithmetic.group) * step  # and a row of sums
+            self.size = (rows + arithmetic.group) * step * arithmetic.room  # and a row of sums
         else:
             step = columns + PADDING if name == "rows" or transposed else -(-columns // PADDING) * PADDING
             self.size = rows * step
