@@ -1,6 +1,6 @@
 """Generated products beside those of NumPy and, where installed, PyTorch, ONNX Runtime and XLA.
 
-    python benchmarks/products.py [--threads N] [--only TEXT] [--odd]
+    python benchmarks/products.py [--threads N] [--only TEXT ...] [--odd]
 
 Calls take turns, in slots of some milliseconds; figures are of a lower quartile, in operations a second, of processor time with
 one thread and of passed time with several; `NAME/ours` is the median of the ratios of turns, for whoever is fastest of those that
@@ -131,7 +131,7 @@ def odd_row(even: Any, odd: Any, clock: Callable[[], float]) -> tuple[str, float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="rows whose shape has this text")
+    parser.add_argument("--only", nargs="+", default=[""], help="rows whose shape has one of these texts")
     parser.add_argument("--threads", type=int, default=1, help="of everyone")
     parser.add_argument("--odd", action="store_true", help="odd extents beside even ones")
     options = parser.parse_args()
@@ -152,7 +152,7 @@ def main() -> None:
         print(f"odd/even: least {min(ratios):.2f}, median {np.median(ratios):.2f}")
         return
     for shape in shapes():
-        if options.only in str(shape):
+        if any(text in str(shape) for text in options.only):
             print(row(shape, clock), flush=True)
 
 
