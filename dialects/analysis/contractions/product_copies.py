@@ -28,6 +28,8 @@ DEPTH = 400
 """Of a block of the contracted dimension: what a panel has of it stays in the second cache, and sums are about as short as those
 of OpenBLAS and MKL, which have blocks of 384, so that rounding errors are no larger."""
 FEWEST_TASKS = 16
+FEWEST_COPYING = 8
+"""Of tasks that copy rows of the left operand, as each for some of the panels copies them again."""
 TASK_OPERATIONS = 1 << 19
 FEW_ROWS = 24
 """Rows for which the right operand is read where it lies, as a copy of it would take too long."""
@@ -95,7 +97,8 @@ def times_copied(product: Contraction, itemsize: int, copies_left: bool) -> tupl
     """About how often an element of the left operand, and of the right one, is copied, where they are."""
     rows = row_blocks(product, itemsize, copies_left)
     panels, blocks = -(-product.columns // _PANEL), prod(product.batch) * rows
-    parts = min(panels, -(-FEWEST_TASKS // blocks), max(product.operations // (blocks * TASK_OPERATIONS), 1))
+    fewest = FEWEST_COPYING if copies_left else FEWEST_TASKS
+    parts = min(panels, -(-fewest // blocks), max(product.operations // (blocks * TASK_OPERATIONS), 1))
     if copies_left and _copied_depth(product, itemsize) < product.depth:
         parts = max(parts, -(-panels // PANELS_OF_COPY))
     return parts * _shared(product, product.lhs), rows * _shared(product, product.rhs)

@@ -100,7 +100,7 @@ def copy_matrix(
             target.place(inner, row, column),
             scope.root.index_constant(target.row),
         ]
-        inner.call_for_effect(f"fo_transpose_{element.name}", arguments)
+        inner.call_for_effect(f"fo_transpose_beside_{element.name}", arguments)
 
     count_loop(
         scope,

@@ -11,6 +11,7 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
     DEPTH,
     FEW_ROWS,
     FEW_TRANSPOSED,
+    FEWEST_COPYING,
     FEWEST_TASKS,
     LONGEST_COPY,
     PANELS_OF_COPY,
@@ -176,7 +177,8 @@ def choose_tiling(
 def _panels_at_a_time(product: Contraction, tiling: Tiling) -> int:
     blocks = prod(product.batch) * tiling.row_blocks
     operations = product.operations // (blocks * TASK_OPERATIONS)
-    wanted = min(tiling.panels, -(-FEWEST_TASKS // blocks), max(operations, 1))
+    fewest = FEWEST_COPYING if tiling.copied_depth else FEWEST_TASKS
+    wanted = min(tiling.panels, -(-fewest // blocks), max(operations, 1))
     if tiling.copies_blocks(product):
         wanted = max(wanted, -(-tiling.panels // PANELS_OF_COPY))
     return -(-tiling.panels // max(wanted, 1))
