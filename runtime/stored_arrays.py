@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, Literal, TypeAlias, cast
 
@@ -27,6 +28,10 @@ def _unknown(indptr: Array, indices: Array, columns: int) -> bool:
     return False
 
 
+def _not_known(indptr: Array, indices: Array, values: Array) -> object:
+    return NotImplemented
+
+
 @dataclass(frozen=True)
 class StoredType:
     """A tensor of a storage kind: `csr` or `row_sparse`."""
@@ -38,6 +43,8 @@ class StoredType:
     capacity: int
     is_pattern: Callable[[Array, Array, int], bool] = field(default=_unknown, compare=False)
     """A fast look at indptr and indices, below `columns`; what it does not say yes to is looked at by NumPy."""
+    is_ready: Callable[[Array, Array, Array], object] = field(default=_not_known, compare=False)
+    """Of indptr, indices and values: None where a program takes them as they are, and what they say is right."""
 
     @property
     def columns(self) -> int:
@@ -50,7 +57,7 @@ class StoredType:
     def parts(self, given: Any) -> list[Array]:
         """The arrays `indptr`, `indices` and `values`, as long as the capacity. Raises TypeError or ValueError."""
         indptr, indices, values = self._arrays(given)
-        if self._is_ready(indptr, indices, values) and self.is_pattern(indptr, indices, self.columns):
+        if self.is_ready(indptr, indices, values) is None:
             return [indptr, indices, values]
         values = recognized(values, self.dtype)
         if values.dtype != self.dtype:
@@ -66,15 +73,6 @@ class StoredType:
             _positions(indices, self.capacity),
             _padded(values, self.capacity, self.dtype),
         ]
-
-    def _is_ready(self, indptr: Array, indices: Array, values: Array) -> bool:
-        """Whether the program takes arrays as they are, with what they say being right."""
-        rows, row = (self.shape[0] + 1, ()) if self.kind == "csr" else (2, self.shape[1:])
-        if indptr.dtype is not _POSITION or indices.dtype is not _POSITION or values.dtype is not self.dtype:
-            return False
-        if indptr.shape != (rows,) or indices.shape != (self.capacity,) or values.shape != (self.capacity, *row):
-            return False
-        return values.flags.c_contiguous and values.flags.aligned
 
     def _arrays(self, given: Any) -> tuple[Array, Array, Array]:
         form = form_of(given)
@@ -157,10 +155,15 @@ class StoredType:
 
 def form_of(given: Any) -> Form:
     """What a caller's value is of."""
-    module = type(given).__module__.partition(".")[0]
-    if module == "torch" and hasattr(given, "layout"):
+    return _form_of(cast("type[object]", type(given)))
+
+
+@lru_cache(256)
+def _form_of(kind: type[object]) -> Form:
+    module = kind.__module__.partition(".")[0]
+    if module == "torch" and hasattr(kind, "layout"):
         return "torch"
-    return "scipy" if module == "scipy" and hasattr(given, "format") else "tuple"
+    return "scipy" if module == "scipy" and hasattr(kind, "format") else "tuple"
 
 
 def _positions(array: Array, length: int) -> Array:

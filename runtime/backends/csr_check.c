@@ -1,19 +1,20 @@
 /* Whether a pattern that a caller gives is one: rows that follow each other, columns in range that ascend in each row. What is
- * wrong is said by Python, which looks again. */
-#include <stdint.h>
+ * wrong is said by Python, which looks again. Follows python_objects.c in one text. */
 
-/* `falls` of all neighbours must be those where a row begins: both passes have no branches that depend on columns. */
+/* `falls` of all neighbours must be those where a row begins: neither pass has branches that depend on columns. */
 #define CHECK(name, T, U, P) \
   static int64_t name(const P *indptr, int64_t rows, const T *indices, int64_t count, int64_t columns) { \
     if (indptr[0] != 0 || indptr[rows] != count) return 0; \
     P sinks = 0; \
     for (int64_t row = 0; row < rows; row++) sinks |= indptr[row + 1] < indptr[row]; \
     if (sinks) return 0; \
-    U worst = 0; \
-    for (int64_t p = 0; p < count; p++) worst = (U)indices[p] > worst ? (U)indices[p] : worst; \
-    if (count && worst >= (U)columns) return 0; \
+    U worst = count ? (U)indices[0] : 0; \
     T falls = 0; \
-    for (int64_t p = 1; p < count; p++) falls += indices[p] <= indices[p - 1]; \
+    for (int64_t p = 1; p < count; p++) { \
+      worst = (U)indices[p] > worst ? (U)indices[p] : worst; \
+      falls += indices[p] <= indices[p - 1]; \
+    } \
+    if (count && worst >= (U)columns) return 0; \
     for (int64_t row = 1; row < rows; row++) { \
       int64_t first = indptr[row]; \
       if (first > (int64_t)indptr[row - 1] && first < count) falls -= indices[first] <= indices[first - 1]; \
@@ -32,4 +33,42 @@ int64_t fuse_csr_check(const void *indptr, const void *indices, int64_t rows, in
     case 0x88: return wide(indptr, rows, indices, count, columns);
   }
   return -1;
+}
+
+/* What a sparse value is made of if a program takes it as it is. */
+struct fuse_stored {
+  const struct interface *python;
+  int64_t rows, capacity, columns;
+  void *positions, *element; /* the element types' objects */
+  int64_t dimensions;        /* of the values, with their shape */
+  const int64_t *shape;
+};
+
+#define C_ORDER_ALIGNED 0x101
+static int is_list(const struct array *array, const void *type, const void *descr, int64_t length) {
+  return array->head.type == type && array->descr == descr && array->dimensions == 1 && array->shape[0] == length &&
+         (array->flags & C_ORDER_ALIGNED) == C_ORDER_ALIGNED;
+}
+
+static int are_ready(const struct fuse_stored *stored, const struct array *const *parts) {
+  const void *type = stored->python->array_type;
+  const struct array *values = parts[2];
+  if (!is_list(parts[0], type, stored->positions, stored->rows + 1)) return 0;
+  if (!is_list(parts[1], type, stored->positions, stored->capacity)) return 0;
+  if (values->head.type != type || values->descr != stored->element || values->dimensions != stored->dimensions) return 0;
+  if ((values->flags & C_ORDER_ALIGNED) != C_ORDER_ALIGNED) return 0;
+  for (int64_t axis = 0; axis < stored->dimensions; axis++)
+    if (values->shape[axis] != stored->shape[axis]) return 0;
+  return narrow(
+      (const int32_t *)parts[0]->data, stored->rows, (const int32_t *)parts[1]->data, stored->capacity, stored->columns);
+}
+
+/* As a method of CPython (METH_FASTCALL) on an array whose elements are a fuse_stored, with indptr, indices and values: None
+ * where these are arrays of the right types and a pattern that fills the capacity, else NotImplemented. */
+void *fuse_stored_ready(const struct array *self, const struct array *const *given, intptr_t count) {
+  const struct fuse_stored *stored = (const struct fuse_stored *)self->data;
+  const struct interface *python = stored->python;
+  void *found = count == 3 && are_ready(stored, given) ? python->none : python->not_implemented;
+  python->increment(found);
+  return found;
 }

@@ -1,43 +1,5 @@
 /* A run of a program as one call of compiled code: arguments are checked and their addresses taken, then its loops run.
- * Follows the pool in one text; runtime/host/thread_pool.py compiles and loads it.
- *
- * Objects are read as the structures that NumPy and CPython document (PyArrayObject, PyTupleObject, PyListObject,
- * PyCFunctionObject), declared here so that no headers are needed. runtime/host/program_call.py looks first whether objects of
- * this process are laid out so. */
-#include <stdint.h>
-
-struct object {
-  intptr_t references;
-  void *type;
-};
-
-struct array {
-  struct object head;
-  char *data;
-  int dimensions;
-  intptr_t *shape, *strides;
-  void *base, *descr;
-  int flags;
-};
-
-struct tuple {
-  struct object head;
-  intptr_t size;
-  struct array *items[];
-};
-
-struct list {
-  struct object head;
-  intptr_t size;
-  void **items;
-};
-
-/* A method of an object. */
-struct method {
-  struct object head;
-  void *definition;
-  struct object *self;
-};
+ * Follows python_objects.c and the pool in one text; runtime/host/thread_pool.py compiles and loads it. */
 
 /* What an array must be. */
 struct value {
@@ -62,15 +24,6 @@ struct fuse_frame {
   int64_t busy;
   int64_t apart;   /* whether these buffers were found to be apart */
   int64_t refused; /* whether the run is over and was refused; nobody has said so yet */
-};
-
-/* Of CPython. */
-struct interface {
-  void *tuple_type, *list_type, *array_type, *none, *not_implemented;
-  void (*increment)(void *), (*decrement)(void *);
-  void *(*new_tuple)(intptr_t size);
-  void *(*call)(void *function, void *arguments); /* a tuple, or 0 */
-  void (*clear_error)(void);
 };
 
 /* Memory of one result: methods, each of an array, that give a view of it. Nobody uses that memory while the method has the

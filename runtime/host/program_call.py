@@ -51,7 +51,7 @@ class Frame(ctypes.Structure):
 class _Interface(ctypes.Structure):
     """The record `interface`: objects and functions of CPython."""
 
-    _fields_ = fields_of("host/program_call.c", "interface")
+    _fields_ = fields_of("host/python_objects.c", "interface")
 
 
 class Result(ctypes.Structure):
@@ -137,9 +137,9 @@ def load_caller() -> Caller:
     return Caller(run, take, keep, drop, call, interpreter)
 
 
-def callable_of(record: ProgramStruct, address: int) -> Call:
-    """What calls the program of a record, by the function at the address; it keeps the record alive."""
-    record.python = ctypes.addressof(_interface())
+def callable_of(record: ctypes.Structure, address: int) -> Callable[..., Any]:
+    """What calls the function at the address with a record, whose field `python` this fills; it keeps the record alive."""
+    setattr(record, "python", ctypes.addressof(_interface()))  # noqa: B010
     make: Any = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes, make.restype = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], ctypes.py_object
     return make(ctypes.addressof(_method(address)), np.frombuffer(memoryview(record), np.uint8), None)

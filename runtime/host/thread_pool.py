@@ -14,7 +14,7 @@ from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler, usable_processors
 from fuse_opt.runtime.host.c_records import address_in, runtime_text
 
-_SOURCES = ("host/pool_waiting.c", "host/parallel_for.c", "host/program_call.c")
+_SOURCES = ("host/pool_waiting.c", "host/parallel_for.c", "host/python_objects.c", "host/program_call.c")
 _FUNCTIONS = (
     "fuse_parallel_for",
     "fuse_set_num_threads",
@@ -175,7 +175,7 @@ def pool_library() -> ctypes.CDLL | None:
     try:
         library = compiler.load_shared("".join(map(runtime_text, _SOURCES)), cache, _FUNCTIONS, ["-pthread"])
     except CompileError:
-        library = compiler.load_shared(_SERIAL_SOURCE + runtime_text("host/program_call.c"), cache, _FUNCTIONS)
+        library = compiler.load_shared(_SERIAL_SOURCE + "".join(map(runtime_text, _SOURCES[2:])), cache, _FUNCTIONS)
     library.fuse_set_num_threads.argtypes, library.fuse_set_num_threads.restype = [ctypes.c_int], None
     if hasattr(library, "fuse_set_team"):
         library.fuse_set_team.argtypes, library.fuse_set_team.restype = [ctypes.c_void_p, ctypes.c_void_p], None

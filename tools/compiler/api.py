@@ -86,8 +86,10 @@ class CompiledProgram:
         """
         if stream is not None and self.target != "cuda":
             raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
-        if self.signature.has_stored:
-            return call_with_parts(self.signature, self._unbound, partial(self._call, stream=stream), arrays, out)
+        if self._in_parts:
+            direct = self._direct if self._frozen is None and stream is None else None
+            call = partial(self._call, stream=stream)
+            return call_with_parts(self.signature, self._unbound, call, arrays, out, direct)
         return self._call(*arrays, out=out, stream=stream)
 
     def _call(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
@@ -137,8 +139,12 @@ class CompiledProgram:
         return self._unbound
 
     def _find_unbound(self) -> tuple[int, ...]:
+        """Also notes whether calls take or give values of storage kinds."""
         places = map(self.signature.places, range(len(self.signature.arguments)))
-        return tuple(number for number, place in enumerate(places) if place[0] not in self._bound)
+        found = tuple(number for number, place in enumerate(places) if place[0] not in self._bound)
+        values = (*(self.signature.arguments[number] for number in found), *self.signature.results)
+        self._in_parts = any(value.stored is not None for value in values)
+        return found
 
     def refresh(self) -> None:
         """Computes what follows from bound arguments anew, at the next call."""

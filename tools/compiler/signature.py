@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -18,10 +18,10 @@ from fuse_opt.dialects.analysis.prepared import FROZEN, PREPARED
 from fuse_opt.dialects.analysis.storage import DONATED
 from fuse_opt.dialects.analysis.stored_values import whole_types
 from fuse_opt.dialects.types.dtypes import dtype_of
-from fuse_opt.dialects.types.storage_kinds import PARTS, stored_as
+from fuse_opt.dialects.types.storage_kinds import PARTS, StorageKind, stored_as
 from fuse_opt.lowering.program.float_formats import recognized, type_name
 from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES
-from fuse_opt.runtime.backends.csr_check import is_pattern
+from fuse_opt.runtime.backends.csr_check import is_pattern, ready_check
 from fuse_opt.runtime.call_arrays import as_array, check_apart, check_target, out_arrays
 from fuse_opt.runtime.stored_arrays import Form, StoredType, form_of
 from fuse_opt.tools.source.diagnostics import located
@@ -179,13 +179,16 @@ def _value(function: FuncOp, label: str, name: str, type_: Attribute, marks: dic
         raise located(function, f"'{function.sym_name.data}', {label}: expected a tensor that can run, got '{type_}'")
     extents = tuple(-1 if n == DYNAMIC_INDEX else n for n in tensor.get_shape())
     kind, numpy_type = stored_as(tensor), NUMPY_DTYPES[element]
-    stored = (
-        None
-        if kind is None
-        else StoredType(label, kind.storage_kind, extents, numpy_type, kind.capacity.data, is_pattern)
-    )
+    stored = None if kind is None else _stored(label, kind, tensor, numpy_type)
     bounds = _range(marks.get(RANGE))
     return Value(label, name, extents, numpy_type, DONATED in marks, bounds, FROZEN in marks, stored)
+
+
+def _stored(label: str, kind: StorageKind, tensor: TensorType[Attribute], dtype: np.dtype[Any]) -> StoredType:
+    extents, (indptr, _, values) = tensor.get_shape(), kind.parts(tensor)
+    found = StoredType(label, kind.storage_kind, extents, dtype, kind.capacity.data, is_pattern)
+    rows, row = indptr.get_shape()[0] - 1, values.get_shape()[1:]
+    return replace(found, is_ready=ready_check(rows, found.capacity, found.columns, dtype, row))
 
 
 def _whole(
@@ -222,23 +225,38 @@ def _counted(count: int, noun: str) -> str:
 
 
 def call_with_parts(
-    signature: Signature, numbers: Sequence[int], call: Callable[..., Any], given: Sequence[Any], out: Any
+    signature: Signature,
+    numbers: Sequence[int],
+    call: Callable[..., Any],
+    given: Sequence[Any],
+    out: Any,
+    direct: Callable[[tuple[Any, ...], Any], Any] | None = None,
 ) -> Any:
     """
     What a call gives whose arguments with these numbers are given: results of storage kinds are of what the first such
-    argument is of (SciPy, PyTorch), else tuples. Raises TypeError and ValueError before anything runs.
+    argument is of (SciPy, PyTorch), else tuples. `direct` is tried first: it looks at dense arrays itself. Raises TypeError
+    and ValueError before anything runs.
     """
     if len(given) != len(numbers):
         raise TypeError(f"'{signature.name}' takes {len(numbers)} arguments, got {len(given)}")
     if out is not None and signature.gives_stored:
         signature.check_outputs(out)
     form: Form | None = None
-    arrays: list[Array] = []
+    arrays: list[Any] = []
+    places: list[int] = []
     for number, array in zip(numbers, given, strict=True):
-        value = signature.arguments[number]
-        if value.stored is not None:
+        stored = signature.arguments[number].stored
+        if stored is None:
+            places.append(len(arrays))
+            arrays.append(array)
+        else:
             form = form or form_of(array)
-        arrays += value.arrays(array)
+            arrays += stored.parts(array)
+    if direct is not None and (found := direct(tuple(arrays), out)) is not NotImplemented:
+        return joined(signature, found, form or "tuple")
+    dense = (signature.arguments[number] for number in numbers if signature.arguments[number].stored is None)
+    for place, value in zip(places, dense, strict=True):
+        arrays[place] = value.convert(arrays[place])
     return joined(signature, call(*arrays, out=out), form or "tuple")
 
 
