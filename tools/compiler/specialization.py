@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, FunctionType, ModuleOp, TensorType
@@ -113,8 +114,23 @@ class SpecializedPrograms:
     def __init__(self, function: FuncOp, make: Callable[[Shapes], Any]) -> None:
         self._signature = Signature.of(function)
         self._make = make
-        self._programs: OrderedDict[Shapes, Any] = OrderedDict()
+        self._programs: dict[Shapes, Any] = {}
+        self._direct: dict[Shapes, Callable[..., Any]] = {}
+        """Calls of programs that take arrays as they are, where these are what is expected."""
+        self._used: dict[Shapes, int] = {}
+        """When a program was called last, counted in calls."""
+        self._count = count(1)
         self._lock = threading.Lock()
+
+    def direct(self, arrays: Sequence[Any], out: Any) -> Any:
+        """The result, where a program for arrays of these shapes is there and takes them as they are; else NotImplemented."""
+        try:
+            shapes = tuple([array.shape for array in arrays])
+            call = self._direct[shapes]
+        except (AttributeError, KeyError, TypeError):
+            return NotImplemented
+        self._used[shapes] = next(self._count)
+        return call(arrays, out)
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         inputs = self._signature.convert_inputs(arrays)
@@ -131,22 +147,25 @@ class SpecializedPrograms:
 
     def program(self, shapes: Shapes) -> Any:
         """The one for arguments of these shapes."""
-        with self._lock:
-            if shapes in self._programs:
-                self._programs.move_to_end(shapes)
-                return self._programs[shapes]
+        self._used[shapes] = next(self._count)
+        if (found := self._programs.get(shapes)) is not None:
+            return found
         program = self._make(shapes)
         with self._lock:
             self._programs[shapes] = program
+            if (direct := getattr(program, "direct", None)) is not None:
+                self._direct[shapes] = direct
             while len(self._programs) > KEPT:
-                self._programs.popitem(last=False)
+                oldest = min(self._programs, key=lambda known: self._used.get(known, 0))
+                for kept in (self._programs, self._direct, self._used):
+                    kept.pop(oldest, None)
         return program
 
     def _last(self) -> Any:
         with self._lock:
             if not self._programs:
                 raise RuntimeError("the program has unknown extents: it is compiled at its first call, and known then")
-            return next(reversed(self._programs.values()))
+            return self._programs[max(self._programs, key=lambda known: self._used.get(known, 0))]
 
 
 class FrozenSpecializedCalls:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from lowered_programs import needs_compiler
 import fuse_opt
 from fuse_opt.dialects.analysis.symbolic_shapes import symbolic_shapes
 from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.tools.compiler.specialization import KEPT, Shapes, SpecializedPrograms
 
 MLP = """func.func @main(%x: tensor<?x8xf32> {graph.dims = ["batch", ""]}, %y: tensor<?x8xf32> {graph.dims = ["batch", ""]},
                  %w: tensor<8x4xf32>) -> (tensor<?x4xf32>, tensor<?xf32>) {
@@ -58,6 +61,31 @@ def test_a_set_of_shapes_is_compiled_once() -> None:
     program(*arguments(6))
     program(*arguments(5))
     assert program.stats is first
+
+
+@needs_compiler
+def test_programs_that_are_called_directly_are_kept() -> None:
+    text = "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {\n  func.return %x : tensor<?xf32>\n}"
+    made: list[Shapes] = []
+
+    class Made:
+        def __init__(self, shapes: Shapes) -> None:
+            made.append(shapes)
+
+        def __call__(self, *arrays: Any, out: Any = None) -> str:
+            return "checked"
+
+        def direct(self, arrays: Sequence[Any], out: Any) -> str:
+            return "direct"
+
+    programs = SpecializedPrograms(entry_function(parse(text)), Made)
+    first, out = np.zeros(1, np.float32), None
+    assert programs.direct([first], out) is NotImplemented and programs(first) == "checked"
+    for extent in range(2, KEPT + 10):
+        assert programs(np.zeros(extent, np.float32)) == "checked"
+        assert programs.direct([first], out) == "direct"
+    assert len(made) == KEPT + 9 and programs.direct([np.zeros(2, np.float32)], out) is NotImplemented
+    assert programs.direct([1.0], out) is NotImplemented and programs.direct([], out) is NotImplemented
 
 
 @needs_compiler
