@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import OpResult
 
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import F32, F64, I8, I32, U8
@@ -14,6 +17,9 @@ from fuse_opt.frontends.builder import Emitter, Value, extents, rank
 from fuse_opt.frontends.onnx.operators.byte_products import byte_product
 from fuse_opt.frontends.onnx.operators.movement import sliced
 from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
+
+LEAST_CHANNELS = 16
+"""Of convolutions of bytes that are products of unfolded windows: fewer are no depth to speak of."""
 
 
 def geometry(n: Node, sizes: Sequence[int], kernel: Sequence[int]) -> dict[str, list[int]]:
@@ -152,11 +158,11 @@ def conv_integer(n: Node, g: Emitter) -> Results:
 
 def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int]) -> Value:
     """
-    The sums in i32 of products of bytes less their zero points: a product where windows have one element, else a convolution of
-    f32 where the weights are so small that no sum of some of the products is rounded, else of f64.
+    The sums in i32 of products of bytes less their zero points: a product of bytes where channels are not in groups, else a
+    convolution of f32 where the weights are so small that no sum of some of the products is rounded, else of f64.
     """
-    if _is_pointwise(n, operands):
-        return _pointwise(n, g, operands, zeros)
+    if (padding := _padding_byte(n, operands, zeros)) is not None:
+        return _unfolded(n, g, operands, zeros, padding)
     element = F32 if _fits_f32(n, operands, zeros) else F64
     centered: list[Value] = []
     for operand, zero in zip(operands, zeros, strict=True):
@@ -170,27 +176,58 @@ def integer_convolution(n: Node, g: Emitter, operands: tuple[int, int], zeros: t
     return g.cast(convolution(n, g, x, weight), I32)
 
 
-def _is_pointwise(n: Node, operands: tuple[int, int]) -> bool:
-    """Whether a convolution of bytes has windows of one element, and a result for each element of a channel."""
+def _padding_byte(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) -> int | None:
+    """The byte that stands for 0 around the input, where the convolution is a product of unfolded bytes; else None."""
     x, weight = (n.operand(position) for position in operands)
     if not all(dtype(value) in (I8, U8) for value in (x, weight)) or 0 in (*extents(x), *extents(weight)):
-        return False
-    ones, window = [1] * (rank(x) - 2), geometry(n, extents(x)[2:], extents(weight)[2:])
-    return (list(extents(weight)[2:]), window["strides"], n.integer("group", 1)) == (ones, ones, 1) and not any(
-        window["pads"]
-    )
+        return None
+    if n.integer("group", 1) != 1 or (math.prod(extents(weight)[2:]) > 1 and extents(x)[1] < LEAST_CHANNELS):
+        return None
+    if not any(geometry(n, extents(x)[2:], extents(weight)[2:])["pads"]) or not n.has(zeros[0]):
+        return 0
+    if not n.is_known(zeros[0]) or math.prod(extents(n.operand(zeros[0]))) != 1:
+        return None
+    return int(n.known(zeros[0]).reshape(()))
 
 
-def _pointwise(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int]) -> Value:
-    """Such a convolution as a product of positions by channels and channels by filters."""
+def _unfolded(n: Node, g: Emitter, operands: tuple[int, int], zeros: tuple[int, int], padding: int) -> Value:
+    """Such a convolution as a product of positions by elements of windows and these by filters, which lie as they are."""
     x, weight = (n.operand(position) for position in operands)
-    (many, channels, *sizes), filters = extents(x), extents(weight)[0]
-    positions = g.permute_dims(g.reshape(x, shape=[many, channels, -1]), axes=[0, 2, 1])
-    matrix = g.permute_dims(g.reshape(weight, shape=[filters, channels]), axes=[1, 0])
+    many, (filters, _, *kernel) = extents(x)[0], extents(weight)
+    rows, places = _windows(n, g, x, kernel, padding)
+    positions = g.permute_dims(g.reshape(rows, shape=[many, -1, math.prod(places)]), axes=[0, 2, 1])
+    matrix = g.permute_dims(g.reshape(weight, shape=[filters, -1]), axes=[1, 0])
     moved = [g.cast(n.operand(zero), I32) if n.has(zero) else None for zero in zeros]
     moved = [v if v is None or math.prod(extents(v)) != 1 else g.reshaped(v, []) for v in moved]
+    if n.has(zeros[1]) and n.is_known(zeros[1]) and not n.known(zeros[1]).any():
+        moved[1] = None
     y = byte_product(g, (positions, matrix), moved, n.is_known(operands[1]))
-    return g.reshape(g.permute_dims(y, axes=[0, 2, 1]), shape=[many, filters, *sizes])
+    return g.reshape(g.permute_dims(y, axes=[0, 2, 1]), shape=[many, filters, *places])
+
+
+def _windows(n: Node, g: Emitter, x: Value, kernel: Sequence[int], padding: int) -> tuple[Value, list[int]]:
+    """
+    What windows see: [images, channels, taps, *places], places by the axes of the image. Elements are copied once for each tap,
+    in rows as they lie; what is padded is padded before.
+    """
+    (many, channels, *sizes), count = extents(x), len(kernel)
+    window = geometry(n, sizes, kernel)
+    if any(window["pads"]):
+        before, after = window["pads"][:count], window["pads"][count:]
+        x = g.pad(x, pads=[0, 0, *before, 0, 0, *after], value=padding)
+        if isinstance(x, OpResult):
+            x.op.attributes["no_fuse"] = UnitAttr()  # each tap would ask again where the padding is
+    strides, dilations = window["strides"], window["dilations"]
+    reaches = [(taps - 1) * dilation for taps, dilation in zip(kernel, dilations, strict=True)]
+    sides = zip(extents(x)[2:], reaches, strides, strict=True)
+    places = [(size - reach - 1) // stride + 1 for size, reach, stride in sides]
+    parts: list[Value] = []
+    for tap in itertools.product(*map(range, kernel)):
+        starts = [t * dilation for t, dilation in zip(tap, dilations, strict=True)]
+        stops = [a + (place - 1) * step + 1 for a, place, step in zip(starts, places, strides, strict=True)]
+        bounds = {"starts": [0, 0, *starts], "stops": [many, channels, *stops], "steps": [1, 1, *strides]}
+        parts.append(g.slice(x, **bounds))
+    return parts[0] if len(parts) == 1 else g.stack(*parts, axis=2), places
 
 
 def _fits_f32(n: Node, operands: tuple[int, int], zeros: tuple[int, int]) -> bool:

@@ -130,36 +130,43 @@ def test_wider_operands_are_refused() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("operator", ["QLinearConv", "ConvInteger"])
-@pytest.mark.parametrize("largest", [3, 127], ids=["small weights", "large weights"])
-def test_convolutions_are_exact(operator: str, largest: int) -> None:
-    """Large weights could make sums that f32 rounds: with them all is computed in f64."""
+@pytest.mark.parametrize(("largest", "groups"), [(3, 2), (127, 2), (127, 1)], ids=["small", "large", "one group"])
+def test_convolutions_are_exact(operator: str, largest: int, groups: int) -> None:
+    """
+    Without groups a product of bytes; else a convolution of floats, of f64 where large weights could make sums that f32
+    rounds.
+    """
     rng = np.random.default_rng(4)
-    x = randbytes(rng, np.uint8, 2, 64, 6, 7)
-    w = rng.integers(-largest, largest + 1, (5, 64, 3, 3)).astype(np.int8)
+    x = randbytes(rng, np.uint8, 2, 64 * groups, 6, 7)
+    w = rng.integers(-largest, largest + 1, (6, 64, 3, 3)).astype(np.int8)
     w[0] = largest
     weights = {
         "w": w,
         "xs": np.float32(0.02),
         "xz": np.asarray(7, np.uint8),
-        "ws": (rng.random(5) * 0.01 + 0.001).astype(np.float32),
-        "wz": np.arange(5, dtype=np.int8),
+        "ws": (rng.random(6) * 0.01 + 0.001).astype(np.float32),
+        "wz": np.arange(6, dtype=np.int8),
         "ys": np.float32(40.0 if largest > 3 else 1.0),
         "yz": np.asarray(100, np.uint8),
-        "b": rng.integers(-(2**26), 2**26, 5).astype(np.int32),
+        "b": rng.integers(-(2**26), 2**26, 6).astype(np.int32),
     }
     arrays = {name: np.asarray(array) for name, array in weights.items()}
     given = "x xs xz w ws wz ys yz b" if operator == "QLinearConv" else "x w xz wz"
     used = {name: array for name, array in arrays.items() if name in given.split()}
-    found, launched = run(model([(operator, given, "y", {"pads": [1, 1, 1, 1]})], x, used), x)
-    padded = np.pad(x.astype(np.int64) - 7, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    sums = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64) - arrays["wz"].reshape(5, 1, 1, 1))
+    attributes = {"pads": [1, 1, 2, 1], "strides": [1, 2], "dilations": [2, 1], "group": groups}
+    found, launched = run(model([(operator, given, "y", attributes)], x, used), x)
+    padded = np.pad(x.astype(np.int64) - 7, ((0, 0), (0, 0), (1, 2), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 3), axis=(2, 3))[:, :, :, ::2, ::2]
+    centered = w.astype(np.int64) - arrays["wz"].reshape(6, 1, 1, 1)
+    pairs = zip(np.split(windows, groups, 1), np.split(centered, groups), strict=True)
+    sums = np.concatenate([np.einsum("nchwij,ocij->nohw", *pair) for pair in pairs], 1)
     if operator == "QLinearConv":
-        scale = (arrays["xs"] * arrays["ws"] / arrays["ys"]).reshape(5, 1, 1)
-        sums = scaled(sums + arrays["b"].reshape(5, 1, 1), scale, 100, np.uint8)
+        scale = (arrays["xs"] * arrays["ws"] / arrays["ys"]).reshape(6, 1, 1)
+        sums = scaled(sums + arrays["b"].reshape(6, 1, 1), scale, 100, np.uint8)
     np.testing.assert_array_equal(found, sums)
-    (product,) = [kernel for kernel in launched if kernel.schedule_kind() == "conv"]
-    assert ("xf32>" if largest == 3 else "xf64>") in str(product.operands[0].type)
+    (product,) = [kernel for kernel in launched if kernel.schedule_kind() in ("conv", "matmul")]
+    element = "xui8>" if groups == 1 else "xf32>" if largest == 3 else "xf64>"
+    assert any(element in str(value.type) for value in product.operands)
 
 
 @needs_compiler

@@ -1,0 +1,117 @@
+"""QLinearConv against ONNX Runtime, on shapes of a quantised ResNet-50: one image, u8 x i8, scales by filter and a bias.
+
+    python benchmarks/quantized_convolutions.py [--turns 11] [--only 3x3]
+
+Prints processor time of a call, the lower quartile of turns in rotation, and the ratios' smallest, middle and largest. Threads
+are those of FUSE_OPT_NUM_THREADS (1 when it is not set) for both; results are compared byte by byte before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from fuse_opt.frontends.onnx import load
+
+onnx: Any = import_module("onnx")
+onnxruntime: Any = import_module("onnxruntime")
+
+SHAPES = [
+    # channels, filters, size, window, stride
+    (64, 64, 56, 3, 1),
+    (128, 128, 28, 3, 1),
+    (128, 128, 56, 3, 2),
+    (256, 256, 14, 3, 1),
+    (512, 512, 7, 3, 1),
+    (64, 256, 56, 1, 1),
+    (256, 64, 56, 1, 1),
+    (512, 128, 28, 1, 1),
+    (256, 1024, 14, 1, 1),
+    (1024, 256, 14, 1, 1),
+    (512, 2048, 7, 1, 1),
+    (256, 512, 56, 1, 2),
+]
+CALLS = 3
+"""Of a turn."""
+Run = Callable[[], Any]
+
+
+def model(channels: int, filters: int, size: int, window: int, stride: int) -> Any:
+    """A model of one QLinearConv."""
+    rng = np.random.default_rng(0)
+    weight = rng.integers(-127, 128, (filters, channels, window, window)).astype(np.int8)
+    given = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(121),
+        "w": weight,
+        "ws": (rng.random(filters) * 0.01 + 1e-3).astype(np.float32),
+        "wz": np.zeros(filters, np.int8),
+        "ys": np.float32(channels**0.5 * window * 0.02),
+        "yz": np.uint8(118),
+        "b": rng.integers(-1000, 1000, filters).astype(np.int32),
+    }
+    pads = [window // 2] * 4
+    node = onnx.helper.make_node(
+        "QLinearConv", ["x", *given], ["y"], pads=pads, strides=[stride] * 2, kernel_shape=[window] * 2
+    )
+    result = -(-size // stride)
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, channels, size, size])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.UINT8, [1, filters, result, result])
+    initializers = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in given.items()]
+    graph = onnx.helper.make_graph([node], "convolution", [x], [y], initializers)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+
+
+def seconds(run: Run) -> float:
+    start = time.process_time()
+    for _ in range(CALLS):
+        run()
+    return (time.process_time() - start) / CALLS
+
+
+def compare(shape: tuple[int, int, int, int, int], threads: int, turns: int) -> str:
+    """A line about a shape."""
+    channels, filters, size, window, stride = shape
+    found = model(*shape)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(found.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    program = load(onnx.load_from_string(found.SerializeToString()))
+    x = np.random.default_rng(1).integers(0, 256, (1, channels, size, size)).astype(np.uint8)
+    runs: list[Run] = [lambda: program(x), lambda: session.run(None, {"x": x})]
+    ours, theirs = (np.asarray(run()[0] if isinstance(run(), (list, tuple)) else run()) for run in runs)
+    differing = int((ours.reshape(theirs.shape) != theirs).sum())
+    times: list[list[float]] = [[], []]
+    for _ in range(turns):
+        for number, run in enumerate(runs):
+            times[number].append(seconds(run))
+    low = [statistics.quantiles(each, n=4)[0] * 1e3 for each in times]
+    ratios = sorted(a / b for a, b in zip(*times, strict=True))
+    name = f"{channels} to {filters} of {size}x{size}, {window}x{window}" + (f" by {stride}" if stride > 1 else "")
+    spread = f"{ratios[0]:.2f} {statistics.median(ratios):.2f} {ratios[-1]:.2f}"
+    return f"{name:36s} {low[0]:8.3f} {low[1]:8.3f}   {spread}   {differing} bytes differ"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=11)
+    parser.add_argument("--only", default="", help="shapes whose window is this, as 3x3")
+    arguments = parser.parse_args()
+    threads = int(os.environ.setdefault("FUSE_OPT_NUM_THREADS", "1"))
+    known = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("OPENBLAS_", "MKL_", "OMP_", "FUSE_OPT_"))}
+    print(f"threads {threads}, onnxruntime {onnxruntime.__version__}, {known}")
+    print(f"{'milliseconds of processor time':36s} {'ours':>8s} {'ORT':>8s}   ratios: least, median, most")
+    for shape in SHAPES:
+        if arguments.only in ("", f"{shape[3]}x{shape[3]}"):
+            print(compare(shape, threads, arguments.turns), flush=True)
+
+
+if __name__ == "__main__":
+    main()
