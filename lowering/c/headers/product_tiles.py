@@ -8,6 +8,7 @@ high-performance matrix multiplication). Where vectors are shorter than a cache 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, pairwise
@@ -31,6 +32,8 @@ _PART_ROWS = (6, 4)
 """Rows at a time where vectors are shorter, at most: what sixteen registers hold of two, or of three, beside each other."""
 _PART_VECTORS = {1: 8, 2: 4, 3: 3, 4: 3, 5: 2, 6: 2}
 """By rows at a time: such vectors beside each other."""
+_MORE_VECTORS = {1: 8, 2: 8, 3: 6, 4: 5, 5: 4, 6: 3}
+"""The same where there are thirty-two registers of 16 bytes, as NEON has; of larger parts gcc spills some."""
 _LATENCY = 8
 """Sums that are added to while the first of them is not ready; fewer take as long."""
 
@@ -149,11 +152,10 @@ def ask_for_sums(rows: int, starts: list[int], c: str) -> list[str]:
 Bounds = list[tuple[int, int]]
 
 
-def _best_parts(rows: int, vectors: int) -> tuple[Bounds, Bounds]:
-    """The parts of a tile's rows, and of its vectors side by side, by which sixteen registers are done soonest."""
+def _best_parts(rows: int, vectors: int, beside: Mapping[int, int]) -> tuple[Bounds, Bounds]:
+    """The parts of a tile's rows, and of its vectors, so many side by side by the rows, which are done soonest."""
     cuts = [
-        (found, even_parts(vectors, _PART_VECTORS[found[0][1]]))
-        for found in (even_parts(rows, most) for most in _PART_ROWS)
+        (found, even_parts(vectors, beside[found[0][1]])) for found in (even_parts(rows, most) for most in _PART_ROWS)
     ]
     return min(cuts, key=lambda cut: sum(_part_time(b - a, d - c) for a, b in cut[0] for c, d in cut[1]))
 
@@ -236,9 +238,14 @@ class _Tile:
     def parts(self, rows: int, columns: int) -> str:
         """The same for vectors of 32 or 16 bytes, part by part; those that are as wide as others are gone through by a loop."""
         parts: list[str] = []
-        for condition, width in (("#if defined(__AVX__)\n", _NARROW), ("#else\n", 16)):
+        kinds = (
+            ("#if defined(__AVX__)\n", _NARROW, _PART_VECTORS),
+            ("#elif defined(__aarch64__)\n", 16, _MORE_VECTORS),
+            ("#else\n", 16, _PART_VECTORS),
+        )
+        for condition, width, beside in kinds:
             lanes = width // self.size
-            of_rows, of_vectors = _best_parts(rows, -(-columns // lanes))
+            of_rows, of_vectors = _best_parts(rows, -(-columns // lanes), beside)
             starts = [first * lanes for first, _ in of_vectors]
             sides = [end - start for start, end in pairwise([*starts, columns])]
             parts.append(condition)
