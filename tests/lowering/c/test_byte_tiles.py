@@ -56,3 +56,39 @@ def test_every_build_gives_exact_sums(name: str, left: str, machine: str, tmp_pa
         library.product(steps[0], x_at, *steps[1:3], w_at, rows_at, steps[3], panel_at, sums_at)
         wanted = before + x[:ROWS, :depth].astype(np.int64) @ w.astype(np.int64)
         np.testing.assert_array_equal(sums, wanted)
+
+
+_PAIRS = """
+void product(long k, const unsigned short *x, long x_row, const unsigned short *w, long w_row, long w_column,
+    unsigned short *panel, float *sums) {{
+  fo_panel_bf16(k, {columns}, w, 0, w_row, w_column, panel, 0, {step});
+  fo_tile_bf16_{rows}x{columns}((k + 1) / 2, x, 0, x_row, panel, 0, {step}, sums, 0, {columns}, 1);
+}}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["-march=native", "-mavx2", ""])
+def test_every_build_multiplies_pairs_of_bf16(machine: str, tmp_path: Path) -> None:
+    """Where no instruction does, a panel is of f32, in a copy that has room for it."""
+    text = _PAIRS.format(rows=ROWS, columns=COLUMNS, step=STEP)
+    library = build_helpers(["fo_panel_bf16", f"fo_tile_bf16_{ROWS}x{COLUMNS}"], text, "cc", machine, tmp_path)
+    rng = np.random.default_rng(12)
+    for depth, transposed in ((1, False), (31, True), (700, False)):
+        even = depth + depth % 2
+        x, w = (
+            rng.integers(-20, 20, (ROWS, even)),
+            rng.integers(-20, 20, (depth, COLUMNS)),
+        )  # exact, and so are their sums
+        x[:, depth:] = 0
+        narrow = [
+            np.ascontiguousarray(e.astype(np.float32)).view(np.uint32) >> 16 for e in (x, w.T if transposed else w)
+        ]
+        left, right = (each.astype(np.uint16) for each in narrow)
+        sums = np.ones((ROWS, COLUMNS), np.float32)
+        panel: Array = np.full(even * STEP * 2, 0x7FC0, np.uint16)
+        places = [ctypes.c_void_p(each.ctypes.data) for each in (left, right, panel, sums)]
+        row, column = (1, depth) if transposed else (COLUMNS, 1)
+        steps = [ctypes.c_long(each) for each in (depth, even, row, column)]
+        library.product(steps[0], places[0], steps[1], places[1], *steps[2:], *places[2:])
+        np.testing.assert_array_equal(sums, 1 + x[:, :depth] @ w)
