@@ -82,7 +82,8 @@ _TURNED = 1.02
 """What a convolution takes of an operand, and of a result, whose channels are innermost, next to one where they are not: it turns
 what it copies of the operand, and its sums before it stores them (measured)."""
 _IN_PANELS = 0.93
-"""What one takes whose result has channels innermost and whose weight is frozen, and so packed: nothing is turned (measured)."""
+"""What one takes whose operand and result have channels innermost and whose weight is frozen, and so packed: nothing is turned
+(measured)."""
 _OF_SINGLE = ((512, 1.2), (128, 1.35), (0, 1.6))
 """From so many positions on: how much faster a product is than a convolution of windows of one element (measured)."""
 
@@ -99,9 +100,9 @@ def _convolution_cost(site: Site) -> Cost:
     if _is_depthwise(site):
         x, result = (tensor.encoding is not None for tensor in (site.operands[0], site.results[0]))
         return replace(found, rate=found.rate / (_LANES if x and result else _TURNED_LANES if result else _DEPTHWISE))
-    if site.results[0].encoding is not None and site.operands[1].frozen:
-        return replace(found, rate=found.rate / _IN_PANELS)
     turned = sum(tensor.encoding is not None for tensor in (*site.operands, *site.results))
+    if turned and site.operands[1].frozen:
+        return replace(found, rate=found.rate / (_IN_PANELS * _TURNED ** (2 - turned)))
     return replace(found, rate=found.rate / _TURNED**turned)
 
 

@@ -15,6 +15,7 @@ from fuse_opt.dialects.analysis.contractions.convolutions import CONV, filter_ac
 from fuse_opt.dialects.analysis.contractions.filter_panels import (
     filter_panel_width,
     filter_panels_problem,
+    reads_rows,
     seen_product,
 )
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
@@ -148,7 +149,9 @@ class _Packing:
             raise Unschedulable("element-type", message, op)
         width = panel_width(of, itemsize) if windows is None else filter_panel_width(windows.merged(), itemsize)
         weight = _Weight(op, argument, of, width, group)
-        is_read_in_panels = windows is not None and windows.result_last  # alone: other tiles turn what they sum up
+        is_read_in_panels = windows is not None and reads_rows(
+            windows.merged()
+        )  # alone: other tiles turn what they read
         if not is_read_in_panels and (byte_size(weight.value) or 0) <= self.options.smallest_bytes:
             raise Unschedulable("small", "first caches hold it", op)
         if windows is None and (weight.width >= of.columns or of.depth == 1):

@@ -112,10 +112,10 @@ def close(actual: Array, wanted: Array, element: str) -> None:
     np.testing.assert_allclose(actual, wanted, rtol=scale, atol=scale * max(float(np.abs(wanted).max()), 1.0))
 
 
-def in_orders(case: Conv, x_last: bool, frozen: bool = False) -> str:
-    """The program of results, and of operands, whose channels are innermost."""
+def in_orders(case: Conv, x_last: bool, frozen: bool = False, y_last: bool = True) -> str:
+    """The program of results, and of operands, whose channels are innermost if they are last."""
     order = f", #graph.order<{', '.join(map(str, (0, *range(2, len(case.x)), 1)))}>"
-    lasts = (x_last, False, False, True)
+    lasts = (x_last, False, False, y_last)
     x, w, b, y = (
         f"tensor<{'x'.join(map(str, shape))}x{case.element}{order * last}>"
         for shape, last in zip(case.shapes, lasts, strict=True)
@@ -138,15 +138,20 @@ def turned(array: Array, at_end: bool = False, allocate: Allocate | None = None)
     return memory.transpose(np.argsort(axes))
 
 
-def check_guarded(program: fuse_opt.CompiledProgram, case: Conv, x_last: bool, at_end: bool) -> None:
+def check_guarded(
+    program: fuse_opt.CompiledProgram, case: Conv, x_last: bool, at_end: bool, y_last: bool = True
+) -> None:
     """Runs the program of `in_orders` on arrays beside pages that nobody may touch, within rounding of the reference's."""
     x, *others, residual = case.arguments()
-    wanted = evaluate(parse(in_orders(case, x_last)), [x, *others, residual])[0]
+    wanted = evaluate(parse(in_orders(case, x_last, y_last=y_last)), [x, *others, residual])[0]
     with guarded() as allocate:
-        given = turned(x, at_end, allocate) if x_last else allocate(x, at_end=at_end)
-        weights = [allocate(array, at_end=at_end) for array in others]
-        out = turned(np.zeros_like(residual), at_end, allocate)
-        program(given, *weights, turned(residual, at_end, allocate), out=out)
+
+        def placed(array: Array, last: bool) -> Array:
+            return turned(array, at_end, allocate) if last else allocate(array, at_end=at_end)
+
+        given = [placed(x, x_last), *(placed(array, False) for array in others), placed(residual, y_last)]
+        out = placed(np.zeros_like(residual), y_last)
+        program(*given, out=out)
         found = np.array(out)
-        del given, weights, out
+        del given, out
     close(found, wanted, case.element)

@@ -20,6 +20,11 @@ LARGEST_COPY = 768 << 10
 """Bytes of the input that are copied to the stack for all positions, with zeros around them."""
 
 
+def reads_rows(contraction: WindowContraction) -> bool:
+    """Whether tiles of packed filters read channels side by side, of some rows of positions; others: those of a channel."""
+    return contraction.result_last or contraction.x_last
+
+
 def seen_product(contraction: WindowContraction) -> Contraction:
     """The product of what windows see by filters; the strides of its right operand are those of the weight as it is."""
     rows, depth = prod(contraction.positions), contraction.channels * contraction.taps
@@ -30,7 +35,7 @@ def filter_panels_problem(contraction: WindowContraction, itemsize: int) -> str 
     """Why filters of a merged contraction are read as they are, as the end of a sentence; None where they are to be packed."""
     if contraction.groups > 1 or contraction.flipped:
         return "it has groups, or reads its windows backwards"
-    if contraction.result_last:
+    if reads_rows(contraction):
         row = contraction.channels * contraction.reached(1, contraction.positions[2]) * itemsize
         return f"it would copy {row} bytes of the input" if row > LARGEST_COPY else None
     if contraction.positions[0] > 1 or prod(contraction.positions) > MOST_POSITIONS:

@@ -19,6 +19,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.dialects.analysis.contractions.filter_panels import reads_rows
 from fuse_opt.dialects.analysis.contractions.input_gradients import InputGradient
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
@@ -61,7 +62,7 @@ def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Seque
     root, buffers = launch_root(memory, scratch)
     if _has_lanes(convolution):
         body: ConvolutionTask | ChannelLanes | RowPanels = ChannelLanes(convolution, memory, root)
-    elif convolution.panel and convolution.contraction.result_last:
+    elif convolution.panel and reads_rows(convolution.contraction):
         body = RowPanels(convolution, memory, root)
     elif convolution.panel:
         body = FilterPanels(convolution, memory, root)

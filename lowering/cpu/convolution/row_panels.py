@@ -1,7 +1,8 @@
-"""Sums of neighbouring filters side by side, where the result has its channels innermost, too: rows of a tile are positions.
+"""Sums of neighbouring filters side by side, whatever the order of what is read and stored: rows of a tile are positions.
 
 A task is some rows of positions and some panels of filters. It copies what windows see there with channels innermost and zeros
-around it, and each tap of each position reads a stretch of channels; windows of one element are read where they lie.
+around it, and each tap of each position reads a stretch of channels; sums are turned where neighbours in the result are
+positions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.lowering.c.headers.product_tiles import vector_elements
 from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.tilings.row_panel_tiling import row_panel_tiling
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps, either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -35,11 +36,17 @@ class RowPanels:
         self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
         vectors = tiling.panel // vector_elements(self.element.name)
         self.tiles = RowTiles(self.element, vectors, tiling.height, tiling.taller)
-        size = tiling.rows * tiling.columns * tiling.panel
-        sums = root.add(memref.AllocaOp.get(self.element.attribute, 64, [size]))
-        sums.name_hint = "sums"
-        self.sums = Matrix(sums, root.index_constant(0), tiling.panel)
+        self.sums = self._memory("sums", tiling.panel)
+        self.turned = None if self.of.result_last else self._memory("turned", tiling.rows * tiling.columns)
+        """With the sums of a filter side by side."""
         self.counts = (self.of.batch, self.of.positions[0], *tiling.blocks)
+
+    def _memory(self, name: str, row: int) -> Matrix:
+        """On the stack, the sums of a panel at all positions of a task."""
+        size = self.tiling.rows * self.tiling.columns * self.tiling.panel
+        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [size]))
+        memory.name_hint = name
+        return Matrix(memory, self.root.index_constant(0), row)
 
     def build(self, task: Scope, number: SSAValue) -> None:
         of, tiling, constant = self.of, self.tiling, self.root.index_constant
@@ -80,9 +87,15 @@ class RowPanels:
         count_loop(scope, "channel", (constant(0), constant(of.channels)), block, tiling.channels)
         size = constant(tiling.panel)
         last = plus(scope, filters[0], scope.add(arith.MinSIOp(scope.add(arith.SubiOp(filters[1], filters[0])), size)))
-        sums = Sums(self.sums.memory, tiling.rows * tiling.columns, tiling.panel)
-        positions = times(scope, lines, tiling.columns)
-        self.epilogue.emit(scope, sums, place, positions, (filters[0], last), filters[0])
+        positions, most = times(scope, lines, tiling.columns), tiling.rows * tiling.columns
+        if self.turned is None:
+            sums = Sums(self.sums.memory, most, tiling.panel)
+            self.epilogue.emit(scope, sums, place, positions, (filters[0], last), filters[0])
+            return
+        source = Matrix(self.sums.memory, self.sums.at, 1, tiling.panel)
+        copy_matrix(scope, self.element, source, self.turned, size, positions)
+        sums, count = Sums(self.turned.memory, tiling.panel, most), scope.add(arith.SubiOp(last, filters[0]))
+        self.epilogue.emit(scope, sums, filters[0], count, (place, plus(scope, place, positions)), place)
 
     def _line(self, scope: Scope, line: SSAValue, channels: tuple[SSAValue, SSAValue], right: Matrix) -> None:
         """The tiles of a row of positions; sums over so many channels are added to those of channels before."""

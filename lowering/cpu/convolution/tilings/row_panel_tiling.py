@@ -17,7 +17,7 @@ from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 COLLISION = 1024
 """Bytes: positions that lie a multiple apart evict each other from a first cache."""
-SUM_BYTES = 256 << 10
+SUM_BYTES = 128 << 10
 """Of the sums of a panel at all positions of a task, at most, if it has several rows."""
 FAR_FILTERS = 512 << 10
 """Bytes of all filters that a second cache does not keep beside a copy."""
