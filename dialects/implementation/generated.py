@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -19,8 +19,6 @@ from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr
 
-PRODUCTS = ("graph.matmul",)
-CONVOLUTIONS = ("graph.conv", "graph.conv_transpose", "graph.conv_backward_data", "graph.conv_backward_weight")
 _PRIORITY = 2
 """Fusion asks code of the program's own first: it takes most."""
 _POINTWISE = PointwiseOffer(FusionKind.INJECTIVE)
@@ -106,61 +104,54 @@ def _convolution_cost(site: Site) -> Cost:
     return replace(found, rate=found.rate / _TURNED**turned)
 
 
+_PRODUCT = Offer(
+    "",
+    "fuse.matmul",
+    (),
+    _POINTWISE,
+    _POINTWISE,
+    _PRIORITY,
+    kind=MATMUL,
+    trace=trace_product,
+    computes=computed_operands,
+    accepts=_accepts(product_problem),
+    cost=_cost,
+    layouts=_transposed,
+)
+_ATTENTION = Offer(
+    "", "fuse.attention", priority=_PRIORITY, kind=ATTENTION, composite=True, trace=trace_attention, cost=_cost
+)
+_CONVOLUTION = Offer(
+    "",
+    "fuse.conv",
+    (),
+    _POINTWISE,
+    None,
+    _PRIORITY,
+    kind=CONV,
+    trace=trace_conv,
+    accepts=_accepts(conv_problem),
+    cost=_convolution_cost,
+)
+_OFFERS: Mapping[str, Sequence[Offer]] = {
+    "graph.matmul": (
+        _PRODUCT,
+        _ATTENTION,
+        replace(_ATTENTION, name="gpu.attention", platform="cuda", trace=trace_online_softmax),
+    ),
+    "graph.conv": (
+        replace(_PRODUCT, cost=_single_cost, layouts=_channels_last),
+        replace(_CONVOLUTION, layouts=_any_channels),
+    ),
+    "graph.conv_transpose": (_CONVOLUTION,),
+    "graph.conv_backward_data": (_CONVOLUTION,),
+    "graph.conv_backward_weight": (_CONVOLUTION,),
+}
+"""By op; a convolution with windows of one element is a product, too."""
+
+
 def register_generated() -> None:
     """Makes the offers known."""
-    for op in PRODUCTS:
-        takes = _accepts(product_problem)
-        register_offer(
-            Offer(
-                op,
-                "fuse.matmul",
-                (),
-                _POINTWISE,
-                _POINTWISE,
-                _PRIORITY,
-                kind=MATMUL,
-                trace=trace_product,
-                computes=computed_operands,
-                accepts=takes,
-                cost=_cost,
-                layouts=_transposed,
-            )
-        )
-        composite = Offer(
-            op, "fuse.attention", priority=_PRIORITY, kind=ATTENTION, composite=True, trace=trace_attention, cost=_cost
-        )
-        register_offer(composite)
-        register_offer(replace(composite, name="gpu.attention", platform="cuda", trace=trace_online_softmax))
-    register_offer(
-        Offer(
-            "graph.conv",
-            "fuse.matmul",
-            (),
-            _POINTWISE,
-            _POINTWISE,
-            _PRIORITY,
-            kind=MATMUL,
-            trace=trace_product,
-            computes=computed_operands,
-            accepts=_accepts(product_problem),
-            cost=_single_cost,
-            layouts=_channels_last,
-        )
-    )
-    for op in CONVOLUTIONS:
-        takes = _accepts(conv_problem)
-        register_offer(
-            Offer(
-                op,
-                "fuse.conv",
-                (),
-                _POINTWISE,
-                None,
-                _PRIORITY,
-                kind=CONV,
-                trace=trace_conv,
-                accepts=takes,
-                cost=_convolution_cost,
-                layouts=_any_channels if op == "graph.conv" else None,
-            )
-        )
+    for op, offers in _OFFERS.items():
+        for offer in offers:
+            register_offer(replace(offer, op=op))

@@ -174,6 +174,7 @@ class BackendFault(ValueError):
 _OFFERS: dict[str, list[Offer]] = {}
 _WAITING: list[Callable[[], object]] = []
 _LOADED: set[Callable[[], object]] = set()
+_FORGETTING: list[Callable[[str], object]] = []
 _changes = 0
 _registering = 0
 
@@ -216,8 +217,15 @@ def register_offer(offer: Offer) -> None:
     _note_change()
 
 
+def forget_with(forget: Callable[[str], object]) -> None:
+    """Has a function called with the name of each backend that is taken back: for what else backends register."""
+    _FORGETTING.append(forget)
+
+
 def forget_backend(name: str) -> None:
-    """Takes back all offers of a backend, such as one whose file is read again."""
+    """Takes back all that a backend registered, such as one whose file is read again."""
+    for forget in _FORGETTING:
+        forget(name)
     for op, offers in _OFFERS.items():
         _OFFERS[op] = [offer for offer in offers if offer.backend != name]
     _note_change()

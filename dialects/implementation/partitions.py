@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import cast
 
-from fuse_opt.dialects.implementation.offers import BackendFault
+from fuse_opt.dialects.implementation.offers import BackendFault, forget_with
 from fuse_opt.dialects.implementation.site import Machine, Site
 from fuse_opt.dialects.implementation.subgraph import Subgraph
 
@@ -86,9 +86,7 @@ def register_partition_offer(offer: PartitionOffer) -> None:
         raise ValueError(f"backend '{offer.backend}' takes partitions already, by another offer; register one")
 
 
-def forget_partition_offer(backend: str) -> None:
-    """Takes it back, where there is one."""
-    _OFFERS.pop(backend, None)
+forget_with(lambda backend: _OFFERS.pop(backend, None))
 
 
 def partition_offer(backend: str) -> PartitionOffer | None:

@@ -13,8 +13,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fuse_opt.dialects.implementation.offers import forget_backend
-from fuse_opt.dialects.implementation.partitions import forget_partition_offer
-from fuse_opt.lowering.reference.kernels.partitions import forget_partition_build
 from fuse_opt.tools.compiler.pipeline import UsageError, parse_pipeline
 from fuse_opt.tools.compiler.registry import offer_implementations
 
@@ -110,8 +108,6 @@ def _load_file(shown: str) -> list[str]:
             return known.names
         for name in known.names:
             forget_backend(name)
-            forget_partition_offer(name)
-            forget_partition_build(name)
     _LOADED[path] = _Loaded(source, names := _run_file(path, source, shown))
     return names
 

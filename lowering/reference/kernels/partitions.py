@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fuse_opt.dialects.implementation.offers import forget_with
 from fuse_opt.dialects.implementation.subgraph import Subgraph
 from fuse_opt.lowering.program import Run
 
@@ -21,6 +22,4 @@ def find_partition_build(backend: str) -> Build | None:
     return _BUILDS.get(backend)
 
 
-def forget_partition_build(backend: str) -> None:
-    """Takes it back, where there is one."""
-    _BUILDS.pop(backend, None)
+forget_with(lambda backend: _BUILDS.pop(backend, None))

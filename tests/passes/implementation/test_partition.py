@@ -15,10 +15,10 @@ from laws import Subject, pass_fault
 
 import fuse_opt
 from fuse_opt.backend import Backend, Site
-from fuse_opt.dialects.implementation.partitions import forget_partition_offer, partition_offer
+from fuse_opt.dialects.implementation.offers import forget_backend
+from fuse_opt.dialects.implementation.partitions import partition_offer
 from fuse_opt.dialects.implementation.site import Machine
 from fuse_opt.dialects.implementation.subgraph import Subgraph
-from fuse_opt.lowering.reference.kernels.partitions import forget_partition_build
 from fuse_opt.passes.remarks import collect
 from fuse_opt.tools.compiler.builders import has_c_compiler
 
@@ -87,8 +87,7 @@ def register() -> Iterator[Register]:
         offered(build)
 
     yield made
-    forget_partition_offer("parts")
-    forget_partition_build("parts")
+    forget_backend("parts")
 
 
 CHAIN = """
