@@ -1,0 +1,45 @@
+"""What runs the transformer block, ResNet-50 and a quantised network: the compiled text says so, and says it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from model_texts import quantized_mlp, resnet50
+
+import fuse_opt
+from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.graph.materialize import conversion_counts
+from fuse_opt.dialects.implementation.queries import implementation_counts
+from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.lowering.reference.interpreter import entry_function
+
+BLOCK = Path(__file__).resolve().parents[3] / "examples" / "transformer_block.mlir"
+MODELS: dict[str, tuple[Callable[[], str], int]] = {
+    "transformer_block": (lambda: BLOCK.read_text(encoding="utf-8"), 5),
+    "resnet50": (resnet50, 54),
+    "quantized_mlp": (quantized_mlp, 2),
+}
+"""By name: the text, and how many kernels something has to run at least."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_text_says_what_runs(name: str) -> None:
+    make, kernels = MODELS[name]
+    texts: dict[str, str] = {}
+    for backend in ("", "-fuse"):
+        passes = [f'attach-backends{{backends="{backend}"}}'] if backend else []
+        module = fuse_opt.optimize(make(), [*passes, "default"])
+        opaque = [op for op in module.walk() if isinstance(op, OpaqueOp)]
+        holders = [op.parent_op() for op in opaque]
+        assert all(isinstance(kernel, KernelOp) and kernel.implementation is not None for kernel in holders)
+        called = [op for op in module.walk() if isinstance(op, KernelOp) and dispatched_ops(op)]
+        counts = implementation_counts(module)
+        assert sum(counts.values()) == len(called) >= (0 if backend else kernels)
+        assert any(word.startswith("fuse.") for word in counts) != bool(backend), counts
+        assert conversion_counts([entry_function(module)])[0] <= 2  # of a call: weights are converted once
+        texts[backend] = str(module)
+    assert texts[""] != texts["-fuse"]
+    assert str(fuse_opt.optimize(texts[""], "default")) == texts[""]
