@@ -25,6 +25,8 @@ from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.dialects.interfaces.shapes import shape
 
+Pairs = tuple[tuple[int, int], ...]
+"""Of a result and an operand, by number."""
 Platform = Literal["cpu", "cuda"]
 """What programs run on."""
 
@@ -47,8 +49,11 @@ class Offer:
 
     op: str
     name: str
-    inplace: tuple[tuple[int, int], ...] = ()
-    """Pairs (result, operand) of the op: the result may be written over the operand's storage. All of them hold at once."""
+    inplace: Pairs | Callable[[Site], Pairs] = ()
+    """
+    Pairs (result, operand) of the op, or a function that says which: the result may be written over the operand's storage. All
+    of them hold at once.
+    """
     epilogue: PointwiseOffer | ChainOffer | None = None
     """What may follow the op in its kernel, by code of ours or (a chain) in its own; only where the op has one result."""
     prologue: PointwiseOffer | None = None
@@ -138,6 +143,19 @@ class Offer:
                 return float(seconds)
         raise BackendFault(f"'{self.name}', answer of cost: expected a Cost of 0 or more seconds, got {found!r}")
 
+    def pairs(self, site: Callable[[], Site]) -> Pairs:
+        """The pairs in place of a site, which is made where it is asked about. Raises BackendFault."""
+        wanted = self.inplace
+        if not callable(wanted):
+            return wanted
+        here = site()
+        found = self._ask("inplace", lambda: tuple((result, operand) for result, operand in wanted(here)))
+        if isinstance(found, tuple) and _are_pairs(cast("Pairs", found), len(here.results), len(here.operands)):
+            return cast("Pairs", found)
+        raise BackendFault(
+            f"'{self.name}', answer of inplace: expected pairs of a result and an operand, got {found!r}"
+        )
+
     def workspace_bytes(self, site: Site) -> int:
         """The bytes that a call for the site's op takes besides its operands and results. Raises BackendFault."""
         wanted = self.workspace
@@ -158,6 +176,10 @@ class Offer:
             return ask()
         except Exception as error:
             raise BackendFault(f"'{self.name}', {what} raised {type(error).__name__}: {error}") from error
+
+
+def _are_pairs(pairs: tuple[tuple[object, object], ...], results: int, operands: int) -> bool:
+    return all(result in range(results) and operand in range(operands) for result, operand in pairs)
 
 
 def _fits(row: LayoutRow, site: Site) -> bool:

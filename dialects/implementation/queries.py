@@ -105,7 +105,7 @@ def inplace_operands(kernel: KernelOp) -> tuple[frozenset[int], ...]:
         return (frozenset[int](),) * len(kernel.results)
     allowed: list[set[int]] = [set() for _ in kernel.results]
     read = list(op.operands)
-    for result, operand in offer.inplace:
+    for result, operand in offer.pairs(lambda: Site.of(op)):
         if result < len(allowed) and operand < len(read) and read.count(read[operand]) == 1:
             argument = read[operand]
             assert isinstance(argument, BlockArgument)  # the op is alone in the kernel

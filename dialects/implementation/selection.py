@@ -174,6 +174,12 @@ def workspace_of(
     return offer.workspace_bytes(_site(kernel, ops[0], offer, machine, frozen))
 
 
+def check_pairs(kernel: KernelOp, offer: Offer) -> None:
+    """Raises BackendFault where what an implementation says of pairs in place is no answer: later passes ask it, too."""
+    for op in dispatched_ops(kernel):
+        offer.pairs(lambda op=op: Site.of(op))
+
+
 def machine_refusal(
     kernel: KernelOp, offer: Offer, machine: Machine | None = None, frozen: Collection[SSAValue] = ()
 ) -> str | None:

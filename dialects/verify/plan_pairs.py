@@ -9,6 +9,8 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.implementation.queries import absorbed_chain, chain_pairs, named_offer
+from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.verify.contracted_reads import calls_library
 from fuse_opt.dialects.verify.kernel_reads import KernelReads
 from fuse_opt.dialects.verify.plan_contents import Content, PlanError, byte_size, name_of
@@ -51,11 +53,11 @@ def _check_offered(kernel: KernelOp, result: int, operand: int, same: frozenset[
         if result == 0 and operand in chain_pairs(kernel, offer, links):
             return
         raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)
-    if op is None or not isinstance(op.next_op, YieldOp) or list(kernel.yielded()) != list(op.results):
+    if not isinstance(op, GraphOp) or not isinstance(op.next_op, YieldOp) or list(kernel.yielded()) != list(op.results):
         raise PlanError(f"{about}, but it is a library call with other ops beside it", kernel)
     places = [k for k, value in enumerate(op.operands) if value is kernel.block.args[operand]]
     if len(same) > 1 or len(places) > 1:
         raise PlanError(f"{about}, but it is a library call that has it as two operands", kernel)
     offer = find_offer(op.name, None if kernel.implementation is None else kernel.implementation.data)
-    if offer is None or not places or (result, places[0]) not in offer.inplace:
+    if offer is None or not places or (result, places[0]) not in offer.pairs(lambda: Site.of(op)):
         raise PlanError(f"{about}, but it is a library call that does not offer it", kernel)

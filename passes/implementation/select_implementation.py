@@ -24,6 +24,7 @@ from fuse_opt.dialects.implementation.selection import (
     Candidate,
     best,
     candidates,
+    check_pairs,
     machine_refusal,
     with_times,
     workspace_of,
@@ -145,6 +146,7 @@ class SelectImplementationPass(ModulePass):
         while (pair := self._choose(kernel, found)) is not None:
             chosen, second = pair
             if (reason := machine_refusal(kernel, chosen.offer, machine, frozen)) is None:
+                check_pairs(kernel, chosen.offer)
                 return _Choice(found, chosen, second, workspace_of(kernel, chosen.offer, machine, frozen))
             found = tuple(Candidate(one.offer, reason) if one is chosen else one for one in found)
         return _Choice(found)

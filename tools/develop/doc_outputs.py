@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.implementation.chains import ChainOffer
-from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, all_offers, offers_of
+from fuse_opt.dialects.implementation.offers import Offer, Pairs, PointwiseOffer, all_offers, offers_of
 from fuse_opt.dialects.implementation.switch import known_backends
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.passes.remarks import collect
@@ -89,9 +89,14 @@ def _kind(offer: Offer) -> str:
     return "code of the program" if offer.kind else "compiled calls" if offer.native else "functions of Python"
 
 
+def _pairs(offer: Offer) -> Pairs:
+    """Those that hold whatever the site."""
+    return () if callable(offer.inplace) else offer.inplace
+
+
 def _row(offer: Offer, default: bool) -> str:
     name = f"`{offer.name}`" + ("" if default else ", next")
-    said = [f"result {result} in the memory of operand {operand}" for result, operand in offer.inplace]
+    said = [f"result {result} in the memory of operand {operand}" for result, operand in _pairs(offer)]
     said += [f"{where} its op {_pointwise(given)}" for where, given in _neighbours(offer) if given is not None]
     return f"| `{offer.op}` | {name} | {'; '.join(said)} |"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Literal
 
 from fuse_opt.dialects.implementation.chains import ChainOffer
-from fuse_opt.dialects.implementation.offers import PointwiseOffer
+from fuse_opt.dialects.implementation.offers import Pairs, PointwiseOffer
 from fuse_opt.dialects.implementation.partitions import PartitionOffer, register_partition_offer
 from fuse_opt.dialects.implementation.site import Cost, Machine, Site
 from fuse_opt.dialects.implementation.subgraph import Subgraph
@@ -37,7 +37,7 @@ class Backend:
         *,
         accepts: Callable[[Site], str | None] | None = None,
         cost: Callable[[Site], Cost] | None = None,
-        inplace: tuple[tuple[int, int], ...] = (),
+        inplace: Pairs | Callable[[Site], Pairs] = (),
         epilogue: PointwiseOffer | ChainOffer | None = None,
         prologue: PointwiseOffer | None = None,
         numerics: Literal["strict", "fast"] = "strict",
@@ -49,7 +49,8 @@ class Backend:
         in full, the op's properties by name. Floats of 16 bits and less come as NumPy has them, or else as f32.
 
         `accepts` answers None or a reason code, `cost` seconds by way of `Cost`; they see types and properties, never
-        elements, and must answer alike for alike sites. Pairs (result, operand) of `inplace` may be one array in a call.
+        elements, and must answer alike for alike sites. Pairs (result, operand) of `inplace`, or of what a function says of the
+        site, may be one array in a call.
         Where no cost is known, the higher `priority` comes first. A function with a `workspace`, bytes or a function of
         the site that says how many, gets an array of so many i8 as one more output. Raises ValueError for a name that is taken.
         """

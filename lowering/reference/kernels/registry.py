@@ -19,6 +19,7 @@ import numpy as np
 from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.offers import (
     Offer,
+    Pairs,
     Platform,
     PointwiseOffer,
     find_offer,
@@ -56,7 +57,7 @@ def implementation(
     op: str,
     moves: bool = False,
     *,
-    inplace: tuple[tuple[int, int], ...] = (),
+    inplace: Pairs | Callable[[Site], Pairs] = (),
     epilogue: PointwiseOffer | ChainOffer | None = None,
     prologue: PointwiseOffer | None = None,
     priority: int = 0,
@@ -71,9 +72,9 @@ def implementation(
     It gets floats that NumPy has no type for as f32, and its results are rounded to them; one that `moves` elements, and
     looks at them with nothing but what `narrow_floats` has for it, gets them as they are. NumPy warns of nothing in it.
 
-    `inplace` lists the pairs (result, operand) that may be one array when it is called. An `epilogue` or a `prologue`
-    says that pointwise ops run well next to it; they are code of their own, which a runtime may run by parts. `accepts`
-    says why it does not run an op, `cost` what it takes, for select-implementation; `numerics="fast"` that it is not
+    `inplace` lists the pairs (result, operand) that may be one array when it is called, or says them of a site. An `epilogue`
+    or a `prologue` says that pointwise ops run well next to it; they are code of their own, which a runtime may run by parts.
+    `accepts` says why it does not run an op, `cost` what it takes, for select-implementation; `numerics="fast"` that it is not
     within the op's bound, and to be chosen on demand only; an `optional` one is there where its backend is asked for.
     With a `workspace`, bytes or a function that says how many, it gets an array of so many i8 as one more output, to
     work in: memory that the planner has given to it for the call.

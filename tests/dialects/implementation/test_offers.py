@@ -39,6 +39,7 @@ from fuse_opt.dialects.implementation.offers import (
     register_offer,
 )
 from fuse_opt.dialects.implementation.queries import offer_of
+from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
@@ -84,6 +85,14 @@ def backward(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) 
 
 implementation("theirs.plain", "theirs.backward")(backward)
 implementation("theirs.reusing", "theirs.backward", inplace=((0, 1),))(backward)
+
+
+def of_many(site: Site) -> tuple[tuple[int, int], ...]:
+    return ((0, 1),) if site.operands[1].size > 100 else ()
+
+
+implementation("theirs.choosy", "theirs.backward", inplace=of_many)(backward)
+implementation("theirs.wrong", "theirs.backward", inplace=lambda site: ((0, 2),))(backward)
 
 
 @irdl_op_definition
@@ -184,6 +193,15 @@ def test_the_implementation_decides_the_pairs_and_saves_what_it_takes_over() -> 
     reusing, other = planned("theirs.reusing")
     assert (kernel.inplace_pairs(), other.inplace_pairs()) == ([], [(0, 1)])
     assert arena(plain) - arena(reusing) == 64 * 4 * 4
+
+
+def test_pairs_may_depend_on_the_site() -> None:
+    many, kernel = planned("theirs.choosy")
+    _, other = planned("theirs.choosy", BACKWARD.replace("64", "16"))
+    assert (kernel.inplace_pairs(), other.inplace_pairs()) == ([(0, 1)], [])
+    verify_plans(many)
+    with pytest.raises(RefusedError, match=r"'theirs.wrong', answer of inplace: expected pairs .*got \(\(0, 2\),\)"):
+        SelectImplementationPass().apply(CONTEXT, parse(BACKWARD.replace("NAME", "theirs.wrong")))
 
 
 def test_choosing_another_implementation_drops_the_pairs_of_the_one_before() -> None:
