@@ -88,9 +88,18 @@ def allowed_offers(op: Operation, platform: str | None = None) -> tuple[Offer, .
 
 def offers_at(place: Operation, name: str, platform: str | None = None) -> tuple[Offer, ...]:
     """The same for an op of that name, if it stood at a place."""
+    return _allowed(place, offers_of(name), platform)
+
+
+def allowed_composites(place: Operation) -> tuple[Offer, ...]:
+    """The offers to run several ops at once, of all ops, that are allowed at a place."""
+    return _allowed(place, (offer for offer in all_offers() if offer.composite), None)
+
+
+def _allowed(place: Operation, offers: Iterable[Offer], platform: str | None) -> tuple[Offer, ...]:
     allowed, wanted = allowed_backends(place), platform_of(place) if platform is None else platform
-    offers = (offer for offer in offers_of(name) if offer.platform == wanted)
-    return tuple(o for o in offers if (not o.optional if allowed is None else o.backend in allowed))
+    there = (offer for offer in offers if offer.platform == wanted)
+    return tuple(o for o in there if (not o.optional if allowed is None else o.backend in allowed))
 
 
 def _top(op: Operation) -> Operation:

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
-from fuse_opt.dialects.implementation.offers import Offer, all_offers
-from fuse_opt.dialects.implementation.switch import platform_of
+from fuse_opt.dialects.implementation.offers import Offer
+from fuse_opt.dialects.implementation.switch import allowed_composites
 from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp, StructuredOp
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
@@ -169,9 +169,8 @@ def _refuse(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
 
 
 def _composite_offers(op: Operation) -> list[Offer]:
-    """What generates code for several opaque ops at once, on the platform of the op's module."""
-    platform = platform_of(op)
-    return [offer for offer in all_offers() if offer.composite and offer.trace and offer.platform == platform]
+    """What runs several opaque ops at once on the machine that the module is made for, by backends that it allows."""
+    return [offer for offer in allowed_composites(op) if offer.trace]
 
 
 @dataclass(frozen=True)
