@@ -1,4 +1,4 @@
-"""The example of a graph network: its values, and that nothing is made dense."""
+"""Examples on csr matrices, a graph network and a factorisation machine: their values, and that nothing is made dense."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from lowered_programs import needs_compiler
 
 import fuse_opt
 
-_FILE = Path(__file__).parents[3] / "examples" / "graph_network.py"
+_FOLDER = Path(__file__).parents[3] / "examples"
+
+
+def loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, _FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("graph_network", _FILE)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules["graph_network"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("graph_network")
 
 
 @needs_compiler
@@ -44,3 +48,17 @@ def test_transposes_are_made_once(example: ModuleType) -> None:
     sizes = example.Sizes(60, 200, 9, 7, 3)
     text = example.source(sizes, example.random_graph(sizes)[1].size)
     assert str(fuse_opt.compile(text.replace(" {graph.frozen}", "")).module).count("graph.csr_transpose") == 1
+
+
+@needs_compiler
+def test_factorization_machine() -> None:
+    example = loaded("factorization_machine")
+    sizes = example.Sizes(40, 70, 5, 9)
+    samples, given = example.random_samples(sizes), example.operands(sizes)
+    text, wanted = example.source(sizes, samples[1].size), example.expected(samples, given)
+    program = fuse_opt.compile(text, pipeline="assign-storage{forbid-fallback},default")
+    assert program.fallbacks == (0, 0)
+    assert str(program.module).count("graph.csr_transpose") == 1, "X and its squares share a pattern"
+    for found in (program(samples, *given), fuse_opt.evaluate(text, samples, *given)):
+        for value, right in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(value, right, 1e-4, 1e-4 * np.abs(right).max())
