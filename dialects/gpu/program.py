@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
     I64,
+    DenseArrayBase,
     DictionaryAttr,
     IntegerAttr,
     MemRefType,
@@ -31,6 +32,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     opt_operand_def,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -88,13 +90,19 @@ class ArenaOp(IRDLOperation):
             raise refusal(self, "an alignment that is a power of two", str(alignment), "use 64 on CPUs and 256 on GPUs")
 
 
+def _counts(numbers: Sequence[int | None]) -> DenseArrayBase[I64]:
+    return DenseArrayBase.from_list(i64, [-1 if number is None else number for number in numbers])
+
+
 @irdl_op_definition
 class LibraryCallOp(IRDLOperation):
     """A call of a library's routine: reads `ins`, writes all of `outs`.
 
     `implementation` names the routine in the registry of implementations, `operation` the op it stands for and `config`
     that op's attributes, so that a runtime needs nothing but this op. An output may be one of the inputs where the
-    implementation works in place. `workspace` is memory that it works in, whose contents nobody reads.
+    implementation works in place. `workspace` is memory that it works in, whose contents nobody reads. `touched` has, for
+    each of `ins` and `outs`, how many elements are read or written at most, -1 for all; where there is one for the first
+    output, they hold if that is the first input.
     """
 
     name = "gpu.library_call"
@@ -102,6 +110,7 @@ class LibraryCallOp(IRDLOperation):
     implementation = prop_def(StringAttr)
     operation = prop_def(StringAttr)
     config = prop_def(DictionaryAttr, default_value=DictionaryAttr({}))
+    touched = opt_prop_def(DenseArrayBase.constr(i64))
     ins = var_operand_def()
     outs = var_operand_def()
     workspace = opt_operand_def()
@@ -120,6 +129,7 @@ class LibraryCallOp(IRDLOperation):
         outs: Sequence[SSAValue | Operation],
         config: Mapping[str, Attribute] | DictionaryAttr | None = None,
         workspace: SSAValue | None = None,
+        touched: Sequence[int | None] = (),
     ) -> None:
         if not isinstance(config, DictionaryAttr):
             config = DictionaryAttr(config or {})
@@ -129,10 +139,15 @@ class LibraryCallOp(IRDLOperation):
                 "implementation": StringAttr(implementation),
                 "operation": StringAttr(operation),
                 "config": config,
+                "touched": _counts(touched) if touched else None,
             },
         )
 
     def verify_(self) -> None:
+        if self.touched is not None and len(self.touched) != len(self.ins) + len(self.outs):
+            count = len(self.ins) + len(self.outs)
+            cure = "write one for each input and output, -1 for all of it"
+            raise refusal(self, f"{count} numbers in 'touched'", str(len(self.touched)), cure)
         for name, value in (("implementation", self.implementation.data), ("operation", self.operation.data)):
             if not value:
                 raise refusal(self, f"a name as its {name}", '""', 'write one, as in "numpy.matmul"')

@@ -124,8 +124,12 @@ class Site:
 
     @property
     def nbytes(self) -> int:
-        """Of operands and results together."""
-        return sum(each.nbytes for each in (*self.operands, *self.results))
+        """Of operands and results together, as far as a run reads or writes them, in place where the op may run so."""
+        tensors = (*self.operands, *self.results)
+        touched = self.op.elements_touched() if self.is_static else ()
+        limits = touched or (None,) * len(tensors)
+        sizes = (each.size if n is None else min(n, each.size) for n, each in zip(limits, tensors, strict=True))
+        return sum(size * each.itemsize for size, each in zip(sizes, tensors, strict=True))
 
     @property
     def is_row_major(self) -> bool:

@@ -91,6 +91,13 @@ class GraphOp(IRDLOperation, ABC):
         Serves the builder, the verifier and shape refinement alike. Dimensions may be dynamic.
         """
 
+    def elements_touched(self) -> Sequence[int | None]:
+        """
+        By operand, then by result, how many elements a run reads or writes at most; None where all. Empty says all of all.
+        Where the first result has a number, they hold if that overwrites the first operand.
+        """
+        return ()
+
     @classmethod
     def build_op(cls, *operands: SSAValue, **properties: Attribute) -> Self:
         """An op with inferred result types; raises VerifyException as `infer_types` does."""

@@ -296,7 +296,8 @@ class _FunctionConverter(Generic[Generated]):
         inputs = [self.memory.shaped(kernel.operands[kernel.block.args.index(value)]) for value in op.operands]  # pyright: ignore[reportArgumentType]
         outputs = [self.memory.shaped(value) for value in results]
         _check_workspace(kernel, op, found.name, ())
-        return LibraryCallOp(found.name, op.name, inputs, outputs, dict(op.properties), self.memory.workspace(kernel))
+        workspace, touched = self.memory.workspace(kernel), op.elements_touched()
+        return LibraryCallOp(found.name, op.name, inputs, outputs, dict(op.properties), workspace, touched)
 
     def _absorbing_call(self, kernel: KernelOp, links: Sequence[Link]) -> Operation:
         """A call of an opaque op with a chain behind it: of all the kernel's operands, with the steps as texts."""

@@ -260,6 +260,7 @@ class ProgramBuilder:
             config,
             self._routine(op),
             workspace=None if op.workspace is None else self._refs[op.workspace],
+            touched=() if op.touched is None else tuple(map(int, op.touched.get_values())),
         )
 
     def _routine(self, op: LibraryCallOp) -> Run:
@@ -328,8 +329,7 @@ class ProgramBuilder:
             read += sum(launch.buffers[k].nbytes for k in loaded)
             written += sum(launch.buffers[k].nbytes for k in stored)
         for call in calls:
-            read += sum(ref.nbytes for ref in call.inputs)
-            written += sum(ref.nbytes for ref in call.outputs)
+            read, written = (total + more for total, more in zip((read, written), call.moved, strict=True))
         plan = self.function.attributes.get(ARENA)
         bound = plan.data.get("lower_bound") if isinstance(plan, DictionaryAttr) else None
         return ProgramStats(

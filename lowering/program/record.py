@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -146,6 +147,21 @@ class LibraryCall:
     """
     workspace: BufferRef | None = None
     """Bytes that the routine works in, and whose contents nobody reads: `run` has them as one more output."""
+    touched: tuple[int, ...] = ()
+    """By input, then by output, how many elements are read or written at most, if that is not all (-1) of each."""
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """Bytes read and written."""
+        given, count = (*self.inputs, *self.outputs), len(self.inputs)
+        limits = self.touched or (-1,) * len(given)
+        first, result = self.inputs[:1], self.outputs[0]
+        if limits[count] >= 0 and [(r.buffer, r.offset) for r in first] != [(result.buffer, result.offset)]:
+            limits = (-1,) * len(given)  # what is not in place is copied
+        sizes = [prod(ref.shape) if n < 0 else min(n, prod(ref.shape)) for n, ref in zip(limits, given, strict=True)]
+        items = [ref.nbytes // max(prod(ref.shape), 1) for ref in given]
+        found = [size * item for size, item in zip(sizes, items, strict=True)]
+        return sum(found[:count]), sum(found[count:])
 
     @property
     def written(self) -> tuple[BufferRef, ...]:

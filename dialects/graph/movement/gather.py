@@ -8,6 +8,7 @@ which names the op, the index and what was expected.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -26,7 +27,16 @@ from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.bases.movement import AxisOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, int_value, ints, normalize_axis
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
+from fuse_opt.dialects.interfaces.shapes import (
+    AnyTensor,
+    agree,
+    dtype,
+    is_static,
+    shape,
+    shape_text,
+    tensor,
+    tensor_type,
+)
 from fuse_opt.dialects.types.dtypes import BOOL
 
 
@@ -61,6 +71,10 @@ class TakeOp(AxisOp, OpaqueOp):
         source, indices = shape(self.x), index_shape(self.indices)
         axis = self.checked_axis()
         return (tensor_type(tensor(self.x).element_type, [*source[:axis], *indices, *source[axis + 1 :]]),)
+
+    def elements_touched(self) -> Sequence[int | None]:
+        """Of x no more than are taken."""
+        return (prod(shape(self.result)), None, None) if is_static(self.result) else ()
 
 
 @irdl_op_definition

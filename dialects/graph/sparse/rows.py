@@ -41,6 +41,10 @@ class RowsPutOp(OpaqueOp):
             )
         return (tensor(self.x),)
 
+    def elements_touched(self) -> Sequence[int | None]:
+        """In place nothing but the rows that are listed is written, and none read."""
+        return 0, None, None, None, prod(shape(self.values))
+
 
 @irdl_op_definition
 class EmbeddingRowsBackwardOp(OpaqueOp):

@@ -82,3 +82,19 @@ def test_a_value_that_became_csr_is_stored_by_rows() -> None:
     indices, values = fuse_opt.evaluate(text, given)
     assert indices.tolist() == [0, 2]
     assert values.tolist() == [[0, 0, 1, 0, 0], [2, 0, 0, 0, 3]]
+
+
+@needs_compiler
+@pytest.mark.parametrize("in_place", [True, False])
+def test_what_is_counted_of_a_step_on_a_table_are_its_rows(in_place: bool) -> None:
+    table, rows = "tensor<500x4xf32>", "tensor<500x4xf32, #graph.row_sparse<capacity = 8>>"
+    donated = " {graph.donated}" if in_place else ""
+    program = fuse_opt.compile(f"""func.func @main(%w: {table}{donated}, %g: {rows}) -> {table} {{
+  %0 = graph.subtract %w, %g : ({table}, {rows}) -> {table}
+  func.return %0 : {table}
+}}""")
+    row, whole = 8 * 4 * 4, 500 * 4 * 4
+    put = (row + 8 + 8 * 4, row) if in_place else (whole + row + 8 + 8 * 4, whole)
+    taken, subtracted = (row + 8 * 4, row), (2 * row, row)
+    counted = [sum(numbers) for numbers in zip(put, taken, subtracted, strict=True)]
+    assert [program.stats.bytes_read, program.stats.bytes_written] == counted
