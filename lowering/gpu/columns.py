@@ -23,14 +23,20 @@ SHORT = 8
 """Elements of a row that one thread reduces alone."""
 FEWEST_OF_THREAD = 4
 """Elements that a further thread of a row must have."""
+FEWEST_OF_VECTOR = 4
+"""Elements of vectors for which several threads of a warp take on a short row."""
 SETS = 2
 """Sets of slots, which take turns."""
 
 
 def is_short(plan: RowPlan) -> bool:
-    """Whether a warp would be wasted on a row, and rows are enough for a thread each: what one thread reads after another,
-    its first level cache has from the others."""
-    return plan.columns < WARP and plan.row.extent >= plan.parts.schedule.limits.processors * THREADS
+    """
+    Whether a warp would be wasted on a row, and rows are enough for a thread each: what one thread reads after another, its first
+    level cache has from the others. Where vectors of some size make a row, neighbours read them side by side instead.
+    """
+    if plan.columns >= WARP or plan.width() >= FEWEST_OF_VECTOR:
+        return False
+    return plan.row.extent >= plan.parts.schedule.limits.processors * THREADS
 
 
 def column_shape(plan: RowPlan) -> tuple[int, int]:

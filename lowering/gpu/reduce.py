@@ -53,7 +53,7 @@ class Reducer(ABC):
 
 
 class RowReducer(Reducer):
-    """Threads side by side: a power of two; more than a warp must be the whole block."""
+    """Threads side by side: a power of two, or whole warps; more than one of them must be the whole block."""
 
     def total(self, scope: Scope, nodes: Sequence[ScalarNode], partials: Values) -> Values:
         lanes = min(self.threads, WARP)
@@ -72,6 +72,8 @@ class RowReducer(Reducer):
 
         when(scope, first, (), publish)
         scope.block.add_op(gpu.BarrierOp())
+        if warps & (warps - 1):
+            return [self._in_turn(scope, node, memory, warps) for node, memory in zip(nodes, slots, strict=True)]
         slot = scope.add(arith.RemSIOp(lane, scope.index_constant(warps)))
         totals: list[SSAValue] = []
         for node, value, memory in zip(nodes, values, slots, strict=True):
@@ -79,6 +81,13 @@ class RowReducer(Reducer):
             part.name_hint = value.name_hint
             totals.append(_across_lanes(scope, node, part, warps))
         return totals
+
+    def _in_turn(self, scope: Scope, node: ScalarNode, memory: SSAValue, warps: int) -> SSAValue:
+        """The slots joined one after another: halves are equal for powers of two alone."""
+        value, *others = (scope.add(memref.LoadOp.get(memory, [scope.index_constant(n)])) for n in range(warps))
+        for other in others:
+            value = combine(scope, node, value, other)
+        return value
 
     def _position(self, scope: Scope) -> tuple[SSAValue, SSAValue]:
         thread, width = self.kernel.thread(), scope.index_constant(WARP)

@@ -26,7 +26,7 @@ from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.row_stages import KeepRules, KeptRow, plan_kept_rows, plan_stages
 from fuse_opt.lowering.kernel.scope import Scope
 
-LONGEST_IN_WARP = 512
+LONGEST_IN_WARP = 1280
 """Columns of a row that one warp takes on."""
 ENOUGH_ROWS = 1024
 """Rows from which on a warp for each is enough to fill the device; fewer rows get a block each."""
@@ -39,7 +39,14 @@ FEWEST_VECTORS = 4
 COSTLY = 4
 """Simple operations from which on a thread keeps a scalar; a load counts as many."""
 MOST_KEPT = 32
-"""Elements of a row that a thread keeps between loops, of one value; of all values twice as many."""
+"""Elements of a row that a thread of a block keeps between loops, of one value; of all values twice as many."""
+MOST_KEPT_IN_WARP = LONGEST_IN_WARP // WARP
+"""The same where a warp has a row to itself."""
+MOST_TAKEN = {8: 32, 4: 24}
+"""
+Elements that a thread takes at most, by those of its vectors: reductions of a row cost each thread the same, so that few threads
+with several vectors do less than many with one.
+"""
 SLOT_BYTES = 4096
 """Of shared memory that are left for partial results."""
 
@@ -78,7 +85,8 @@ class RowPlan:
     def shape(self) -> tuple[int, int]:
         """Threads of a row, rows of a block."""
         schedule, rows = self.parts.schedule, self.row.extent
-        threads, together = row_shape(rows, self.columns, self.settle, 2 * schedule.limits.processors)
+        few = 2 * schedule.limits.processors
+        threads, together = row_shape(rows, self.columns, self.settle, few, self.width())
         if schedule.threads is not None:
             threads = min(schedule.threads, schedule.limits.max_threads)
         if schedule.variant == "warp":
@@ -90,18 +98,24 @@ class RowPlan:
         return (WARP, together) if together > 1 else (WARP, _rows_together(rows, self.settle))
 
     def lanes(self) -> int:
-        """Threads of a warp that are enough for a row, so that it can take several."""
-        lanes = FEWEST_LANES
-        while lanes < WARP and lanes * self.width() < self.columns:
+        """
+        Threads of a warp that are enough for a row, so that it can take several: each has two vectors under way where rows are
+        enough for all threads of the device, else one.
+        """
+        width, limits, lanes = self.width(), self.parts.schedule.limits, FEWEST_LANES
+        while lanes < WARP and lanes * width < self.columns:
             lanes *= 2
-        return lanes
+        fewer = lanes // 2
+        is_filled = self.row.extent * fewer >= limits.processors * limits.processor_threads
+        return fewer if width > 1 and is_filled and fewer * 2 * width == self.columns else lanes
 
     def kept_in_registers(self, threads: int) -> tuple[Sequence[KeptRow], list[Stage]]:
         """What threads keep for later stages, and the stages that do."""
         unit, stages = 4 * threads, self.stages()
         if self.parts.schedule.variant in ("shared", "stream"):
             return [], stages
-        rules = KeepRules(COSTLY, COSTLY, MOST_KEPT * unit, 2 * MOST_KEPT * unit)
+        most = (MOST_KEPT_IN_WARP if threads <= WARP else MOST_KEPT) * unit
+        rules = KeepRules(COSTLY, COSTLY, most, 2 * most)
         return plan_kept_rows(self.parts.nodes, stages, rules), stages
 
     def kept(self, threads: int) -> tuple[Sequence[KeptRow], bool, list[Stage]]:
@@ -115,10 +129,15 @@ class RowPlan:
         return (shared, True, others) if len(shared) > len(kept) else (kept, False, stages)
 
 
-def row_shape(rows: int, columns: int, exclusive: bool, few_rows: int = 264) -> tuple[int, int]:
-    """Threads of a row, rows of a block; `exclusive` asks that no thread of a block is without a row."""
+def row_shape(rows: int, columns: int, exclusive: bool, few_rows: int = 264, width: int = 1) -> tuple[int, int]:
+    """
+    Threads of a row that is read by vectors of `width` elements, and rows of a block; `exclusive` asks that no thread of a block
+    is without a row.
+    """
     if columns <= 2 * WARP or (columns <= LONGEST_IN_WARP and rows >= ENOUGH_ROWS):
         return WARP, _rows_together(rows, exclusive)
+    if rows >= ENOUGH_ROWS and (threads := _threads_by_work(columns, width)) is not None:
+        return threads, 1
     threads = 128 if columns <= 1024 else 256 if columns <= 4096 else 512
     while rows < few_rows and threads < 1024 and columns >= 8 * threads:
         threads *= 2
@@ -127,6 +146,13 @@ def row_shape(rows: int, columns: int, exclusive: bool, few_rows: int = 264) -> 
     while threads > 64 and columns % threads and columns % (threads // 2) == 0 and columns <= threads * MOST_KEPT // 2:
         threads //= 2
     return threads, 1
+
+
+def _threads_by_work(columns: int, width: int) -> int | None:
+    """The fewest threads for which a row is whole turns of their vectors, and that take no more than their most."""
+    most = MOST_TAKEN.get(width, 0)
+    counts = range(2 * WARP, 512 + 1, WARP)
+    return next((n for n in counts if columns % (n * width) == 0 and columns <= n * most), None)
 
 
 def _rows_together(rows: int, exclusive: bool) -> int:

@@ -284,6 +284,20 @@ def shared_memory() -> str:
     return f"{launch.shared} bytes"
 
 
+def five_warps() -> str:
+    """A row of whole turns of five warps, whose sums are no halves of each other."""
+    t, v = "tensor<1025x2560xbf16>", "tensor<2560xbf16>"
+    text = (
+        f"func.func @main(%x: {t}, %s: {v}, %b: {v}) -> {t} {{\n"
+        f"%r = graph.layer_norm %x, %s, %b : ({t}, {v}, {v}) -> {t}\nfunc.return %r : {t}\n}}"
+    )
+    program = compiled(text)
+    assert "160 threads a row" in program.source
+    inputs = [narrow(normal(*shape, seed=k), "bf16") for k, shape in enumerate(((1025, 2560), (2560,), (2560,)))]
+    np.testing.assert_allclose(widen(program(*inputs)), widen(evaluate(text, *inputs)), 2e-2, 2e-2)
+    return "160 threads"
+
+
 def bound_calls() -> str:
     """Calls with fixed arrays, of the device and of the host, between other calls of the program."""
     program = compiled(chain(5), "unfused")
@@ -325,7 +339,7 @@ SCENARIOS: dict[str, Callable[[], str]] = {
     for scenario in (
         examples, twelve_kernels, changing_pointers, rotating_results, device_arrays, donated_arguments, frozen_arguments,
         narrow_floats, streams, torch_tensors, host_calls, products, threads, results, targets_in_common_memory, kernel_names,
-        shared_memory, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, launch_costs,
+        shared_memory, five_warps, bound_calls, *STREAM_SCENARIOS, *LIBRARY_SCENARIOS, launch_costs,
     )
 }  # fmt: skip
 

@@ -110,18 +110,8 @@ def test_rounding_between_ops_is_one_instruction() -> None:
     assert not any(name == "F2F" for name, _ in kernel.code) and len(kernel.code) <= 70 * elements
 
 
-SHORT = ("N768", "N1024", "N1280", "N1536", "N771")
-"""Norms of 16 bits, of which a block's threads have 28 to 32 KiB under way: four fifths of what keeps memory busy."""
-
-
 @needs_nvcc
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason="too few loads")] if name in SHORT else [])
-        for name in WORKLOADS
-    ],
-)
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_enough_loads_are_under_way(name: str) -> None:
     kernel = compiled()[name][0]
     assert kernel.bytes_in_flight() >= IN_FLIGHT, (kernel.bytes_in_flight(), kernel.resources, kernel.launch.block)
@@ -130,10 +120,10 @@ def test_enough_loads_are_under_way(name: str) -> None:
 @needs_nvcc
 def test_large_arrays_are_moved_16_bytes_at_a_time() -> None:
     """
-    But for transposes, which turn elements, columns, where neighbours of a warp are 128 bytes, rows of odd numbers of elements,
-    which begin anywhere, and (to be mended) rows of 16, of which a thread takes neighbouring ones.
+    But for transposes, which turn elements, columns, where neighbours of a warp are 128 bytes, and rows of odd numbers of
+    elements, which begin anywhere.
     """
-    widths = {"W9": 32, "W10": 32, "N771": 16, "S771": 32, "S50k": 32, "S16": 32}
+    widths = {"W9": 32, "W10": 32, "N771": 16, "S771": 32, "S50k": 32}
     for name, (kernel, *_) in compiled().items():
         widest = max(bits for mnemonic, bits in kernel.code if mnemonic == "LDG")
         assert widest == widths.get(name, 128), name

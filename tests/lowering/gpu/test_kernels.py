@@ -268,7 +268,9 @@ def test_grids() -> None:
     assert shape_of(POINTWISE.format(n=1 << 22)) == (1 << 12, (256, 1, 1))
     assert shape_of(POINTWISE.format(n=(1 << 22) + 1)) == ((1 << 12) + 1, (256, 1, 1))
     assert shape_of(softmax(8192, 512)) == (1024, (32, 8, 1))
-    assert shape_of(softmax(8192, 1024)) == (8192, (128, 1, 1))
+    assert shape_of(softmax(8192, 1024)) == (1024, (32, 8, 1))
+    assert shape_of(softmax(1000, 1024)) == (1000, (128, 1, 1)), "too few rows for a warp each"
+    assert shape_of(softmax(8192, 1536)) == (8192, (64, 1, 1)), "whole turns of few threads"
     assert shape_of(softmax(8192, 4096)) == (8192, (256, 1, 1))
     assert shape_of(softmax(8192, 16384)) == (8192, (512, 1, 1))
     assert shape_of(softmax(1 << 29, 8)) == (1 << 21, (256, 1, 1))
@@ -276,7 +278,7 @@ def test_grids() -> None:
 
 
 def test_more_rows_than_a_grid_has_blocks_are_taken_in_turns() -> None:
-    module = apply(parse(softmax(1 << 33, 1024)), DEFAULT_PIPELINE)
+    module = apply(parse(softmax(1 << 33, 2048)), DEFAULT_PIPELINE)
     text = emit_cuda(module)
     assert "<<<(2147483647, 1, 1), (128, 1, 1)>>>" in text
     assert "block < 8589934592LL; block += 2147483647" in text
