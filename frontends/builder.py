@@ -25,6 +25,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.traits import Pure
 
+from fuse_opt.dialects.analysis.precision import PRECISION, STRICT, rounds
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import bool_value, float_value, int_array, int_value
@@ -132,11 +133,16 @@ class Emitter:
         return self.constant(value=DenseIntOrFPElementsAttr.from_list(cast(Any, type_), numbers.reshape(-1).tolist()))
 
     def finish(
-        self, results: Sequence[Value], names: Sequence[Sequence[str]] = (), marks: Sequence[str] = ()
+        self,
+        results: Sequence[Value],
+        names: Sequence[Sequence[str]] = (),
+        marks: Sequence[str] = (),
+        precision: str = STRICT,
     ) -> ModuleOp:
         """
         A module with the function `main`, without ops that no result needs. `names` are those of unknown extents, by
-        argument and axis, empty where there is none; `marks`, by argument, are attributes without a value, empty for none.
+        argument and axis, empty where there is none; `marks`, by argument, are attributes without a value, empty for none;
+        `precision` says how kernels round f16 and bf16.
         """
         self.block.add_op(ReturnOp(*results))
         for op in reversed(list(self.block.ops)):
@@ -152,7 +158,10 @@ class Emitter:
             if mark:
                 entry[mark] = UnitAttr()
         attributes = ArrayAttr([DictionaryAttr(entry) for entry in entries]) if any(entries) else None
-        return ModuleOp([FuncOp("main", types, Region(self.block), arg_attrs=attributes)])
+        function = FuncOp("main", types, Region(self.block), arg_attrs=attributes)
+        if precision != STRICT and rounds(self.block.ops):
+            function.attributes[PRECISION] = StringAttr(precision)
+        return ModuleOp([function])
 
 
 class Names:

@@ -16,6 +16,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.analysis.precision import KERNEL
 from fuse_opt.dialects.interfaces.shapes import dtype, tensor
 from fuse_opt.dialects.scalar import ScalarTypeError
 from fuse_opt.dialects.types.dtypes import dtype_of
@@ -98,7 +99,9 @@ class _Importer:
                 raise StableHLOError(f"argument {number}: expected known extents and a supported type, got '{type_}'")
             argument = self._emit.argument(value.name_hint or f"arg{number}", element, type_.get_shape())
             arguments.append((argument, None))
-        return self._emit.finish([value for value, _ in self._block(function.body.block, arguments, {}, 0)])
+        return self._emit.finish(
+            [value for value, _ in self._block(function.body.block, arguments, {}, 0)], precision=KERNEL
+        )
 
     def _block(
         self, block: Block, arguments: Sequence[Operand], outer: Mapping[SSAValue, Operand], depth: int

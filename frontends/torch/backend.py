@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from fuse_opt.dialects.analysis.precision import KERNEL, STRICT
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
 from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of
@@ -27,7 +28,17 @@ from fuse_opt.tools.compiler import api
 
 __all__ = ["GraphReport", "Options", "collect_reports", "compile_graph", "fuse_opt"]
 
-_OPTIONS = ("target", "pipeline", "backend", "dump", "decisions", "programs", "strict", "freezing")
+_OPTIONS = (
+    "target",
+    "pipeline",
+    "backend",
+    "dump",
+    "decisions",
+    "programs",
+    "strict",
+    "freezing",
+    "emulate_precision_casts",
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,8 @@ class Options:
     """Whether what cannot be compiled is an error. If not, PyTorch runs the graph, and a warning says why."""
     freezing: bool = True
     """Whether what follows from parameters and buffers alone is kept between calls under inference, until one is written to."""
+    emulate_precision_casts: bool = False
+    """Whether every operator rounds f16 and bf16, as eager's do; if not, they stay f32 inside of a kernel, as Inductor's do."""
 
 
 def fuse_opt(
@@ -90,7 +103,7 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
         raise ValueError(
             f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
         )
-    for name in ("strict", "freezing"):
+    for name in ("strict", "freezing", "emulate_precision_casts"):
         if not isinstance(given := options.get(name, False), bool):
             raise ValueError(f"option '{name}': expected True or False, got {given!r}")
     return Options(**options)
@@ -180,7 +193,8 @@ def _compile(
     api.use_openmp_threads()  # those that PyTorch's own kernels run on
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
-        imported = Importer(graph_module, metas, frozen=frozen).run()
+        precision = STRICT if options.emulate_precision_casts else KERNEL
+        imported = Importer(graph_module, metas, frozen=frozen, precision=precision).run()
         if may_leave and not options.strict and (why := nothing_to_win(imported.counts)) is not None:
             report(GraphReport(kind, imported.counts, NoStats(), time.perf_counter() - started, why))
             raise LeftError(why)

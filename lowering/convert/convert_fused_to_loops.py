@@ -35,7 +35,13 @@ from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
 from fuse_opt.lowering.loops.block_conversions import convert_in_blocks
 from fuse_opt.lowering.loops.constant_division import divide_in_f64
 from fuse_opt.lowering.loops.distribution import distribute_loops
-from fuse_opt.lowering.loops.excess_precision import choose_narrow, keep_wide, round_in_registers, store_clean
+from fuse_opt.lowering.loops.excess_precision import (
+    choose_narrow,
+    keep_wide,
+    keeps_excess,
+    round_in_registers,
+    store_clean,
+)
 from fuse_opt.lowering.loops.fast_math import is_fast, relax_math
 from fuse_opt.lowering.loops.index_set_splitting import split_index_sets
 from fuse_opt.lowering.loops.masked_tails import mask_tails
@@ -67,7 +73,8 @@ class ConvertFusedToLoopsPass(ModulePass):
     A result is a buffer after the arguments, unless `fused.results` says that it is a donated argument or a copy.
     Kernels that say the same share a function. One whose schedule says `math = "fast"` computes with the approximations of
     `docs/c.md`, and its function says `fused.math = "fast"`; one that says `stores = "nontemporal"` stores past the caches where
-    it can. Decisions that are missing are made simply: an intermediate
+    it can; of one that says `precision = "kernel"`, f16 and bf16 are rounded at its results alone. Decisions that are
+    missing are made simply: an intermediate
     value without a slot gets a range of the arena to itself, a kernel without a segment one of its own.
 
     Requires: static shapes; every graph op but stored constants and views that move nothing is in a kernel.
@@ -100,6 +107,8 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             choose_narrow(loops.body)
             unswitch_loops(loops.body)
             split_index_sets(loops.body)
+            if keeps_excess(kernel):
+                keep_wide(loops.body)
             if is_fast(kernel):
                 keep_wide(loops.body)
                 share_exponentials(loops.body, loops.helpers, fast=True)

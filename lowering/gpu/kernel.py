@@ -30,6 +30,7 @@ from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes
 from fuse_opt.lowering.kernel.scope import INDEX
+from fuse_opt.lowering.loops.excess_precision import keeps_excess
 from fuse_opt.lowering.loops.fast_math import is_fast
 
 MOST_BLOCKS = 2**31 - 1
@@ -128,7 +129,7 @@ def finished_kernels(
     for phase in phases:
         for argument, hint in zip(phase.scope.parameters, hints, strict=True):
             argument.name_hint = hint
-        shape_math(phase.scope.block, phase.scope.helpers, is_fast(kernel))
+        shape_math(phase.scope.block, phase.scope.helpers, is_fast(kernel), keeps_excess(kernel))
         found = _finished(phase, every, buffers.shared, limits)
         found.function.attributes["fused.comment"] = StringAttr(comment)
         if is_fast(kernel):

@@ -14,14 +14,17 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from fuse_opt.lowering.loops.excess_precision import round_in_registers
+from fuse_opt.lowering.loops.excess_precision import keep_wide, round_in_registers
 from fuse_opt.lowering.loops.fast_math import Helpers, multiply_by_reciprocal, sigmoid_argument
 
 _FAST: Mapping[type[Operation], str] = {math.ExpOp: "fast_exp", arith.DivfOp: "fast_divide", math.SqrtOp: "fast_sqrt"}
 
 
-def shape_math(body: Block, helpers: Helpers, fast: bool) -> None:
-    """Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on."""
+def shape_math(body: Block, helpers: Helpers, fast: bool, wide: bool) -> None:
+    """
+    Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on. Where numbers stay `wide` inside
+    of it, the approximations are taken all the same where an op would round.
+    """
     for op in list(body.walk()):
         if isinstance(op, arith.DivfOp):
             if (x := sigmoid_argument(op)) is not None:
@@ -33,6 +36,8 @@ def shape_math(body: Block, helpers: Helpers, fast: bool) -> None:
             _call("fast_tanh" if fast and _is_rounded(op, BFloat16Type) else "narrow_tanh", op, op.operands, helpers)
         elif (name := _FAST.get(type(op))) is not None and (fast or _is_rounded(op)):
             _call(name, op, op.operands, helpers)
+    if wide:
+        keep_wide(body)
     round_in_registers(body, helpers)
 
 

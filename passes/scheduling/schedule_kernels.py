@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,7 @@ from fuse_opt.dialects.analysis.contractions.generated_products import (
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
 from fuse_opt.dialects.analysis.loop_body import trace_kernel
 from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
+from fuse_opt.dialects.analysis.precision import KERNEL, STRICT, precision_of, precision_problem, rounds
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.selection import generated_kind
@@ -73,7 +74,7 @@ def _refuse_entries(kernel: KernelOp) -> str | None:
     return None
 
 
-WORDS = {"math": ("strict", "fast"), "stores": ("temporal", "nontemporal")}
+WORDS = {"math": ("strict", "fast"), "precision": (STRICT, KERNEL), "stores": ("temporal", "nontemporal")}
 """Entries of a schedule that are one of some words; the first is what holds without the entry."""
 _NOT_GENERATED = ("library", "reference")
 NUMBERS = ("splits", "block")
@@ -118,6 +119,9 @@ class ScheduleKernelsPass(ModulePass):
     contractions whose bounds `docs/c.md` states, the CUDA target those of `docs/cuda.md`. Without it arithmetic is as the
     IR says.
 
+    With `precision=kernel`, or where the function says `graph.precision = "kernel"`, they say so, too: f16 and bf16 then stay f32
+    inside of a kernel and are rounded at its results, as other compilers do. Without it every op rounds.
+
     A kernel that moves more bytes than caches hold (twice the device's `last_level_cache_bytes`), and waits for memory
     rather than for arithmetic, gets `stores = "nontemporal"`: results of such sizes are stored past the caches where they are
     not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
@@ -130,6 +134,8 @@ class ScheduleKernelsPass(ModulePass):
 
     math: Literal["strict", "fast"] = "strict"
     """Accuracy of the functions in generated C: "strict" or "fast"."""
+    precision: Literal["strict", "kernel"] | None = None
+    """Rounding of f16 and bf16: "strict", by every op, "kernel", at results of kernels; otherwise as the function says."""
     device: str = "cpu"
     """What decides on non-temporal stores: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
 
@@ -139,18 +145,24 @@ class ScheduleKernelsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         device = find_device(self.device)
         for function in functions_of(op):
+            if (problem := precision_problem(function)) is not None:
+                raise RefusedError(problem, function)
+            words = {"math": self.math, "precision": self.precision or precision_of(function)}
             rules = StoreRules(function, device)
             for kernel in function.body.block.ops:
                 if isinstance(kernel, KernelOp):
-                    _schedule(kernel, self.math, rules)
+                    _schedule(kernel, words, rules)
 
 
-def _schedule(kernel: KernelOp, math: str, rules: StoreRules) -> None:
+def _schedule(kernel: KernelOp, words: Mapping[str, str], rules: StoreRules) -> None:
     if (given := kernel.schedule_kind()) is None:
         order = _choose(kernel)
         entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
-        if math == "fast" and order.kind not in _NOT_GENERATED:
-            entries["math"] = StringAttr(math)
+        if order.kind not in _NOT_GENERATED:
+            chosen = {name: word for name, word in words.items() if word != WORDS[name][0]}
+            if not rounds(kernel.ops()):
+                chosen.pop("precision", None)
+            entries.update((name, StringAttr(word)) for name, word in chosen.items())
         kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries})
         verdict = rules.judge(kernel)
         if verdict.nontemporal:

@@ -171,15 +171,16 @@ def bitcast_convert(h: HloOp, g: Emitter) -> Results:
 
 @handler("stablehlo.reduce_precision")
 def reduce_precision(h: HloOp, g: Emitter) -> Results:
-    """On the bits: the mantissa to nearest, halves to even; what is too large is infinite, what is too small zero."""
+    """
+    On the bits, as kernels may leave out casts there and back: the mantissa to nearest, halves to even; what is too large is
+    infinite, what is too small zero.
+    """
     x, exponent, mantissa = h.operand(), h.integer("exponent_bits"), h.integer("mantissa_bits")
     element = dtype(x)
     own_mantissa = {F16: 10, BF16: 7, F32: 23, F64: 52}[element]
     own_exponent = element.bits - 1 - own_mantissa
     if exponent >= own_exponent and mantissa >= own_mantissa:
         return x
-    if (element, exponent, mantissa) == (F32, 8, 7):
-        return g.cast(g.cast(x, BF16), F32)
     whole = element.unsigned
     bits = g.bitcast(x, dtype=whole)
     if mantissa < own_mantissa:

@@ -67,7 +67,7 @@ class Importer(Calls):
 
     def _finish(self) -> Any:
         marks = [argument.mark for argument in self.arguments]
-        return self.emit.finish([*self.buffer_values, *self.effects], marks=marks)
+        return self.emit.finish([*self.buffer_values, *self.effects], marks=marks, precision=self.precision)
 
     def _find_stored(self, nodes: Sequence[Any]) -> None:
         """Arguments that are overwritten at the end: the only mutation that functionalisation leaves."""

@@ -15,6 +15,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.analysis.precision import STRICT
 from fuse_opt.dialects.types.dtypes import I8
 from fuse_opt.frontends.builder import Emitter
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, is_tensor
@@ -37,13 +38,15 @@ class Values(ABC):
         *,
         library: bool = False,
         frozen: Collection[int] = (),
+        precision: str = STRICT,
     ) -> None:
-        """`frozen` are numbers of arguments, of parameters and buffers under inference."""
+        """`frozen` are numbers of arguments, of parameters and buffers under inference; `precision` is that of kernels."""
         self.emit = Emitter()
         self.gm = graph_module
         self.metas = metas
         self.library = library
         self.frozen = frozen
+        self.precision = precision
         self.values: dict[Any, SSAValue] = {}
         self.places: dict[Any, Place] = {}
         self.parts: dict[Any, Sequence[Any]] = {}

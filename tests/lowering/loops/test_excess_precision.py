@@ -15,6 +15,7 @@ from lowered_programs import needs_compiler
 from fuse_opt.lowering.c.headers.functions import c_helpers
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.program.float_formats import bit_patterns, computed, narrow
+from fuse_opt.passes.remarks import RefusedError
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
@@ -139,6 +140,7 @@ func.func @main(%x: {first}, %y: {t}) -> {t} {{
 
 PASSES = ["decompose", "fuse-elementwise", "wrap-kernels"]
 STRICT, FAST = [*PASSES, "schedule-kernels"], [*PASSES, "schedule-kernels{math=fast}"]
+KERNEL = [*PASSES, "schedule-kernels{precision=kernel}"]
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,39 @@ def test_what_a_narrow_type_has_is_not_rounded_again(kind: str, argument: str, h
     assert "fo_round" not in fast
 
 
+def test_a_function_says_where_numbers_are_rounded() -> None:
+    said = chain("bf16").replace("> {\n", '> attributes {graph.precision = "kernel"} {\n', 1)
+    assert text_of(apply(parse(said), STRICT)).count('precision = "kernel"') == 2
+    assert (
+        text_of(apply(parse(said), [*PASSES, "schedule-kernels{precision=strict}"])).count('precision = "kernel"') == 1
+    )
+    assert "precision" not in text_of(apply(parse(chain("bf16").replace("bf16", "f32")), KERNEL))
+    with pytest.raises(RefusedError, match='expected "strict" or "kernel", got "loose"; change or remove it'):
+        apply(parse(said.replace('"kernel"', '"loose"')), STRICT)
+
+
+ROWS = """
+func.func @main(%x: tensor<37x200xbf16>) -> (tensor<37x200xbf16>, tensor<37x1xbf16>) {
+  %0 = graph.exp %x : (tensor<37x200xbf16>) -> tensor<37x200xbf16>
+  %1 = graph.sum %0 {axes = array<i64: 1>, keepdims = true} : (tensor<37x200xbf16>) -> tensor<37x1xbf16>
+  %2 = graph.divide %0, %1 : (tensor<37x200xbf16>, tensor<37x1xbf16>) -> tensor<37x200xbf16>
+  func.return %2, %1 : tensor<37x200xbf16>, tensor<37x1xbf16>
+}
+"""
+
+
+@needs_compiler
+def test_rows_are_rounded_once() -> None:
+    """What is kept of a row between two stages, and a result that is read again, has all digits of f32."""
+    x = narrow(np.random.default_rng(5).standard_normal((37, 200), np.float32), "bf16")
+    program = CpuProgram(build_program(apply(parse(ROWS), ["fuse-row", *KERNEL])))
+    assert program.stats.kernels == 1
+    exponentials = np.exp(computed(x).astype(np.float64))
+    total = exponentials.sum(1, keepdims=True)
+    for got, wanted in zip(program(x), (exponentials / total, total), strict=True):
+        assert np.mean(computed(got) == computed(narrow(wanted.astype(np.float32), "bf16"))) > 0.99
+
+
 @needs_compiler
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_strict_rounds_every_op_and_fast_the_last(kind: str) -> None:
@@ -160,13 +195,15 @@ def test_strict_rounds_every_op_and_fast_the_last(kind: str) -> None:
     x, y = (narrow(a, "bf16") if kind == "bf16" else a.astype(np.float16) for a in wide)
     if kind == "bf16":  # a NaN of all ones stays one
         bit_patterns(x)[:2] = [0x7FFF, 0xFFFF]
-    strict, fast = (CpuProgram(build_program(apply(parse(chain(kind)), passes)))(x, y) for passes in (STRICT, FAST))
+    strict, fast, kernel = (
+        CpuProgram(build_program(apply(parse(chain(kind)), passes)))(x, y) for passes in (STRICT, FAST, KERNEL)
+    )
     (expected,) = evaluate(module, [x, y])
     np.testing.assert_allclose(computed(strict), computed(expected), rtol=2e-2, atol=1e-2)
     a, b = computed(x).astype(np.float64), computed(y).astype(np.float64)
     unrounded = np.sqrt(np.floor(np.maximum(np.abs(-np.maximum(np.exp(a), np.tanh(b))), 0))) * b
     once = computed(narrow(unrounded, "bf16") if kind == "bf16" else unrounded.astype(np.float16))
-    assert np.mean((computed(fast) == once)[2:]) > 0.97
+    assert np.mean((computed(fast) == once)[2:]) > 0.97 and np.mean((computed(kernel) == once)[2:]) > 0.97
     assert np.isnan(computed(strict)[:2]).all() == np.isnan(computed(fast)[:2]).all() == (kind == "bf16")
 
 
