@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import StringAttr
-
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import STORES
 
 UNROLL = "fused.unroll"
 """Attribute of a loop that is to be unrolled whole: its buffers can be registers then."""
@@ -21,4 +20,4 @@ NONPOSITIVE = "fused.nonpositive"
 
 def is_nontemporal(kernel: KernelOp) -> bool:
     """Whether the kernel's schedule asks for it."""
-    return kernel.schedule is not None and kernel.schedule.data.get("stores") == StringAttr("nontemporal")
+    return STORES.word(kernel) == "nontemporal"

@@ -18,6 +18,7 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import CUT
 from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
@@ -121,7 +122,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 make_nontemporal(loops.body, loops.shared, loops.tasks, loops.helpers)
             store_clean(loops.body, loops.helpers)
             convert_in_blocks(loops.body, loops.helpers)
-            distribute_loops(loops.body, loops.tasks)
+            distribute_loops(loops.body, loops.tasks, CUT.word(kernel))
             if passes:
                 mask_tails(loops.body, loops.helpers)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import BLOCK, SPLITS
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.cpu.blocked_sums import BlockedSums
@@ -56,7 +57,7 @@ def build_column_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence
     nodes.flatten_rows(rows[:-1], outer)
     nodes.finish()
     stages = phased.stages(nodes)
-    splits = phased.entry("splits") or 1
+    splits = phased.entry(SPLITS) or 1
     early = phased.reads_early(nodes, stages)
     if splits > 1 and early:
         splits = 1
@@ -95,7 +96,7 @@ def _build_moments(
     """Both stages of each part in one launch, with parts so small that the second finds its elements in a cache."""
     dims, lanes = stages[0].dims, geometry.lane.extent
     longest = max(dims, key=lambda dim: dim.extent, default=Dim("i", 1))
-    others, splits = extent(dims) // max(longest.extent, 1), phased.entry("splits") or 1
+    others, splits = extent(dims) // max(longest.extent, 1), phased.entry(SPLITS) or 1
     piece = LONGEST_PIECE // others // AT_A_TIME * AT_A_TIME
     if lanes >= NARROWEST and piece:
         size = max(dtype(node.value).compute.itemsize for node in stages[0].reductions)
@@ -127,7 +128,7 @@ def _widest_block(phased: PhasedKernel, stages: Sequence[Stage], splits: int) ->
     """Lanes of a block that caches take."""
     sizes = [dtype(node.value).compute.itemsize for stage in stages for node in stage.reductions]
     room = ACCUMULATORS // max(sum(sizes), 1)
-    if (given := phased.entry("block")) is not None:
+    if (given := phased.entry(BLOCK)) is not None:
         return min(given, 4 * room)
     if splits > 1:
         return max(room // LANE_MULTIPLE * LANE_MULTIPLE, FEWEST_LANES)

@@ -14,8 +14,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, PassLoops, kernel_block
-from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.cpu.kernel import KernelLoops, PassLoops, kernel_block
+from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
 LEAST_SHARED = 16

@@ -31,8 +31,6 @@ from fuse_opt.lowering.kernel.scope import INDEX, Scope
 from fuse_opt.lowering.loops.masked_tails import padded
 from fuse_opt.lowering.loops.nontemporal_stores import FEWEST, WIDTH
 
-WORK_PER_CHUNK = 12288 * 4
-"""Simple operations that make it worth to hand a part of a loop to another thread; a light element has four."""
 FEWEST_TASKS = 32
 """Tasks below which long rows of elements are cut."""
 SHORTEST_LOOP = 8
@@ -117,7 +115,7 @@ class PassLoops(PipelinedRows):
     def grain(self) -> int:
         """How many tasks make a chunk."""
         multiple = 1 if self.nested else CHUNK_MULTIPLE
-        grain = -(-WORK_PER_CHUNK // self.work)
+        grain = -(-self.memory.chunk // self.work)
         return -(-grain // multiple) * multiple
 
     def _build_pointwise(self) -> int:
@@ -138,7 +136,7 @@ class PassLoops(PipelinedRows):
             return self._build_written_out(outer, inner) * work
         rows = extent(outer)
         part = part_length(
-            inner.extent, min(-(-FEWEST_TASKS // max(rows, 1)), inner.extent * work // WORK_PER_CHUNK), 64
+            inner.extent, min(-(-FEWEST_TASKS // max(rows, 1)), inner.extent * work // self.memory.chunk), 64
         )
         blocks = -(-inner.extent // part)
         task = Dim("row", rows)

@@ -10,14 +10,15 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func, memref, scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Block, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import Knob
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, dimension
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops
+from fuse_opt.lowering.cpu.kernel import KernelLoops
 from fuse_opt.lowering.cpu.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
@@ -60,10 +61,10 @@ class PhasedKernel:
         self.phases: list[KernelLoops] = []
         self._bytes = 0
 
-    def entry(self, name: str) -> int | None:
+    def entry(self, knob: Knob) -> int | None:
         """A number that the kernel's schedule gives, as far as it is sensible."""
-        found = None if self.kernel.schedule is None else self.kernel.schedule.data.get(name)
-        return min(found.value.data, MOST) if isinstance(found, IntegerAttr) and found.value.data > 0 else None
+        found = knob.count(self.kernel)
+        return None if found is None else min(found, MOST)
 
     def stages(self, nodes: KernelNodes) -> list[Stage]:
         """The stages of a row, and of all rows."""
@@ -102,7 +103,7 @@ class PhasedKernel:
                 kept.append(number)
         shared = frozenset(place for place, number in enumerate(kept) if number in self.memory.shared)
         parameters = tuple(phase.parameters[number] for number in kept)
-        grain = -(-WORK_PER_CHUNK // max(work, 1))
+        grain = -(-self.memory.chunk // max(work, 1))
         self.phases.append(KernelLoops(block, parameters, shared, tasks, grain, phase.root.helpers))
 
 

@@ -8,7 +8,7 @@ from xdsl.dialects import memref, scf
 from xdsl.ir import Block
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
-from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused import KernelOp, knobs
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.cpu.kernel import CHUNK_MULTIPLE, KernelLoops, build_kernel_loops
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel, build_join
@@ -35,7 +35,7 @@ def build_split_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[
     stages = phased.stages(nodes)
     if phased.reads_early(nodes, stages):
         return [build_kernel_loops(kernel, loop_body, storages)]
-    splits = phased.entry("splits") or SPLITS
+    splits = phased.entry(knobs.SPLITS) or SPLITS
     for stage in stages:
         _build_parts(phased, nodes, stage, row, splits)
         if stage.reductions and stage is not stages[-1]:

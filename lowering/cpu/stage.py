@@ -141,6 +141,8 @@ class StageLoops:
                 return 0
             many = few
         length = stage.dims[-1].extent
+        if self.memory.lanes is not None and length >= 2 * self.memory.lanes:
+            return self.memory.lanes
         if length >= 2 * many:
             return many
         return few if length >= (SHORTEST if few == WIDTH and self._has_masks(stage) else 2 * few) else 0

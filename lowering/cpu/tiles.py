@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
 from fuse_opt.dialects.analysis.loop_order import fastest_dim
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import BLOCK
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.c.headers.functions import helper_names
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, build_kernel_loops, kernel_block
+from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_block
 from fuse_opt.lowering.cpu.register_transpose import GROUP, RegisterTranspose, Tile
 from fuse_opt.lowering.cpu.stage import Range
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -59,9 +60,7 @@ def build_tile_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[H
     root = Scope(None, kernel_block(memory))
     *buffers, begin, end = root.block.args
     tiles = _Tiles(nodes, memory, buffers, root, (begin, end), transposed)
-    entry = None if kernel.schedule is None else kernel.schedule.data.get("block")
-    given = entry.value.data if isinstance(entry, IntegerAttr) and entry.value.data > 0 else None
-    tiles.build(given)
+    tiles.build(BLOCK.count(kernel))
     root.block.add_op(func.ReturnOp())
     parameters = tuple(memory.parameters)
     return [KernelLoops(root.block, parameters, memory.shared, tiles.tasks, tiles.grain, root.helpers)]
@@ -83,7 +82,7 @@ class _Tiles(RegisterTranspose):
 
     @property
     def grain(self) -> int:
-        return -(-WORK_PER_CHUNK // max(self.work, 1))
+        return -(-self.memory.chunk // max(self.work, 1))
 
     def _sides(self, given: int | None) -> tuple[int, int]:
         """Elements of a block along the dimension to turn and along the innermost one."""

@@ -11,10 +11,14 @@ from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import LANES, TASKS
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.index_expr import dimensions
 from fuse_opt.lowering.hints import is_nontemporal
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
+
+WORK_PER_CHUNK = 12288 * 4
+"""Simple operations that make it worth to hand a part of a loop to another thread; a light element has four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,10 @@ class KernelBuffers:
         """By result: its parameter."""
         self.nontemporal = is_nontemporal(kernel)
         """Whether stores go past the caches where they can."""
+        self.lanes = LANES.count(kernel)
+        """Accumulators of a reduction side by side, where the schedule says how many."""
+        self.chunk = TASKS.count(kernel) or WORK_PER_CHUNK
+        """Simple operations of the least piece of work that a thread takes."""
         self._memory = memory
         self._known: dict[tuple[Hashable, Attribute], int] = {}
         self._owners: dict[Hashable, int] = {}

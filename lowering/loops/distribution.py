@@ -72,20 +72,24 @@ _CALLS = {
 }
 
 
-def distribute_loops(body: Block, tasks: int) -> None:
-    """Rewrites the function of a kernel in place; loops without constant bounds are over some of so many tasks."""
+def distribute_loops(body: Block, tasks: int, cut: str = "modelled") -> None:
+    """
+    Rewrites the function of a kernel in place; loops without constant bounds are over some of so many tasks. `cut` is the
+    schedule's entry.
+    """
+    gain = {"modelled": GAIN, "never": 0.0, "always": 1.0}[cut]
     blocks = BlockLoops(body)
     for op in list(body.walk()):
         if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1 and not op.initVals:
-            _distribute(op, tasks, blocks)
+            _distribute(op, tasks, blocks, gain)
 
 
-def _distribute(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops) -> None:
+def _distribute(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, gain: float) -> None:
     count = iterations(loop)
     if constant(loop.step[0]) != 1 or (tasks if count is None else count) < FEWEST:
         return
     steps = _steps(loop.body.block)
-    cuts = _cuts(steps) if steps else ()
+    cuts = _cuts(steps, gain) if steps else ()
     if not cuts:
         return
     size = BLOCK if count is None else min(count, BLOCK)
@@ -135,7 +139,7 @@ def _is_repeated(op: Operation, block: Block, repeated: set[SSAValue]) -> bool:
     return all(value in repeated or not is_within(value, block) for value in op.operands)
 
 
-def _cuts(steps: Sequence[Operation]) -> tuple[int, ...]:
+def _cuts(steps: Sequence[Operation], gain: float) -> tuple[int, ...]:
     """The steps that a part begins with, but the first: those of the least cost, where that is worth it."""
     kept = _kept(steps)
     end = len(steps)
@@ -148,7 +152,7 @@ def _cuts(steps: Sequence[Operation]) -> tuple[int, ...]:
             if start + cost < best[stop]:
                 best[stop], before[stop] = start + cost, first
     *_, whole = _costs(steps)
-    if not best[end] < GAIN * whole:
+    if not best[end] < gain * whole:
         return ()
     cuts = [before[end]]
     while cuts[-1]:

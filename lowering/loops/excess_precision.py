@@ -12,11 +12,12 @@ from math import frexp
 
 import numpy as np
 from xdsl.dialects import arith, func, math, memref
-from xdsl.dialects.builtin import AnyFloat, BFloat16Type, Float16Type, Float32Type, FloatAttr, StringAttr
+from xdsl.dialects.builtin import AnyFloat, BFloat16Type, Float16Type, Float32Type, FloatAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import PRECISION
 from fuse_opt.lowering.program.float_formats import narrow, widen
 
 _NARROW: tuple[Attribute, ...] = (BFloat16Type(), Float16Type())
@@ -142,7 +143,7 @@ def _erase_unread(widened: dict[SSAValue, SSAValue]) -> None:
 
 def keeps_excess(kernel: KernelOp) -> bool:
     """Whether the kernel's schedule says that f16 and bf16 are rounded at its results alone."""
-    return kernel.schedule is not None and kernel.schedule.data.get("precision") == StringAttr("kernel")
+    return PRECISION.word(kernel) == "kernel"
 
 
 def keep_wide(body: Block) -> None:

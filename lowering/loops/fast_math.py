@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xdsl.dialects import arith, func, math
-from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr, StringAttr
+from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import MATH
 from fuse_opt.lowering.hints import NONPOSITIVE
 
 Helpers = dict[str, tuple[tuple[Attribute, ...], Attribute]]
@@ -29,7 +30,7 @@ _HELPERS = (
 
 def is_fast(kernel: KernelOp) -> bool:
     """Whether the kernel's schedule asks for it."""
-    return kernel.schedule is not None and kernel.schedule.data.get("math") == StringAttr("fast")
+    return MATH.word(kernel) == "fast"
 
 
 def relax_math(body: Block, helpers: Helpers) -> None:

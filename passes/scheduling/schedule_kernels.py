@@ -19,9 +19,10 @@ from fuse_opt.dialects.analysis.contractions.generated_products import (
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
 from fuse_opt.dialects.analysis.loop_body import trace_kernel
 from fuse_opt.dialects.analysis.loop_order import LoopOrder, choose_order
-from fuse_opt.dialects.analysis.precision import KERNEL, STRICT, precision_of, precision_problem, rounds
+from fuse_opt.dialects.analysis.precision import precision_of, precision_problem, rounds
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, Knob
 from fuse_opt.dialects.implementation.selection import generated_kind
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.remarks import RefusedError, remark
@@ -63,22 +64,15 @@ def _refuse_reference(kernel: KernelOp) -> str | None:
 def _refuse_entries(kernel: KernelOp) -> str | None:
     """Why the numbers of a schedule cannot be used."""
     assert kernel.schedule is not None
-    for name, value in kernel.schedule.data.items():
-        if name in NUMBERS and not (isinstance(value, IntegerAttr) and value.value.data > 0):
-            return f"entry '{name}': expected a positive integer, got {value}"
-        if name in WORDS and value not in [StringAttr(word) for word in WORDS[name]]:
-            first, second = WORDS[name]
-            return f'entry \'{name}\': expected "{first}" or "{second}", got {value}'
+    for knob in KNOBS:
+        if (problem := knob.problem(kernel)) is not None:
+            return problem
     if kernel.schedule.data.get("stores") == StringAttr("nontemporal") and kernel.schedule_kind() in _NOT_GENERATED:
         return "entry 'stores': expected generated code, or \"temporal\""
     return None
 
 
-WORDS = {"math": ("strict", "fast"), "precision": (STRICT, KERNEL), "stores": ("temporal", "nontemporal")}
-"""Entries of a schedule that are one of some words; the first is what holds without the entry."""
 _NOT_GENERATED = ("library", "reference")
-NUMBERS = ("splits", "block")
-"""Entries of a schedule that are counts: parts of what is reduced, rows of a block."""
 
 SCHEMES: dict[str, Callable[[KernelOp], str | None]] = {
     "pointwise": _generated("pointwise", "it holds a reduction"),
@@ -147,22 +141,21 @@ class ScheduleKernelsPass(ModulePass):
         for function in functions_of(op):
             if (problem := precision_problem(function)) is not None:
                 raise RefusedError(problem, function)
-            words = {"math": self.math, "precision": self.precision or precision_of(function)}
+            words = {MATH: self.math, PRECISION: self.precision or precision_of(function)}
             rules = StoreRules(function, device)
             for kernel in function.body.block.ops:
                 if isinstance(kernel, KernelOp):
                     _schedule(kernel, words, rules)
 
 
-def _schedule(kernel: KernelOp, words: Mapping[str, str], rules: StoreRules) -> None:
+def _schedule(kernel: KernelOp, words: Mapping[Knob, str], rules: StoreRules) -> None:
     if (given := kernel.schedule_kind()) is None:
         order = _choose(kernel)
         entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
         if order.kind not in _NOT_GENERATED:
-            chosen = {name: word for name, word in words.items() if word != WORDS[name][0]}
-            if not rounds(kernel.ops()):
-                chosen.pop("precision", None)
-            entries.update((name, StringAttr(word)) for name, word in chosen.items())
+            for knob, word in words.items():
+                if word != knob.word(kernel) and (knob is not PRECISION or rounds(kernel.ops())):
+                    entries[knob.name] = StringAttr(word)
         kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries})
         verdict = rules.judge(kernel)
         if verdict.nontemporal:

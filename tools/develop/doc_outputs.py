@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.fused.knobs import KNOBS
 from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.offers import Offer, Pairs, PointwiseOffer, all_offers, offers_of
 from fuse_opt.dialects.implementation.switch import known_backends
@@ -59,6 +60,15 @@ def optimized(path: str) -> ModuleOp:
     module = parse_module(read(path), path, ctx)
     run_pipeline(module, make_passes(DEFAULT_PIPELINE), ctx)
     return module
+
+
+def knobs_table() -> str:
+    """A row for each entry of a schedule that C programs look at."""
+    rows = [
+        f"| `{k.name}` | {k.values} | {', '.join(k.kinds)} | {'yes' if k.same_bits else 'no'} | {k.doc} |"
+        for k in KNOBS
+    ]
+    return "\n".join(["| entry | value | kinds | same bits | what it says |", "|---|---|---|---|---|", *rows])
 
 
 def offers_table() -> str:
@@ -124,6 +134,7 @@ def memory_remarks() -> str:
 
 SECTIONS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("docs/c.md", "kernel", c_kernel),
+    ("docs/c.md", "knobs", knobs_table),
     ("docs/cuda.md", "kernel", cuda_kernel),
     ("docs/memory.md", "remarks", memory_remarks),
     ("docs/implementations.md", "offers", offers_table),

@@ -18,9 +18,9 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.cpu.attention.panels import Panels, PanelSizes, on_stack
 from fuse_opt.lowering.cpu.attention.tiles import AttentionTiles
 from fuse_opt.lowering.cpu.attention.tiling import AttentionTiling, choose_attention_tiling
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
+from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
+from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.loop_splitting import task_parts
 from fuse_opt.lowering.kernel.scope import Scope

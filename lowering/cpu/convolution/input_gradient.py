@@ -26,7 +26,7 @@ from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.lowering.cpu.convolution.input_copy import tap_offsets
 from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels, Sweep
 from fuse_opt.lowering.cpu.convolution.task import Place
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
+from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import (
     Bounds,
     Matrix,
@@ -38,7 +38,7 @@ from fuse_opt.lowering.cpu.matmul.copies import (
 )
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import Taps
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
+from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 

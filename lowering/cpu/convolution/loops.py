@@ -31,9 +31,9 @@ from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask
 from fuse_opt.lowering.cpu.convolution.weight_gradient import build_weight_gradient_loops
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
+from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop, parallel_loop, plus, times
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
+from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.scope import Scope
 

@@ -20,11 +20,11 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
 from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import WeightTiling, row_taps, weight_tiling
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, launch_of, launch_root
+from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, Scratch, operand_pass
+from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import INDEX, Scope

@@ -22,7 +22,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
-from fuse_opt.lowering.cpu.kernel import WORK_PER_CHUNK, KernelLoops, kernel_block
+from fuse_opt.lowering.cpu.kernel import KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
@@ -31,7 +31,7 @@ from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
 from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
-from fuse_opt.lowering.kernel.buffers import KernelBuffers, operand_pass
+from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, operand_pass
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import Scope
 from fuse_opt.lowering.loops.fast_math import is_fast

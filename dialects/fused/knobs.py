@@ -1,0 +1,110 @@
+"""Entries of schedules: one record each, read by `schedule-kernels`, by lowering and by the table in docs/c.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
+
+from fuse_opt.dialects.fused.kernel import KernelOp
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One of some words; the first is what holds without the entry."""
+
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(f'"{word}"' for word in self.words)
+
+    def has(self, value: object) -> bool:
+        return isinstance(value, StringAttr) and value.data in self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """An integer from `least` on."""
+
+    least: int = 1
+    most: int | None = None
+    power: bool = False
+    """Whether only powers of two."""
+
+    def __str__(self) -> str:
+        if self.most is None:
+            return "a positive integer"
+        return f"{'a power of two' if self.power else 'an integer'} from {self.least} to {self.most}"
+
+    def has(self, value: object) -> bool:
+        if not isinstance(value, IntegerAttr) or value.value.data < self.least:
+            return False
+        number = value.value.data
+        return (self.most is None or number <= self.most) and not (self.power and number & (number - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """An entry of a schedule that C programs look at."""
+
+    name: str
+    values: Words | Counts
+    kinds: tuple[str, ...]
+    """The kinds of schedules where it means something."""
+    same_bits: bool
+    """Whether no value of it changes a bit of a result."""
+    doc: str
+
+    def problem(self, kernel: KernelOp) -> str | None:
+        """What is wrong with the kernel's entry; None where nothing is."""
+        value = None if kernel.schedule is None else kernel.schedule.data.get(self.name)
+        if value is not None and not self.values.has(value):
+            return f"entry '{self.name}': expected {self.values}, got {value}"
+        return None
+
+    def word(self, kernel: KernelOp) -> str:
+        """The kernel's word, or the one that holds without the entry."""
+        assert isinstance(self.values, Words)
+        value = None if kernel.schedule is None else kernel.schedule.data.get(self.name)
+        return value.data if isinstance(value, StringAttr) else self.values.words[0]
+
+    def count(self, kernel: KernelOp) -> int | None:
+        """The kernel's number; None where lowering decides."""
+        value = None if kernel.schedule is None else kernel.schedule.data.get(self.name)
+        return cast(IntegerAttr, value).value.data if self.values.has(value) else None
+
+
+_LOOPS = ("pointwise", "row", "column", "split", "tile", "pack")
+_GENERATED = (*_LOOPS, "matmul", "attention", "conv")
+
+MATH = Knob(
+    "math", Words(("strict", "fast")), _GENERATED, False, "accuracy of functions; [error bounds](#error-bounds)"
+)
+PRECISION = Knob(
+    "precision", Words(("strict", "kernel")), _GENERATED, False, "rounding of f16 and bf16; [there](#excess-precision)"
+)
+STORES = Knob(
+    "stores", Words(("temporal", "nontemporal")), _LOOPS, True, "[results past the caches](#stores-past-the-caches)"
+)
+SPLITS = Knob("splits", Counts(), ("column", "split"), False, "parts of what is reduced, which are joined in order")
+BLOCK = Knob("block", Counts(), ("column", "tile"), False, "rows of a block; elements of both its sides")
+CUT = Knob(
+    "cut",
+    Words(("modelled", "never", "always")),
+    _LOOPS,
+    True,
+    "whether loops over long chains of functions become several: where a model of the processor says so, or wherever it gains",
+)
+LANES = Knob(
+    "lanes", Counts(8, 256, power=True), ("row", "pack"), False, "accumulators of a sum along a row, side by side"
+)
+TASKS = Knob(
+    "tasks",
+    Counts(),
+    tuple(kind for kind in _LOOPS if kind != "pack"),
+    True,
+    "simple operations of the least piece of work that a thread takes",
+)
+
+KNOBS = (MATH, PRECISION, STORES, SPLITS, BLOCK, CUT, LANES, TASKS)

@@ -1,0 +1,96 @@
+"""Entries of schedules: accepted and refused as their records say, none without effect, bits kept where that is promised."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from ir_testing import apply, parse
+from lowered_programs import needs_compiler
+
+from fuse_opt.dialects.fused.knobs import KNOBS, Knob, Words
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.lowering.program import Program
+from fuse_opt.lowering.program.float_formats import narrow
+from fuse_opt.passes.remarks import RefusedError
+from fuse_opt.runtime.cpu.program import CpuProgram
+
+CHAIN = """
+    %1 = graph.exp %0 : (TYPE) -> TYPE
+    %2 = graph.tanh %1 : (TYPE) -> TYPE
+    %3 = graph.log1p %2 : (TYPE) -> TYPE
+    %4 = graph.sin %3 : (TYPE) -> TYPE
+    %5 = graph.tanh %4 : (TYPE) -> TYPE
+    %6 = graph.multiply %5, %0 : (TYPE, TYPE) -> TYPE
+    fused.yield %6 : TYPE"""
+SUM = """
+    %1 = graph.sum %0 {axes = array<i64: AXIS>} : (TYPE) -> RESULT
+    fused.yield %1 : RESULT"""
+TURNED = """
+    %1 = graph.permute_dims %0 {axes = array<i64: 1, 0>} : (TYPE) -> RESULT
+    %2 = graph.exp %1 : (RESULT) -> RESULT
+    fused.yield %2 : RESULT"""
+KERNELS = {
+    "pointwise": (CHAIN, "300x400xbf16", "300x400xbf16"),
+    "row": (SUM.replace("AXIS", "1"), "300x400xf32", "300xf32"),
+    "column": (SUM.replace("AXIS", "0"), "400x3000xf32", "3000xf32"),
+    "split": (SUM.replace("AXIS", "1"), "2x50000xf32", "2xf32"),
+    "tile": (TURNED, "300x400xf32", "400x300xf32"),
+}
+COUNTS = {"splits": (3, 7), "block": (40, 256), "lanes": (8, 128), "tasks": (1000, 10**7)}
+
+
+def module(kind: str, entry: str = "") -> str:
+    body, given, result = KERNELS[kind]
+    text = f"""
+func.func @main(%x: TYPE) -> RESULT {{
+  %r = fused.kernel(%0 = %x : TYPE) -> (RESULT) attributes {{schedule = {{kind = "{kind}"{entry}}}}} {{{body}
+  }}
+  func.return %r : RESULT
+}}"""
+    return text.replace("TYPE", f"tensor<{given}>").replace("RESULT", f"tensor<{result}>")
+
+
+def entries(knob: Knob) -> list[str]:
+    if isinstance(knob.values, Words):
+        return [f', {knob.name} = "{word}"' for word in knob.values.words]
+    return [f", {knob.name} = {number} : i64" for number in COUNTS[knob.name]]
+
+
+@cache
+def lowered(kind: str, entry: str = "") -> Program:
+    return build_program(apply(parse(module(kind, entry)), ["schedule-kernels"]))
+
+
+def kinds(knob: Knob) -> list[str]:
+    return [kind for kind in knob.kinds if kind in KERNELS]
+
+
+@pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
+def test_each_entry_changes_some_kernel(knob: Knob) -> None:
+    texts = [(lowered(kind, entry).source, lowered(kind).source) for kind in kinds(knob) for entry in entries(knob)]
+    assert any(text != plain for text, plain in texts)
+
+
+@needs_compiler
+@pytest.mark.parametrize("knob", [knob for knob in KNOBS if knob.same_bits], ids=lambda knob: knob.name)
+def test_entries_that_promise_it_change_no_bits(knob: Knob) -> None:
+    for kind in kinds(knob):
+        shape, element = KERNELS[kind][1].rsplit("x", 1)
+        x = np.random.default_rng(1).standard_normal(tuple(map(int, shape.split("x"))), np.float32)
+        given = x if element == "f32" else narrow(x, element)
+        for other in (lowered(kind, entry) for entry in entries(knob)):
+            if other.source != lowered(kind).source:
+                found, wanted = (np.asarray(CpuProgram(each)(given)) for each in (other, lowered(kind)))
+                np.testing.assert_array_equal(found.view(np.uint8), wanted.view(np.uint8))
+
+
+@pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
+@pytest.mark.parametrize("value", ['"loose"', "0 : i64", "-4 : i64", "3.0 : f32"])
+def test_other_values_are_refused(knob: Knob, value: str) -> None:
+    for kind in kinds(knob):
+        with pytest.raises(
+            RefusedError, match=f"entry '{knob.name}': expected .*, got .*; remove the schedule, or write"
+        ):
+            apply(parse(module(kind, f", {knob.name} = {value}")), ["schedule-kernels"])
