@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 PRECISION = "graph.precision"
 """
@@ -33,4 +34,8 @@ def precision_of(function: FuncOp) -> str:
 def rounds(ops: Iterable[Operation]) -> bool:
     """Whether one of the ops gives f16 or bf16: whether it matters where numbers are rounded."""
     types = (value.type for op in ops for value in op.results)
-    return any(isinstance(t, TensorType) and isinstance(t.element_type, BFloat16Type | Float16Type) for t in types)
+    return any(isinstance(each, TensorType) and _is_narrow(cast("TensorType[Attribute]", each)) for each in types)
+
+
+def _is_narrow(kind: TensorType[Attribute]) -> bool:
+    return isinstance(kind.element_type, BFloat16Type | Float16Type)
