@@ -37,8 +37,9 @@ LONG_BYTES = 1024
 """Of its longer side."""
 SQUARE_BYTES = 256
 """Of both sides, where the arrays are `outside_caches`: memory is faster the more of it lies side by side in all of them."""
-STREAMED_BYTES = 512
-"""Along the results where these go past the caches, whole lines at a time but for both ends."""
+STREAMED_BYTES = 1024
+"""Of both sides where results go past the caches, whole lines at a time but for both ends: fewer pages are left and come back
+to, and the block lies in a second cache."""
 FEWEST_BYTES = 4
 """Of elements that go past the caches: turning narrower ones takes longer than memory does."""
 CROWDED_BYTES = 2048
@@ -90,7 +91,8 @@ class _Tiles(RegisterTranspose):
             return min(given, LARGEST_BLOCK), min(given, LARGEST_BLOCK)
         size = max(dtype(node.value).itemsize for node in self.transposed.nodes)
         if any(self._is_nontemporal(store) for store in self.loop_body.stores):
-            return SQUARE_BYTES // size, min(STREAMED_BYTES // size, LARGEST_BLOCK)
+            side = min(STREAMED_BYTES // size, LARGEST_BLOCK)
+            return side, side
         if outside_caches(self.loop_body):
             return SQUARE_BYTES // size, SQUARE_BYTES // size
         short, long = SHORT_BYTES // size, min(LONG_BYTES // size, LARGEST_BLOCK)

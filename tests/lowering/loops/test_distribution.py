@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from ir_testing import apply, parse, text_of
 from lowered_programs import needs_compiler
-from xdsl.ir import Block
+from xdsl.dialects.builtin import ModuleOp
 
-from fuse_opt.lowering.convert import convert_fused_to_loops
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.loops.distribution import distribute_loops
 from fuse_opt.runtime.cpu.program import CpuProgram
@@ -30,30 +29,28 @@ def chain(size: int, kind: str, rounds: int, attributes: str = "") -> str:
     return "\n".join([*lines, f"func.return %q : {t}", "}"])
 
 
-def loops_of(text: str) -> str:
-    return text_of(apply(parse(text), [*PASSES, "convert-fused-to-loops"]))
+def scheduled(text: str, cut: str) -> ModuleOp:
+    return parse(text_of(apply(parse(text), PASSES)).replace("schedule = {", f'schedule = {{cut = "{cut}", '))
 
 
-def run(text: str, x: Any) -> Any:
-    return CpuProgram(build_program(apply(parse(text), PASSES)))(x)
+def loops_of(text: str, cut: str = "modelled") -> str:
+    return text_of(apply(scheduled(text, cut), ["convert-fused-to-loops"]))
 
 
-def as_it_is(body: Block, tasks: int) -> None:
-    """In the place of the rewrite."""
+def run(text: str, x: Any, cut: str) -> Any:
+    return CpuProgram(build_program(scheduled(text, cut)))(x)
 
 
 @needs_compiler
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16"])
 @pytest.mark.parametrize("size, attributes", [(1300, ""), (1024, ""), (300, " {graph.donated}")])
-def test_the_bits_are_those_of_one_loop(kind: str, size: int, attributes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bits_are_those_of_one_loop(kind: str, size: int, attributes: str) -> None:
     text = chain(size, kind, 3, attributes)
     dtype = {"f32": np.float32, "f64": np.float64, "f16": np.float16}[kind]
     x = np.random.default_rng(1).standard_normal(size).astype(dtype)
     assert loops_of(text).count("scf.parallel") > 1
-    parts = run(text, x.copy())
-    monkeypatch.setattr(convert_fused_to_loops, "distribute_loops", as_it_is)
-    assert loops_of(text).count("scf.parallel") == 1
-    np.testing.assert_array_equal(parts, run(text, x.copy()))
+    assert loops_of(text, "never").count("scf.parallel") == 1
+    np.testing.assert_array_equal(run(text, x.copy(), "modelled"), run(text, x.copy(), "never"))
 
 
 def test_what_lives_across_a_cut_is_kept_and_loads_are_repeated() -> None:
