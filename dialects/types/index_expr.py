@@ -6,6 +6,9 @@ kernel gives the address of every load, so simplification here is what makes res
 An expression is `constant + sum(coefficient * atom)`. An atom is a loop dimension, a floor division or a remainder by
 a positive constant. Every atom knows its range, so `(i * 64 + j) // 64` becomes `i` when `0 <= j < 64`, and
 `64 * (e // 64) + e % 64` becomes `e`: a chain of reshapes costs nothing.
+
+Numbers in expressions (extents, factors, divisors, bounds) may be sizes (`size.py`), which answer as numbers do where that is
+proven. What is not proven is not simplified, which is right, and slower.
 """
 
 from __future__ import annotations
@@ -13,7 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import gcd, prod
+from math import prod
+from typing import cast
+
+from fuse_opt.dialects.types.extents import common_divisor, estimate, exact_quotient, largest, smallest
+from fuse_opt.dialects.types.size import Extent, Size, Undecided
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,7 @@ class Dim:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        return 0, max(self.extent - 1, 0)
+        return 0, self.extent - 1 if isinstance(self.extent, Size) else max(self.extent - 1, 0)
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,12 @@ class Quotient:
     @cached_property
     def bounds(self) -> tuple[int, int]:
         low, high = self.numerator.bounds
-        return low // self.divisor, high // self.divisor
+        try:
+            return low // self.divisor, high // self.divisor
+        except Undecided:
+            if low >= 0:
+                return 0, high  # the divisor is 1 or more
+            raise
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,7 @@ class Remainder:
     @cached_property
     def bounds(self) -> tuple[int, int]:
         low, high = self.numerator.bounds
-        if low // self.divisor == high // self.divisor:
+        if _shared_quotient(low, high, self.divisor) is not None:
             return low % self.divisor, high % self.divisor
         return 0, self.divisor - 1
 
@@ -67,7 +79,7 @@ class Clamp:
     @cached_property
     def bounds(self) -> tuple[int, int]:
         low, high = self.value.bounds
-        return min(max(low, self.low), self.high), min(max(high, self.low), self.high)
+        return tuple(smallest(largest(end, self.low), self.high) for end in (low, high))  # pyright: ignore
 
 
 Atom = Dim | Quotient | Remainder | Clamp
@@ -97,8 +109,8 @@ class IndexExpr:
         """The smallest and the largest value that the expression can take."""
         low = high = self.constant
         for atom, factor in self.terms:
-            a, b = atom.bounds
-            low, high = low + min(a * factor, b * factor), high + max(a * factor, b * factor)
+            a, b = atom.bounds if factor >= 0 else atom.bounds[::-1]
+            low, high = low + a * factor, high + b * factor
         return low, high
 
     @property
@@ -127,12 +139,12 @@ class IndexExpr:
         return affine
 
     def __add__(self, other: IndexExpr | int) -> IndexExpr:
-        if isinstance(other, int):
+        if not isinstance(other, IndexExpr):
             return IndexExpr(self.terms, self.constant + other)
         return linear([(self, 1), (other, 1)])
 
     def __sub__(self, other: IndexExpr | int) -> IndexExpr:
-        if isinstance(other, int):
+        if not isinstance(other, IndexExpr):
             return IndexExpr(self.terms, self.constant - other)
         return linear([(self, 1), (other, -1)])
 
@@ -144,13 +156,13 @@ class IndexExpr:
             return self
         whole, rest = _split(self, divisor)
         low, high = rest.bounds
-        if low // divisor == high // divisor:
-            return whole + low // divisor
+        if (shared := _shared_quotient(low, high, divisor)) is not None:
+            return whole + shared
         if len(rest.terms) == 1 and rest.constant == 0:
             atom, factor = rest.terms[0]
             if factor == 1 and isinstance(atom, Quotient):
                 return whole + atom.numerator // (atom.divisor * divisor)
-            if factor == 1 and isinstance(atom, Remainder) and atom.divisor % divisor == 0:
+            if factor == 1 and isinstance(atom, Remainder) and _divides(divisor, atom.divisor):
                 return whole + (atom.numerator // divisor) % (atom.divisor // divisor)
         if (parts := _coarse_part(rest, divisor)) is not None:
             common, coarse, _ = parts
@@ -162,11 +174,11 @@ class IndexExpr:
             return IndexExpr()
         _, rest = _split(self, divisor)
         low, high = rest.bounds
-        if low // divisor == high // divisor:
-            return rest - low // divisor * divisor
+        if (shared := _shared_quotient(low, high, divisor)) is not None:
+            return rest - shared * divisor
         if len(rest.terms) == 1 and rest.constant == 0:
             atom, factor = rest.terms[0]
-            if factor == 1 and isinstance(atom, Remainder) and atom.divisor % divisor == 0:
+            if factor == 1 and isinstance(atom, Remainder) and _divides(divisor, atom.divisor):
                 return atom.numerator % divisor
         if (parts := _coarse_part(rest, divisor)) is not None:
             common, coarse, fine = parts
@@ -175,6 +187,12 @@ class IndexExpr:
 
     def clamp(self, low: int, high: int) -> IndexExpr:
         """The value limited to `[low, high]`; itself when it cannot leave that range, a bound when it is never inside."""
+        try:
+            return self._clamped(low, high)
+        except Undecided:
+            return IndexExpr(((Clamp(self, low, high), 1),))
+
+    def _clamped(self, low: int, high: int) -> IndexExpr:
         a, b = self.bounds
         if low <= a and b <= high:
             return self
@@ -247,23 +265,23 @@ def linear(parts: Iterable[tuple[IndexExpr, int]]) -> IndexExpr:
             terms[atom] = terms.get(atom, 0) + factor * coefficient
     if any(isinstance(atom, Remainder) for atom in terms):
         return _recombine(terms, total)
-    return IndexExpr(tuple((atom, factor) for atom, factor in terms.items() if factor), total)
+    return IndexExpr(tuple((atom, factor) for atom, factor in terms.items() if factor != 0), total)
 
 
 def _recombine(terms: dict[Atom, int], total: int) -> IndexExpr:
     """Rewrites `k*c*(e // c) + k*(e % c)` to `k*e`, as long as there is such a pair."""
     for atom, factor in terms.items():
-        if not isinstance(atom, Remainder) or not factor:
+        if not isinstance(atom, Remainder) or factor == 0:
             continue
         quotient = atom.numerator // atom.divisor
-        if quotient.constant or len(quotient.terms) != 1 or quotient.terms[0][1] != 1:
+        if quotient.constant != 0 or len(quotient.terms) != 1 or quotient.terms[0][1] != 1:
             continue
         partner = quotient.terms[0][0]
         if terms.get(partner, 0) != factor * atom.divisor:
             continue
-        rest = [(IndexExpr(((a, 1),)), f) for a, f in terms.items() if f and a not in (atom, partner)]
+        rest = [(IndexExpr(((a, 1),)), f) for a, f in terms.items() if f != 0 and a not in (atom, partner)]
         return linear([(IndexExpr((), total), 1), *rest, (atom.numerator, factor)])
-    return IndexExpr(tuple((atom, factor) for atom, factor in terms.items() if factor), total)
+    return IndexExpr(tuple((atom, factor) for atom, factor in terms.items() if factor != 0), total)
 
 
 def _split(expression: IndexExpr, divisor: int) -> tuple[IndexExpr, IndexExpr]:
@@ -271,29 +289,59 @@ def _split(expression: IndexExpr, divisor: int) -> tuple[IndexExpr, IndexExpr]:
     whole: list[tuple[IndexExpr, int]] = []
     rest: list[tuple[IndexExpr, int]] = []
     for atom, factor in expression.terms:
-        high, low = divmod(factor, divisor)
-        if low:
+        high, low = _divided(factor, divisor)
+        if low != 0:
             rest.append((IndexExpr(((atom, 1),)), factor))
         else:
             whole.append((IndexExpr(((atom, 1),)), high))
-    high, low = divmod(expression.constant, divisor)
+    high, low = _divided(expression.constant, divisor)
     return linear([*whole, (IndexExpr((), high), 1)]), linear([*rest, (IndexExpr((), low), 1)])
 
 
 def _coarse_part(expression: IndexExpr, divisor: int) -> tuple[int, IndexExpr, IndexExpr] | None:
     """`(common, coarse, fine)` with `expression == common * coarse + fine`, `0 <= fine < common`, `common | divisor`."""
-    by_size = sorted(expression.terms, key=lambda term: -abs(term[1]))
+    by_size = sorted(expression.terms, key=lambda term: -abs(estimate(term[1])))
     common = divisor
     for count, (_, factor) in enumerate(by_size, start=1):
-        common = gcd(common, factor)
+        common = cast(int, common_divisor(common, factor))
         if common == 1:
             return None
-        high, low = divmod(expression.constant, common)
+        high, low = _divided(expression.constant, common)
         fine = IndexExpr(tuple(by_size[count:]), low)
-        if fine.bounds[0] >= 0 and fine.bounds[1] < common:
+        if _is_below(fine, common):
             coarse = IndexExpr(tuple((atom, factor // common) for atom, factor in by_size[:count]), high)
             return common, linear([(coarse, 1)]), fine
     return None
+
+
+def _shared_quotient(low: int, high: int, divisor: int) -> int | None:
+    """`low // divisor` where `high` has the same; None where that is not so for all sizes."""
+    try:
+        quotient = low // divisor
+        return quotient if quotient == high // divisor else None
+    except Undecided:
+        return None
+
+
+def _divides(divisor: int, number: int) -> bool:
+    return exact_quotient(number, divisor) is not None
+
+
+def _divided(number: Extent, divisor: Extent) -> tuple[int, int]:
+    """Quotient and rest; all of a size is rest where nothing divides it."""
+    if isinstance(number, int) and isinstance(divisor, int):
+        return divmod(number, divisor)
+    exact = exact_quotient(number, divisor)
+    return cast("tuple[int, int]", (0, number) if exact is None else (exact, 0))
+
+
+def _is_below(expression: IndexExpr, limit: int) -> bool:
+    """Whether an expression is proven to be 0 or more, and less than that."""
+    try:
+        low, high = expression.bounds
+        return low >= 0 and high < limit
+    except Undecided:
+        return False
 
 
 def _substitute_atom(atom: Atom, values: Mapping[Dim, IndexExpr]) -> IndexExpr:
