@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fuse_opt.tools.compiler.signature import Array, Value
 
 OK, FAILED = 0, 1
+_SHOWN = 5
+"""Points of a sweep that failed."""
 _DESCRIPTION = "Compiles a program, runs it on given or random arguments, compares it with the reference, and times it."
 
 
@@ -105,7 +107,12 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="FILE.npz",
         help="arrays of some arguments, by name: what fuse-opt wrote beside a model's text",
     )
-    add("--extents", metavar="NAME=N,...", default="", help="random arguments' unknown extents (default: 4 each)")
+    add(
+        "--extents",
+        metavar="NAME=N|A..B,...",
+        default="",
+        help="random arguments' unknown extents (default: 4 each); with ranges the program runs at each of them",
+    )
     add("--check", action="store_true", help="compare with the reference on the program as written")
     add("--poison", action="store_true", help="fill what no later step reads with NaN after each, to find errors")
     add("--repeat", type=int, default=0, metavar="N", help="time N calls after a warm-up")
@@ -129,7 +136,10 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
     program = compile_program(
         source, given.target, pipeline, given.function, poison=given.poison, backend=given.backend
     )
-    random = [] if wanted.file else example_inputs(source, wanted.seed, given.function, _extents(given))
+    points = _points(given)
+    if len(points) > 1:
+        return _sweep(given, wanted, source, program, points)
+    random = [] if wanted.file else example_inputs(source, wanted.seed, given.function, points[0])
     inputs = read_arguments(program.signature, wanted.file, wanted.own, random, weights)
     program.freeze({number: inputs[number] for number, v in enumerate(program.signature.arguments) if v.frozen})
     if any(-1 in value.shape for value in program.signature.arguments):
@@ -154,11 +164,29 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
     return OK if passed else FAILED
 
 
-def _extents(given: argparse.Namespace) -> dict[str, int]:
-    """Those of arguments; a model of another tool has got them when it was read."""
-    from fuse_opt.tools.commands.models import is_model, parse_extents
+def _points(given: argparse.Namespace) -> list[dict[str, int]]:
+    """The extents of arguments, one or many of each; a model of another tool has got them when it was read."""
+    from fuse_opt.tools.commands.models import is_model, parse_points
 
-    return {} if is_model(given.file) else parse_extents(given.extents)
+    return [{}] if is_model(given.file) else parse_points(given.extents)
+
+
+def _sweep(
+    given: argparse.Namespace,
+    wanted: _Inputs,
+    source: ModuleOp,
+    program: CompiledProgram,
+    points: Sequence[Mapping[str, int]],
+) -> int:
+    from fuse_opt.tools.commands.measuring import Sweep
+
+    if wanted.file or wanted.own or given.results or given.weights:
+        raise ValueError("--extents: a range needs random arguments, and writes no results")
+    if any(value.frozen for value in program.signature.arguments):
+        raise ValueError("--extents: a range needs a program without frozen arguments")
+    found = Sweep(source, program, wanted.seed, given.function, given.check, given.repeat).run(points)
+    _print({"file": given.file, "target": program.target, **found}, given.stats)
+    return OK if found.get("check", {"passed": True})["passed"] else FAILED
 
 
 def _load(given: argparse.Namespace, saved: str | None) -> tuple[ModuleOp, dict[str, Array]]:
@@ -214,10 +242,20 @@ def _print(summary: dict[str, Any], form: str) -> None:
     for key, value in summary.items():
         if key == "check":
             word = "passed" if value["passed"] else "FAILED"
-            print(f"check: {word}, error {value['error']} (allowed {value['tolerance']})")
+            allowed = f"allowed {value['tolerance']}" if "tolerance" in value else f"the largest, at {value['at']}"
+            print(f"check: {word}, error {value['error']} ({allowed})")
+            for point in value.get("failed", [])[:_SHOWN]:
+                print(f"  failed at {point}")
         elif key == "seconds":
             parts = ", ".join(f"{name} {1e3 * value[name]:.3f}" for name in ("min", "median", "max"))
             print(f"milliseconds in {value['calls']} calls: {parts}")
+        elif key == "arena":
+            over = value["over_bound"]
+            worst = f"mean {over['mean']:.4f}, worst {over['worst']:.4f} at {over['at']}"
+            print(f"arena: at most {value['bytes']} bytes, over the lower bound {worst}")
+        elif key == "medians":
+            parts = ", ".join(f"{name} {1e3 * one['seconds']:.3f} at {one['at']}" for name, one in value.items())
+            print(f"milliseconds, medians of sizes: {parts}")
         elif key in ("implementations", "conversions", "fallbacks"):
             print(f"{key}: {', '.join(f'{name} {count}' for name, count in value.items())}")
         else:

@@ -202,3 +202,61 @@ def _arrays(results: Any) -> list[Array]:
 
 def _tuple(results: Any) -> tuple[Array, ...]:
     return results if isinstance(results, tuple) else (results,)  # pyright: ignore[reportUnknownVariableType]
+
+
+Point = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A program, and how it is run at each point."""
+
+    source: str | Path | ModuleOp
+    program: CompiledProgram
+    seed: int
+    function: str | None
+    is_checked: bool
+    repeat: int
+
+    def run(self, points: Sequence[Point]) -> dict[str, Any]:
+        """The numbers over all points, with the point of those that are the worst. Raises what a call raises."""
+        errors: list[tuple[float, float, Point]] = []
+        arenas: list[tuple[float, int, Point]] = []
+        seconds: list[tuple[float, Point]] = []
+        for point in points:
+            inputs = example_inputs(self.source, self.seed, self.function, point)
+            self.program(*fresh_arguments(self.program, inputs))
+            stats = self.program.stats
+            bound = getattr(stats, "lower_bound_bytes", None) or 0
+            if bound:
+                arenas.append((stats.arena_bytes / bound, stats.arena_bytes, point))
+            if self.is_checked:
+                error = check_against_reference(self.source, self.program, inputs, self.function)
+                errors.append((error, tolerance(self.program), point))
+            if self.repeat:
+                seconds.append((interleave({"": self.program}, inputs, self.repeat)[""].median, point))
+        return self._summary(points, errors, arenas, seconds)
+
+    def _summary(
+        self,
+        points: Sequence[Point],
+        errors: Sequence[tuple[float, float, Point]],
+        arenas: Sequence[tuple[float, int, Point]],
+        seconds: Sequence[tuple[float, Point]],
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {"sizes": len(points), "programs": getattr(self.program.native, "made", 1)}
+        if arenas:
+            ratio, _, at = max(arenas, key=lambda one: one[0])
+            mean = sum(one[0] for one in arenas) / len(arenas)
+            largest = max(one[1] for one in arenas)
+            found["arena"] = {"bytes": largest, "over_bound": {"mean": mean, "worst": ratio, "at": dict(at)}}
+        if errors:
+            error, _, at = max(errors, key=lambda one: one[0])
+            failed = [dict(point) for error, allowed, point in errors if not error <= allowed]
+            shown = error if error < float("inf") else None
+            found["check"] = {"passed": not failed, "error": shown, "at": dict(at), "failed": failed}
+        if seconds:
+            medians = sorted(seconds, key=lambda one: one[0])
+            chosen = {"min": medians[0], "median": medians[len(medians) // 2], "max": medians[-1]}
+            found["medians"] = {name: {"seconds": time, "at": dict(at)} for name, (time, at) in chosen.items()}
+        return found

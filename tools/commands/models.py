@@ -39,6 +39,20 @@ def parse_extents(text: str) -> dict[str, int]:
     return {name: int(number) for name, _, number in pairs}
 
 
+def parse_points(text: str) -> list[dict[str, int]]:
+    """`NAME=N,NAME=A..B,...`: one dictionary for each choice from the ranges, the last name's first; raises ValueError."""
+    points: list[dict[str, int]] = [{}]
+    for part in (part for part in text.split(",") if part):
+        name, _, number = part.partition("=")
+        first, dots, last = number.partition("..")
+        if not dots:
+            last = first
+        if not name or not first.isdecimal() or not last.isdecimal() or int(first) > int(last):
+            raise ValueError(f"--extents: expected NAME=N or NAME=A..B with whole numbers A <= B, got '{part}'")
+        points = [point | {name: n} for point in points for n in range(int(first), int(last) + 1)]
+    return points
+
+
 def read_model(
     file: str,
     extents: Mapping[str, int] | None = None,

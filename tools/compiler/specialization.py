@@ -120,6 +120,8 @@ class SpecializedPrograms:
         self._used: dict[Shapes, int] = {}
         """When a program was called last, counted in calls."""
         self._count = count(1)
+        self.made = 0
+        """How many programs were compiled."""
         self._lock = threading.Lock()
 
     def direct(self, arrays: Sequence[Any], out: Any) -> Any:
@@ -152,6 +154,7 @@ class SpecializedPrograms:
             return found
         program = self._make(shapes)
         with self._lock:
+            self.made += 1
             self._programs[shapes] = program
             if (direct := getattr(program, "direct", None)) is not None:
                 self._direct[shapes] = direct
