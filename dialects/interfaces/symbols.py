@@ -25,6 +25,7 @@ DIMS = "graph.dims"
 """The argument attribute that names extents: a string for each axis, empty where there is no name."""
 SYMBOLS = "graph.symbols"
 """The attribute of a function that says what is known of its symbols, by name."""
+_MOST = 2**63 - 1
 EQUAL = "graph.equal"
 """The attribute of a function that lists groups of names which are the same extent."""
 
@@ -37,13 +38,18 @@ def argument_dims(function: FuncOp, number: int) -> Sequence[str]:
     return [name.data if isinstance(name, StringAttr) else "" for name in cast(ArrayAttr[Attribute], given).data]
 
 
-def argument_extents(function: FuncOp, least: int = 0) -> list[tuple[Extent, ...]]:
+def argument_extents(function: FuncOp, is_limited: bool = False) -> list[tuple[Extent, ...]]:
     """
-    For each argument its extents, with a symbol for each `?`: of its name, or of its own. Those of which nothing is said are at
-    least `least`. Raises VerifyException for attributes that say something else than facts.
+    For each argument its extents, with a symbol for each `?`: of its name, or of its own. Those of which nothing is said may be
+    anything, or where `is_limited` what a symbol may be. Raises VerifyException for attributes that say something else.
     """
     said = stated_symbols(function)
-    return [_extents(function, number, value, said, least) for number, value in enumerate(function.body.block.args)]
+    hints = [value.name_hint for value in function.body.block.args]
+    found: list[tuple[Extent, ...]] = []
+    for number, hint in enumerate(hints):
+        own = f"arg{number}" if hint is None or hint in hints[:number] else hint
+        found.append(_extents(function, number, own, said, () if is_limited else (0, _MOST)))
+    return found
 
 
 def argument_symbols(function: FuncOp) -> list[list[str | None]]:
@@ -55,16 +61,18 @@ def argument_symbols(function: FuncOp) -> list[list[str | None]]:
     return found
 
 
-def _extents(function: FuncOp, number: int, value: SSAValue, said: dict[str, Size], least: int) -> tuple[Extent, ...]:
+def _extents(
+    function: FuncOp, number: int, own: str, said: dict[str, Size], limits: tuple[int, ...]
+) -> tuple[Extent, ...]:
+    value = function.body.block.args[number]
     if not isinstance(value.type, TensorType):
         return ()
     extents = sizes(value)
     given = [*argument_dims(function, number), *[""] * len(extents)]
-    own = value.name_hint or f"arg{number}"
     names = [given[axis] or f"{own}.{axis}" for axis in range(len(extents))]
     pairs = zip(extents, names, strict=True)
     return tuple(
-        (said[name] if name in said else symbol(name, least)) if n == DYNAMIC_INDEX else n for n, name in pairs
+        (said[name] if name in said else symbol(name, *limits)) if n == DYNAMIC_INDEX else n for n, name in pairs
     )
 
 

@@ -20,7 +20,7 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, NeedsEqual, has_sizes, sizes, sizes_asked_for, tensor
 from fuse_opt.dialects.interfaces.symbols import EQUAL, argument_extents, equal_names, is_tensor
 from fuse_opt.dialects.types.extents import is_symbol, substitute
-from fuse_opt.dialects.types.size import Extent, Symbol, of_symbol, symbol
+from fuse_opt.dialects.types.size import Extent, Size, Symbol, of_symbol, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of, with_extents
 from fuse_opt.passes.remarks import is_collecting, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -73,7 +73,7 @@ class InferShapesPass(RewritePass):
 
 def _name_extents(function: FuncOp) -> None:
     """A symbol for each `?` of an argument."""
-    for value, extents in zip(list(function.body.block.args), argument_extents(function, least=1), strict=True):
+    for value, extents in zip(list(function.body.block.args), argument_extents(function, is_limited=True), strict=True):
         if is_tensor(value) and _is_dynamic(value):
             Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
     for first, *others in equal_names(function):
@@ -129,15 +129,22 @@ def _replacement(a: Extent, b: Extent, bound: list[Symbol]) -> tuple[Mapping[str
             return None
         return {alone.name: extent}, []
     first, second = sorted((one, other), key=lambda found: bound.index(found) if found in bound else len(bound))
+    both = _both(first, second)
+    return None if both is None else ({first.name: both, second.name: both}, [first.name, second.name])
+
+
+def _both(first: Symbol, second: Symbol) -> Size | None:
+    """The first symbol with the values that both may have; one of which nothing is said may have those of the other."""
+    if not first.facts() or not second.facts():
+        return symbol(first.name, **(first.facts() or second.facts()))
     multiple = lcm(first.multiple, second.multiple)
     least, most = max(first.least, second.least), min(first.most, second.most)
-    typical = first.typical or second.typical
     if most // multiple * multiple < least:
         return None
+    typical = first.typical or second.typical
     if typical is not None and (typical % multiple or not least <= typical <= most):
         typical = None
-    both = symbol(first.name, least, most, multiple, typical)
-    return {first.name: both, second.name: both}, [first.name, second.name]
+    return symbol(first.name, least, most, multiple, typical)
 
 
 def _bound_symbols(function: FuncOp) -> list[Symbol]:

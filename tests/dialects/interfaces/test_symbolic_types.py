@@ -18,11 +18,14 @@ from xdsl.utils.exceptions import VerifyException
 import fuse_opt
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import tensor, tensor_type
+from fuse_opt.dialects.interfaces.symbols import argument_symbols
 from fuse_opt.dialects.types.encodings import OrderAttr, encoding_of, with_encoding
 from fuse_opt.dialects.types.extents import evaluate
 from fuse_opt.dialects.types.size import Extent, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of, without_sizes
+from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.tools.compiler.registry import available_passes
+from fuse_opt.tools.compiler.specialization import bind
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import parse_module
 from fuse_opt.tools.source.verification import verify
@@ -203,6 +206,17 @@ def test_passes_do_with_sizes_what_they_do_without() -> None:
         assert outcome(sizes, name) == outcome(without_text(sizes), name), name
 
 
+def test_arguments_of_one_name_have_extents_of_their_own() -> None:
+    module = parse(
+        "func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {\n  func.return %x : tensor<?xf32>\n}"
+    )
+    function = entry_function(module)
+    for value in function.body.block.args:
+        value.name_hint = "x"
+    assert argument_symbols(function) == [["x.0"], ["arg1.0"]]
+    assert bind(function, {0: [3], 1: [2**40]}) == {"x.0": 3, "arg1.0": 2**40}
+
+
 def test_calls_are_checked_by_name() -> None:
     text = NAMED.replace("ATTRIBUTES", "graph.symbols = {n = {least = 0, most = 9}}")
     program = fuse_opt.compile(fuse_opt.optimize(text, "infer-shapes{symbols=true}"), "reference")
@@ -213,3 +227,19 @@ def test_calls_are_checked_by_name() -> None:
 
     for n in (0, 1, 5):
         np.testing.assert_array_equal(program(*arguments(n, n)), plain(*arguments(n, n)))
+    function = entry_function(program.module)
+    for shapes, message in [
+        (
+            {0: [3, 4], 1: [2, 4], 2: [3, 4]},
+            "extent 'n': argument 0, axis 0 has 3, argument 1, axis 0 has 2; they must be equal",
+        ),
+        ({0: [10, 4], 1: [10, 4], 2: [10, 4]}, "extent 'n': argument 0, axis 0 has 10; expected 0 to 9"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            bind(function, shapes)
+    sized = parse(f"func.func @main(%x: {X}, %y: {Y}) {{\n  func.return\n}}")
+    with pytest.raises(ValueError, match=r"extent '2\*n \+ 1': argument 1, axis 0 has 8; expected 7 with 'n' 3"):
+        bind(entry_function(sized), {0: [3, 4], 1: [8, 4]})
+    unequal = NAMED.replace("ATTRIBUTES", 'graph.equal = [["n", "y.0"]]')
+    with pytest.raises(ValueError, match="extents 'n' and 'y.0': argument 0, axis 0 has 3, argument 1, axis 0 has 4"):
+        bind(entry_function(parse(unequal)), {0: [3, 4], 1: [4, 4], 2: [3, 4]})
