@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -52,12 +53,12 @@ class PackWeightsPass(RewritePass):
       %0 = graph.matmul %a, %2 ...
     ```
     The views in the kernel move nothing: generated code reads the panels where they lie, and needs no copy of its own in each
-    call. Bytes that meet unsigned ones lie in groups of four rows, `[panels][k/4][width][4]`. The weight of a convolution is such
-    an operand of what its windows see, `[panels][channels][taps][width]`, where images have few positions: vectors are of
-    filters then, and none is half empty. Not packed: what is no generated product or convolution of f32 or f64, or product of
-    such bytes; an operand that first caches hold, that differs along a batch, or that one panel of a product would hold. Run it
-    on kernels, before schedule-kernels; a kernel that is packed is scheduled anew. For programs of CPUs: elsewhere the views are
-    copies.
+    call. Bytes that meet unsigned ones lie in groups of four rows, `[panels][k/4][width][4]`, and an operand that differs
+    along a batch has panels for each matrix of it. The weight of a convolution is such an operand of what its windows see,
+    `[panels][channels][taps][width]`, where images have few positions: vectors are of filters then, and none is half empty.
+    Not packed: what is no generated product or convolution of f32 or f64, or product of such bytes; an operand that first
+    caches hold, that differs along some axes of a batch alone, or that one panel of a product would hold. Run it on kernels,
+    before schedule-kernels; a kernel that is packed is scheduled anew. For programs of CPUs: elsewhere the views are copies.
     """
 
     name = "pack-weights"
@@ -86,6 +87,8 @@ class _Weight:
     width: int
     group: int = 1
     """Rows of which neighbours of a column lie side by side."""
+    batch: tuple[int, ...] = ()
+    """The extents along which it is another one."""
 
     @property
     def value(self) -> SSAValue:
@@ -141,18 +144,24 @@ class _Packing:
         itemsize, stored = dtype(op.results[0]).itemsize, dtype(op.operands[1]).itemsize
         if windows is not None and (why := filter_panels_problem(windows.merged(), itemsize)) is not None:
             raise Unschedulable("positions", why, op)
-        if access.offset.dims() or byte_size(op.operands[1]) != of.depth * of.columns * stored:
+        matrices = prod(of.batch) if windows is None else 1
+        batch = tuple(shape(op.operands[1])[:-2]) if matrices > 1 and access.offset.dims() else ()
+        size = prod(batch) * of.depth * of.columns * stored
+        if (access.offset.dims() and not batch) or byte_size(op.operands[1]) != size:
             raise Unschedulable("batched", "it is another one along a batch", op)
+        if batch and prod(batch) != matrices:
+            message = "it is another one along some axes of a batch, and the same along others"
+            raise Unschedulable("batched", message, op)
         elements = [dtype(value) for value in (*op.operands[:2], op.results[0])]
         if not (group := group_in_panels(*elements)) or (group > 1 and windows is not None):
             message = f"'{op.name}' is of {elements[0]} and {elements[1]}; packed are f32 and f64, and i8 that ui8 meet"
             raise Unschedulable("element-type", message, op)
         width = panel_width(of, itemsize) if windows is None else filter_panel_width(windows.merged(), itemsize)
-        weight = _Weight(op, argument, of, width, group)
+        weight = _Weight(op, argument, of, width, group, batch)
         is_read_in_panels = windows is not None and reads_rows(
             windows.merged()
         )  # alone: other tiles turn what they read
-        if not is_read_in_panels and (byte_size(weight.value) or 0) <= self.options.smallest_bytes:
+        if not is_read_in_panels and (byte_size(weight.value) or 0) <= self.options.smallest_bytes * prod(batch):
             raise Unschedulable("small", "first caches hold it", op)
         if windows is None and (weight.width >= of.columns or of.depth == 1):
             raise Unschedulable("one-panel", "one panel would hold it, or it is one row", op)
@@ -171,7 +180,7 @@ class _Packing:
             made = self.second.give(self._packed(kernel, weight), f"{operand.name_hint or 'w'}_packed")
             if key is not None:
                 self.known[key] = made
-        size = packed_bytes(weight.of, weight.width, weight.group, dtype(weight.value).itemsize)
+        size = packed_bytes(weight.of, weight.width, weight.group, dtype(weight.value).itemsize) * prod(weight.batch)
         numbers = {"width": weight.width, "bytes": size}
         message = f"reads its right operand in panels that '{self.second.prepare.sym_name.data}' makes"
         remark(self.options.name, kernel, "packed", message, numbers=numbers)
@@ -227,7 +236,9 @@ def _check(kernel: KernelOp, weight: _Weight) -> None:
 def _in_panels(build: GraphBuilder, weight: _Weight, value: SSAValue) -> SSAValue:
     of = weight.of
     transposed, width, group = weight.transposed, weight.width, weight.group
-    return packed(build, value, of.depth, of.columns, transposed=transposed, width=width, group=group)
+    return packed(
+        build, value, of.depth, of.columns, transposed=transposed, width=width, group=group, batch=weight.batch
+    )
 
 
 def _read_packed(kernel: KernelOp, weight: _Weight, value: SSAValue) -> None:
@@ -236,7 +247,8 @@ def _read_packed(kernel: KernelOp, weight: _Weight, value: SSAValue) -> None:
     argument.name_hint = value.name_hint
     kernel.operands = [*kernel.operands, value]
     build, of = GraphBuilder(), weight.of
-    seen = unpacked(build, argument, of.depth, of.columns, transposed=weight.transposed, extents=shape(weight.value))
+    extents, outer = shape(weight.value), len(weight.batch)
+    seen = unpacked(build, argument, of.depth, of.columns, transposed=weight.transposed, extents=extents, outer=outer)
     for op in build.ops:
         op.location = weight.op.location
         kernel.block.insert_op_before(op, weight.op)

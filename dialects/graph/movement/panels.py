@@ -14,40 +14,62 @@ from fuse_opt.dialects.interfaces.shapes import shape
 
 
 def packed(
-    build: GraphBuilder, value: SSAValue, rows: int, columns: int, *, transposed: bool, width: int, group: int = 1
+    build: GraphBuilder,
+    value: SSAValue,
+    rows: int,
+    columns: int,
+    *,
+    transposed: bool,
+    width: int,
+    group: int = 1,
+    batch: Sequence[int] = (),
 ) -> SSAValue:
     """
-    `[panels][rows][width]` of a matrix that a value holds, by rows or (transposed) by columns; zeros fill the last panel. With
-    groups of rows `[panels][groups][width][group]`: neighbours of a column are side by side; zeros fill the last group, too.
+    `[*batch][panels][rows][width]` of the matrices that a value holds, by rows or (transposed) by columns; zeros fill the last
+    panel. With groups of rows `[*batch][panels][groups][width][group]`: neighbours of a column are side by side; zeros fill
+    the last group, too.
     """
-    panels, groups = -(-columns // width), -(-rows // group)
+    panels, groups, outer = -(-columns // width), -(-rows // group), len(batch)
     if transposed:
-        value = build(PermuteDimsOp, _reshaped(build, value, (columns, rows)), axes=int_array((1, 0)))
+        value = _permuted(build, _reshaped(build, value, (*batch, columns, rows)), outer, (1, 0))
     else:
-        value = _reshaped(build, value, (rows, columns))
+        value = _reshaped(build, value, (*batch, rows, columns))
     if (groups * group, panels * width) != (rows, columns):
-        value = build(PadOp, value, pads=int_array((0, 0, groups * group - rows, panels * width - columns)))
+        pads = (*[0] * (outer + 2), *[0] * outer, groups * group - rows, panels * width - columns)
+        value = build(PadOp, value, pads=int_array(pads))
     if group == 1:
-        value = build(ReshapeOp, value, shape=int_array((rows, panels, width)))
-        return build(PermuteDimsOp, value, axes=int_array((1, 0, 2)))
-    value = build(ReshapeOp, value, shape=int_array((groups, group, panels, width)))
-    return build(PermuteDimsOp, value, axes=int_array((2, 0, 3, 1)))
+        value = build(ReshapeOp, value, shape=int_array((*batch, rows, panels, width)))
+        return _permuted(build, value, outer, (1, 0, 2))
+    value = build(ReshapeOp, value, shape=int_array((*batch, groups, group, panels, width)))
+    return _permuted(build, value, outer, (2, 0, 3, 1))
 
 
 def unpacked(
-    build: GraphBuilder, value: SSAValue, rows: int, columns: int, *, transposed: bool, extents: Sequence[int]
+    build: GraphBuilder,
+    value: SSAValue,
+    rows: int,
+    columns: int,
+    *,
+    transposed: bool,
+    extents: Sequence[int],
+    outer: int = 0,
 ) -> SSAValue:
-    """The value of these extents that `packed` was made from."""
-    panels, groups, width, *rest = shape(value)
+    """The value of these extents that `packed` was made from, with so many axes of a batch."""
+    batch, (panels, groups, width, *rest) = shape(value)[:outer], shape(value)[outer:]
     group = rest[0] if rest else 1
-    value = build(PermuteDimsOp, value, axes=int_array((1, 3, 0, 2) if rest else (1, 0, 2)))
-    value = build(ReshapeOp, value, shape=int_array((groups * group, panels * width)))
+    value = _permuted(build, value, outer, (1, 3, 0, 2) if rest else (1, 0, 2))
+    value = build(ReshapeOp, value, shape=int_array((*batch, groups * group, panels * width)))
     if (groups * group, panels * width) != (rows, columns):
-        limits = {"starts": (0, 0), "stops": (rows, columns), "steps": (1, 1)}
+        limits = {"starts": [0] * (outer + 2), "stops": (*batch, rows, columns), "steps": [1] * (outer + 2)}
         value = build(SliceOp, value, **{name: int_array(numbers) for name, numbers in limits.items()})
     if transposed:
-        value = build(PermuteDimsOp, value, axes=int_array((1, 0)))
+        value = _permuted(build, value, outer, (1, 0))
     return _reshaped(build, value, extents)
+
+
+def _permuted(build: GraphBuilder, value: SSAValue, outer: int, axes: Sequence[int]) -> SSAValue:
+    """The axes behind the outer ones in another order."""
+    return build(PermuteDimsOp, value, axes=int_array((*range(outer), *(outer + axis for axis in axes))))
 
 
 def _reshaped(build: GraphBuilder, value: SSAValue, extents: Sequence[int]) -> SSAValue:

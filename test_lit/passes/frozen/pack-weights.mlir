@@ -58,18 +58,32 @@ func.func private @turned.prepare(%w: tensor<100x300xf32>) -> tensor<100x300xf32
 
 // -----
 
-// Not: another one for each matrix of a batch, a small one, one panel, element types that are no generated product.
+// Another one for each matrix of a batch has panels of its own for each.
+// CHECK-LABEL: func.func @batched(
+// CHECK-SAME:      %w_packed: tensor<2x2x300x64xf32> {graph.prepared = @batched.prepare})
+// CHECK:             graph.permute_dims %w_packed_1 {axes = array<i64: 0, 2, 1, 3>}
+func.func @batched(%x: tensor<2x40x300xf32>, %w: tensor<2x300x100xf32> {graph.frozen}) -> tensor<2x40x100xf32> {
+  %y = fused.kernel(%a = %x : tensor<2x40x300xf32>, %b = %w : tensor<2x300x100xf32>) -> (tensor<2x40x100xf32>) {
+    %p = graph.matmul %a, %b : (tensor<2x40x300xf32>, tensor<2x300x100xf32>) -> tensor<2x40x100xf32>
+    fused.yield %p : tensor<2x40x100xf32>
+  }
+  func.return %y : tensor<2x40x100xf32>
+}
+
+// -----
+
+// Not: another one along some axes of a batch alone, a small one, one panel, element types that are no generated product.
 // CHECK-LABEL: func.func @left(
 // CHECK-NOT:     @left.prepare
-// WHY: batched: 'fused.kernel' reads its right operand as it is: it is another one along a batch
+// WHY: batched: 'fused.kernel' reads its right operand as it is: it is another one along some axes of a batch, and the same along others
 // WHY: small: 'fused.kernel' reads its right operand as it is: first caches hold it
 // WHY: one-panel: 'fused.kernel' reads its right operand as it is: one panel would hold it, or it is one row
 // WHY: element-type: 'fused.kernel' reads its right operand as it is: 'graph.matmul' is of f16 and f16; packed are f32 and f64, and i8 that ui8 meet
-func.func @left(%x: tensor<2x40x300xf32>, %y: tensor<40x900xf32>, %h: tensor<40x300xf16>, %a: tensor<2x300x100xf32> {graph.frozen}, %b: tensor<64x70xf32> {graph.frozen}, %c: tensor<900x32xf32> {graph.frozen}, %d: tensor<300x900xf16> {graph.frozen}, %s: tensor<40x64xf32>)
-    -> (tensor<2x40x100xf32>, tensor<40x70xf32>, tensor<40x32xf32>, tensor<40x900xf16>) {
-  %0 = fused.kernel(%i = %x : tensor<2x40x300xf32>, %j = %a : tensor<2x300x100xf32>) -> (tensor<2x40x100xf32>) {
-    %p = graph.matmul %i, %j : (tensor<2x40x300xf32>, tensor<2x300x100xf32>) -> tensor<2x40x100xf32>
-    fused.yield %p : tensor<2x40x100xf32>
+func.func @left(%x: tensor<2x3x40x300xf32>, %y: tensor<40x900xf32>, %h: tensor<40x300xf16>, %a: tensor<1x3x300x100xf32> {graph.frozen}, %b: tensor<64x70xf32> {graph.frozen}, %c: tensor<900x32xf32> {graph.frozen}, %d: tensor<300x900xf16> {graph.frozen}, %s: tensor<40x64xf32>)
+    -> (tensor<2x3x40x100xf32>, tensor<40x70xf32>, tensor<40x32xf32>, tensor<40x900xf16>) {
+  %0 = fused.kernel(%i = %x : tensor<2x3x40x300xf32>, %j = %a : tensor<1x3x300x100xf32>) -> (tensor<2x3x40x100xf32>) {
+    %p = graph.matmul %i, %j : (tensor<2x3x40x300xf32>, tensor<1x3x300x100xf32>) -> tensor<2x3x40x100xf32>
+    fused.yield %p : tensor<2x3x40x100xf32>
   }
   %1 = fused.kernel(%i = %s : tensor<40x64xf32>, %j = %b : tensor<64x70xf32>) -> (tensor<40x70xf32>) {
     %p = graph.matmul %i, %j : (tensor<40x64xf32>, tensor<64x70xf32>) -> tensor<40x70xf32>
@@ -83,7 +97,7 @@ func.func @left(%x: tensor<2x40x300xf32>, %y: tensor<40x900xf32>, %h: tensor<40x
     %p = graph.matmul %i, %j : (tensor<40x300xf16>, tensor<300x900xf16>) -> tensor<40x900xf16>
     fused.yield %p : tensor<40x900xf16>
   }
-  func.return %0, %1, %2, %3 : tensor<2x40x100xf32>, tensor<40x70xf32>, tensor<40x32xf32>, tensor<40x900xf16>
+  func.return %0, %1, %2, %3 : tensor<2x3x40x100xf32>, tensor<40x70xf32>, tensor<40x32xf32>, tensor<40x900xf16>
 }
 
 // -----

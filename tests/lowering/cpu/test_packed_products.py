@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from guard_pages import guarded, needs_guard_pages
+from ir_testing import parse, random_arguments
 from lowered_programs import needs_compiler
 
 import fuse_opt
@@ -49,6 +50,27 @@ func.func @main(%x: {x}, %w: {w} FROZEN, %b: {b}) -> {y} {{
         program = fuse_opt.compile(self.text.replace("FROZEN", "{graph.frozen}"), pipeline=ALL_PACKED)
         assert program.stats.prepared_bytes >= self.w.nbytes
         return program
+
+
+@needs_compiler
+@pytest.mark.parametrize(("x", "w", "options"), [
+    ("2x3x21x70xf32", "2x3x70x150xf32", "{transpose_rhs = false}"),
+    ("3x21x70xf64", "3x150x70xf64", "{transpose_rhs = true}"),
+    ("3x21x70xui8", "3x150x70xi8", "{transpose_rhs = true, dtype = i32}"),
+])  # fmt: skip
+def test_each_matrix_of_a_batch_is_packed(x: str, w: str, options: str) -> None:
+    element = "i32" if "ui8" in x else x[-3:]
+    y = f"{x.rpartition('x70x')[0]}x150x{element}"
+    text = f"""
+func.func @main(%x: tensor<{x}>, %w: tensor<{w}> FROZEN) -> tensor<{y}> {{
+  %y = graph.matmul %x, %w {options} : (tensor<{x}>, tensor<{w}>) -> tensor<{y}>
+  func.return %y : tensor<{y}>
+}}"""
+    arguments = random_arguments(parse(text.replace("FROZEN", "")), 3)
+    plain = fuse_opt.compile(text.replace("FROZEN", ""))
+    program = fuse_opt.compile(text.replace("FROZEN", "{graph.frozen}"), pipeline=ALL_PACKED)
+    assert program.stats.prepared_bytes >= arguments[1].nbytes
+    assert_equal(program(*arguments), plain(*arguments))
 
 
 def assert_equal(got: Array, wanted: Array) -> None:
