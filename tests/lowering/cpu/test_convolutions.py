@@ -66,7 +66,7 @@ def test_convolutions(name: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "element"), zip(CASES, cycle(("f16", "bf16")), strict=False))
+@pytest.mark.parametrize(("name", "element"), list(zip(CASES, cycle(("f16", "bf16")), strict=False)))
 def test_narrow_floats_are_widened_as_they_are_copied(name: str, element: str) -> None:
     """Among them those whose windows f32 reads where they lie, and with what follows in the kernel."""
     replace(CASES[name], element=element).check()
