@@ -293,7 +293,8 @@ def kernels_of(text: str, kind: str, entries: Entries) -> list[tuple[str, GridLa
 @pytest.mark.parametrize(
     ("rows", "columns", "variant", "launches"),
     [
-        (1 << 20, 20, "row, thread: 256 rows a block, 1 thread each", 1),
+        (1 << 20, 12, "row, thread: 256 rows a block, 1 thread each", 1),
+        (1 << 20, 20, "row, warp: 8 threads a row, 32 a block, vectors of 4 elements", 1),
         (8192, 256, "row, warp: 32 threads a row, 8 a block, vectors of 4 elements", 1),
         (512, 4096, "row, block: 256 threads a row, 1 a block, vectors of 4 elements", 1),
         (512, 50000, "row, shared: 1024 threads a row, 1 a block, vectors of 4 elements", 1),
