@@ -31,6 +31,7 @@ from fuse_opt.dialects.implementation.selection import (
 )
 from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.gpu_attach_device import DEVICE, device_of
 from fuse_opt.passes.remarks import Number, RefusedError, is_collecting, remark
@@ -58,10 +59,10 @@ class SelectImplementationPass(ModulePass):
     An implementation that the kernel names is kept while it takes the kernel: edit it by hand. `use_implementation = "name"`
     on an op or a kernel is a promise: an error where that implementation does not take it.
 
-    Requires: kernels. Ensures: every kernel of an opaque op, but those that the schedule leaves to the reference, names an
-    implementation that takes it, and how many bytes of `workspace` that asks for, if any. In-place pairs, slots and
-    workspaces that another one offered are dropped: decide them anew. Of a GPU, ops that nothing takes there name nothing: the
-    host runs them.
+    Requires: kernels. Ensures: every kernel of an opaque op, but those that the schedule leaves to the reference and those of
+    unknown extents, names an implementation that takes it, and how many bytes of `workspace` that asks for, if any. In-place
+    pairs, slots and workspaces that another one offered are dropped: decide them anew. Of a GPU, ops that nothing takes there
+    name nothing: the host runs them.
     """
 
     name = "select-implementation"
@@ -116,6 +117,10 @@ class SelectImplementationPass(ModulePass):
     ) -> None:
         """Decides for a kernel; `known` are choices by the identity of candidates, which kernels that compute the same share."""
         if kernel.schedule_kind() == "reference":
+            return
+        if not all(map(is_static, (*kernel.operands, *kernel.results))):
+            message = "has unknown extents: what runs it is chosen for the shapes of a call"
+            remark(self.name, kernel, "unknown-extents", message, flip="extents in its types")
             return
         try:
             found = candidates(kernel, machine, self.numerics, frozen)

@@ -111,3 +111,19 @@ func.func @unknown(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   }
   func.return %a : tensor<4x4xf32>
 }
+
+// -----
+
+// Nothing is chosen for extents that are not known: the shapes of a call are.
+// CHECK-LABEL: func.func @unknown(
+// CHECK:         fused.kernel(%{{.*}} = %x : tensor<?x4xf32>) -> (tensor<?x4xf32>) {
+// PREFER-LABEL: func.func @unknown(
+// REMARK: remark: [select-implementation] unknown-extents: 'fused.kernel' has unknown extents: what runs it is chosen for the shapes of a call (otherwise with: extents in its types)
+func.func @unknown(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %a = fused.kernel(%0 = %x : tensor<?x4xf32>) -> (tensor<?x4xf32>) {
+    %1 = graph.constant dense<1.0> : tensor<4x4xf32>
+    %2 = graph.matmul %0, %1 : (tensor<?x4xf32>, tensor<4x4xf32>) -> tensor<?x4xf32>
+    fused.yield %2 : tensor<?x4xf32>
+  }
+  func.return %a : tensor<?x4xf32>
+}
