@@ -18,7 +18,7 @@ from ir_testing import graph_ops, parse
 from fuse_opt.dialects.implementation.offers import all_offers
 from fuse_opt.tools.compiler.api import evaluate
 
-OPS = sorted(offer.op for offer in all_offers() if offer.backend == "gpu")
+OPS = sorted(offer.op for offer in all_offers() if offer.backend == "gpu" and offer.native)
 _BATCH = 24
 """Cases of a program."""
 

@@ -563,8 +563,8 @@ def test_passes_know_the_offers_before_anything_ran() -> None:
         "from fuse_opt.dialects.implementation import offers_of\n"
         "available_passes()['infer-inplace']()\n"
         "names = [offer.name for offer in offers_of('graph.matmul')]\n"
-        "wanted = ['fuse.matmul', 'fuse.attention', 'cublaslt.matmul', 'cublaslt.matmul_fast', 'onednn.matmul',"
-        "          'onednn.matmul_fast', 'numpy.matmul', 'blas.matmul', 'cublas.matmul', 'cublas.matmul_fast',"
+        "wanted = ['fuse.matmul', 'fuse.attention', 'gpu.attention', 'cublaslt.matmul', 'cublaslt.matmul_fast',"
+        "          'onednn.matmul', 'onednn.matmul_fast', 'numpy.matmul', 'blas.matmul', 'cublas.matmul', 'cublas.matmul_fast',"
         "          'blas.matmul_epilogue']\n"
         "assert names == wanted, names\n"
     )

@@ -23,7 +23,7 @@ RECORDS: dict[str, type[ctypes.Structure]] = {
     "struct convolution": Convolution,
 }
 FILES = (
-    *(f"host/{name}.c" for name in ("pool_waiting", "parallel_for", "program_call")),
+    *(f"host/{name}.c" for name in ("pool_waiting", "parallel_for", "python_objects", "program_call")),
     *(f"backends/blas/{name}.c" for name in ("matmul_tasks", "tile_products")),
     *(f"backends/blas/{name}.c" for name in ("convolution_tasks", "convolution_gradients")),
 )

@@ -1,4 +1,4 @@
-"""How convolutions and their gradients are cut: blocks of positions, panels, tiles of sums, tasks; all by extents alone.
+"""How convolutions and gradients are cut into blocks, panels and tiles.
 
 May import dialects/interfaces, dialects/analysis/contractions, lowering/cpu/matmul.
 """
