@@ -1,0 +1,127 @@
+"""Functions of sparse tensors of PyTorch as programs, judged by eager."""
+
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from lowered_programs import needs_compiler
+
+torch: Any = pytest.importorskip("torch")
+from fuse_opt.frontends.torch.sparse import compile_sparse  # noqa: E402
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")]
+
+
+def matrix(rows: int = 24, columns: int = 24) -> Any:
+    dense = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows))
+    return torch.where(dense.abs() > 1.2, dense, 0).to_sparse_csr()
+
+
+A, X, SQUARE, TALL = matrix(), torch.randn(24, 5), torch.randn(24, 24), torch.randn(5, 24)
+FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "products": (lambda a, x, y: torch.relu(a @ x) + torch.sparse.mm(a, x) + a.t() @ x + (y @ a).t(), (A, X, TALL)),
+    "accumulated": (lambda a, x: torch.sparse.addmm(x, a, x, beta=0.5, alpha=2) + (a @ x[:, 0])[:, None], (A, X)),
+    "values": (lambda a: torch.tanh(torch.sin(a) * 3) * a, (A,)),
+    "union": (lambda a, b: a + torch.relu(b), (A, A * -2)),
+    "with dense": (lambda a, y: a * y, (A, SQUARE)),
+    "sampled": (lambda a, x, y: torch.sparse.sampled_addmm(a, x, y, beta=0.5), (A, X, TALL)),
+    "dense": (lambda a: a.to_dense() + a.sum(), (A,)),
+}
+
+
+def dense(value: Any) -> Any:
+    return value if value.layout == torch.strided else value.to_dense()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_and_layouts_are_those_of_eager(name: str) -> None:
+    function, given = FUNCTIONS[name]
+    compiled: Any = compile_sparse(function, strict=True)
+    found, wanted = compiled(*given), function(*given)
+    assert found.layout == wanted.layout
+    torch.testing.assert_close(dense(found), dense(wanted), rtol=1e-4, atol=1e-4)
+    assert [program.fallbacks for program in compiled.programs()] == [(0, 0)]
+
+
+def test_a_graph_network_has_gradients() -> None:
+    w, b = torch.randn(5, 7, requires_grad=True), torch.randn(7, requires_grad=True)
+
+    def network(a: Any, x: Any, w: Any, b: Any) -> Any:
+        return a @ torch.relu(a @ (x @ w) + b)
+
+    compiled: Any = compile_sparse(network, strict=True)
+    for call in (network, compiled):
+        call(A, X, w, b).square().sum().backward()
+    for value in (w, b):
+        half = torch.autograd.grad(network(A, X, w, b).square().sum(), value)[0]
+        torch.testing.assert_close(value.grad, 2 * half, rtol=1e-4, atol=1e-3)
+    assert [program.fallbacks for program in compiled.programs()] == [(0, 0)] * 2
+
+
+def test_a_table_of_embeddings_gets_a_gradient_of_rows() -> None:
+    layer, ids, dy = torch.nn.Embedding(40, 6, sparse=True), torch.tensor([[3, 9], [3, 0]]), torch.randn(2, 2, 6)
+    compiled: Any = compile_sparse(layer, strict=True)
+    compiled(ids).backward(dy)
+    found: Any = layer.weight.grad
+    layer.weight.grad = None
+    layer(ids).backward(dy)
+    wanted: Any = layer.weight.grad
+    assert found.layout == torch.sparse_coo
+    assert found._indices().tolist() == [[0, 3, 9]]
+    torch.testing.assert_close(found.to_dense(), wanted.to_dense())
+
+
+def test_a_step_writes_to_its_table_in_place() -> None:
+    def step(w: Any, ids: Any, dy: Any) -> Any:
+        leaf = w.detach().requires_grad_()
+        with torch.enable_grad():
+            (rows,) = torch.autograd.grad(torch.nn.functional.embedding(ids, leaf, sparse=True), [leaf], dy)
+        w.add_(rows, alpha=-0.5)
+        return w
+
+    compiled: Any = compile_sparse(step, strict=True)
+    tables, ids, dy = [torch.full((40, 6), -0.0) for _ in range(2)], torch.tensor([3, 9, 3]), torch.randn(3, 6)
+    before = tables[0]._version
+    for call, table in zip((compiled, step), tables, strict=True):
+        assert call(table, ids, dy).data_ptr() == table.data_ptr()
+    assert tables[0]._version > before
+    torch.testing.assert_close(*tables)
+    assert torch.equal(torch.signbit(tables[0]), torch.signbit(tables[1]))
+    assert [program.fallbacks for program in compiled.programs()] == [(0, 0)]
+
+
+def test_room_for_entries_grows_and_other_types_are_other_programs() -> None:
+    compiled: Any = compile_sparse(lambda a, x: a @ x, strict=True)
+    for a in (A, A + torch.eye(24).to_sparse_csr(), A.double()):
+        x = X.to(a.dtype)
+        torch.testing.assert_close(compiled(a, x), a @ x, rtol=1e-4, atol=1e-4)
+    assert len(compiled.programs()) == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "why"),
+    [
+        (lambda a, x: torch.sparse.mm(a, x), (A.to_sparse_coo(), X), "to_sparse_csr"),
+        (lambda a: a.t(), (A,), "sparse_csc"),
+        (lambda a: a @ SQUARE, (A,), "give it as one|convert all Tensors"),
+        (lambda x: (x[0].mul_(2), x[0] + 1)[1], (torch.ones(3, 3),), "no argument|a view"),
+    ],
+)
+def test_what_is_left_to_pytorch_runs_with_one_warning(function: Any, given: Any, why: str) -> None:
+    compiled: Any = compile_sparse(function)
+    with pytest.warns(RuntimeWarning, match=f"leaves a function to PyTorch.*({why})"):
+        found = compiled(*given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        compiled(*given)
+    assert found.shape == function(*given).shape
+    with pytest.raises(Exception, match=why):
+        compile_sparse(function, strict=True)(*given)
+    with pytest.raises(TypeError, match="expected tensors"):
+        compiled(2)
