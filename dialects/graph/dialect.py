@@ -33,6 +33,7 @@ from fuse_opt.dialects.graph.movement import slice_update as graph_slices
 from fuse_opt.dialects.graph.movement import views as graph_views
 from fuse_opt.dialects.graph.nn import attention as graph_attention
 from fuse_opt.dialects.graph.nn import batch_group_norm as graph_channel_norms
+from fuse_opt.dialects.graph.nn import optimizers as graph_optimizers
 from fuse_opt.dialects.graph.nn import quantization as graph_quantization
 from fuse_opt.dialects.graph.nn import rms_lp_norm as graph_magnitudes
 from fuse_opt.dialects.graph.nn import rotary_dropout as graph_layers
@@ -81,6 +82,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     graph_class_losses,
     graph_attention,
     graph_layers,
+    graph_optimizers,
     graph_quantization,
     graph_library,
     graph_products,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape
@@ -59,6 +60,8 @@ class RowUpdate(StoredRule):
 
     kept: tuple[int, ...]
     """By result, the operand whose rows stay."""
+    step: type[IRDLOperation] | None = None
+    """What runs on the rows in the op's place, with its properties."""
 
 
 @dataclass(frozen=True)

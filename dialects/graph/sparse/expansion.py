@@ -155,7 +155,8 @@ def _row_update(op: GraphOp, rule: rules.RowUpdate, builder: GraphBuilder, opera
     (rows,) = dict.fromkeys(_parts(flat) for flat in operands if len(flat) > 1)
     rank = len(shape(op.results[0]))
     values = [flat[2] if len(flat) > 1 else _of_rows(builder, flat[0], rank, rows.indices) for flat in operands]
-    found = builder.all(type(op), *values, **op.properties)
+    step = type(op) if rule.step is None else cast("type[GraphOp]", rule.step)
+    found = builder.all(step, *values, **op.properties)
     kept = [operands[number][0] for number in rule.kept]
     put = zip(kept, found, strict=True)
     return [(builder(RowsPutOp, whole, rows.indptr, rows.indices, value),) for whole, value in put]

@@ -5,5 +5,6 @@ dialects/graph/*, frontends, frontends/torch/fx, frontends/torch/operators, tool
 """
 
 from fuse_opt.frontends.torch.sparse.function import compile_sparse
+from fuse_opt.frontends.torch.sparse.optimizers import SGD, SparseAdam
 
-__all__ = ["compile_sparse"]
+__all__ = ["SGD", "SparseAdam", "compile_sparse"]

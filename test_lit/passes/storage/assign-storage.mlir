@@ -70,8 +70,21 @@ func.func @between_kinds(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>) -> tenso
   func.return %1 : tensor<4x5xf32, #graph.row_sparse<capacity = 4>>
 }
 
+// -----
+
+// A lazy step runs on the rows of its gradient; the step of all elements is never made one.
+// CHECK-LABEL: func.func @lazy
+func.func @lazy(%w: tensor<9x2xf32>, %g: tensor<9x2xf32, #graph.row_sparse<capacity = 3>>, %r: tensor<f32>, %v: tensor<9x2xf32>) -> (tensor<9x2xf32>, tensor<9x2xf32>) {
+  // CHECK-NOT: graph.to_storage
+  // CHECK: graph.lazy_momentum %w, %g, %r, %v
+  // CHECK: graph.to_storage %g {graph.fallback}
+  %0:2 = graph.lazy_momentum %w, %g, %r, %v : (tensor<9x2xf32>, tensor<9x2xf32, #graph.row_sparse<capacity = 3>>, tensor<f32>, tensor<9x2xf32>) -> (tensor<9x2xf32>, tensor<9x2xf32>)
+  %1:2 = graph.momentum %0#0, %g, %r, %0#1 : (tensor<9x2xf32>, tensor<9x2xf32, #graph.row_sparse<capacity = 3>>, tensor<f32>, tensor<9x2xf32>) -> (tensor<9x2xf32>, tensor<9x2xf32>)
+  func.return %1#0, %1#1 : tensor<9x2xf32>, tensor<9x2xf32>
+}
+
 // CHECK: remark: [assign-storage] fallback: 'graph.exp' has no way to run on operand 0 stored as csr: it is made dense bytes=80
 // CHECK: remark: [assign-storage] fallback: 'graph.matmul' {{.*}} bytes=60
 // CHECK: remark: [assign-storage] fallback: 'graph.to_storage' {{.*}} bytes=80
+// CHECK: remark: [assign-storage] fallback: 'graph.add' {{.*}} stored as row_sparse: it is made dense bytes=72
 // CHECK-NOT: remark
-

@@ -13,7 +13,7 @@ import pytest
 from lowered_programs import needs_compiler
 
 torch: Any = pytest.importorskip("torch")
-from fuse_opt.frontends.torch.sparse import compile_sparse  # noqa: E402
+from fuse_opt.frontends.torch.sparse import SGD, SparseAdam, compile_sparse  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")]
 
@@ -102,6 +102,39 @@ def test_room_for_entries_grows_and_other_types_are_other_programs() -> None:
         x = X.to(a.dtype)
         torch.testing.assert_close(compiled(a, x), a @ x, rtol=1e-4, atol=1e-4)
     assert len(compiled.programs()) == 2
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(SGD, torch.optim.SGD), (SparseAdam, torch.optim.SparseAdam)])
+def test_optimizers_on_rows_are_those_of_pytorch(ours: Any, theirs: Any) -> None:
+    """Ids that occur twice, varying numbers of them, a compiled model, and a schedule of rates; state may be exchanged."""
+    layers = [
+        torch.nn.Embedding(30, 4, sparse=True, _weight=torch.linspace(-1, 1, 120).reshape(30, 4)) for _ in range(2)
+    ]
+    optimizers = [kind(layer.parameters(), lr=0.25) for kind, layer in zip((ours, theirs), layers, strict=True)]
+    dy = torch.randn(4, 4)
+    for number, ids in enumerate([[1, 5, 1, 9], [5], [29, 0, 29]]):
+        for layer, optimizer in zip(layers, optimizers, strict=True):
+            optimizer.zero_grad()
+            run: Any = torch.compile(layer, backend="fuse_opt") if number == 0 and layer is layers[0] else layer
+            run(torch.tensor(ids)).backward(dy[: len(ids)])
+            optimizer.param_groups[0]["lr"] = 0.25 / (number + 1)
+            version = layer.weight._version
+            optimizer.step()
+            assert layer.weight._version > version
+        torch.testing.assert_close(layers[0].weight, layers[1].weight, rtol=1e-5, atol=1e-6)
+    optimizers[1].load_state_dict(optimizers[0].state_dict())
+
+
+def test_a_step_takes_dense_gradients_and_state_as_pytorch_does() -> None:
+    table, other = torch.nn.Embedding(6, 2, sparse=True), torch.nn.Linear(2, 1)
+    optimizer = SGD([*table.parameters(), *other.parameters()], lr=0.5)
+    before = [value.detach().clone() for value in (table.weight, other.weight)]
+    other(table(torch.tensor([1, 1]))).sum().backward()
+    gradients: list[Any] = [table.weight.grad, other.weight.grad]
+    assert optimizer.step(lambda: torch.tensor(3.0)) == 3
+    for value, start, grad in zip((table.weight, other.weight), before, gradients, strict=True):
+        torch.testing.assert_close(value.detach(), start - 0.5 * (grad.to_dense() if grad.is_sparse else grad))
+    assert table.weight.grad is gradients[0]
 
 
 @pytest.mark.parametrize(
