@@ -510,6 +510,13 @@ class OpaqueOp(GraphOp):
         """
         return None
 
+    def scaled_axes(self) -> tuple[int, int] | None:
+        """
+        An axis of the second operand and one of the only result such that who multiplies the operand along its axis multiplies
+        the result along the other; None where there are none.
+        """
+        return None
+
     def refuse_arithmetic(self) -> None:
         kept = next(dtype(value) for value in self.operands if dtype(value).storage_only)
         raise _storage_error(kept, "it is computed with")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -13,11 +13,10 @@ from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments
 from fuse_opt.dialects.analysis.storage import byte_size
-from fuse_opt.dialects.fused import KernelOp, directives
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp, StructuredOp
-from fuse_opt.dialects.interfaces.shapes import is_static
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
-from fuse_opt.passes.frozen.sources import Sources
+from fuse_opt.passes.frozen.sources import Sources, may_move, with_body
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -83,7 +82,7 @@ class _Hoist:
 
     def run(self) -> None:
         for op in self.ops:
-            if _may_move(op):
+            if may_move(op):
                 self.sources.follow(op)
         for op in reversed(self.ops):
             self._place(op)
@@ -148,22 +147,6 @@ class _Hoist:
         second.finish()
 
 
-def _may_move(op: Operation) -> bool:
-    """Whether the op is one of ours of which nobody has decided anything, and its results have known sizes."""
-    if not isinstance(op, GraphOp | KernelOp) or not all(map(is_static, (*op.operands, *op.results))):
-        return False
-    return not any(directives(inner) or _is_foreign(inner) for inner in _with_body(op))
-
-
-def _is_foreign(op: Operation) -> bool:
-    """Whether who calls the function runs the op, and nobody else can."""
-    return isinstance(op, OpaqueOp) and op.RUN_BY_CALLER
-
-
-def _with_body(op: Operation) -> Sequence[Operation]:
-    return (op, *op.block.ops) if isinstance(op, KernelOp) else (op,)
-
-
 def _operands(op: Operation) -> Iterable[SSAValue]:
     if isinstance(op, GraphOp | KernelOp | ReturnOp):
         return op.operands
@@ -176,7 +159,7 @@ def _wants_copies(reader: Operation) -> bool:
 
 
 def _must_be_in_place(reader: Operation) -> bool:
-    return any("must_inplace" in op.attributes for op in _with_body(reader))
+    return any("must_inplace" in op.attributes for op in with_body(reader))
 
 
 def _forget_in_place(value: SSAValue) -> None:

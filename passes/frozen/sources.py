@@ -9,6 +9,9 @@ from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.prepared import frozen_arguments, prepared_of
 from fuse_opt.dialects.analysis.storage import byte_size
+from fuse_opt.dialects.fused import KernelOp, directives
+from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.shapes import is_static
 
 
 class Sources:
@@ -49,6 +52,10 @@ class Sources:
             self._sums[union] = self._sums[largest] + sum(self._sizes[bit] for bit in _bits(union ^ largest))
         return union
 
+    def knows(self, value: SSAValue) -> bool:
+        """Whether a value follows from frozen arguments and constants alone."""
+        return value in self._of
+
     def covers(self, op: Operation) -> bool:
         """Whether the op's results are known."""
         return bool(op.results) and all(result in self._of for result in op.results)
@@ -57,6 +64,23 @@ class Sources:
         """Bytes of the frozen arguments that a known value is made from; None where it is made of constants alone."""
         made_from = self._of[value]
         return self._sums[made_from] if made_from else None
+
+
+def may_move(op: Operation) -> bool:
+    """Whether the op is one of ours of which nobody has decided anything, and its results have known sizes."""
+    if not isinstance(op, GraphOp | KernelOp) or not all(map(is_static, (*op.operands, *op.results))):
+        return False
+    return not any(directives(inner) or _is_foreign(inner) for inner in with_body(op))
+
+
+def with_body(op: Operation) -> Sequence[Operation]:
+    """The op, and those of a kernel behind it."""
+    return (op, *op.block.ops) if isinstance(op, KernelOp) else (op,)
+
+
+def _is_foreign(op: Operation) -> bool:
+    """Whether who calls the function runs the op, and nobody else can."""
+    return isinstance(op, OpaqueOp) and op.RUN_BY_CALLER
 
 
 def _bits(number: int) -> Iterator[int]:

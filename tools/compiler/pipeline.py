@@ -39,6 +39,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "decompose",
     "canonicalize",
     "cse",
+    "fold-frozen-factors",
     "assign-layouts",
     "cancel-conversions",
     "hoist-frozen",

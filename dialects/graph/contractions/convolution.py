@@ -199,6 +199,9 @@ class ConvOp(Convolution):
         lhs, rhs = (channels * count, 1, count), (0, 1, channels)
         return Contraction((x[0],), count, filters, channels, lhs, rhs, in_memory=True)
 
+    def scaled_axes(self) -> tuple[int, int] | None:
+        return 0, 1
+
     def window_contraction(self) -> WindowContraction | None:
         x, weight, result = (shape(value) for value in (self.x, self.weight, self.result))
         return self.over_windows(x, weight, result[2:], _is_last(self.x), _is_last(self.result))
@@ -239,6 +242,9 @@ class ConvTransposeOp(Convolution):
         if min(extents) < 1:
             raise VerifyException(f"the pads leave no output element: the extents would be {extents}; make them less")
         return (tensor_type(tensor(self.x).element_type, [x[0], w[1] * groups, *extents]),)
+
+    def scaled_axes(self) -> tuple[int, int] | None:
+        return (1, 1) if self.group_count() == 1 else None
 
     def window_contraction(self) -> WindowContraction | None:
         return self.gathered()

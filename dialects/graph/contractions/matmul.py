@@ -97,6 +97,10 @@ class MatmulOp(OpaqueOp):
         left, right = ([0] * (len(batch) + 2 - len(strides)) + strides for strides in (lhs, rhs))
         return Contraction(batch, rows, columns, depth, tuple(left), tuple(right)).merged()
 
+    def scaled_axes(self) -> tuple[int, int] | None:
+        rank = len(shape(self.rhs))
+        return (rank - 1 - flag(self.transpose_rhs), len(shape(self.result)) - 1) if rank > 1 else None
+
     def stored_rule(self, fast: bool = False) -> StoredRule | None:
         stored = [number for number, value in enumerate(self.operands) if stored_as(value.type) is not None]
         if (

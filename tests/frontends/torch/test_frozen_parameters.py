@@ -60,6 +60,24 @@ def test_results_follow_parameters() -> None:
                 check(call, module, x)
 
 
+def test_batch_norm_is_in_the_weights() -> None:
+    torch.manual_seed(0)
+    layers = torch.nn
+    convolutions = [layers.Conv2d(8, 16, 3), layers.Conv2d(16, 16, 3, groups=16, bias=False)]
+    module = layers.Sequential(*(each for conv in convolutions for each in (conv, layers.BatchNorm2d(16)))).eval()
+    for norm in (module[1], module[3]):
+        for values in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+            layers.init.uniform_(values, 0.5, 2)
+    x = torch.randn(2, 8, 12, 12)
+    with backend.collect_reports() as reports, torch.no_grad():
+        call = compiled(module)
+        check(call, module, x)
+        assert reports.graphs[0].stats.prepared_bytes >= 4 * (16 * 8 + 16) * 9
+        for change in (module[1].running_var.mul_, module[3].weight.mul_, module[2].weight.mul_):
+            change(2)
+            check(call, module, x)
+
+
 def test_without_freezing_nothing_is_kept() -> None:
     module, x = model(), torch.randn(40, 160)
     with backend.collect_reports() as reports, torch.no_grad():
