@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -16,6 +18,9 @@ from fuse_opt.passes.deprecated_spellings import current_spelling
 
 _FOLDER = Path(__file__).parent
 _PREFIX = "device_"
+HOST = "cpu"
+VARIABLE = "FUSE_OPT_DEVICE"
+"""Names a file that stands in for the figures of "cpu", such as `fuse-tune calibrate` writes."""
 
 GPU_ENTRIES = (
     "processors", "max_threads", "processor_threads", "static_shared", "shared_memory", "bytes_in_flight",
@@ -96,15 +101,48 @@ def device_names() -> tuple[str, ...]:
 
 def find_device(name: str) -> Device:
     """
-    The device of that name, or the one that the file of that path describes. Raises ValueError: no such device or file,
-    or an entry that is missing, unknown or no number.
+    The device of that name, or the one that the file of that path describes; for "cpu" the file of `$FUSE_OPT_DEVICE` where
+    that is set, read once in a process. Raises ValueError: no such device or file, or an entry that is missing, unknown or
+    no number.
     """
+    if name == HOST and (path := os.environ.get(VARIABLE)):
+        return _named_host(path)
     return _known_device(name) if name in device_names() else _read_device(name)
+
+
+@cache
+def _named_host(path: str) -> Device:
+    try:
+        device = _read_device(path)
+    except ValueError as error:
+        raise ValueError(str(error).replace("option 'device'", f"${VARIABLE}", 1)) from None
+    if device.platform != "cpu":
+        raise ValueError(f"${VARIABLE}: {path}: expected the figures of a CPU, got a table 'gpu'")
+    return device
 
 
 @cache
 def _known_device(name: str) -> Device:
     return _read_device(name)
+
+
+def device_text(device: Device, comment: str) -> str:
+    """The file of a CPU's record, which `find_device` reads; with four digits of each figure. `comment` stands above."""
+    lines = [f"# {line}" for line in comment.splitlines()]
+    for field in fields(Device):
+        if field.name not in ("gpu", "products", "rates"):
+            lines.append(f"{field.name} = {_toml(getattr(device, field.name))}")
+    lines.append(f"products = {_toml_table(device.products)}")
+    rates = ", ".join(f"{json.dumps(name)} = {_toml_table(table)}" for name, table in device.rates)
+    return "\n".join((*lines, f"rates = {{ {rates} }}", ""))
+
+
+def _toml(value: str | bool | float) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else json.dumps(value)
+
+
+def _toml_table(rates: tuple[tuple[str, float], ...]) -> str:
+    return f"{{ {', '.join(f'{name} = {rate:.4g}' for name, rate in rates)} }}"
 
 
 def nearest_gpu(title: str, figures: Mapping[str, int]) -> Device:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fuse_opt.tools.commands import demo, fuse_opt_main, fuse_run_main, fuse_tune_main
+from fuse_opt.tools.commands import demo, fuse_opt_main, fuse_run_main
+from fuse_opt.tools.tuning import fuse_tune_main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

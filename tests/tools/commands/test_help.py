@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from fuse_opt.passes import deprecated_spellings
-from fuse_opt.tools.commands import fuse_opt_main, fuse_pack, fuse_run_main, fuse_tune_main
+from fuse_opt.tools.commands import fuse_opt_main, fuse_pack, fuse_run_main
 from fuse_opt.tools.commands.command import COLUMN, WIDTH
 from fuse_opt.tools.compiler.pass_docs import group_summary, pass_docs, pass_groups, shared_options
 from fuse_opt.tools.compiler.pipeline import PIPELINES, UsageError, make_passes, parse_pass_flag
 from fuse_opt.tools.compiler.registry import available_passes, available_targets
+from fuse_opt.tools.tuning import fuse_tune_main
 
 Capture = pytest.CaptureFixture[str]
 PASSES = list(available_passes())

@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, run_command
@@ -15,7 +16,7 @@ from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, run_command
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from fuse_opt.tools.commands.dispatch_times import SiteTimes
+    from fuse_opt.tools.tuning.dispatch_times import SiteTimes
 
 OK, FAILED = 0, 1
 _DESCRIPTION = "Measures on this machine what passes would guess, and writes it as text."
@@ -24,8 +25,11 @@ fuse-tune dispatch runs every distinct product, convolution and other opaque op 
 implementation that takes it, alone, in turns: the lower quartile of nine times, with operands in caches
 (and, for people, from memory). The table steers choices as select-implementation=table=FILE, or for all
 programs as $FUSE_OPT_DISPATCH_TABLE.
+fuse-tune calibrate writes the figures of this machine that the cost model computes with (bandwidths, rates,
+caches, what a kernel costs), in about ten seconds: for device=FILE of passes, or for all as $FUSE_OPT_DEVICE.
 Exit status: 0 fine, 1 the program was refused or cannot be compiled, 2 wrong usage.
 """
+WHAT = ("dispatch", "calibrate")
 _SETTINGS = ("OPENBLAS_", "MKL_", "OMP_", "DNNL_", "ONEDNN_")
 
 
@@ -37,14 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     parser = _make_parser()
     given = parser.parse_args(arguments)
-    if given.threads < 1:
+    if given.threads is not None and given.threads < 1:
         parser.error(f"argument --threads: expected 1 or more, got {given.threads}")
+    if (given.file is None) == (given.what == "dispatch"):
+        parser.error(f"{given.what}: expected {'a FILE' if given.file is None else f'no FILE, got {given.file}'}")
     from fuse_opt.tools.commands.driver import UnreadableError
     from fuse_opt.tools.compiler.pipeline import UsageError
     from fuse_opt.tools.source.diagnostics import InputError
 
     try:
-        return _run(given)
+        return _calibrate(given) if given.what == "calibrate" else _run(given)
     except UsageError as error:
         parser.error(str(error))
     except InputError as error:
@@ -58,12 +64,14 @@ def _main(arguments: Sequence[str]) -> int:
 
 def _make_parser() -> argparse.ArgumentParser:
     parser = Parser("fuse-tune", _DESCRIPTION, _EPILOG)
-    parser.usage = "fuse-tune dispatch FILE [-o TABLE] [option]..."
+    parser.usage = (
+        "fuse-tune dispatch FILE [-o TABLE] [option]...\n       fuse-tune calibrate [-o FILE.toml] [--threads N]"
+    )
     add = parser.add_argument
-    add("what", choices=("dispatch",), metavar="dispatch", help="what is measured: implementations of opaque ops")
-    add("file", metavar="FILE", help="the program, MLIR text or an .onnx model; - for standard input")
-    add("-o", "--output", metavar="TABLE", help="where the table goes (default: standard output)")
-    add("--threads", type=int, default=1, metavar="N", help="threads of a program (default: 1)")
+    add("what", choices=WHAT, help="what is measured: implementations of opaque ops, or the machine")
+    add("file", metavar="FILE", nargs="?", help="the program, MLIR text or an .onnx model; - for standard input")
+    add("-o", "--output", metavar="FILE", help="where the table goes (default: standard output)")
+    add("--threads", type=int, metavar="N", help="threads of a program (default: 1, for calibrate all)")
     add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
     add("--numerics", choices=("strict", "fast"), default="strict", help="which implementations are measured")
     add("--extents", metavar="NAME=N,...", default="", help="what unknown extents of an ONNX model are")
@@ -71,12 +79,13 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from fuse_opt.tools.commands.dispatch_times import measure_sites
     from fuse_opt.tools.commands.driver import write_text
     from fuse_opt.tools.compiler.api import limit_threads
     from fuse_opt.tools.compiler.builders import require_c_compiler
+    from fuse_opt.tools.tuning.dispatch_times import measure_sites
 
     require_c_compiler()
+    given.threads = given.threads or 1
     limit_threads(given.threads)
     lines = [json.dumps(_header(given))]
     for found in measure_sites(_kernels(given), given.numerics, given.threads == 1):
@@ -85,6 +94,38 @@ def _run(given: argparse.Namespace) -> int:
         print(f"fuse-tune: {found.site}: {best}", file=sys.stderr)
     write_text("".join(f"{line}\n" for line in lines), given.output)
     return OK
+
+
+def _calibrate(given: argparse.Namespace) -> int:
+    from fuse_opt.passes.devices.device import HOST, device_text, find_device
+    from fuse_opt.runtime.host.thread_pool import num_threads
+    from fuse_opt.tools.commands.driver import write_text
+    from fuse_opt.tools.compiler.api import limit_threads
+    from fuse_opt.tools.compiler.builders import require_c_compiler
+    from fuse_opt.tools.tuning.calibration import calibrated
+
+    require_c_compiler()
+    if given.threads is not None:
+        limit_threads(given.threads)
+    threads = num_threads()
+    said = ", ".join(f"{name}={value}" for name, value in _settings().items()) or "none of OPENBLAS_*, MKL_*, OMP_*"
+    comment = f"This machine ({_machine()}), measured on {threads} threads by fuse-tune calibrate; environment: {said}."
+    write_text(device_text(calibrated(find_device(HOST), threads), comment), given.output)
+    return OK
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SETTINGS)}
+
+
+def _machine() -> str:
+    """The processor's name, as Linux or Python know it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _kernels(given: argparse.Namespace) -> ModuleOp:
@@ -116,13 +157,12 @@ def _header(given: argparse.Namespace) -> dict[str, object]:
     from fuse_opt import __version__
     from fuse_opt.dialects.implementation.cost_table import HEADER, VERSION
 
-    settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SETTINGS)}
     return {
         HEADER: VERSION,
         "fuse-opt": __version__,
         "machine": platform.processor() or platform.machine(),
         "threads": given.threads,
-        "environment": settings,
+        "environment": _settings(),
     }
 
 

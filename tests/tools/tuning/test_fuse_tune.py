@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import fuse_opt
-from fuse_opt.tools.commands import dispatch_times
-from fuse_opt.tools.commands.fuse_tune_main import main
 from fuse_opt.tools.compiler.builders import has_c_compiler
+from fuse_opt.tools.tuning import dispatch_times
+from fuse_opt.tools.tuning.fuse_tune_main import main
 
 Capture = pytest.CaptureFixture[str]
 TEXT = """
@@ -29,6 +29,7 @@ def test_a_table_names_every_implementation_that_takes_a_site(
 ) -> None:
     monkeypatch.setattr(dispatch_times, "SLOTS", 2)
     monkeypatch.setattr(dispatch_times, "_SLOT_SECONDS", 1e-5)
+    monkeypatch.setattr(dispatch_times, "_LARGER_THAN_CACHES", 1 << 12)
     (source := tmp_path / "x.mlir").write_text(TEXT)
     assert main(["dispatch", str(source), "-o", str(tmp_path / "t.jsonl")]) == 0
     assert capsys.readouterr().out == ""

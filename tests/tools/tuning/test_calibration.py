@@ -1,0 +1,61 @@
+"""fuse-tune calibrate: a file that find_device reads, the variable that names one for all programs, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuse_opt.passes.devices.device import Device, device_text, find_device
+from fuse_opt.tools.compiler.builders import has_c_compiler
+from fuse_opt.tools.tuning import calibration
+from fuse_opt.tools.tuning.fuse_tune_main import main
+
+HOST = find_device("cpu")
+
+
+def written(device: Device, path: Path) -> Path:
+    path.write_text(device_text(device, "two\nlines"))
+    return path
+
+
+def test_a_record_is_written_as_it_is_read(tmp_path: Path) -> None:
+    assert find_device(str(written(HOST, tmp_path / "d.toml"))) == HOST
+    assert find_device(str(written(replace(HOST, products=(), rates=()), tmp_path / "e.toml"))).rates == ()
+
+
+@pytest.mark.skipif(not has_c_compiler(), reason="programs are compiled")
+def test_every_figure_is_measured_or_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(calibration, "SLOTS", 2)
+    monkeypatch.setattr(calibration, "SLOT_SECONDS", 1e-5)
+    monkeypatch.setattr(calibration, "cache_sizes", lambda: (1 << 18, 1 << 20))
+    named = replace(HOST, products=(("i8", 1e12),), rates=(("onednn", (("i8", 5e11), ("f32", 7.0))),))
+    found = calibration.calibrated(named, 1)
+    assert find_device(str(written(found, tmp_path / "d.toml"))).processors == 1
+    assert (found.cache_bytes, found.last_level_cache_bytes) == (1 << 18, 1 << 20)
+    assert found.strided >= 1 and found.across >= 1 and 20e-9 <= found.launch < 1e-3
+    for name in ("bandwidth", "cache_bandwidth", "rate"):
+        assert 1e7 < getattr(found, name) < 1e14, name
+    assert found.rates == (("onednn", (("i8", pytest.approx(found.product_rate("i8") / 2)), ("f32", 7.0))),)
+    assert (found.recompute_limit, found.hoists) == (named.recompute_limit, named.hoists)
+
+
+def test_the_variable_stands_in_for_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(replace(HOST, name="mine", processors=64), tmp_path / "d.toml")
+    monkeypatch.setenv("FUSE_OPT_DEVICE", str(path))
+    assert find_device("cpu").processors == 64 and find_device("h100").processors == 132
+    monkeypatch.setenv("FUSE_OPT_DEVICE", str(tmp_path / "none.toml"))
+    with pytest.raises(ValueError, match=r"\$FUSE_OPT_DEVICE: .*none.toml: No such file"):
+        find_device("cpu")
+    folder = Path(calibration.__file__).parents[2] / "passes" / "devices"
+    monkeypatch.setenv("FUSE_OPT_DEVICE", str(folder / "device_h100.toml"))
+    with pytest.raises(ValueError, match="expected the figures of a CPU"):
+        find_device("cpu")
+
+
+def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "x.mlir"]) == 2
+    assert "calibrate: expected no FILE, got x.mlir" in capsys.readouterr().err
+    assert main(["dispatch"]) == 2
+    assert "dispatch: expected a FILE" in capsys.readouterr().err
