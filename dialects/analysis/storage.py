@@ -132,7 +132,8 @@ class StorageClasses:
 
     def _add_uses(self, step: int, op: Operation) -> None:
         known = isinstance(op, GraphOp | OutlinedOp | ReturnOp)
-        for operand in op.operands if known else _used_values(op):
+        read = op.read_operands() if isinstance(op, OutlinedOp) else op.operands
+        for operand in read if known else _used_values(op):
             if operand not in self._index:
                 continue
             entry = self._classes[self.find(operand)]

@@ -80,6 +80,8 @@ class OutlinedOp(IRDLOperation):
 
     implementation = opt_prop_def(StringAttr)
     """Name of the registered implementation that runs it; absent: generated code, or an opaque op's default."""
+    unread = opt_prop_def(DenseArrayBase[IntegerType])
+    """Operands of which the implementation reads nothing: their memory may be another value's while it runs."""
     inplace = opt_prop_def(DenseArrayBase[IntegerType])
     """Pairs (result, operand): the result takes over the operand's storage."""
     schedule = opt_prop_def(DictionaryAttr)
@@ -127,6 +129,19 @@ class OutlinedOp(IRDLOperation):
         """The (result, operand) pairs of the in-place decision."""
         flat = ints(self.inplace)
         return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def read_operands(self) -> Sequence[SSAValue]:
+        """The operands whose elements are read."""
+        if self.unread is None:
+            return self.operands
+        unread = ints(self.unread)
+        return [value for number, value in enumerate(self.operands) if number not in unread]
+
+    def set_unread(self, numbers: Sequence[int]) -> None:
+        """Says which operands the implementation does not read; places in the arena, chosen for others, are dropped."""
+        if tuple(numbers) != tuple(ints(self.unread)):
+            self.unread = DenseArrayBase.from_list(i64, list(numbers)) if numbers else None
+            self.drop_places()
 
     def workspace_bytes(self) -> int:
         """Bytes of the workspace, 0 without one."""
@@ -194,6 +209,7 @@ class OutlinedOp(IRDLOperation):
                 f"got {len(ints(self.slots))}; remove it and run plan-memory again"
             )
         self._verify_workspace()
+        self._verify_unread()
         if self.schedule is not None and self.schedule_kind() is None:
             raise VerifyException(f"'{self.name}' property 'schedule': expected an entry kind = \"...\"")
         if self.schedule is not None and (problem := gpu_entry_problem(self.schedule)) is not None:
@@ -209,6 +225,16 @@ class OutlinedOp(IRDLOperation):
                 )
         if len({r for r, _ in pairs}) != len(pairs) or len({o for _, o in pairs}) != len(pairs):
             raise VerifyException(f"'{self.name}' property 'inplace': a result or an operand is in two pairs")
+
+    def _verify_unread(self) -> None:
+        if self.unread is None:
+            return
+        numbers = ints(self.unread)
+        if self.implementation is None or not all(0 <= number < len(self.operands) for number in numbers):
+            raise VerifyException(
+                f"'{self.name}' property 'unread': expected numbers of operands that its implementation does not read, got "
+                f"{list(numbers)} of {len(self.operands)}; remove it and run select-implementation again"
+            )
 
     def _verify_workspace(self) -> None:
         if self.workspace is not None and (self.workspace.type != i64 or self.workspace_bytes() < 1):

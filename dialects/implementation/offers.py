@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -25,6 +25,7 @@ from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.dialects.interfaces.shapes import shape
 
+_T = TypeVar("_T")
 Pairs = tuple[tuple[int, int], ...]
 """Of a result and an operand, by number."""
 Platform = Literal["cpu", "cuda"]
@@ -96,6 +97,17 @@ class Offer:
     """Where it runs; it is considered for modules that are made for that one, see `platform_of`."""
     chained: bool = False
     """It runs its op with a chain behind it, and leaves the op alone to others."""
+    ignores: tuple[int, ...] | Callable[[Site], Sequence[int]] = ()
+    """Operands, by number, of which it knows the type and reads nothing: their memory may be another value's in its call."""
+    features: tuple[str, ...] | Callable[[Site], Sequence[str]] = ()
+    """What a machine must have for it, by the names of device files: it refuses where the device that is made for lacks one."""
+    captured: bool = True
+    """
+    On a device: whether a call may be part of a CUDA graph. One that allocates, waits for the device or has a say of its own in a
+    run is not, and ends the graph before it.
+    """
+    differentiable: bool = True
+    """Whether it runs in the forward part of training; gradients are always those of the op's meaning."""
 
     @property
     def backend(self) -> str:
@@ -106,7 +118,39 @@ class Offer:
         """The code of why it does not run the site's op. Raises BackendFault."""
         if not site.is_row_major and (self.layouts is None or not self.kind):
             return "layout"
+        if self.features and (missing := self._missing_feature(site)) is not None:
+            return f"needs-{missing}"
         return self._reason("accepts", self.accepts, site)
+
+    def _missing_feature(self, site: Site) -> str | None:
+        """The first feature that the site's machine lacks; None where no machine is asked about."""
+        if site.device is None:
+            return None
+        found = self._answers("features", self.features, site, str, "names of features")
+        return next((name for name in found if name not in site.device.features), None)
+
+    def ignored(self, site: Callable[[], Site]) -> tuple[int, ...]:
+        """The operands that it does not read, of a site that is made where it is asked about. Raises BackendFault."""
+        if not self.ignores:
+            return ()
+        found = self._answers("ignores", self.ignores, here := site(), int, "numbers of operands")
+        if all(0 <= number < len(here.operands) for number in found):
+            return tuple(sorted(set(found)))
+        raise BackendFault(f"'{self.name}', answer of ignores: expected numbers of operands, got {found!r}")
+
+    def _answers(
+        self,
+        what: str,
+        wanted: Sequence[_T] | Callable[[Site], Sequence[_T]],
+        site: Site,
+        kind: type[_T],
+        expected: str,
+    ) -> tuple[_T, ...]:
+        """What it says of a site, which are several of a kind. Raises BackendFault."""
+        found = self._ask(what, lambda: tuple(wanted(site))) if callable(wanted) else tuple(wanted)
+        if isinstance(found, tuple) and all(type(each) is kind for each in cast("tuple[object, ...]", found)):
+            return cast("tuple[_T, ...]", found)
+        raise BackendFault(f"'{self.name}', answer of {what}: expected {expected}, got {found!r}")
 
     def machine_refusal(self, site: Site) -> str | None:
         """The code of why its library does not run the site's op here. Raises BackendFault."""

@@ -28,6 +28,9 @@ class PartitionOffer:
     planned: bool = False
     """Whether values inside have slots of the plan, each of its own, and a call gets their arrays."""
 
+    differentiable: bool = True
+    """Whether it takes parts in the forward part of training; gradients are always those of the ops' meaning."""
+
     def refusal(self, site: Site) -> str | None:
         """The code of why an op is not for it. Raises BackendFault."""
         found = self._ask("accepts", lambda: self.accepts(site))

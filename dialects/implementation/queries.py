@@ -113,6 +113,19 @@ def inplace_operands(kernel: KernelOp) -> tuple[frozenset[int], ...]:
     return tuple(map(frozenset, allowed))
 
 
+def unread_operands(kernel: KernelOp, offer: Offer | None) -> tuple[int, ...]:
+    """The kernel's operands that nothing inside reads, where an implementation runs its only op. Raises BackendFault."""
+    ops = dispatched_ops(kernel)
+    if offer is None or not offer.ignores or len(ops) != 1:
+        return ()
+    ignored = offer.ignored(lambda: Site.of(ops[0]))
+    return tuple(
+        argument.index
+        for argument in kernel.block.args
+        if argument.uses.get_length() and all(use.operation is ops[0] and use.index in ignored for use in argument.uses)
+    )
+
+
 def absorbed_chain(kernel: KernelOp, offer: Offer | None = None) -> tuple[Link, ...] | None:
     """
     The chain behind the kernel's opaque op that an implementation, or the one that the kernel names, runs with it; None where

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
 from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, kernel_structure, library_op
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
+from fuse_opt.dialects.analysis.training import is_training
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, site_name
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, registry_state
@@ -61,7 +62,8 @@ def candidates(
 def _question(kernel: KernelOp) -> tuple[object, ...]:
     """What answers about a kernel depend on: offers, backends that are allowed, and what it computes."""
     allowed = allowed_backends(kernel)
-    return registry_state(), None if allowed is None else tuple(allowed), platform_of(kernel), kernel_structure(kernel)
+    there = None if allowed is None else tuple(allowed)
+    return registry_state(), there, platform_of(kernel), is_training(kernel), kernel_structure(kernel)
 
 
 def _candidates(
@@ -78,6 +80,8 @@ def _candidates(
 def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: str) -> Candidate:
     if offer.numerics == "fast" and numerics != "fast":
         return Candidate(offer, "numerics")
+    if not offer.differentiable and is_training(kernel):
+        return Candidate(offer, "training")
     if (
         (kind := kernel.schedule_kind()) is not None
         and kernel.implementation is None

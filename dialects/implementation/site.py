@@ -29,6 +29,11 @@ class Machine(Protocol):
         ...
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """What it has beyond what every machine of its platform has: instruction sets, or generations of a GPU."""
+        ...
+
+    @property
     def launch(self) -> float: ...
     def product_rate(self, dtype: str) -> float:
         """Operations a second of matrix products of such elements, all processors together."""

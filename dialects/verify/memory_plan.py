@@ -29,7 +29,7 @@ from fuse_opt.dialects.verify.plan_contents import (
     place_of,
     same_memory,
 )
-from fuse_opt.dialects.verify.plan_pairs import check_pair
+from fuse_opt.dialects.verify.plan_pairs import check_pair, check_unread
 from fuse_opt.dialects.verify.plan_slots import Arena, place_result, place_workspace, read_arena
 from fuse_opt.dialects.verify.sample_points import moves_nothing
 
@@ -188,6 +188,7 @@ class _Replay:
             raise PlanError(f"'fused.kernel' has {message}", kernel)
         pairs = dict(kernel.inplace_pairs())
         if isinstance(kernel, KernelOp):
+            check_unread(kernel)
             reads = KernelReads(kernel)
             for result, operand in pairs.items():
                 check_pair(reads, self.content, self.last_use, (result, operand), step)
@@ -262,7 +263,7 @@ class _Replay:
         if content.start is None:
             return
         end = content.start + content.nbytes
-        others = [self.content[value] for value in kernel.operands if value in self.content]
+        others = [self.content[value] for value in _uses(kernel) if value in self.content]
         for other in (*(o for o in others if o is not old), *written):
             if other.start is None or other.start >= end or other.start + other.nbytes <= content.start:
                 continue
@@ -297,7 +298,11 @@ class _Replay:
 
 
 def _uses(op: Operation) -> Sequence[SSAValue]:
-    if isinstance(op, GraphOp | OutlinedOp | ReturnOp):
+    """What an op needs the elements of."""
+    if isinstance(op, OutlinedOp):
+        unread = set(ints(op.unread))
+        return [value for number, value in enumerate(op.operands) if number not in unread]
+    if isinstance(op, GraphOp | ReturnOp):
         return op.operands
     return [value for inner in op.walk() for value in inner.operands]
 

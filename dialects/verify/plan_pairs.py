@@ -11,6 +11,7 @@ from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.implementation.queries import absorbed_chain, chain_pairs, named_offer
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.dialects.verify.contracted_reads import calls_library
 from fuse_opt.dialects.verify.kernel_reads import KernelReads
 from fuse_opt.dialects.verify.plan_contents import Content, PlanError, byte_size, name_of
@@ -43,6 +44,24 @@ def check_pair(
         _check_offered(kernel, result, operand, same, about)
     elif (reason := reads.clash(result, same)) is not None:
         raise PlanError(f"{about}, but {reason}", kernel)
+
+
+def check_unread(kernel: KernelOp) -> None:
+    """The operands whose memory may be another value's are read by nothing inside. Raises PlanError."""
+    if not (numbers := ints(kernel.unread)):
+        return
+    offer = named_offer(kernel)
+    for number in numbers:
+        uses = list(kernel.block.args[number].uses)
+        ops = [use.operation for use in uses]
+        if offer is None or not all(
+            isinstance(op, GraphOp) and use.index in offer.ignored(lambda op=op: Site.of(op))
+            for op, use in zip(ops, uses, strict=True)
+        ):
+            raise PlanError(
+                f"'fused.kernel' property 'unread': operand {number} is read by what runs the kernel; run select-implementation",
+                kernel,
+            )
 
 
 def _check_offered(kernel: KernelOp, result: int, operand: int, same: frozenset[int], about: str) -> None:

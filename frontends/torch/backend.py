@@ -10,7 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from xdsl.dialects.builtin import UnitAttr
+
 from fuse_opt.dialects.analysis.precision import KERNEL, STRICT
+from fuse_opt.dialects.analysis.training import TRAINING
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
 from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of
@@ -199,6 +202,8 @@ def _compile(
             report(GraphReport(kind, imported.counts, NoStats(), time.perf_counter() - started, why))
             raise LeftError(why)
         with api.steered(options.decisions) as decisions:
+            if kind == "forward":
+                imported.module.attributes[TRAINING] = UnitAttr()
             program = _program(imported, options)
         call, text = compile_call(imported, program.native)
     found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)

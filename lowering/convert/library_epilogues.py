@@ -206,6 +206,11 @@ def _part(
         part.implementation = None if (name := called_implementation(kernel)) is None else StringAttr(name)
         if part.implementation is not None:
             part.workspace, part.workspace_slot = kernel.workspace, kernel.workspace_slot
+            read = kernel.read_operands()
+            unread = [
+                number for number, value in enumerate(part.operands) if value in kernel.operands and value not in read
+            ]
+            part.unread = int_array(unread) if unread else None
     assert isinstance(kernel.parent, Block)
     kernel.parent.insert_op_before(part, kernel)
     for value, result in zip(made, part.results, strict=True):

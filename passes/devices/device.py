@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from math import log
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from fuse_opt.dialects.types.dtypes import DTYPES
 from fuse_opt.passes.deprecated_spellings import current_spelling
@@ -63,6 +63,8 @@ class Device:
     """Operations a second of matrix products, all processors together, by element type; see `product_rate`."""
     rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...] = ()
     """The same of implementations, by their names, or of backends, by theirs; see `implementation_rate`."""
+    features: tuple[str, ...] = ()
+    """What implementations may ask for, such as avx512_bf16 or sm_90: all that it has, each by its name."""
     gpu: tuple[tuple[str, int], ...] = ()
     """What kernels of a GPU may use, by the names of GPU_ENTRIES; nothing for other devices."""
 
@@ -188,6 +190,8 @@ def _described(entries: dict[str, object], path: Path) -> Device:
     for name, value in entries.items():
         if (wanted := _misfit(name, value)) is not None:
             raise ValueError(f"option 'device': {path}: {name}: expected {wanted}, got {value!r}")
+    if isinstance(names_of := entries.get("features"), list):
+        entries["features"] = tuple(cast("list[str]", names_of))
     found = {
         "gpu": _described_gpu(table, path),
         "products": _described_products(products, path),
@@ -228,6 +232,9 @@ def _misfit(name: str, value: object) -> str | None:
     match name:
         case "name":
             return None if isinstance(value, str) else "a text"
+        case "features":
+            names = cast("list[object]", value) if isinstance(value, list) else [None]
+            return None if all(isinstance(each, str) and each for each in names) else "a list of texts"
         case "hoists":
             return None if isinstance(value, bool) else "true or false"
         case _:

@@ -11,6 +11,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from fuse_opt.dialects.analysis.training import TRAINING, is_training
 from fuse_opt.dialects.fused import PLANNED, KernelOp, PartitionOp, directives
 from fuse_opt.dialects.implementation.offers import BackendFault
 from fuse_opt.dialects.implementation.partitions import PartitionOffer, partition_backends, partition_offer
@@ -47,7 +48,7 @@ class PartitionPass(RewritePass):
     while they wait for it. What a backend drops from a part is left out, and the rest grouped anew. A part stays with the
     graph where it has fewer than `min_ops` ops and its backend does not say that it saves time so, or where the backend
     says what it takes and that is no less than what other implementations do. Backends are those that the module allows (see
-    attach-backends) and that take parts of graphs.
+    attach-backends) and that take parts of graphs, and have a part in training where the module says `graph.training`.
 
     Requires: nothing. Ensures: parts are convex, connected and together without a cycle. `unfuse` undoes it.
     """
@@ -71,7 +72,13 @@ class PartitionPass(RewritePass):
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         machine = find_device(self.device)
+        training = is_training(op)
+        if training:
+            _check_gradients(op)
         for offer in self._offers(op):
+            if training and not offer.differentiable:
+                remark(self.name, op, "training", f"'{offer.backend}' takes no parts of a program that is trained")
+                continue
             for block in sweep_functions(op):
                 partitioner = _Partitioner(self, offer, machine, block)
                 while partitioner.make_parts():  # what a review dropped may be parts of its own
@@ -89,6 +96,17 @@ class PartitionPass(RewritePass):
                 raise RefusedError(message, module)
             if name in allowed or self.backend:
                 yield offer
+
+
+def _check_gradients(module: ModuleOp) -> None:
+    """Raises RefusedError for a part of a program that is trained whose backend is for inference alone."""
+    for op in module.walk():
+        if isinstance(op, PartitionOp) and (offer := partition_offer(op.backend.data)) and not offer.differentiable:
+            raise RefusedError(
+                f"'{op.name}' is run by '{offer.backend}', which refuses training, and the module says {TRAINING}; remove that "
+                "attribute for inference, or undo the part by unfuse and remove the backend",
+                op,
+            )
 
 
 class _Partitioner:

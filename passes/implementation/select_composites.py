@@ -10,6 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation
 
+from fuse_opt.dialects.analysis.training import is_training
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, offers_of
 from fuse_opt.dialects.implementation.queries import wanted_implementation
 from fuse_opt.dialects.implementation.selection import NEAR, Candidate, is_called
@@ -91,7 +92,8 @@ class SelectCompositesPass(RewritePass):
             return None
         site = Site.of(op, machine)
         offers = [offer for offer in allowed_offers(op, machine.platform) if not offer.composite]
-        refused = {offer.name: reason for offer in offers if (reason := self._refusal(offer, site)) is not None}
+        training = is_training(op)
+        refused = {o.name: reason for o in offers if (reason := self._refusal(o, site, training)) is not None}
         if wanted is not None:
             return promised(op, wanted, [Candidate(one, refused.get(one.name, "")) for one in offers]).offer
         able = [offer for offer in offers if offer.name not in refused]
@@ -102,7 +104,9 @@ class SelectCompositesPass(RewritePass):
         assert isinstance(op, CompositeOp)
         return self._cheapest(op, site, able, refused, machine)
 
-    def _refusal(self, offer: Offer, site: Site) -> str | None:
+    def _refusal(self, offer: Offer, site: Site, training: bool) -> str | None:
+        if training and not offer.differentiable:
+            return "training"
         if offer.numerics == "fast" and self.numerics != "fast":
             return "numerics"
         if (reason := offer.refusal(site)) is not None or offer.probe is None:

@@ -19,7 +19,7 @@ from fuse_opt.dialects.analysis.storage import byte_size, functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, read_cost_table
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, find_offer, known_implementations, offers_of
-from fuse_opt.dialects.implementation.queries import inplace_operands, wanted_implementation
+from fuse_opt.dialects.implementation.queries import inplace_operands, unread_operands, wanted_implementation
 from fuse_opt.dialects.implementation.selection import (
     Candidate,
     best,
@@ -78,6 +78,8 @@ class SelectImplementationPass(ModulePass):
     """Which implementations are taken: "strict" for those within the bounds of ops, or "fast" for all."""
     table: str = ""
     """A file with the times that implementations took, in place of what they say they cost: `fuse-tune dispatch` writes it."""
+    forbid_fallback: bool = False
+    """Whether an op that nothing takes in the orders of its values is an error; if not, the reference runs it."""
 
     def __post_init__(self) -> None:
         if self.device:
@@ -152,7 +154,8 @@ class SelectImplementationPass(ModulePass):
             chosen, second = pair
             if (reason := machine_refusal(kernel, chosen.offer, machine, frozen)) is None:
                 check_pairs(kernel, chosen.offer)
-                return _Choice(found, chosen, second, workspace_of(kernel, chosen.offer, machine, frozen))
+                unread = unread_operands(kernel, chosen.offer)
+                return _Choice(found, chosen, second, workspace_of(kernel, chosen.offer, machine, frozen), unread)
             found = tuple(Candidate(one.offer, reason) if one is chosen else one for one in found)
         return _Choice(found)
 
@@ -176,8 +179,7 @@ class SelectImplementationPass(ModulePass):
         """
         ops = dispatched_ops(kernel)
         if len(ops) > 1:
-            kernel.set_workspace(0)
-            kernel.implementation = None
+            _name_nothing(kernel)
             message = f"has {len(ops)} opaque ops, and nothing runs them together: it runs op by op"
             remark(self.name, kernel, "several-ops", message, refused=_refusals(found))
             return
@@ -190,9 +192,11 @@ class SelectImplementationPass(ModulePass):
         if kernel.schedule is not None and kernel.implementation is None:
             return  # schedule-kernels says why its schedule cannot run it
         if any_encoded((*ops[0].operands, *ops[0].results)):
-            kernel.implementation = None
             message = f"'{ops[0].name}' is run by the reference: nothing takes the orders of its operands and results"
             flip = "assign-layouts before wrap-kernels"
+            if self.forbid_fallback:
+                raise RefusedError(f"{message} ({_refusals(found)}), and fallbacks are forbidden; run {flip}", ops[0])
+            _name_nothing(kernel)
             remark(self.name, kernel, "fallback", message, flip=flip, numbers={"refused": _refusals(found)})
             return
         reasons = _refusals(found) or "none is allowed"
@@ -213,8 +217,7 @@ class SelectImplementationPass(ModulePass):
 
     def _leave_to_host(self, kernel: KernelOp, found: Sequence[Candidate]) -> None:
         """The kernel names nothing: the reference's function runs it, on copies of its operands."""
-        kernel.set_workspace(0)
-        kernel.implementation = None
+        _name_nothing(kernel)
         op = dispatched_ops(kernel)[0]
         moved = sum(byte_size(value) or 0 for value in (*kernel.operands, *kernel.results))
         numbers: dict[str, Number] = {"bytes": moved, "refused": _refusals(found) or "none"}
@@ -226,10 +229,12 @@ class SelectImplementationPass(ModulePass):
         name = choice.chosen.offer.name
         if kernel.implementation is not None and kernel.implementation.data == name:
             kernel.set_workspace(choice.workspace)
+            kernel.set_unread(choice.unread)
             remark(self.name, kernel, "kept", f'is run by "{name}", as it says')
             return
         _write(kernel, choice.chosen.offer)
         kernel.set_workspace(choice.workspace)
+        kernel.set_unread(choice.unread)
         if is_collecting():
             names = " and ".join(f"'{op.name}'" for op in dispatched_ops(kernel))
             flip = "" if choice.second is None else f'use_implementation = "{choice.second.offer.name}"'
@@ -245,6 +250,8 @@ class _Choice:
     second: Candidate | None = None
     """The next best one, where that was compared."""
     workspace: int = 0
+    unread: tuple[int, ...] = ()
+    """Operands of the kernel that it does not read."""
 
     def numbers(self) -> dict[str, Number]:
         numbers: dict[str, Number] = {} if self.chosen is None else {**_microseconds("", self.chosen)}
@@ -255,6 +262,8 @@ class _Choice:
             numbers["refused"] = refused
         if self.workspace:
             numbers["workspace"] = self.workspace
+        if self.unread:
+            numbers["unread"] = ",".join(map(str, self.unread))
         return numbers
 
 
@@ -273,6 +282,12 @@ def check_preferred(pass_name: str, preferred: Sequence[str], op: ModuleOp) -> N
         if not any(wanted in (name, name.partition(".")[0]) for name in known):
             names = ", ".join(known) or "none"
             raise RefusedError(f"'{pass_name}' option prefer: unknown '{wanted}'; expected one of {names}", op)
+
+
+def _name_nothing(kernel: KernelOp) -> None:
+    kernel.set_workspace(0)
+    kernel.set_unread(())
+    kernel.implementation = None
 
 
 def _write(kernel: KernelOp, offer: Offer) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from fuse_opt.dialects.implementation.offers import find_offer
+from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.runtime.backends import indexing, sparse
 from fuse_opt.runtime.backends.blas.offers import blas_problem
 from fuse_opt.runtime.backends.gpu_ops import GpuOps
@@ -65,6 +67,12 @@ class DeviceLibraries:
             if isinstance(library, Checks):
                 self._checked.append(library)
         return self._made[backend]
+
+    @staticmethod
+    def is_captured(call: LibraryCall) -> bool:
+        """Whether a call may be part of a CUDA graph."""
+        offer = find_offer(call.operation, call.implementation)
+        return offer is None or offer.captured
 
     def check(self) -> None:
         """Raises what a run that is over is refused with: IndexError for an index out of range."""

@@ -111,6 +111,8 @@ class DeviceWork:
     items: list[Callable[[Any], None]] = field(default_factory=list[Callable[[Any], None]])
     """What takes a stream: for calls of libraries one of PyCUDA's."""
     has_calls: bool = False
+    captured: bool = True
+    """Whether it may be a graph; if not, it runs on the program's own stream."""
 
     @property
     def direct(self) -> bool:
@@ -152,7 +154,7 @@ class Steps:
                     assert isinstance(launch, GridLaunch)
                     self._add(self._launch(launch))
             elif (library := libraries.find(step.implementation)) is not None:
-                self._add(library.bound(step, self.addresses.of), is_call=True)
+                self._add(library.bound(step, self.addresses.of), is_call=True, captured=libraries.is_captured(step))
             else:
                 self.parts.append(self._host_call(step))
 
@@ -167,7 +169,9 @@ class Steps:
         """
         key = self.addresses.table
         return [
-            part.graphs.find(key, part.enqueue) if isinstance(part, DeviceWork) and not part.direct else None
+            part.graphs.find(key, part.enqueue)
+            if isinstance(part, DeviceWork) and part.captured and not part.direct
+            else None
             for part in self.parts
         ]
 
@@ -201,11 +205,11 @@ class Steps:
         """Raises what a run that is over is refused with: IndexError for an index out of range."""
         self._libraries.check()
 
-    def _add(self, item: Callable[[Any], None], is_call: bool = False) -> None:
-        if not self.parts or isinstance(self.parts[-1], HostCall):
-            self.parts.append(DeviceWork(GraphCache(self._device, self._captured, self._counts)))
-        work = self.parts[-1]
-        assert isinstance(work, DeviceWork)
+    def _add(self, item: Callable[[Any], None], is_call: bool = False, captured: bool = True) -> None:
+        work = self.parts[-1] if self.parts else None
+        if not isinstance(work, DeviceWork) or work.captured != captured:
+            work = DeviceWork(GraphCache(self._device, self._captured, self._counts), captured=captured)
+            self.parts.append(work)
         work.items.append(item)
         work.has_calls |= is_call
 

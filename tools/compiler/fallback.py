@@ -90,6 +90,7 @@ def _take_apart(kernel: KernelOp) -> str:
     if len(kernel.ops()) == 1:
         kernel.schedule, kernel.implementation = DictionaryAttr({"kind": StringAttr(_REFERENCE)}), None
         kernel.set_workspace(0)
+        kernel.set_unread(())
         return "runs on the reference"
     inline_kernel(kernel)
     return "run unfused"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 from fuse_opt.dialects.implementation.chains import ChainOffer
@@ -43,6 +43,9 @@ class Backend:
         numerics: Literal["strict", "fast"] = "strict",
         workspace: int | Callable[[Site], int] = 0,
         priority: int = 0,
+        ignores: Sequence[int] | Callable[[Site], Sequence[int]] = (),
+        features: Sequence[str] | Callable[[Site], Sequence[str]] = (),
+        differentiable: bool = True,
     ) -> Callable[[Run], Run]:
         """
         Registers a function `run(inputs, outputs, config)` for an op of a dialect: arrays in C order, results to be written
@@ -52,7 +55,11 @@ class Backend:
         elements, and must answer alike for alike sites. Pairs (result, operand) of `inplace`, or of what a function says of the
         site, may be one array in a call.
         Where no cost is known, the higher `priority` comes first. A function with a `workspace`, bytes or a function of
-        the site that says how many, gets an array of so many i8 as one more output. Raises ValueError for a name that is taken.
+        the site that says how many, gets an array of so many i8 as one more output.
+
+        Of operands that it `ignores`, by number, it looks at shape and type alone: their elements may be gone. `features` are
+        what the machine must have, by the names of its device file; one that is not `differentiable` has no part in training.
+        Raises ValueError for a name that is taken.
         """
 
         def register(run: Run) -> Run:
@@ -69,6 +76,9 @@ class Backend:
                 cost=cost,
                 numerics=numerics,
                 optional=True,
+                ignores=ignores,
+                features=features,
+                differentiable=differentiable,
             )(run)
 
         return register
@@ -81,6 +91,7 @@ class Backend:
         seconds: Callable[[Subgraph, Machine], float] | None = None,
         workspace: Callable[[Subgraph], int] | None = None,
         planned: bool = False,
+        differentiable: bool = True,
     ) -> Callable[[Build], Build]:
         """
         Registers a function that builds the call of a part of a graph: `build(subgraph)` gives `run(inputs, outputs, config)`,
@@ -89,12 +100,15 @@ class Backend:
         memory is that of the program's plan: one that no later node reads may share bytes with one that is made later.
 
         `accepts` answers None or a reason code for an op, `review` the numbers of the nodes of a part to keep (None for all,
-        none to decline), `seconds` what a call takes; parts that take longer than by other implementations are not made.
+        none to decline), `seconds` what a call takes; parts that take longer than by other implementations are not made, nor
+        are any in the forward part of training without `differentiable`.
         Raises ValueError where the backend has another such function, or wants a workspace and planned values.
         """
 
         def register(build: Build) -> Build:
-            register_partition_offer(PartitionOffer(self.name, accepts, review, seconds, workspace, planned))
+            register_partition_offer(
+                PartitionOffer(self.name, accepts, review, seconds, workspace, planned, differentiable)
+            )
             register_partition_build(self.name, build)
             return build
 

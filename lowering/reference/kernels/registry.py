@@ -66,6 +66,9 @@ def implementation(
     cost: Callable[[Site], Cost] | None = None,
     numerics: Literal["strict", "fast"] = "strict",
     optional: bool = False,
+    ignores: Sequence[int] | Callable[[Site], Sequence[int]] = (),
+    features: Sequence[str] | Callable[[Site], Sequence[str]] = (),
+    differentiable: bool = True,
 ) -> Callable[[Run], Run]:
     """Registers a function as the implementation `name` of op `op`, and what it offers to passes.
 
@@ -75,7 +78,8 @@ def implementation(
     `inplace` lists the pairs (result, operand) that may be one array when it is called, or says them of a site. An `epilogue`
     or a `prologue` says that pointwise ops run well next to it; they are code of their own, which a runtime may run by parts.
     `accepts` says why it does not run an op, `cost` what it takes, for select-implementation; `numerics="fast"` that it is not
-    within the op's bound, and to be chosen on demand only; an `optional` one is there where its backend is asked for.
+    within the op's bound, and to be chosen on demand only; an `optional` one is there where its backend is asked for. It reads
+    nothing of operands that it `ignores`, needs `features` of the machine, and is for inference alone unless `differentiable`.
     With a `workspace`, bytes or a function that says how many, it gets an array of so many i8 as one more output, to
     work in: memory that the planner has given to it for the call.
     Raises ValueError where the op has another one of that name.
@@ -92,6 +96,9 @@ def implementation(
         cost=cost,
         optional=optional,
         numerics=numerics,
+        ignores=ignores if callable(ignores) else tuple(ignores),
+        features=features if callable(features) else tuple(features),
+        differentiable=differentiable,
     )
 
     def register(run: Run) -> Run:
@@ -118,12 +125,15 @@ def native_implementation(
     priority: int | None = None,
     platform: Platform = "cpu",
     chained: bool = False,
+    features: tuple[str, ...] | Callable[[Site], Sequence[str]] = (),
+    captured: bool = True,
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
     the reference runs that one instead. Its tasks get the address of a `workspace`, and
     are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen. One of the
-    platform "cuda" is called by the runtime of devices, with their addresses; a `chained` one with a chain behind its op alone.
+    platform "cuda" is called by the runtime of devices, with their addresses; a `chained` one
+    with a chain behind its op alone, one that is not `captured` outside of CUDA graphs.
     """
     offer = next(offer for offer in offers_of(op) if offer.name == like)
     if priority is None:
@@ -144,6 +154,8 @@ def native_implementation(
             numerics=numerics,
             platform=platform,
             chained=chained,
+            features=features,
+            captured=captured,
         )
     )
     _REGISTRY[op, name] = replace(_REGISTRY[op, like], name=name, takes_workspace=False)

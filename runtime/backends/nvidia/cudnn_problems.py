@@ -148,6 +148,7 @@ def _register() -> None:
                 workspace=_workspace,
                 numerics="fast" if suffix else "strict",
                 platform="cuda",
+                features=lambda site: ("sm_80",) if "bf16" in site.dtypes else (),
             )
 
 

@@ -15,6 +15,8 @@ from fuse_opt.runtime.backends.onednn.trial import multiplies, usable_library
 _MOST_EXTENT = 1 << 31
 _STRICT = {("f32", "f32", "f32"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")}
 _FAST = {*_STRICT, ("bf16", "bf16", "bf16"), ("bf16", "bf16", "f32")}
+_FEATURES = {"bf16": ("avx512_bf16",), "i8": ("avx512_vnni",), "ui8": ("avx512_vnni",)}
+"""By element type: what a machine needs, or the library computes in another way, slower or with sums that saturate."""
 _CONVOLUTIONS = {("f32", "f32", "f32")}
 """By element types of both operands and the result. Instructions for bf16 flush denormals and add two terms at a time."""
 
@@ -109,4 +111,5 @@ for _name, _op, _types in (
         optional=True,
         priority=1,  # where it is named, fusion asks it before NumPy's
         numerics="fast" if _fast else "strict",
+        features=lambda site: _FEATURES.get(site.operands[0].dtype, ()),
     )

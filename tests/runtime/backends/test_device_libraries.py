@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,14 +12,18 @@ from ir_testing import kernels, parse
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.implementation.chains import Link
-from fuse_opt.dialects.implementation.offers import all_offers, find_offer
+from fuse_opt.dialects.implementation.offers import Offer, all_offers, find_offer, forget_backend, register_offer
 from fuse_opt.dialects.implementation.queries import opaque_op
 from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.passes.devices.device import device_names, find_device
+from fuse_opt.runtime.backends import registry
 from fuse_opt.runtime.backends.nvidia.cublaslt import epilogue_of
 from fuse_opt.runtime.backends.nvidia.cudnn_problems import Problem, math_type, problem_of
 from fuse_opt.runtime.backends.nvidia.cudnn_steps import Steps, steps_of
 from fuse_opt.runtime.backends.registry import unavailable_backends
+from fuse_opt.runtime.cuda import steps
+from fuse_opt.runtime.device.graphs import RunCounts
 from fuse_opt.tools.compiler.api import compile as compile_program
 from fuse_opt.tools.compiler.api import optimize
 
@@ -126,6 +131,46 @@ def test_offers_of_a_device_need_a_device() -> None:
         offer = find_offer(op.name, f"cudnn.{op.name.partition('.')[2]}")
         assert offer is not None and offer.refusal(site) is None
         assert (offer.seconds(site) or 0) > 0 and offer.workspace_bytes(site) % 64 == 0
+
+
+def test_a_call_that_is_not_captured_ends_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, Any]] = []
+
+    def never(*given: Any) -> None:
+        raise AssertionError("it is for the host")
+
+    class Library:
+        def bound(self, call: LibraryCall, address: Any) -> Any:
+            def enqueue(stream: Any) -> None:
+                ran.append((call.implementation, stream))
+
+            return enqueue
+
+    class Graphs:
+        def __init__(self, *_: Any) -> None: ...
+        def find(self, key: Any, enqueue: Any) -> int:
+            return 7
+
+        def launch(self, graph: int, stream: int) -> None:
+            ran.append(("graph", stream))
+
+    def library(device: Any) -> Library:
+        return Library()
+
+    known = {"eager.sort": False, "quick.sort": True}
+    for name, captured in known.items():
+        register_offer(Offer("graph.sort", name, native=True, optional=True, platform="cuda", captured=captured))
+    monkeypatch.setattr(registry, "_DEVICE_LIBRARIES", {"eager": library, "quick": library})
+    monkeypatch.setattr(steps, "GraphCache", Graphs)
+    names = ["quick.sort", "quick.sort", "eager.sort", "quick.sort"]
+    calls = [LibraryCall(name, "graph.sort", (), (), {}, never) for name in names]
+    device: Any = SimpleNamespace(driver=SimpleNamespace(Stream=int))
+    found = steps.Steps(SimpleNamespace(steps=calls, buffers=()), device, "own", None, RunCounts())  # pyright: ignore[reportArgumentType]
+    for name in known:
+        forget_backend(name.partition(".")[0])
+    assert found.graphs() == [7, None, 7] and not found.follow(found.graphs())
+    found.run(found.graphs(), 3)
+    assert ran == [("graph", 3), ("eager.sort", "own"), ("graph", 3)]
 
 
 def test_a_library_that_is_off_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
