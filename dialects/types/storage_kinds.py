@@ -89,10 +89,13 @@ class StorageKind(EncodingPart):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            parser.parse_keyword("capacity", f": '#graph.{cls.STORAGE_KIND}' states how many entries it has room for")
-            parser.parse_punctuation("=")
-            return (IntAttr(parser.parse_integer(allow_boolean=False)),)
+        why = f": '#graph.{cls.STORAGE_KIND}' states how many entries it has room for, as in <capacity = 100>"
+        parser.parse_punctuation("<", why)
+        parser.parse_keyword("capacity", why)
+        parser.parse_punctuation("=", why)
+        capacity = IntAttr(parser.parse_integer(allow_boolean=False))
+        parser.parse_punctuation(">", why)
+        return (capacity,)
 
     def print_parameters(self, printer: Printer) -> None:
         printer.print_string(f"<capacity = {self.capacity.data}>")

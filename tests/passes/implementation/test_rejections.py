@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 import fuse_opt
+from fuse_opt.dialects.implementation.offers import forget_backend
+from fuse_opt.tools.compiler import backend_switch
 
 PRODUCT = """func.func @main(%x: tensor<5x7xf32>, %w: tensor<7x3xf32>) -> tensor<5x3xf32> {{
   %0 = graph.matmul %x, %w {attributes}: (tensor<5x7xf32>, tensor<7x3xf32>) -> tensor<5x3xf32>
@@ -44,6 +49,12 @@ NOT_CONVEX = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %q = graph.negative %p#0 : (tensor<4xf32>) -> tensor<4xf32>
   func.return %p#1 : tensor<4xf32>
 }"""
+TURNED = """module attributes {graph.backends = ["numpy"]} {
+  func.func @main(%x: tensor<4x4xf32, #graph.order<1, 0>>, %w: tensor<4x4xf32>) -> tensor<4x4xf32> {
+    %0 = graph.matmul %x, %w : (tensor<4x4xf32, #graph.order<1, 0>>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    func.return %0 : tensor<4x4xf32>
+  }
+}"""
 ONEDNN = "attach-backends{backends=onednn},default"
 FROZEN = exp("tensor<4xf32>").replace("%x: tensor<4xf32>", "%x: tensor<4xf32> {graph.donated, graph.frozen}")
 CASES: dict[str, tuple[str, str, str]] = {
@@ -64,7 +75,17 @@ CASES: dict[str, tuple[str, str, str]] = {
         "",
         "expected a capacity of 0 or more, got -1",
     ),
-    "no capacity": (exp("tensor<4x4xf32, #graph.csr>"), "", "'<' expected"),
+    "no capacity": (
+        exp("tensor<4x4xf32, #graph.csr>"),
+        "",
+        "'#graph.csr' states how many entries it has room for, as in <capacity = 100>",
+    ),
+    "empty capacity": (exp("tensor<4x4xf32, #graph.csr<>>"), "", "'#graph.csr' states how many entries"),
+    "fallback forbidden": (
+        TURNED,
+        "wrap-kernels,select-implementation{forbid-fallback}",
+        "'graph.matmul' is run by the reference: .*fallbacks are forbidden; run assign-layouts",
+    ),
     "csr of rank 3": (
         exp("tensor<4x4x4xf32, #graph.csr<capacity = 3>>"),
         "",
@@ -89,3 +110,50 @@ def test_rejections(name: str) -> None:
     with pytest.raises(fuse_opt.InputError, match=said) as error:
         fuse_opt.optimize(text, passes or ())
     assert "<string>:" in str(error.value)
+
+
+FILE = """
+from fuse_opt.backend import Backend, Cost
+nan = float("nan")
+
+@Backend("odd").implementation("graph.sort", priority=9, {said})
+def sort(inputs, outputs, config): ...
+
+backend = Backend("odd")
+"""
+ROWS = """func.func @main(%x: tensor<4x5xf32>) -> tensor<4x5xf32> {
+  %0 = graph.sort %x {axis = -1 : i64} : (tensor<4x5xf32>) -> tensor<4x5xf32>
+  func.return %0 : tensor<4x5xf32>
+}"""
+
+
+@pytest.fixture
+def odd() -> Iterator[None]:
+    yield
+    forget_backend("odd")
+    backend_switch.forget_files()
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("accepts=lambda site: 1 / 0", "'odd.sort', accepts raised ZeroDivisionError: division by zero"),
+        ("accepts=lambda site: False", "'odd.sort', answer of accepts: expected None or a reason, got False"),
+        ("cost=lambda site: site.no_such", "'odd.sort', cost raised AttributeError"),
+        ("cost=lambda site: 1e-6", "'odd.sort', answer of cost: expected a Cost of 0 or more seconds, got 1e-06"),
+        ("cost=lambda site: Cost(call=nan)", "'odd.sort', answer of cost: expected a Cost of 0 or more seconds"),
+        ("cost=lambda site: Cost(call=-1)", "'odd.sort', answer of cost: expected a Cost of 0 or more seconds"),
+        ("workspace=lambda site: site.nbytes // 0", "'odd.sort', workspace raised ZeroDivisionError"),
+        ("workspace=lambda site: nan", "'odd.sort', answer of workspace: expected a whole number of bytes"),
+        ("workspace=lambda site: -1", "'odd.sort', answer of workspace: expected a whole number of bytes"),
+        ("features=lambda site: 3", "'odd.sort', features raised TypeError"),
+        ("features=[8]", "'odd.sort', answer of features: expected names of features, got"),
+    ],
+)
+def test_a_backend_that_gives_no_answer(odd: None, tmp_path: Path, said: str, message: str) -> None:
+    path = tmp_path / "odd.py"
+    path.write_text(FILE.format(said=said), encoding="utf-8")
+    backend_switch.backend_passes(str(path))
+    with pytest.raises(fuse_opt.InputError, match=message) as error:
+        fuse_opt.optimize(ROWS, "attach-backends{backends=odd},wrap-kernels,select-implementation")
+    assert "<string>:2:" in str(error.value)
