@@ -8,7 +8,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.contractions.convolutions import LARGEST_COPY
+from fuse_opt.dialects.analysis.contractions.convolutions import LARGEST_COPY, least_copy, sums_of
 from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member_ops, resolve, seen_through, trace
 from fuse_opt.dialects.interfaces.contraction import Contraction
@@ -16,11 +16,11 @@ from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.dialects.types.dtypes import F32, F64, DType
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 FEWEST_COLUMNS = 8
-"""Channels, or those of neighbouring taps, that fill so little of a vector that a library is faster below."""
+"""Channels, or those of neighbouring taps, that fill so little of a vector that vectors are of positions below."""
 
 FEWEST_CHANNELS = 16
 """Side by side in a copy, of narrow elements; fewer are joined with those of neighbouring taps."""
@@ -47,6 +47,11 @@ class WeightGradient:
     def raw(self) -> SSAValue:
         return self.op.results[0]
 
+    @property
+    def sums(self) -> DType:
+        """In which it is computed: of narrow floats both operands are widened as they are copied."""
+        return sums_of(self.op)
+
     def contracted(self) -> set[SSAValue]:
         """What is read before the epilogue."""
         return {self.grad, self.x}
@@ -61,6 +66,11 @@ def joins_taps(of: WindowContraction) -> bool:
 def columns_of(of: WindowContraction) -> int:
     """Neighbours of a merged contraction's input that are met by a position: channels, or those of a row of a window."""
     return of.channels * of.window[2] if joins_taps(of) else of.channels
+
+
+def has_few_columns(of: WindowContraction) -> bool:
+    """Whether vectors are of positions, for each channel of each filter: where there are few, as of depthwise convolutions."""
+    return columns_of(of) < FEWEST_COLUMNS
 
 
 def weight_product(of: WindowContraction) -> Contraction:
@@ -79,19 +89,24 @@ def weight_gradient_problem(op: OpaqueOp) -> Unschedulable | None:
     if any_encoded(values):
         return Unschedulable("layout", f"'{op.name}' reads or writes another order than the row-major one", op)
     kinds, of = {dtype(value) for value in values}, of.merged()
-    if len(kinds) > 1 or not kinds <= {F32, F64}:
-        return Unschedulable("element-type", f"'{op.name}' is of {dtype(op.results[0])}, no f32 or f64", op)
+    if len(kinds) > 1 or sums_of(op) not in (F32, F64):
+        message = f"'{op.name}' is of {dtype(op.results[0])}; code is generated for f16, bf16, f32, f64"
+        return Unschedulable("element-type", message, op)
     if not of.operations:
         return Unschedulable("extents", f"'{op.name}' sums up nothing", op)
     if of.taps > MOST_TAPS:
         return Unschedulable("large-window", f"'{op.name}' has windows of {of.taps} elements", op)
-    reached = of.window[0] * prod(d * (k - 1) + 1 for d, k in zip(of.dilations[1:], of.window[1:], strict=True))
-    if (size := reached * FEWEST_CHANNELS * dtype(op.results[0]).itemsize) > LARGEST_COPY:
+    if (size := _least_copy(of) * sums_of(op).itemsize) > LARGEST_COPY:
         return Unschedulable("large-copy", f"'{op.name}' copies {size} bytes for a position", op)
-    if (count := columns_of(of)) < FEWEST_COLUMNS:
-        message = f"'{op.name}' has {of.channels} channel(s) in a group: {count} neighbours fill no vector"
-        return Unschedulable("few-channels", message, op)
     return None
+
+
+def _least_copy(of: WindowContraction) -> int:
+    """Elements of the input around the fewest positions of a block."""
+    if has_few_columns(of):
+        return least_copy(of)
+    reached = of.window[0] * prod(d * (k - 1) + 1 for d, k in zip(of.dilations[1:], of.window[1:], strict=True))
+    return reached * FEWEST_CHANNELS
 
 
 def trace_weight_gradient(results: Sequence[SSAValue], members: Collection[Operation]) -> WeightGradient:

@@ -14,9 +14,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from math import prod
 
-from xdsl.dialects import arith, memref
-from xdsl.ir import SSAValue
-
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.analysis.contractions.filter_panels import reads_rows
@@ -31,14 +28,11 @@ from fuse_opt.lowering.cpu.convolution.position_panels import PositionPanels
 from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask
 from fuse_opt.lowering.cpu.convolution.weight_gradient import build_weight_gradient_loops
+from fuse_opt.lowering.cpu.convolution.widened import widened
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
-from fuse_opt.lowering.cpu.matmul.copies import count_loop, parallel_loop, plus, times
+from fuse_opt.lowering.cpu.matmul.copies import count_loop
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
 from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
-from fuse_opt.lowering.kernel.scope import Scope
-
-STRETCH = 4096
-"""Elements of a weight that a task widens."""
 
 
 def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[KernelLoops]:
@@ -54,7 +48,7 @@ def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> l
         return [_convolution(convolution, memory, [])]
     kind = element_buffer_type(convolution.sums, prod(shape(convolution.weight)))
     scratch = [Scratch(0, kind, "wide_weight")]
-    return [_widened(convolution, memory, scratch), _convolution(convolution, memory, scratch)]
+    return [widened(convolution.weight, convolution.sums, memory, scratch), _convolution(convolution, memory, scratch)]
 
 
 def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:
@@ -77,23 +71,3 @@ def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Seque
 def _has_lanes(convolution: Convolution) -> bool:
     """Whether vectors are of channels."""
     return convolution.contraction.is_depthwise and convolution.contraction.result_last
-
-
-def _widened(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:
-    """The launch that copies the weight as elements of sums, a stretch in each task."""
-    root, (wide,) = launch_root(memory, scratch)
-    weight = root.block.args[memory.sources[convolution.weight]]
-    size = prod(shape(convolution.weight))
-
-    def put(inner: Scope, place: SSAValue) -> None:
-        value = inner.add(memref.LoadOp.get(weight, [place]))
-        value = inner.add(arith.ExtFOp(value, convolution.sums.attribute))
-        inner.block.add_op(memref.StoreOp.get(value, wide, [place]))
-
-    def stretch(task: Scope, number: SSAValue) -> None:
-        first = times(task, number, STRETCH)
-        last = task.add(arith.MinSIOp(plus(task, first, root.index_constant(STRETCH)), root.index_constant(size)))
-        parallel_loop(task, "place", (first, last), put)
-
-    count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), stretch)
-    return launch_of(root, memory, scratch, -(-size // STRETCH), -(-WORK_PER_CHUNK // (4 * STRETCH)))

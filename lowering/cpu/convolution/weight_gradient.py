@@ -9,17 +9,26 @@ same bits.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import prod
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient, joins_taps, weight_product
+from fuse_opt.dialects.analysis.contractions.weight_gradients import (
+    WeightGradient,
+    has_few_columns,
+    joins_taps,
+    weight_product,
+)
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
+from fuse_opt.lowering.cpu.convolution.position_dots import PositionDots
+from fuse_opt.lowering.cpu.convolution.tilings.dot_tiling import DotTiling, dot_tiling
 from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import WeightTiling, row_taps, weight_tiling
+from fuse_opt.lowering.cpu.convolution.widened import widened
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, parallel_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
@@ -29,45 +38,72 @@ from fuse_opt.lowering.kernel.element_emitter import element_buffer_type
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
+ALIGNMENT = 64
+"""Of each of several stretches of scratch memory."""
+
 
 def build_weight_gradient_loops(
     gradient: WeightGradient, kernel: KernelOp, storages: Sequence[Hashable]
 ) -> list[KernelLoops]:
     """The launches of a kernel of a gradient by a weight and pointwise ops."""
-    element = dtype(gradient.raw)
-    tiling = weight_tiling(gradient.contraction, element.itemsize)
+    of, element = gradient.contraction, gradient.sums
+    few = has_few_columns(of)
+    tiling = dot_tiling(of, element.itemsize) if few else weight_tiling(of, element.itemsize)
     memory = KernelBuffers(kernel, [gradient.epilogue, operand_pass(gradient.grad), operand_pass(gradient.x)], storages)
-    if tiling.parts == 1:
-        return [_launch(gradient, tiling, memory, [])]
-    size = tiling.parts * _tasks(gradient, tiling) * _sums(gradient, tiling)
-    scratch = [Scratch(0, element_buffer_type(element, size), "parts")]
-    return [_launch(gradient, tiling, memory, scratch), _joined(gradient, tiling, memory, scratch)]
+    sizes: dict[str, int] = {}
+    if not few and element is not dtype(gradient.raw):
+        sizes["wide_grad"] = prod(shape(gradient.grad))  # tiles read it where it lies
+    if tiling.parts > 1:
+        sizes["parts"] = tiling.parts * _tasks(gradient, tiling) * _sums(gradient, tiling)
+    scratch = _side_by_side(element, sizes)
+    launches = [widened(gradient.grad, element, memory, scratch)] if "wide_grad" in sizes else []
+    launches.append(_launch(gradient, tiling, memory, scratch))
+    return [*launches, _joined(gradient, tiling, memory, scratch)] if tiling.parts > 1 else launches
 
 
-def _tasks(gradient: WeightGradient, tiling: WeightTiling) -> int:
+def _side_by_side(element: DType, sizes: Mapping[str, int]) -> list[Scratch]:
+    """Memory for so many elements each, by name."""
+    found: list[Scratch] = []
+    offset = 0
+    for name, size in sizes.items():
+        found.append(Scratch(offset, element_buffer_type(element, size), name))
+        offset += -(-size * element.itemsize // ALIGNMENT) * ALIGNMENT
+    return found
+
+
+def _tasks(gradient: WeightGradient, tiling: WeightTiling | DotTiling) -> int:
     """Of a part: groups, panels, and parts of filters."""
     of = gradient.contraction
     return of.groups * tiling.panels * (of.filters // tiling.filters)
 
 
-def _sums(gradient: WeightGradient, tiling: WeightTiling) -> int:
+def _sums(gradient: WeightGradient, tiling: WeightTiling | DotTiling) -> int:
     """Elements of the sums of a task."""
-    return row_taps(gradient.contraction) * tiling.filters * tiling.width
+    of = gradient.contraction
+    if isinstance(tiling, DotTiling):
+        return tiling.filters * of.channels * of.taps
+    return row_taps(of) * tiling.filters * tiling.width
 
 
 def _launch(
-    gradient: WeightGradient, tiling: WeightTiling, memory: KernelBuffers, scratch: Sequence[Scratch]
+    gradient: WeightGradient, tiling: WeightTiling | DotTiling, memory: KernelBuffers, scratch: Sequence[Scratch]
 ) -> KernelLoops:
     """The launch that sums up: to the results, or to a buffer of sums of parts."""
     root, buffers = launch_root(memory, scratch)
-    body = _Sums(gradient, tiling, memory, root)
-    finish = None if buffers else _Finish(gradient, tiling, memory, root)
-    sums = buffers[0] if buffers else _on_stack(gradient, tiling, root)
+    known = {each.name: buffer for each, buffer in zip(scratch, buffers, strict=True)}
+    parts = known.get("parts")
+    body = (
+        PositionDots(gradient, tiling, memory, root)
+        if isinstance(tiling, DotTiling)
+        else _Sums(gradient, tiling, memory, root, known.get("wide_grad"))
+    )
+    finish = None if parts is not None else _Finish(gradient, tiling, memory, root)
+    sums = _on_stack(gradient, tiling, root) if parts is None else parts
     count = tiling.parts * _tasks(gradient, tiling)
 
     def task(scope: Scope, number: SSAValue) -> None:
-        at = times(scope, number, _sums(gradient, tiling)) if buffers else root.index_constant(0)
-        body.build(scope, number, Matrix(sums, at, tiling.width))
+        at = root.index_constant(0) if parts is None else times(scope, number, _sums(gradient, tiling))
+        body.build(scope, number, sums, at)
         if finish is not None:
             finish.build(scope, number, sums)
 
@@ -77,10 +113,10 @@ def _launch(
 
 
 def _joined(
-    gradient: WeightGradient, tiling: WeightTiling, memory: KernelBuffers, scratch: Sequence[Scratch]
+    gradient: WeightGradient, tiling: WeightTiling | DotTiling, memory: KernelBuffers, scratch: Sequence[Scratch]
 ) -> KernelLoops:
     """The launch that joins sums of parts, in order, and gives the results."""
-    root, (parts,) = launch_root(memory, scratch)
+    root, (*_, parts) = launch_root(memory, scratch)
     finish, sums = _Finish(gradient, tiling, memory, root), _on_stack(gradient, tiling, root)
     size, tasks, zero = _sums(gradient, tiling), _tasks(gradient, tiling), root.index_constant(0)
 
@@ -101,8 +137,8 @@ def _joined(
     return launch_of(root, memory, scratch, tasks, -(-WORK_PER_CHUNK // (4 * size * tiling.parts)))
 
 
-def _on_stack(gradient: WeightGradient, tiling: WeightTiling, root: Scope) -> SSAValue:
-    memory = root.add(memref.AllocaOp.get(dtype(gradient.raw).attribute, 64, [_sums(gradient, tiling)]))
+def _on_stack(gradient: WeightGradient, tiling: WeightTiling | DotTiling, root: Scope) -> SSAValue:
+    memory = root.add(memref.AllocaOp.get(gradient.sums.attribute, 64, [_sums(gradient, tiling)]))
     memory.name_hint = "sums"
     return memory
 
@@ -110,13 +146,21 @@ def _on_stack(gradient: WeightGradient, tiling: WeightTiling, root: Scope) -> SS
 class _Sums:
     """The sums of a task: all taps of some filters at a panel of channels, over the blocks of a part."""
 
-    def __init__(self, gradient: WeightGradient, tiling: WeightTiling, memory: KernelBuffers, root: Scope) -> None:
+    def __init__(
+        self,
+        gradient: WeightGradient,
+        tiling: WeightTiling,
+        memory: KernelBuffers,
+        root: Scope,
+        grad: SSAValue | None,
+    ) -> None:
+        """`grad`: another buffer of the result's gradient, in the elements of sums."""
         self.of, self.tiling, self.root = gradient.contraction, tiling, root
-        self.grad = root.block.args[memory.sources[gradient.grad]]
+        self.grad = root.block.args[memory.sources[gradient.grad]] if grad is None else grad
         x = root.block.args[memory.sources[gradient.x]]
-        self.copy = ChannelCopy(self.of, tiling, x, dtype(gradient.raw), root)
+        self.copy = ChannelCopy(self.of, tiling, x, gradient.sums, root)
         tile = tiling.tile
-        self.tiles = RowTiles(dtype(gradient.raw), tile.vectors, tile.height, tile.taller)
+        self.tiles = RowTiles(gradient.sums, tile.vectors, tile.height, tile.taller)
         self.places = self._table()
 
     def _table(self) -> SSAValue:
@@ -131,8 +175,9 @@ class _Sums:
         parallel_loop(self.root, "column", (constant(0), constant(self.tiling.columns)), put)
         return table
 
-    def build(self, task: Scope, number: SSAValue, sums: Matrix) -> None:
+    def build(self, task: Scope, number: SSAValue, memory: SSAValue, at: SSAValue) -> None:
         of, tiling = self.of, self.tiling
+        sums = Matrix(memory, at, tiling.width)
         part, group, panel, some = task_parts(
             task, self.root, number, (tiling.parts, of.groups, tiling.panels, of.filters // tiling.filters)
         )
@@ -176,16 +221,21 @@ class _Sums:
 class _Finish:
     """What follows from the sums of a task: channels come before their taps in the result."""
 
-    def __init__(self, gradient: WeightGradient, tiling: WeightTiling, memory: KernelBuffers, root: Scope) -> None:
+    def __init__(
+        self, gradient: WeightGradient, tiling: WeightTiling | DotTiling, memory: KernelBuffers, root: Scope
+    ) -> None:
         self.of, self.tiling, self.root = gradient.contraction, tiling, root
         product = weight_product(self.of)
         self.epilogue = BlockEpilogue(gradient.epilogue, gradient.places, product, gradient.raw, memory, root)
         self.joined = self.of.window[2] if joins_taps(self.of) else 1
-        self.channels = tiling.width if self.joined == 1 else self.of.channels
+        self.width, self.channels = 0, self.of.channels
+        if isinstance(tiling, WeightTiling):
+            self.width = tiling.width
+            self.channels = tiling.width if self.joined == 1 else self.of.channels
         self.turned: SSAValue | None = None
-        if self.of.taps > 1:
+        if self.of.taps > 1 and self.width:  # dots are in the order of the result
             size = tiling.filters * self.channels * self.of.taps
-            self.turned = root.add(memref.AllocaOp.get(dtype(gradient.raw).attribute, 64, [size]))
+            self.turned = root.add(memref.AllocaOp.get(gradient.sums.attribute, 64, [size]))
             self.turned.name_hint = "turned"
 
     def build(self, task: Scope, number: SSAValue, sums: SSAValue) -> None:
@@ -211,7 +261,7 @@ class _Finish:
             def put(inner: Scope, tap: SSAValue, next: SSAValue, channel: SSAValue) -> None:
                 at = plus(inner, times(inner, tap, tiling.filters), row)
                 column = plus(inner, times(inner, next, of.channels), channel)
-                value = inner.add(memref.LoadOp.get(sums, [plus(inner, times(inner, at, tiling.width), column)]))
+                value = inner.add(memref.LoadOp.get(sums, [plus(inner, times(inner, at, self.width), column)]))
                 place = plus(inner, times(inner, row, step), times(inner, channel, of.taps))
                 place = plus(inner, place, times(inner, tap, self.joined), next)
                 inner.block.add_op(memref.StoreOp.get(value, turned, [place]))

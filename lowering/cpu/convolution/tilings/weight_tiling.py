@@ -80,6 +80,12 @@ def weight_tiling(of: WindowContraction, itemsize: int) -> WeightTiling:
     return min(_cuts(of, itemsize), key=lambda cut: cut[0])[1]
 
 
+def block_parts(of: WindowContraction, tasks: int, blocks: int) -> int:
+    """Into how many parts of equal length all blocks are cut, where a part has so many tasks."""
+    most = min(FEWEST_TASKS // tasks, blocks, of.operations // (tasks * TASK_OPERATIONS))
+    return -(-blocks // -(-blocks // max(most, 1)))
+
+
 def copied_elements(of: WindowContraction, rows: int, columns: int, channels: int) -> int:
     """Elements of the copy of a block of positions, of so many channels."""
     down, right = Steps.along(of, 1), Steps.along(of, 2)
@@ -110,11 +116,9 @@ def _cuts(of: WindowContraction, itemsize: int) -> Iterator[tuple[float, WeightT
         if vectors > 1 and not joins_taps(of) and copied_elements(of, rows, row, width) * itemsize > 2 * COPY_BYTES:
             continue
         blocks = (of.batch, of.positions[0], -(-of.positions[1] // rows), -(-of.positions[2] // row))
-        tasks = of.groups * panels * parts
-        most = min(FEWEST_TASKS // tasks, prod(blocks), of.operations // (tasks * TASK_OPERATIONS))
-        each = -(-prod(blocks) // max(most, 1))
+        joined = block_parts(of, of.groups * panels * parts, prod(blocks))
         tile = Tile.of(filters, vectors, lanes)
-        cut = WeightTiling(tile, filters, panels, rows, row, blocks, -(-prod(blocks) // each))
+        cut = WeightTiling(tile, filters, panels, rows, row, blocks, joined)
         multiplied = taps * rows * row * filters * vectors / RATE[vectors] * _waste(filters, tile)
         copied = copied_elements(of, rows, row, copied_channels(of, width)) * COPY_WORK / lanes * 2
         yield panels * parts * prod(blocks) * (multiplied + copied), cut
