@@ -7,6 +7,7 @@ from fuse_opt.dialects.fused.dialect import FUSED
 from fuse_opt.dialects.fused.kernel import (
     DIRECTIVES,
     NOT_IN_ARENA,
+    RECOMPUTED,
     STOP_FUSION,
     USE_IMPLEMENTATION,
     KernelOp,
@@ -22,6 +23,7 @@ __all__ = [
     "NOT_IN_ARENA",
     "PARTITION",
     "PLANNED",
+    "RECOMPUTED",
     "STOP_FUSION",
     "USE_IMPLEMENTATION",
     "KernelOp",

@@ -53,6 +53,9 @@ STOP_FUSION = "stop_fusion"
 USE_IMPLEMENTATION = "use_implementation"
 """The directive that names what has to run an opaque op."""
 
+RECOMPUTED = "recompute"
+"""The attribute of an op that computes again what another one does; a number says for which readers."""
+
 DIRECTIVES = ("no_fuse", "fuse_group", STOP_FUSION, "must_inplace", "no_inplace", "keep_live", USE_IMPLEMENTATION)
 """Attributes by which a person steers the passes; they survive every rewrite or it is refused."""
 

@@ -261,6 +261,8 @@ class GroupGraph:
         target.moves_nothing = False if any(group.moves_nothing is False for group in members) else None
         target.count = sum(group.count for group in members)
         target.fuse_group = next((g.fuse_group for g in members if g.fuse_group is not None), None)
+        first, *others = (group.recomputed for group in members)
+        target.recomputed = first if all(each == first for each in others) else None
         target.rank, target.merged = rank, True
         self.changed = True
         for listener in self.listeners:

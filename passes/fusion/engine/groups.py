@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import member_ops
-from fuse_opt.dialects.fused import STOP_FUSION, KernelOp
+from fuse_opt.dialects.fused import RECOMPUTED, STOP_FUSION, KernelOp
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, OpaqueOp, StructuredOp
 
 
@@ -40,6 +40,8 @@ class Group:
     merged: bool = False
     moves_nothing: bool | None = None
     """Whether all ops, those of kernels too, are aliases; None when nobody has asked yet."""
+    recomputed: Attribute | None = None
+    """The readers for which all its ops compute again what others do."""
 
     @property
     def is_directed(self) -> bool:
@@ -63,7 +65,15 @@ def single(op: Operation, position: int, alive: bool) -> Group:
     name = next((value.data for value in names if isinstance(value, StringAttr)), None)
     no_fuse = any("no_fuse" in attributes for attributes in directed)
     inputs = dict.fromkeys(value for value in op.operands if not is_creation(value.owner))
-    return Group([op], position, kind, max(len(ops), 1), name, no_fuse, inputs, read or list(op.results), _stops(op))
+    outputs = read or list(op.results)
+    group = Group([op], position, kind, max(len(ops), 1), name, no_fuse, inputs, outputs, _stops(op))
+    group.recomputed = _recomputed(ops) if directed else None
+    return group
+
+
+def _recomputed(ops: Sequence[Operation]) -> Attribute | None:
+    stages = {op.attributes.get(RECOMPUTED) for op in ops if not is_creation(op)}
+    return stages.pop() if len(stages) == 1 else None
 
 
 def _stops(op: Operation) -> list[OpResult]:

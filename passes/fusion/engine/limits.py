@@ -58,6 +58,8 @@ def refuse_by_limits(graph: Graph, members: Sequence[Group]) -> Refusal | None:
         return _over("max-ops", "ops", count, graph.limits.max_ops)
     if any([g.is_directed for g in members]) and (refusal := _refuse_by_directives(graph, members)) is not None:
         return refusal
+    if any([g.recomputed is not None for g in members]) and (refusal := _refuse_clones(members)) is not None:
+        return refusal
     limit = graph.limits.max_operands
     if _sum_of_operands(members) > limit and (operands := _operand_count(members)) > limit:
         return _over("max-operands", "operands", operands, limit)
@@ -78,6 +80,17 @@ def _refuse_by_directives(graph: Graph, members: Sequence[Group]) -> Refusal | N
         if any(graph.group_of.get(graph.top(use.operation)) in inside for use in value.uses):
             message = f"'{value.op.name}' carries the directive stop_fusion"
             return Refusal("stop-fusion", message, flip="remove stop_fusion")
+    return None
+
+
+def _refuse_clones(members: Sequence[Group]) -> Refusal | None:
+    """Clones join their readers, and each other: with others they would be computed, and kept, as what they stand for is."""
+    for group in (group for group in members if group.recomputed is not None):
+        alike = [other for other in members if other.recomputed == group.recomputed]
+        others = [other for other in members if other.recomputed != group.recomputed]
+        if not all(any(other in clone.consumers for clone in alike) for other in others):
+            message = f"'{group.first.name}' computes a value again for later readers, and is fused with these alone"
+            return Refusal("recomputed", message, flip="leave out rematerialize")
     return None
 
 

@@ -1,13 +1,13 @@
-"""Fusion decisions as data: recorded, applied again, and counted.
+"""Decisions as data: recorded, applied again, and counted.
 
     with record_decisions() as decisions:
         optimize(text)
     with replay_decisions(decisions), limit_fuel(3):
         optimize(text)  # the first three decisions again, and no other
 
-A decision names graph ops, not kernels: the kernels of these ops become one. `decision_text` says how ops are called;
-nothing of it depends on ids or time. A recording or a replay is of one program; those of different threads or tasks are
-apart. Where nothing is asked for, a pass pays for one look at a context variable.
+A decision names graph ops, not kernels: the kernels of these ops become one, or ops are computed again.
+`replay_text` says how ops are called; nothing of it depends on ids or time. A recording or a replay is of one program; those
+of different threads or tasks are apart. Where nothing is asked for, a pass pays for one look at a context variable.
 """
 
 from __future__ import annotations
@@ -142,10 +142,11 @@ class _Script:
         found: dict[Block, list[Step]] = {}
         for decision in self.waiting.pop((pass_name, run), []):
             ops = tuple(self.numbering.resolve(decision, ref) for ref in decision.ops)
-            blocks = list(dict.fromkeys(self.numbering.places[op][1] for op in ops))
+            readers = tuple(self.numbering.resolve(decision, ref) for ref in decision.readers)
+            blocks = list(dict.fromkeys(self.numbering.places[op][1] for op in (*ops, *readers)))
             if len(blocks) > 1:
                 raise decision.error("its ops are in different blocks")
-            found.setdefault(blocks[0], []).append(Step(decision, ops))
+            found.setdefault(blocks[0], []).append(Step(decision, ops, readers))
         return found
 
     def finish(self) -> None:
@@ -155,7 +156,7 @@ class _Script:
             first = min(left, key=lambda decision: decision.line)
             runs = self.numbering.runs[first.pass_name]
             if not runs:
-                raise first.error(f"no fusion pass '{first.pass_name}' is in the pipeline")
+                raise first.error(f"no pass '{first.pass_name}' that takes decisions is in the pipeline")
             raise first.error(f"pass '{first.pass_name}' has no run #{first.run}: it runs {runs} times, from #0")
 
 
@@ -165,6 +166,7 @@ class Step:
 
     decision: Decision
     ops: tuple[Operation, ...]
+    readers: tuple[Operation, ...]
 
 
 @dataclass(frozen=True)
@@ -186,9 +188,15 @@ class Steering:
         if self.recorder is None:
             return None
         numbering = self.recorder.numbering
-        ops = numbering.neighbours(graph, list(dict.fromkeys(members)))
-        function = numbering.places[ops[0]][0]
-        return Decision(self.pass_name, self.run, function, tuple(map(numbering.reference, ops)))
+        return self.describe_ops(numbering.neighbours(graph, list(dict.fromkeys(members))))
+
+    def describe_ops(self, ops: Sequence[Operation], readers: Sequence[Operation] = ()) -> Decision | None:
+        """The decision about these ops, before it is made; None when nobody takes notes."""
+        if self.recorder is None:
+            return None
+        numbering = self.recorder.numbering
+        refs, read_by = (tuple(map(numbering.reference, each)) for each in (ops, readers))
+        return Decision(self.pass_name, self.run, numbering.places[ops[0]][0], refs, read_by)
 
     def made(self, decision: Decision | None) -> None:
         """Counts a decision, and notes it."""
@@ -227,7 +235,7 @@ def steer(pass_name: str, module: Operation, fuel: int | None) -> Steering | Non
 
 @contextmanager
 def record_decisions() -> Generator[list[Decision]]:
-    """Gathers the fusion decisions made in its body, in order; an inner recording takes precedence."""
+    """Gathers the decisions made in its body, in order; an inner recording takes precedence."""
     recorder = _Recorder()
     with _asking(replace(_ASKED.get() or _Asked(), recorder=recorder)):
         yield recorder.decisions
@@ -236,7 +244,7 @@ def record_decisions() -> Generator[list[Decision]]:
 @contextmanager
 def replay_decisions(decisions: Sequence[Decision]) -> Generator[None]:
     """
-    Has the fusion passes of its body make exactly these decisions. The passes raise DecisionError for one that does not
+    Has the passes of its body make exactly these decisions. The passes raise DecisionError for one that does not
     apply, and the end of the body for one whose pass did not run.
     """
     script = _Script(decisions)
@@ -247,7 +255,7 @@ def replay_decisions(decisions: Sequence[Decision]) -> Generator[None]:
 
 @contextmanager
 def limit_fuel(fuel: int) -> Generator[Fuel]:
-    """Lets the fusion passes of its body make so many decisions in all; gives what is left."""
+    """Lets the passes of its body make so many decisions in all; gives what is left."""
     shared = Fuel(fuel, fuel)
     with _asking(replace(_ASKED.get() or _Asked(), fuel=shared)):
         yield shared

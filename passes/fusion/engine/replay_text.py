@@ -1,6 +1,9 @@
-"""The text of fusion decisions: one line for each, read and written.
+"""The text of decisions: one line for each, read and written.
 
     fuse-elementwise#1 @main: graph.max#0 %m + graph.subtract#1 %s  # a comment
+    rematerialize @main: graph.exp#0 + graph.add#0 for graph.multiply#3
+
+The first fuses, the second computes ops again for those behind `for`.
 
 `#1` after the pass is its second run in the pipeline (the first has no number). `#1` after an op counts the ops of that
 name in the function from 0, in the order in which the first fusion pass finds them; constants that every kernel copies
@@ -44,18 +47,23 @@ class OpRef:
 
 @dataclass(frozen=True)
 class Decision:
-    """The kernels of these ops became one, in run number `run` (from 0) of a pass, in a function."""
+    """
+    The kernels of these ops became one, in run number `run` (from 0) of a pass, in a function; or with `readers` the ops are
+    computed again for these.
+    """
 
     pass_name: str
     run: int
     function: str
     ops: tuple[OpRef, ...]
+    readers: tuple[OpRef, ...] = ()
     file: str = field(default="<decisions>", compare=False)
     line: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         run = f"#{self.run}" if self.run else ""
-        return f"{self.pass_name}{run} {self.function}: {' + '.join(map(str, self.ops))}"
+        readers = f" for {' + '.join(map(str, self.readers))}" if self.readers else ""
+        return f"{self.pass_name}{run} {self.function}: {' + '.join(map(str, self.ops))}{readers}"
 
     def error(self, message: str, ref: OpRef | None = None) -> DecisionError:
         """An error about the decision, at one of its ops where that is given."""
@@ -74,6 +82,7 @@ _SYMBOL = r'@(?:[\w$.-]+|"(?:[^"\\]|\\.)*")'
 _FUNCTION = re.compile(rf"\s*({_SYMBOL}(?:::{_SYMBOL})*)")
 _COLON = re.compile(r"\s*:")
 _OP = re.compile(r"\s*([A-Za-z_][\w$.-]*)(?:#([0-9]{1,9})(?![0-9]))?(?:\s*%([A-Za-z_$.-][\w$.-]*))?")
+_FOR = re.compile(r"\s+for(?=\s|$)")
 _PLUS = re.compile(r"\s*\+")
 _SHOWN = 40
 """Characters of a line that a message quotes."""
@@ -96,11 +105,21 @@ class _Line:
         pass_name, run = self._take(_PASS, "the name of a pass")
         (function,) = self._take(_FUNCTION, "a function, as in '@main'")
         self._take(_COLON, "':'")
-        ops = [self._op()]
-        while not ops[1:] or not _END.match(self.text, self.at):
-            self._take(_PLUS, "'+' and another op, as in 'graph.exp#0 %e + graph.add#1'")
-            ops.append(self._op())
-        return Decision(str(pass_name), int(run or 0), str(function), tuple(ops), self.file, self.number)
+        ops, readers = [self._op()], list[OpRef]()
+        while not _FOR.match(self.text, self.at) and (not ops[1:] or not _END.match(self.text, self.at)):
+            self._take_plus(ops)
+        if _FOR.match(self.text, self.at):
+            self._take(_FOR, "'for'")
+            readers.append(self._op())
+            while not _END.match(self.text, self.at):
+                self._take_plus(readers)
+        return Decision(
+            str(pass_name), int(run or 0), str(function), tuple(ops), tuple(readers), self.file, self.number
+        )
+
+    def _take_plus(self, ops: list[OpRef]) -> None:
+        self._take(_PLUS, "'+' and another op, as in 'graph.exp#0 %e + graph.add#1'")
+        ops.append(self._op())
 
     def _op(self) -> OpRef:
         start = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())

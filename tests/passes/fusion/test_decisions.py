@@ -220,9 +220,9 @@ def test_what_a_person_may_write(line: str) -> None:
         ),
         ("fuse-elementwise @main: graph.exp + graph.add", 37, "'graph.matmul' outside the group depends on it"),
         ("fuse-elementwise @main: graph.add + graph.abs", 37, "'graph.abs' carries the directive no_fuse"),
-        ("fuse-wor @main: graph.exp + graph.add", 1, "no fusion pass 'fuse-wor' is in the pipeline"),
+        ("fuse-wor @main: graph.exp + graph.add", 1, "no pass 'fuse-wor' that takes decisions is in the pipeline"),
         ("fuse-elementwise#2 @main: graph.exp + graph.add", 1, "has no run #2: it runs 1 times, from #0"),
-        ("dce @main: graph.exp + graph.add", 1, "no fusion pass 'dce' is in the pipeline"),
+        ("dce @main: graph.exp + graph.add", 1, "no pass 'dce' that takes decisions is in the pipeline"),
     ],
 )
 def test_a_decision_that_does_not_apply_is_one_line(

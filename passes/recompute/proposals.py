@@ -1,0 +1,221 @@
+"""What may be computed again behind a call so that fewer bytes are kept over it, and what that takes and saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from fuse_opt.dialects import scalar as sc
+from fuse_opt.dialects.interfaces.op import StructuredOp
+from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.recompute.least_cut import LeastCut
+from fuse_opt.passes.recompute.times import Memory, Times
+
+SHARED_TIME = 16
+"""Time over which a value that was computed again is kept for a further call."""
+
+
+@dataclass(frozen=True)
+class Clones:
+    """Ops that are computed again for loops of one time, or for calls that are not far apart."""
+
+    time: int
+    """When they are first read."""
+    ops: tuple[Operation, ...]
+    """In the block's order."""
+    readers: tuple[Operation, ...]
+    sources: tuple[SSAValue, ...]
+    """What the clones read that is no clone."""
+
+
+@dataclass
+class Proposal:
+    """Values that are computed again together, as they come from the same others."""
+
+    at: int
+    """The call over which they are not kept any more."""
+    clones: list[Clones]
+    dropped: list[Memory]
+    """What is not kept over the call any more."""
+    kept: list[Memory]
+    """What is kept over it instead."""
+    seconds: float = 0.0
+    """That are saved."""
+    byte_time: int = 0
+    """Bytes kept less, times how long."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes less that are kept over the call."""
+        return _total(self.dropped) - _total(self.kept)
+
+    def count(self) -> int:
+        """The most clones for a reader."""
+        return max(len(clones.ops) for clones in self.clones)
+
+
+class Cut:
+    """What may be dropped over one call, of memories that are alive over it."""
+
+    def __init__(self, times: Times, at: int, wanted: Iterable[Memory], device: Device, in_caches: bool) -> None:
+        self.times = times
+        self.at = at
+        self.candidates = dict.fromkeys(memory for memory in wanted if times.can_repeat(memory.value.owner))
+        self.device = device
+        self.bandwidth = device.cache_bandwidth if in_caches else device.bandwidth
+
+    def proposals(self) -> list[Proposal]:
+        """In the order of the values that are dropped."""
+        cut = LeastCut(self._room, self._needs)
+        for value in (name for memory in self.candidates for name in memory.names):
+            if any(map(self._is_late, self.times.readers(value))):
+                cut.want(value)
+        return list(filter(None, map(self._proposal, self._components(cut.computed()))))
+
+    def _is_late(self, reader: Operation) -> bool:
+        return self.times.time[reader] > self.at
+
+    def _is_alive(self, memory: Memory) -> bool:
+        """Whether it can be read behind the call as things are."""
+        return memory.free or (not memory.barred and memory.made < self.at < memory.last)
+
+    def _room(self, value: SSAValue) -> int | None:
+        memory = self.times.memory[value]
+        return None if memory.barred or memory.value is not value else memory.nbytes
+
+    def _needs(self, value: SSAValue) -> list[SSAValue] | None:
+        """What a value is computed from, but for what is there anyway; None for one that cannot be computed again."""
+        memory, op = self.times.memory[value], value.owner
+        if not isinstance(op, Operation) or not self.times.can_repeat(op) or (memory.barred and memory.value is value):
+            return None
+        return [operand for operand in dict.fromkeys(op.operands) if self._has_to_be_kept(operand)]
+
+    def _has_to_be_kept(self, value: SSAValue) -> bool:
+        memory = self.times.memory.get(value)
+        return memory is not None and (memory in self.candidates or not self._is_alive(memory))
+
+    def _components(self, computed: Sequence[SSAValue]) -> list[list[SSAValue]]:
+        """The values by what they have in common: that one is computed from another, or both from what is kept for them."""
+        of = {value: value for value in computed}
+        for value in computed:
+            for needed in self._needs(value) or ():
+                if needed in of or not self._is_alive(self.times.memory[needed]):
+                    of.setdefault(needed, needed)
+                    of[_first(of, needed)] = _first(of, value)
+        found: dict[SSAValue, list[SSAValue]] = {}
+        for value in computed:
+            found.setdefault(_first(of, value), []).append(value)
+        return list(found.values())
+
+    def _proposal(self, component: Sequence[SSAValue]) -> Proposal | None:
+        memory_of, place = self.times.memory, self.times.place
+        whole = set(component)
+        inside = {value for value in component if memory_of[value].value in whole}  # and no views of what stays
+        made = sorted((value for value in inside if isinstance(value, OpResult)), key=lambda value: place[value.op])
+        readers: dict[Operation, list[OpResult]] = {}
+        for value in made:
+            for reader in filter(self._is_late, self.times.readers(value)):
+                readers.setdefault(reader, []).append(value)
+        if not readers:
+            return None
+        clones = [self._clones(group, readers, inside) for group in self._groups(readers)]
+        sources = dict.fromkeys(memory_of[value] for each in clones for value in each.sources if value in memory_of)
+        kept = [memory for memory in sources if not self._is_alive(memory)]
+        dropped = [memory_of[value] for value in made if memory_of[value].value is value]
+        proposal = Proposal(self.at, clones, [memory for memory in dropped if self._is_alive(memory)], kept)
+        proposal.byte_time = self._byte_time(proposal)
+        proposal.seconds = self._seconds(proposal)
+        return proposal
+
+    def _groups(self, readers: Iterable[Operation]) -> list[list[Operation]]:
+        """Readers that share clones: loops of one time, which compute them themselves, and calls that are not far apart."""
+        time = self.times.time
+        loops: dict[int, list[Operation]] = {}
+        calls: list[list[Operation]] = []
+        for reader in sorted(readers, key=time.__getitem__):
+            if isinstance(reader, StructuredOp):
+                loops.setdefault(time[reader], []).append(reader)
+            elif calls and time[reader] - time[calls[-1][0]] <= SHARED_TIME:
+                calls[-1].append(reader)
+            else:
+                calls.append([reader])
+        return [*calls, *loops.values()]
+
+    def _clones(
+        self, group: Sequence[Operation], read: Mapping[Operation, Sequence[OpResult]], inside: set[SSAValue]
+    ) -> Clones:
+        found: dict[Operation, None] = {}
+        sources: dict[SSAValue, None] = {}
+        waiting = [value.op for reader in group for value in read[reader]]
+        while waiting:
+            op = waiting.pop()
+            if op not in found:
+                found[op] = None
+                sources |= dict.fromkeys(operand for operand in op.operands if operand not in inside)
+                waiting += [value.op for value in op.operands if isinstance(value, OpResult) and value in inside]
+        return clones_of(self.times, found, group, tuple(sources))
+
+    def _byte_time(self, proposal: Proposal) -> int:
+        saved = sum((memory.nbytes or 0) * (memory.last - self.at) for memory in proposal.dropped)
+        ends: dict[Memory, int] = {}
+        for clones in proposal.clones:
+            for memory in (self.times.memory[value] for value in clones.sources if value in self.times.memory):
+                if not memory.free:
+                    ends[memory] = max(ends.get(memory, 0), clones.time)
+        return saved - sum((m.nbytes or 0) * max(end - max(m.last, self.at), 0) for m, end in ends.items())
+
+    def _seconds(self, proposal: Proposal) -> float:
+        """What is saved: stores and loads of what is dropped, less the work, and the loads and stores of what is kept."""
+        moved = _total(m for m in proposal.dropped if not self._is_stored(m))
+        moved -= _total(m for m in proposal.kept if not self._is_stored(m))
+        seconds = 0.0
+        for clones in proposal.clones:
+            moved += self._moved_less(clones)
+            seconds -= self.device.work_seconds(sum(map(_work, clones.ops)))
+            seconds -= self.device.launch * (not isinstance(clones.readers[0], StructuredOp))
+        return seconds + moved / self.bandwidth
+
+    def _moved_less(self, clones: Clones) -> int:
+        """Bytes of what is dropped that readers load now, less what clones load, and store for readers that are called."""
+        memory_of = self.times.memory
+        made = {op.results[0] for op in clones.ops}
+        loaded: dict[Memory, None] = {}
+        stored: dict[Memory, None] = {}
+        for reader in clones.readers:
+            values = dict.fromkeys(memory_of[value] for value in reader.operands if value in made)
+            (loaded if isinstance(reader, StructuredOp) else stored).update(values)
+        known = {operand for reader in clones.readers for operand in reader.operands}
+        sources = dict.fromkeys(memory_of[v] for v in clones.sources if v in memory_of and v not in known)
+        return _total(loaded) - _total(stored) - _total(sources)
+
+    def _is_stored(self, memory: Memory) -> bool:
+        """Whether a value comes to memory in any case, for readers up to the call."""
+        readers = (op for value in memory.names for op in self.times.readers(value))
+        return any(memory.made | 1 < self.times.time[op] <= self.at for op in readers)
+
+
+def clones_of(
+    times: Times, ops: Iterable[Operation], readers: Sequence[Operation], sources: tuple[SSAValue, ...]
+) -> Clones:
+    """The clones of ops for readers."""
+    cloned, reading = (tuple(sorted(each, key=times.place.__getitem__)) for each in (ops, readers))
+    return Clones(min(times.time[reader] for reader in readers), cloned, reading, sources)
+
+
+def _first(of: dict[SSAValue, SSAValue], value: SSAValue) -> SSAValue:
+    while (other := of[value]) is not value:
+        of[value] = of[other]
+        value = other
+    return value
+
+
+def _total(memories: Iterable[Memory]) -> int:
+    return sum(memory.nbytes or 0 for memory in memories)
+
+
+def _work(op: Operation) -> int:
+    return sc.cost(op.body()) * prod(shape(op.results[0])) if isinstance(op, StructuredOp) else 0

@@ -1,0 +1,197 @@
+"""Compute values again where they are read late, in place of keeping them in memory until then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from fuse_opt.dialects.analysis.storage import functions_of, value_name
+from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.fusion.engine.replay import Steering, Step, steer
+from fuse_opt.passes.options import check_counts
+from fuse_opt.passes.recompute.cloning import clone, erase_unread
+from fuse_opt.passes.recompute.proposals import Clones, Cut, Proposal, clones_of
+from fuse_opt.passes.recompute.stabbing import Stabbing
+from fuse_opt.passes.recompute.times import Memory, Times
+from fuse_opt.passes.remarks import is_collecting, remark
+from fuse_opt.passes.rewrite_pass import RewritePass
+
+MOST_SWEEPS = 8
+"""Looks at a whole function; two or three find what there is."""
+
+
+@dataclass(frozen=True)
+class RematerializePass(RewritePass):
+    """Pointwise ops, broadcasts and views are computed once more for readers that come much later.
+
+    ```mlir
+    %h = graph.add %p, %bias : ...        // %p comes from a product
+    %t = graph.tanh %h : ...
+    %y = graph.matmul %t, %w : ...
+    ...                                   // %h and %t are kept in memory
+    %u = graph.multiply %t, %t : ...      // of the backward half
+    %v = graph.multiply %h, %u : ...
+    ```
+    becomes, so that `%h` alone is kept,
+    ```mlir
+    ...
+    %t_1 = graph.tanh %h {recompute = 17 : i64} : ...
+    %u = graph.multiply %t_1, %t_1 : ...
+    %v = graph.multiply %h, %u : ...
+    ```
+    Of what comes before an op that no loop holds, such as a product, and is read behind it, the fewest bytes are kept from which
+    pointwise ops give all of it. That is done where it saves bytes, as long as the whole function is not slower by the cost
+    model: what one saves in stores and loads, others may take in work.
+
+    `recompute` numbers what clones are for; `cse` and fusion leave clones apart from what they stand for. Random numbers follow
+    from their position and are the same again. Run it when there are primitive ops, and before fusion.
+
+    Requires: nothing. Ensures: values stay, bit for bit; ops with directives are not computed again.
+    """
+
+    name = "rematerialize"
+
+    max_ops: int = 32
+    """Ops that are computed again for a reader at most."""
+    smallest_bytes: int = 65536
+    """Smaller values are kept."""
+    target: int = 0
+    """Bytes that may be kept over an op: where no more are, all is left as it is."""
+    slower: float = 0.0
+    """Seconds that a function may take longer, by the cost model."""
+    device: str = "cpu"
+    """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+        if not self.slower >= 0:
+            raise ValueError(f"option 'slower': expected 0 or more seconds, got {self.slower}")
+        find_device(self.device)
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        spent = dict.fromkeys(functions_of(op), 0.0)
+        for _ in range(MOST_SWEEPS):
+            steering = steer(self.name, op, None)
+            sweeps = [_Sweep(self, function, steering, self.slower + spent[function]) for function in spent]
+            replays = steering is not None and steering.steps is not None
+            changed = [sweep.replay() if replays else sweep.run() for sweep in sweeps]
+            if not any(changed):
+                for sweep in sweeps:
+                    sweep.report()
+                break
+            spent = {sweep.function: sweep.balance - self.slower for sweep in sweeps}
+
+
+class _Sweep:
+    """Looks at each value of a function over one call that it is kept over, that of the most bytes alive."""
+
+    def __init__(self, options: RematerializePass, function: FuncOp, steering: Steering | None, balance: float) -> None:
+        self.options = options
+        self.function = function
+        self.steering = steering
+        self.balance = balance
+        """Seconds that may still be lost."""
+        self.times = Times(function)
+        self.refused: list[tuple[Proposal, str, str, str]] = []
+
+    def run(self) -> bool:
+        """Whether anything is computed again."""
+        chosen = [proposal for proposal in self._by_gain(self._proposals()) if self._takes(proposal)]
+        made = [clones for proposal in chosen for clones in proposal.clones if self._make(clones, proposal)]
+        erase_unread(made)
+        return bool(made)
+
+    def replay(self) -> bool:
+        """Makes what decisions say; whether any was for the function. Raises DecisionError."""
+        assert self.steering is not None and self.steering.steps is not None
+        steps = self.steering.steps.get(self.times.block, [])
+        made = [clones for step in steps if self._make(clones := self._checked(step), None)]
+        erase_unread(made)
+        return bool(steps)
+
+    def _proposals(self) -> list[Proposal]:
+        options, times = self.options, self.times
+        device, loads = find_device(options.device), times.loads()
+        memories = [memory for memory in dict.fromkeys(times.memory.values()) if self._may_be_dropped(memory)]
+        alive = Stabbing([(memory.made + 1, memory.last) for memory in memories], times.end)
+        found: list[Proposal] = []
+        for at in sorted(loads, key=lambda at: -loads[at]):
+            if loads[at] <= options.target:
+                break
+            if wanted := alive.take(at):
+                cut = Cut(times, at, [memories[k] for k in wanted], device, loads[at] <= device.cache_bytes)
+                found += cut.proposals()
+        return found
+
+    def _may_be_dropped(self, memory: Memory) -> bool:
+        kept = memory.free or memory.barred or memory.made + 1 >= memory.last
+        return not kept and (memory.nbytes or 0) >= self.options.smallest_bytes
+
+    def _by_gain(self, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """Those that save bytes, the fastest for what they save first."""
+        saving = [each for each in proposals if each.nbytes > 0 and each.byte_time > 0]
+        return sorted(saving, key=lambda each: -each.seconds / each.nbytes)
+
+    def _takes(self, proposal: Proposal) -> bool:
+        if (count := proposal.count()) > self.options.max_ops:
+            message = f"{count} ops would be computed again, at most {self.options.max_ops} are"
+            self.refused.append((proposal, "many-ops", message, f"max-ops={count}"))
+            return False
+        if self.balance + proposal.seconds < 0:
+            lost = -proposal.seconds - self.balance
+            message = f"it would take {-proposal.seconds * 1e6:.3g} us to compute them again"
+            self.refused.append((proposal, "slower", message, f"slower={self.options.slower + lost:.3g}"))
+            return False
+        self.balance += proposal.seconds
+        return True
+
+    def _make(self, clones: Clones, proposal: Proposal | None) -> bool:
+        """Makes the clones while there is fuel."""
+        if (steering := self.steering) is not None:
+            if (limit := steering.exhausted()) is not None:
+                message = f"not computed again: the fuel for {limit} decision{'' if limit == 1 else 's'} is used up"
+                remark(RematerializePass.name, clones.ops[-1], "fuel", message, flip="more fuel", fuel=limit)
+                return False
+            steering.made(steering.describe_ops(clones.ops, clones.readers))
+        if is_collecting():
+            names = " and ".join(dict.fromkeys(f"'{reader.name}'" for reader in clones.readers))
+            numbers = {} if proposal is None else _numbers(proposal)
+            message = f"is computed again for {names}, with {len(clones.ops) - 1} ops before it"
+            remark(RematerializePass.name, clones.ops[-1], "recomputed", message, numbers=numbers)
+        clone(self.times, clones)
+        return True
+
+    def _checked(self, step: Step) -> Clones:
+        """What a decision of a file says. Raises DecisionError."""
+        decision, times = step.decision, self.times
+        if not decision.readers:
+            raise decision.error("expected 'for' and the ops that read what is computed again")
+        for op, ref in zip(step.ops, decision.ops, strict=True):
+            if op.parent is not times.block or not times.can_repeat(op):
+                raise decision.error(f"{ref} cannot be computed again: it is no pointwise op or view by itself", ref)
+            for memory in (times.memory[value] for value in op.operands if value in times.memory):
+                if memory.barred:
+                    raise decision.error(
+                        f"{ref} reads {value_name(memory.value)}, which may be overwritten by then", ref
+                    )
+        made = {op.results[0] for op in step.ops}
+        for reader, ref in zip(step.readers, decision.readers, strict=True):
+            if reader.parent is not times.block or made.isdisjoint(reader.operands):
+                raise decision.error(f"{ref} reads none of what is computed again", ref)
+        return clones_of(times, step.ops, step.readers, ())
+
+    def report(self) -> None:
+        """Says what is not computed again, and why."""
+        for proposal, code, message, flip in self.refused:
+            op = proposal.clones[0].ops[-1]
+            count = len(proposal.dropped)
+            kept = f"{'a value is' if count == 1 else f'{count} values are'} kept for later readers: {message}"
+            remark(RematerializePass.name, op, code, kept, flip=flip, numbers=_numbers(proposal))
+
+
+def _numbers(proposal: Proposal) -> dict[str, float]:
+    return {"bytes_saved": proposal.nbytes, "time_saved_us": round(proposal.seconds * 1e6, 3)}

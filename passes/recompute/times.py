@@ -1,0 +1,150 @@
+"""When values are made and read, before there are kernels.
+
+Ops that no loop holds, such as products, are calls; the first is at time 2, the second at 4 and so on, as the block lists
+them. Loops between two calls are at the odd time between: an op that loops can hold is there behind the last call whose
+result it needs, wherever the block lists it, since fusion brings it there. What is made and read at one time may never come to
+memory; what is made before a call and read behind it is alive over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+
+from fuse_opt.dialects.analysis.storage import DONATED, aliased_operand, argument_attributes, byte_size
+from fuse_opt.dialects.fused import RECOMPUTED, KernelOp, directives
+from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.passes.memory.packing.live_bytes import live_bytes
+
+
+@dataclass(eq=False)
+class Memory:
+    """A value that has memory of its own, and the views of it that move nothing."""
+
+    value: SSAValue
+    nbytes: int | None
+    made: int
+    last: int
+    """When it is read for the last time."""
+    free: bool
+    """It can be read at any time: the caller's, a constant, or kept to the end."""
+    barred: bool
+    """It may be overwritten, or its bytes are not known: nothing more may come to read it later."""
+    names: list[SSAValue] = field(default_factory=list[SSAValue])
+    """The value and its views."""
+
+
+class Times:
+    """The times of a function of one block."""
+
+    def __init__(self, function: FuncOp) -> None:
+        self.function = function
+        self.block: Block = function.body.block
+        self.place = {op: place for place, op in enumerate(self.block.ops)}
+        self.time = _times(self.block)
+        self.end = 1 + max(self.time.values(), default=0)
+        self.memory: dict[SSAValue, Memory] = {}
+        self._repeatable: dict[Operation, bool] = {}
+        self._readers: dict[SSAValue, list[Operation]] = {}
+        for number, value in enumerate(self.block.args):
+            donated = DONATED in argument_attributes(function, number)
+            self._add(value, Memory(value, byte_size(value), 0, 0, not donated, donated))
+        for op in self.block.ops:
+            self._read(op)
+            self._add_results(op)
+
+    def _add(self, value: SSAValue, memory: Memory) -> None:
+        self.memory[value] = memory
+        memory.names.append(value)
+
+    def _add_results(self, op: Operation) -> None:
+        if aliased_operand(op) is not None:
+            self._add(op.results[0], self.memory[op.operands[0]])
+            return
+        free = _is_constant(op) or "keep_live" in op.attributes
+        for value in op.results:
+            nbytes, time = byte_size(value), self.time[op]
+            self._add(value, Memory(value, nbytes, time, time, free, nbytes is None))
+
+    def _read(self, op: Operation) -> None:
+        known = isinstance(op, GraphOp | KernelOp)
+        is_view = aliased_operand(op) is not None
+        for value in dict.fromkeys(op.operands if known or isinstance(op, ReturnOp) else _used(op)):
+            if (memory := self.memory.get(value)) is None:
+                continue
+            self._readers.setdefault(value, []).append(op)
+            if not is_view:
+                memory.last = max(memory.last, self.time[op])
+            if not known:
+                memory.free |= not memory.barred
+            elif "must_inplace" in op.attributes:
+                memory.barred, memory.free = True, False
+
+    def loads(self) -> dict[int, int]:
+        """By call: the bytes of values that are alive over it."""
+        memories = dict.fromkeys(self.memory.values())
+        lives = (
+            (each.made + 1, each.last, each.nbytes or 0) for each in memories if not each.free and each.made < each.last
+        )
+        return {at: load for at, load in enumerate(live_bytes(lives, self.end)) if at and not at % 2}
+
+    def readers(self, value: SSAValue) -> Sequence[Operation]:
+        """The ops of the block that read a value by this name, in the block's order."""
+        return self._readers.get(value, ())
+
+    def can_repeat(self, op: Operation | Block) -> bool:
+        """Whether an op is one that loops compute for each element, and may be computed again."""
+        if not isinstance(op, StructuredOp):
+            return False
+        if (found := self._repeatable.get(op)) is None:
+            found = self._repeatable[op] = _can_repeat(op)
+        return found
+
+
+def _times(block: Block) -> dict[Operation, int]:
+    """By op: its time. What needs no call, and clones, are computed when they are first read."""
+    time: dict[Operation, int] = {}
+    floating: list[Operation] = []
+    now = 0
+    for op in block.ops:
+        if not isinstance(op, StructuredOp):
+            now += 2
+            time[op] = now
+        elif _is_constant(op):
+            time[op] = 0
+        elif RECOMPUTED not in op.attributes and (
+            after := max((time.get(maker, 0) for maker in _makers(op)), default=0)
+        ):
+            time[op] = after | 1
+        else:
+            floating.append(op)
+    for op in reversed(floating):
+        readers = (use.operation for use in op.results[0].uses)
+        first = min((time[reader] for reader in readers if reader in time), default=now)
+        time[op] = first if first % 2 else max(first - 1, 1)
+    return time
+
+
+def _is_constant(op: Operation) -> bool:
+    """Whether an op gives what every kernel may have, from nothing: a number everywhere, or what is kept in memory."""
+    if not isinstance(op, GraphOp) or op.operands:
+        return False
+    return op.stored_value() is not None or (isinstance(op, StructuredOp) and op.body().function == "constant")
+
+
+def _makers(op: Operation) -> Iterable[Operation]:
+    return (value.op for value in op.operands if isinstance(value, OpResult))
+
+
+def _used(op: Operation) -> list[SSAValue]:
+    """The values that an op of an unknown kind and the ops nested in it use."""
+    return [operand for inner in op.walk() for operand in inner.operands]
+
+
+def _can_repeat(op: StructuredOp) -> bool:
+    if op.COMBINE or _is_constant(op) or directives(op):
+        return False
+    return all(byte_size(value) is not None for value in (op.results[0], *op.operands))

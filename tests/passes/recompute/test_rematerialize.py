@@ -1,0 +1,155 @@
+"""Recomputation: same bits for random programs, decisions that replay, and the least cut against all of them."""
+
+from __future__ import annotations
+
+import random
+from itertools import chain, combinations
+
+import pytest
+from ir_testing import apply, assert_same_bits, evaluate, parse, random_arguments, text_of
+from laws import parses_to_itself
+
+from fuse_opt.passes.fusion.engine import DecisionError, limit_fuel, record_decisions, replay_decisions
+from fuse_opt.passes.fusion.engine.replay_text import format_decisions, parse_decisions
+from fuse_opt.passes.recompute.least_cut import LeastCut
+from fuse_opt.passes.recompute.stabbing import Stabbing
+
+EAGER = "rematerialize{slower=1.0 smallest-bytes=0}"
+"""All that saves bytes, whatever it takes."""
+S, V = "tensor<6x6xf32>", "tensor<6xf32>"
+OPS = ("exp", "tanh", "abs", "negative")
+GRADIENT = f"""\
+func.func @main(%x: {S}, %w: {S}, %g: {S}) -> {S} {{
+  %p = graph.matmul %x, %w : ({S}, {S}) -> {S}
+  %h = graph.add %p, %x : ({S}, {S}) -> {S}
+  %r = graph.relu %h : ({S}) -> {S}
+  %q = graph.matmul %r, %w : ({S}, {S}) -> {S}
+  %d = graph.matmul %q, %g : ({S}, {S}) -> {S}
+  %a = graph.multiply %d, %h : ({S}, {S}) -> {S}
+  %b = graph.multiply %a, %r : ({S}, {S}) -> {S}
+  func.return %b : {S}
+}}
+"""
+DECISION = "rematerialize @main: graph.relu#0 %r for graph.multiply#1 %b\n"
+
+
+def program(seed: int, ops: int = 40) -> str:
+    """Products, sums, views and pointwise ops, of which later ones read early ones again."""
+    choose = random.Random(seed)
+    values = ["x", "w"]
+    lines: list[str] = []
+    for number in range(ops):
+        kind = choose.random()
+        near, far = values[-1 - choose.randrange(min(3, len(values)))], choose.choice(values)
+        name = f"v{number}"
+        if kind < 0.25:
+            lines.append(f"%{name} = graph.matmul %{near}, %{far} : ({S}, {S}) -> {S}")
+        elif kind < 0.35:
+            lines.append(f"%s{number} = graph.sum %{far} {{axes = array<i64: 0>}} : ({S}) -> {V}")
+            lines.append(f"%{name} = graph.subtract %{near}, %s{number} : ({S}, {V}) -> {S}")
+        elif kind < 0.45:
+            lines.append(f"%{name} = graph.permute_dims %{far} {{axes = array<i64: 1, 0>}} : ({S}) -> {S}")
+        elif kind < 0.7:
+            lines.append(f"%{name} = graph.{choose.choice(OPS)} %{far} : ({S}) -> {S}")
+        else:
+            lines.append(f"%{name} = graph.{choose.choice(('add', 'minimum'))} %{near}, %{far} : ({S}, {S}) -> {S}")
+        values.append(name)
+    result = values[-1]
+    body = "\n  ".join([*lines, f"func.return %{result} : {S}"])
+    donated = " {graph.donated}" if seed % 4 == 0 else ""
+    return f"func.func @main(%x: {S}{donated}, %w: {S}) -> {S} {{\n  {body}\n}}\n"
+
+
+def test_programs_keep_their_bits() -> None:
+    made = 0
+    for seed in range(5):
+        text = program(seed)
+        module = parse(text)
+        arguments = random_arguments(module, seed)
+        values = evaluate(module, arguments)
+        with record_decisions() as decisions:
+            module = apply(parse(text), EAGER)
+        once = text_of(module)
+        made += len(decisions)
+        assert parses_to_itself(once)
+        assert text_of(apply(parse(once), EAGER)) == once, f"not idempotent (seed {seed})"
+        assert_same_bits(evaluate(module, arguments), values, f"(seed {seed})")
+        with replay_decisions(parse_decisions(format_decisions(decisions))):
+            assert text_of(apply(parse(text), EAGER)) == once
+        clones = text_of(apply(module, "cse,dce")).count("recompute = ")
+        fused = text_of(apply(module, "fuse-to-fixpoint,fuse-horizontal,cse,dce"))
+        assert fused.count("recompute = ") == clones, "a clone is joined with its original"
+        assert_same_bits(evaluate(parse(fused), arguments), values, f"(seed {seed}, fused)")
+    assert made > 12
+
+
+def test_fuel_and_decisions() -> None:
+    with record_decisions() as decisions:
+        whole = text_of(apply(parse(GRADIENT), EAGER))
+    assert format_decisions(decisions) == DECISION and "recompute" in whole
+    with limit_fuel(0), record_decisions() as decisions:
+        assert "recompute" not in text_of(apply(parse(GRADIENT), EAGER))
+    assert decisions == []
+    with replay_decisions(parse_decisions(DECISION)):
+        assert text_of(apply(parse(GRADIENT), "rematerialize")) == whole
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "graph.relu#0 + graph.add#0",
+            "<decisions>:1:1: error: expected 'for' and the ops that read what is computed again",
+        ),
+        ("graph.relu#0 for graph.multiply#0", "1:39: error: graph.multiply#0 reads none of what is computed again"),
+        (
+            "graph.matmul#0 for graph.add#0",
+            "1:22: error: graph.matmul#0 cannot be computed again: it is no pointwise op",
+        ),
+        (
+            "graph.relu#0 for",
+            "1:38: error: expected an op, as in 'graph.add#1' or 'graph.add#1 %sum', got the end of the line",
+        ),
+    ],
+)
+def test_decisions_that_do_not_apply(line: str, message: str) -> None:
+    with pytest.raises(DecisionError) as error, replay_decisions(parse_decisions(f"rematerialize @main: {line}")):
+        apply(parse(GRADIENT), "rematerialize")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_least_cut_is_the_least(seed: int) -> None:
+    choose = random.Random(seed)
+    count = choose.randint(3, 8)
+    nbytes = [choose.randint(1, 5) for _ in range(count)]
+    fixed = [k < 2 or choose.random() < 0.15 for k in range(count)]
+    needs = [sorted(choose.sample(range(k), min(k, choose.randint(1, 3)))) for k in range(count)]
+    wanted = choose.sample(range(count), choose.randint(1, min(4, count)))
+    cut = LeastCut[int](nbytes.__getitem__, lambda k: None if fixed[k] else needs[k])
+    for value in wanted:
+        cut.want(value)
+
+    def gives_all(kept: set[int]) -> bool:
+        known = [False] * count
+        for k in range(count):
+            known[k] = k in kept or (not fixed[k] and all(known[other] for other in needs[k]))
+        return all(known[k] for k in wanted)
+
+    assert gives_all(set(cut.kept()))
+    assert not set(cut.kept()) & set(cut.computed())
+    subsets = chain.from_iterable(combinations(range(count), size) for size in range(count + 1))
+    least = min(sum(map(nbytes.__getitem__, kept)) for kept in subsets if gives_all(set(kept)))
+    assert sum(map(nbytes.__getitem__, cut.kept())) == least
+
+
+def test_stabbing_tells_each_interval_once() -> None:
+    choose = random.Random(1)
+    intervals = [(first, first + choose.randint(1, 9)) for first in (choose.randrange(40) for _ in range(60))]
+    alive = Stabbing(intervals, 64)
+    left = set(range(60))
+    for point in choose.sample(range(64), 64):
+        expected = sorted(k for k in left if intervals[k][0] <= point < intervals[k][1])
+        assert alive.take(point) == expected
+        left.difference_update(expected)
+    assert not left
