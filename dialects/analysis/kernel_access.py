@@ -23,7 +23,7 @@ from fuse_opt.dialects.analysis.kernel_parts import PACK, kernel_passes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import is_static, tensor
+from fuse_opt.dialects.interfaces.shapes import are_sizes_asked_for, is_sized, shape, tensor
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.index_expr import IndexExpr
 
@@ -75,7 +75,7 @@ def kernel_access(kernel: KernelOp, *, scheduled: bool = True) -> KernelAccess:
     `scheduled` is false; the same object for kernels that compute the same.
     """
     kind = generated_kind(kernel) if scheduled else None
-    key = (kind, *kernel_structure(kernel))
+    key = (kind, are_sizes_asked_for(), *kernel_structure(kernel))
     if (found := _ACCESSES.get(key)) is None:
         if len(_ACCESSES) >= _REMEMBERED:
             _ACCESSES.clear()
@@ -109,7 +109,7 @@ def kernel_structure(kernel: KernelOp) -> tuple[object, ...]:
 
 def _analyse(kernel: KernelOp, kind: str | None) -> KernelAccess:
     values = [*kernel.block.args, *(value for op in kernel.block.ops for value in op.results)]
-    if not all(is_static(value) for value in values):
+    if not all(is_sized(value) for value in values):
         return KernelAccess(None, (), "dynamic-shape", "has unknown shapes; give them or run infer-shapes")
     try:
         passes = kernel_passes(kernel, kind)
@@ -142,7 +142,7 @@ def replaceable_by(kernel: KernelOp, passes: Sequence[LoopBody]) -> tuple[frozen
 def _layout(value: SSAValue) -> tuple[int, int]:
     """Elements, and bytes of one."""
     element = dtype_of(tensor(value).element_type)
-    return prod(tensor(value).get_shape()), 0 if element is None else element.itemsize
+    return prod(shape(value)), 0 if element is None else element.itemsize
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,9 @@ from fuse_opt.dialects.interfaces.layouts import address, element_at, element_in
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.scalar import Scalar, topological
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, dimensions, linearize
+from fuse_opt.dialects.types.size import Undecided
 
 
 class Unschedulable(Exception):
@@ -277,6 +279,13 @@ def trace(results: Sequence[SSAValue], members: Collection[Operation], outside: 
     A group that gives `results` as one pass; equal groups give equal answers. What members `outside` make, in kernels
     or not, is loaded as if it came from elsewhere. Raises Unschedulable.
     """
+    try:
+        return _traced(results, members, outside)
+    except Undecided as reason:
+        raise Unschedulable("undecided", str(reason)) from reason
+
+
+def _traced(results: Sequence[SSAValue], members: Collection[Operation], outside: Collection[Operation]) -> LoopBody:
     ops = [op for op in member_ops(members) if op not in outside]
     limit = 16 * len(ops) + 64
     reductions = [op for op in ops if isinstance(op, StructuredOp) and op.COMBINE]
@@ -311,7 +320,9 @@ def _trace_pointwise(
     outside: Collection[Operation],
 ) -> LoopBody:
     if len(set(sizes)) > 1:
-        raise Unschedulable("unequal-results", f"results of {sorted(set(sizes))} elements cannot share one loop")
+        raise Unschedulable(
+            "unequal-results", f"results of {sorted(set(sizes), key=estimate)} elements cannot share one loop"
+        )
     extents = memory_extents(results[0])
     place = dimensions("i", extents)
     position = linearize(place, extents)
@@ -338,7 +349,7 @@ def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> tuple[S
     """
     wanted = set(sizes)
     overlapping: StructuredOp | None = None
-    for op in sorted(reductions, key=lambda op: -prod(op.reduced_extents())):
+    for op in sorted(reductions, key=lambda op: -estimate(prod(op.reduced_extents()))):
         rows = prod(shape(op.results[0]))
         elements = rows * prod(op.reduced_extents())
         if wanted == {rows} and elements != rows:
@@ -351,12 +362,12 @@ def _anchor(reductions: Sequence[StructuredOp], sizes: Sequence[int]) -> tuple[S
         raise Unschedulable(
             "overlapping-rows",
             f"'{overlapping.name}' reads elements in several rows, or leaves some out: its rows cannot store results "
-            f"of {sorted(wanted)} elements",
+            f"of {sorted(wanted, key=estimate)} elements",
             overlapping,
         )
     raise Unschedulable(
         "unequal-results",
-        f"results of {sorted(wanted)} elements are neither the rows nor the row elements of one reduction",
+        f"results of {sorted(wanted, key=estimate)} elements are neither the rows nor the row elements of one reduction",
         reductions[0],
     )
 
@@ -382,7 +393,7 @@ def _counts_through(address: IndexExpr, index: Index) -> bool:
     if factors is None or set(factors) != dims:
         return False
     place = 1
-    for dim, factor in sorted(factors.items(), key=lambda item: abs(item[1])):
+    for dim, factor in sorted(factors.items(), key=lambda item: abs(estimate(item[1]))):
         if abs(factor) != place:
             return False
         place *= dim.extent

@@ -8,7 +8,9 @@ from math import prod
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.scalar import cost
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr
+from fuse_opt.dialects.types.size import Size
 
 WORK_PER_TASK = 12288 * 4
 """Simple operations that make it worth to hand a part of a loop to another thread; a light element has four."""
@@ -41,23 +43,25 @@ class LoopOrder:
 
 
 def choose_order(loop_body: LoopBody) -> LoopOrder:
-    """The schedule kind that goes through memory in the best order."""
+    """The schedule kind that goes through memory in the best order; the plain one where extents are sizes."""
+    if any(isinstance(n, Size) for n in (*loop_body.row_extents, *loop_body.column_extents)):
+        return LoopOrder("row" if loop_body.is_row else "pointwise")
     return _row_order(loop_body) if loop_body.is_row else _element_order(loop_body)
 
 
 def _element_order(loop_body: LoopBody) -> LoopOrder:
     dims = _dims(loop_body.rows)
-    if not dims or dims[-1].extent < SMALLEST_TILE:
+    if not dims or estimate(dims[-1].extent) < SMALLEST_TILE:
         return LoopOrder("pointwise")
     for node in loop_body.loads():
         along = fastest_dim(node.address)
-        if steps_elsewhere(node.address, dims[-1]) and along is not None and along.extent >= SMALLEST_TILE:
+        if steps_elsewhere(node.address, dims[-1]) and along is not None and estimate(along.extent) >= SMALLEST_TILE:
             return LoopOrder("tile", reason="it reads neighbours of another dimension than it stores")
     return LoopOrder("pointwise")
 
 
 def _row_order(loop_body: LoopBody) -> LoopOrder:
-    rows, columns = prod(loop_body.row_extents), prod(loop_body.column_extents)
+    rows, columns = estimate(prod(loop_body.row_extents)), estimate(prod(loop_body.column_extents))
     if rows * columns == 0:
         return LoopOrder("row")
     work = max(sum(1 if p.op is None else cost(p.op.body()) for p in loop_body.nodes), 1)
@@ -81,11 +85,11 @@ def _row_order(loop_body: LoopBody) -> LoopOrder:
 
 def _column_splits(loop_body: LoopBody, lanes: int, work: int) -> int:
     """Into how many parts what is reduced is cut: as many as keep threads busy, each worth one and longer than a few rows."""
-    rows, columns = prod(loop_body.row_extents), prod(loop_body.column_extents)
+    rows, columns = estimate(prod(loop_body.row_extents)), estimate(prod(loop_body.column_extents))
     whole, tasks = (rows // lanes * -(-lanes // wide) for wide in (LANES_OF_TASK, LANES_OF_PART))
     if whole >= ENOUGH_TASKS:
         return 1
-    longest = max(loop_body.column_extents)
+    longest = max(map(estimate, loop_body.column_extents))
     splits = min(TASKS // tasks, rows * columns * work // WORK_PER_TASK // tasks, longest // SHORTEST_PART)
     return splits if splits * tasks > whole else 1
 
@@ -108,18 +112,18 @@ def _near(loop_body: LoopBody) -> bool:
     """Whether neighbouring rows begin near to each other, as those of sliding windows do."""
     lane = _dims(loop_body.rows)[-1]
     factors = [node.address.coefficients() for node in loop_body.loads()]
-    return all(abs(each.get(lane, 0)) <= SHORT_ROW for each in factors if each is not None)
+    return all(abs(estimate(each.get(lane, 0))) <= SHORT_ROW for each in factors if each is not None)
 
 
 def _side_by_side(loop_body: LoopBody, dims: Sequence[Dim]) -> int:
     """How many elements of these dimensions lie side by side: the extents of the last that are merged in every address."""
     if not dims:
         return 0
-    lanes = dims[-1].extent
+    lanes = estimate(dims[-1].extent)
     for outer, inner in zip(dims[-2::-1], dims[:0:-1], strict=False):
         if not all(_merges(node, outer, inner) for node in loop_body.nodes if node.op is None):
             break
-        lanes *= outer.extent
+        lanes *= estimate(outer.extent)
     return lanes
 
 
@@ -133,7 +137,7 @@ def steps_elsewhere(address: IndexExpr, inner: Dim) -> bool:
     factors = address.coefficients()
     return (
         factors is not None
-        and abs(factors.get(inner, 0)) > 1
+        and abs(estimate(factors.get(inner, 0))) > 1
         and (along := fastest_dim(address)) is not None
         and along != inner
     )
@@ -142,7 +146,9 @@ def steps_elsewhere(address: IndexExpr, inner: Dim) -> bool:
 def fastest_dim(address: IndexExpr) -> Dim | None:
     """The dimension along which neighbours lie side by side."""
     factors = address.coefficients() or {}
-    return next((dim for dim, factor in reversed(factors.items()) if abs(factor) == 1 and dim.extent > 1), None)
+    return next(
+        (dim for dim, factor in reversed(factors.items()) if abs(factor) == 1 and estimate(dim.extent) > 1), None
+    )
 
 
 def _dims(index: Index) -> tuple[Dim, ...]:

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
-from fuse_opt.dialects.interfaces.shapes import is_static, tensor
+from fuse_opt.dialects.interfaces.shapes import is_sized, shape, tensor
 from fuse_opt.dialects.interfaces.stored_values import holds_stored
 from fuse_opt.dialects.types.dtypes import dtype_of
 
@@ -222,18 +222,18 @@ def _kind(entry: SharedMemory) -> StorageKind:
 
 
 def byte_size(value: SSAValue) -> int | None:
-    """Bytes of a value's elements; None when they are not known, or it is no tensor."""
-    if not isinstance(value.type, TensorType) or not is_static(value):
+    """Bytes of a value's elements, a size where these are asked for; None when they are not known, or it is no tensor."""
+    if not isinstance(value.type, TensorType) or not is_sized(value):
         return None
     element = dtype_of(tensor(value).element_type)
-    return None if element is None else prod(tensor(value).get_shape()) * element.itemsize
+    return None if element is None else prod(shape(value)) * element.itemsize
 
 
 def aliased_operand(op: Operation) -> SSAValue | None:
     """The operand whose memory the op's result shares, for a view that moves nothing; else None."""
     if not isinstance(op, StructuredOp) or len(op.operands) != 1:
         return None
-    if not is_static(op.operands[0]) or not is_static(op.results[0]):
+    if not is_sized(op.operands[0]) or not is_sized(op.results[0]):
         return None
     return op.operands[0] if op.is_alias() else None
 

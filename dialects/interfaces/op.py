@@ -38,7 +38,16 @@ from fuse_opt.dialects.interfaces.layouts import (
     refuse_encodings,
     shared_encoding,
 )
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, has_sizes, is_static, shape, sizes_asked_for, tensor
+from fuse_opt.dialects.interfaces.shapes import (
+    AnyTensor,
+    are_sizes_asked_for,
+    dtype,
+    has_sizes,
+    is_static,
+    shape,
+    sizes_asked_for,
+    tensor,
+)
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule, reduction_rule, view_rule
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.dialects.types import symbolic_shape
@@ -279,7 +288,7 @@ class StructuredOp(GraphOp):
     def body(self) -> sc.Scalar:
         """The traced scalar meaning; the same object for equal operand types and properties."""
         operand_types = tuple(value.type for value in self._operands)
-        key = (type(self), operand_types, frozenset(self.properties.items()))
+        key = (type(self), are_sizes_asked_for(), operand_types, frozenset(self.properties.items()))
         if (found := _BODIES.get(key)) is None:
             operands = (sc.operand(k, dtype(value).compute) for k, value in enumerate(self._operands))
             found = _BODIES[key] = self.scalar(*operands)
@@ -405,7 +414,7 @@ def constant_of(value: SSAValue) -> sc.Scalar | None:
     return body if (body := op.body()).function == "constant" else None
 
 
-_BODIES: dict[tuple[type[StructuredOp], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], sc.Scalar] = {}
+_BODIES: dict[tuple[type[StructuredOp], bool, tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], sc.Scalar] = {}
 
 
 @dataclass(frozen=True)
@@ -425,7 +434,7 @@ class CompositeOp(GraphOp):
         row-major order where it cannot be on operands that lie as they do.
         """
         operand_types = tuple(value.type for value in self._operands)
-        key = (type(self), operand_types, frozenset(self.properties.items()))
+        key = (type(self), are_sizes_asked_for(), operand_types, frozenset(self.properties.items()))
         if (found := _EXPANSIONS.get(key)) is None:
             found = _EXPANSIONS[key] = self._expanded(operand_types)
         return found
@@ -471,7 +480,9 @@ class CompositeOp(GraphOp):
         """Builds the ops that give the same results; returns a value for each result."""
 
 
-_EXPANSIONS: dict[tuple[type[CompositeOp], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], Expansion] = {}
+_EXPANSIONS: dict[
+    tuple[type[CompositeOp], bool, tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], Expansion
+] = {}
 
 
 class OpaqueOp(GraphOp):

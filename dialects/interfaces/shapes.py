@@ -56,6 +56,11 @@ def sizes_asked_for() -> Generator[None]:
         _SIZES_ASKED_FOR.reset(token)
 
 
+def are_sizes_asked_for() -> bool:
+    """Whether `shape` gives sizes now: what is remembered of shapes holds for one answer."""
+    return _SIZES_ASKED_FOR.get()
+
+
 def sizes(value: SSAValue) -> tuple[Extent, ...]:
     """The extents: numbers, sizes where the type says what a `?` is, and DYNAMIC_INDEX where it does not."""
     return symbolic_shape.extents_of(tensor(value))
@@ -78,6 +83,11 @@ def dtype(value: SSAValue) -> DType:
 def is_static(value: SSAValue) -> bool:
     """Whether all extents are numbers."""
     return not any(n == DYNAMIC_INDEX or isinstance(n, Size) for n in cast(tuple[Extent, ...], shape(value)))
+
+
+def is_sized(value: SSAValue) -> bool:
+    """Whether all extents are numbers, or sizes where these are asked for."""
+    return DYNAMIC_INDEX not in shape(value)
 
 
 def shape_text(extents: Sequence[int]) -> str:

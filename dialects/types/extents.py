@@ -64,6 +64,14 @@ def is_decided(question: Callable[[], bool]) -> bool:
         return False
 
 
+def may_exceed(a: Extent, b: Extent) -> bool:
+    """Whether `a > b` is not disproven."""
+    try:
+        return a > b
+    except Undecided:
+        return True
+
+
 def exact_quotient(a: Extent, b: Extent) -> Extent | None:
     """`a / b` where that is a size for all values; None where it is not known to be one."""
     if not isinstance(a, Size) and not isinstance(b, Size):

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axis
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_static, shape, tensor, tensor_type
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_sized, is_static, shape, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 
 
@@ -34,11 +34,14 @@ class MovingOp(StructuredOp):
     def _is_static(self) -> bool:
         return all(map(is_static, (*self._operands, *self.results)))
 
+    def _is_sized(self) -> bool:
+        return all(map(is_sized, (*self._operands, *self.results)))
+
     def fusion_kind(self) -> FusionKind:
-        return super().fusion_kind() if self._is_static() else FusionKind.OPAQUE
+        return super().fusion_kind() if self._is_sized() else FusionKind.OPAQUE
 
     def is_alias(self) -> bool:
-        return self._is_static() and super().is_alias()
+        return self._is_sized() and super().is_alias()
 
     def simplified(self, op_type: type[GraphOp], *operands: SSAValue, **properties: Attribute) -> GraphOp | None:
         """A new op in place of this one; None when less would be known of its result's extents."""
