@@ -16,6 +16,7 @@ from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import directives
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing, work
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule
@@ -104,10 +105,12 @@ def _gain(device: Device, op: Operation, readers: Sequence[Group]) -> float:
     """Seconds saved: a store and the loads, less the work and the operands read once more for each further copy."""
     cost = sum(work(inner) for inner in member_ops([op]))
     copies = len(readers) - 1
-    stored = byte_size(op.results[0]) or 0
-    again = sum(byte_size(value) or 0 for value in dict.fromkeys(op.operands))
+    stored = estimate(byte_size(op.results[0]) or 0)
+    again = sum(estimate(byte_size(value) or 0) for value in dict.fromkeys(op.operands))
     saved = device.move_seconds(stored) * (1 + len(readers)) + device.launch
-    lost = device.work_seconds(cost * prod(shape(op.results[0])) * copies) + device.move_seconds(again) * len(readers)
+    lost = device.work_seconds(cost * estimate(prod(shape(op.results[0]))) * copies) + device.move_seconds(again) * len(
+        readers
+    )
     return saved - lost if cost <= device.recompute_limit else -1.0
 
 

@@ -10,6 +10,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Unschedul
 from fuse_opt.dialects.analysis.loop_order import choose_order
 from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types import extents
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.passes.fusion.engine.cost_model import elements, estimate, total_work, work
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
@@ -64,10 +65,10 @@ def _refuse_idle(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -
     """Refuses to run parallel work in so few rows that processors without one cost more time than is saved.
 
     Rows that are cut, with nothing stored that waits for what they come to, keep all of them at work."""
-    device, rows = graph.device, prod(loop_body.row_extents)
+    device, rows = graph.device, extents.estimate(prod(loop_body.row_extents))
     if rows >= device.processors or _is_one_pass(loop_body, "split"):
         return None
-    columns = prod(loop_body.column_extents)
+    columns = extents.estimate(prod(loop_body.column_extents))
     lost = 0.0
     for group in members:
         before = (
@@ -122,7 +123,7 @@ def _is_one_pass(loop_body: LoopBody, kind: str) -> bool:
 
 def _refuse_repeated(graph: GroupGraph, members: list[Group], loop_body: LoopBody) -> Refusal | None:
     """Refuses when a costly value would be computed anew in many rows, or in many windows, though it is the same in all."""
-    rows = prod(loop_body.row_extents)
+    rows = extents.estimate(prod(loop_body.row_extents))
     of_row = frozenset(dim for index in loop_body.rows for dim in index.dims())
     of_elements = added = 0
     known: dict[frozenset[Dim], int] = {}
@@ -130,13 +131,13 @@ def _refuse_repeated(graph: GroupGraph, members: list[Group], loop_body: LoopBod
         if node.op is None:
             continue
         if (columns := known.get(node.dims)) is None:
-            columns = known[node.dims] = prod(dim.extent for dim in node.dims - of_row)
-        times, once = rows * columns, prod(shape(node.value))
+            columns = known[node.dims] = extents.estimate(prod(dim.extent for dim in node.dims - of_row))
+        times, once = rows * columns, extents.estimate(prod(shape(node.value)))
         if times <= once:
             continue
         cost = work(node.op)
         if node.op.COMBINE:
-            cost = (cost + 1) * prod(node.op.reduced_extents())
+            cost = (cost + 1) * extents.estimate(prod(node.op.reduced_extents()))
         added += cost * (times - once)
         if times <= 2 * once:
             continue

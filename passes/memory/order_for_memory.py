@@ -19,6 +19,7 @@ from fuse_opt.dialects.analysis.storage import (
 )
 from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
 from fuse_opt.passes.memory.inside_partitions import peak_inside
 from fuse_opt.passes.memory.ordering.ordering import STRATEGIES, Order, reorder
@@ -172,7 +173,7 @@ class _ProblemBuilder:
 
 
 def _value(memory: SharedMemory, alignment: int) -> Value:
-    size = -(-memory.nbytes // alignment) * alignment
+    size = -(-estimate(memory.nbytes) // alignment) * alignment
     callers = memory.argument is not None
     outside = callers or memory.constant or memory.returned or memory.unplanned
     lasts = memory.returned or memory.kept or memory.constant or (callers and not memory.donated)

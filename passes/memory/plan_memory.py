@@ -18,11 +18,14 @@ from fuse_opt.dialects.analysis.storage import (
     analyse_storage,
     byte_size,
     directed_results,
+    forget_places,
     functions_of,
     value_name,
 )
 from fuse_opt.dialects.fused import NOT_IN_ARENA, OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
+from fuse_opt.dialects.types.extents import may_exceed
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.passes.memory.inplace_rules import InplaceRules
 from fuse_opt.passes.memory.inside_partitions import Clock
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
@@ -98,6 +101,11 @@ class PlanMemoryPass(ModulePass):
         if not any(isinstance(op, OutlinedOp) for op in function.body.block.ops):
             function.attributes.pop(ARENA, None)
             return
+        if sized := [s for s in kept.rules.classes.storage_map().storages if isinstance(s.nbytes, Size)]:
+            message = f"has no offsets: {value_name(sized[0].values[0])} has {sized[0].nbytes} bytes"
+            forget_places(function)
+            remark(self.name, function, "sized", message, flip="numbers for all extents")
+            return
         plan = self._solve(function, kept.rules.classes.storage_map(), kept.pairs, self.strategy)
         if plan.solution.arena > plan.solution.lower_bound and kept.optional(plan.storages):
             fewer = kept.without_optional(plan.storages)
@@ -145,7 +153,7 @@ def _refuse_endless(function: FuncOp) -> None:
     """Raises RefusedError for a value of more bytes than offsets count."""
     for op in function.body.block.ops:
         for value in op.results if isinstance(op, OutlinedOp) else ():
-            if (byte_size(value) or 0) >= MOST_BYTES:
+            if not may_exceed(MOST_BYTES, byte_size(value) or 0):
                 problem = f"has the type {value.type}; expected fewer than 2**63 bytes"
                 raise RefusedError(f"'{op.name}': {value_name(value)} {problem}", op)
 

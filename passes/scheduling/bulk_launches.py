@@ -17,6 +17,7 @@ from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size, funct
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import int_value
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import remark
 
@@ -90,7 +91,7 @@ class BulkLaunchesPass(ModulePass):
 
 def _moved_bytes(kernel: KernelOp) -> int:
     """What a kernel reads and writes; of unknown extents nothing."""
-    return sum(byte_size(value) or 0 for value in (*kernel.operands, *kernel.results))
+    return sum(estimate(byte_size(value) or 0) for value in (*kernel.operands, *kernel.results))
 
 
 def _depth(segment: Sequence[KernelOp]) -> int:

@@ -18,6 +18,7 @@ from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size, value
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.scalar import cost
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
 
@@ -62,7 +63,8 @@ class StoreRules:
         """Whether the kernel's results should go past the caches."""
         sizes = [byte_size(value) or 0 for value in (*kernel.operands, *kernel.results)]
         share = WAITS_FOR_MEMORY.get(kernel.schedule_kind() or "")
-        if not self.least or share is None or sum(sizes) < self.least:
+        known = not any(isinstance(size, Size) for size in sizes)
+        if not self.least or share is None or not known or sum(sizes) < self.least:
             return Verdict()
         loop_body = trace_kernel(kernel)
         moved = _loaded_bytes(loop_body) + sum(sizes[len(kernel.operands) :])

@@ -14,7 +14,7 @@ from fuse_opt.dialects.analysis.storage import forget_plan, functions_of
 from fuse_opt.dialects.fused import STOP_FUSION, KernelOp, directives, walk_open
 from fuse_opt.dialects.graph.materialize import laid_out
 from fuse_opt.dialects.interfaces.op import CompositeOp
-from fuse_opt.dialects.interfaces.shapes import is_static
+from fuse_opt.dialects.interfaces.shapes import is_sized
 from fuse_opt.dialects.types.encodings import encoding_of
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -38,7 +38,7 @@ class DecomposePass(RewritePass):
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions_of(op):
-            if any(map(_is_static, _open_composites(function))):
+            if any(map(_is_sized, _open_composites(function))):
                 forget_plan(function)  # an op that had memory of its own may become a view
         for composite in _open_composites(op)[::-1]:
             decomposed(composite)
@@ -49,7 +49,7 @@ def decomposed(op: CompositeOp) -> None:
     waiting = [op]
     while waiting:
         composite = waiting.pop()
-        if _is_static(composite):
+        if _is_sized(composite):
             waiting.extend(_expand(composite))
         else:
             message = "is not decomposed: extents of its operands are unknown"
@@ -62,8 +62,8 @@ def _open_composites(root: Operation) -> list[CompositeOp]:
     return [op for op in found if not isinstance(kernel := op.parent_op(), KernelOp) or library_op(kernel) is not op]
 
 
-def _is_static(op: CompositeOp) -> bool:
-    return all(map(is_static, op.operands))
+def _is_sized(op: CompositeOp) -> bool:
+    return all(map(is_sized, op.operands))
 
 
 def _expand(op: CompositeOp) -> list[CompositeOp]:

@@ -17,7 +17,8 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.layouts import address, element_index, memory_extents
 from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
-from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.dialects.interfaces.shapes import is_sized, shape
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import dimensions
 
 Path = tuple[int, ...]
@@ -72,7 +73,7 @@ class AccessPaths:
     def of(self, ops: Sequence[Operation], results: Iterable[SSAValue]) -> Access:
         """The access of ops, bare ones and kernels, in a topological order."""
         if len(ops) == 1 and isinstance(op := ops[0], StructuredOp) and op.fusion_kind() <= FusionKind.BROADCAST:
-            return Access(dict.fromkeys(op.operands, HERE), {prod(shape(op.results[0])): 1}, 1)
+            return Access(dict.fromkeys(op.operands, HERE), {_elements(op): 1}, 1)
         found: dict[SSAValue, Paths] = dict.fromkeys(results, HERE)
         sizes: Counter[int] = Counter()
         places = 0
@@ -103,7 +104,7 @@ class AccessPaths:
             steps = [(value, HERE) for value in op.operands]
         else:
             steps = [(value, self._step(op, number)) for number, value in enumerate(op.operands)]
-        return _OpAccess(steps, None if _is_view(op) else prod(shape(op.results[0])))
+        return _OpAccess(steps, None if _is_view(op) else _elements(op))
 
     def merged(self, parts: Sequence[tuple[Access, Sequence[SSAValue], bool]]) -> Access:
         """Groups in a topological order as one: of each the access, the values it makes, and whether one is a result."""
@@ -151,15 +152,20 @@ def _joined(outer: Paths, inner: Paths) -> Paths:
     return frozenset(first + then for first in outer for then in inner) if len(outer) <= MAX_PATHS else outer
 
 
+def _elements(op: Operation) -> int:
+    """Of the first result, where extents are sizes about so many."""
+    return estimate(prod(shape(op.results[0])))
+
+
 def _is_view(op: Operation) -> bool:
     return isinstance(op, StructuredOp) and op.is_view()
 
 
 def _is_strided(op: StructuredOp, number: int) -> bool:
-    if not all(map(is_static, (*op.operands, *op.results))):
+    if not all(map(is_sized, (*op.operands, *op.results))):
         return False
     dims = dimensions("i", memory_extents(op.results[0]))
     index = element_index(op.results[0], dims)
     factors = address(op.operands[number], op.operand_index(number, index, ())).coefficients()
     inner = [dim for index in dims for dim in index.dims()][-1:]
-    return bool(inner) and factors is not None and abs(factors.get(inner[0], 0)) > 1
+    return bool(inner) and factors is not None and abs(estimate(factors.get(inner[0], 0))) > 1

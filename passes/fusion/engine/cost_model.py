@@ -18,6 +18,7 @@ from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types import extents
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph
 
 
@@ -104,13 +105,13 @@ def _same_run(small: Sequence[int], large: Sequence[int]) -> int:
     for back in range(1, len(large) + 1):
         if back <= len(small) and small[-back] != 1:
             break
-        run *= large[-back]
+        run *= extents.estimate(large[-back])
     return run
 
 
 def elements(graph: GroupGraph, group: Group) -> int:
-    """Elements of the group's last result: those of every result, in a pointwise group."""
-    return graph.size(group.outputs[-1])
+    """Elements of the group's last result, those of every result in a pointwise group; of sizes about so many."""
+    return extents.estimate(graph.size(group.outputs[-1]))
 
 
 def work(op: GraphOp) -> int:

@@ -15,6 +15,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.fusion.engine.groups import Group, canonical_order, is_creation, single, used_values
 from fuse_opt.passes.fusion.engine.limits import Limits, Refusal, refuse_by_limits, refuse_by_results
@@ -125,9 +126,9 @@ class GroupGraph:
         return found
 
     def nbytes(self, value: SSAValue) -> int:
-        """Bytes of a value's elements; 0 when they are not known."""
+        """Bytes of a value's elements, of sizes about so many; 0 when they are not known."""
         if (found := self._nbytes.get(value)) is None:
-            found = self._nbytes[value] = byte_size(value) or 0
+            found = self._nbytes[value] = estimate(byte_size(value) or 0)
         return found
 
     def is_read(self, value: OpResult, inside: set[Group]) -> bool:

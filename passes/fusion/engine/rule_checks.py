@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fuse_opt.dialects.types import extents
 from fuse_opt.passes.fusion.engine.cost_model import Estimate, elements, estimate, evaluations, total_work
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal
 
@@ -51,7 +52,7 @@ def refuse_results(graph: GroupGraph, members: Sequence[Group]) -> Refusal | Non
     sizes = graph.result_sizes(members)
     if len(sizes) < 2:
         return None
-    message = f"results of {', '.join(map(str, sorted(sizes)))} elements would share one loop"
+    message = f"results of {', '.join(map(str, sorted(sizes, key=extents.estimate)))} elements would share one loop"
     return Refusal("unequal-results", message, flip="no reader of the results but those of one size")
 
 
