@@ -4,7 +4,7 @@ Everything that upstream's `gpu` parses and prints stays as it is: its classes a
 `gpu.return`, which are replaced together because `gpu.return` names the class of its parent. Added are
 
 - for kernels: workgroup and private buffers on `gpu.func`, `gpu.shuffle`, `#gpu.address_space<...>`;
-- for programs, on any device: `gpu.arena`, `gpu.library_call` and `gpu.bulk`. A slot of the arena is upstream's
+- for programs, on any device: `gpu.arena`, `gpu.library_call`, `gpu.bulk` and `gpu.size`. A slot of the arena is upstream's
   `memref.view` with a constant byte shift.
 
 ```mlir
@@ -73,9 +73,9 @@ from fuse_opt.dialects.gpu.kernels import (
     ShuffleModeEnum,
     ShuffleOp,
 )
-from fuse_opt.dialects.gpu.program import LAUNCHES, ArenaOp, BulkOp, LibraryCallOp
+from fuse_opt.dialects.gpu.program import LAUNCHES, ArenaOp, BulkOp, LibraryCallOp, SizeOp
 
-_OURS: tuple[type[Operation], ...] = (FuncOp, ReturnOp, ShuffleOp, ArenaOp, LibraryCallOp, BulkOp)
+_OURS: tuple[type[Operation], ...] = (FuncOp, ReturnOp, ShuffleOp, ArenaOp, LibraryCallOp, BulkOp, SizeOp)
 _NAMES = frozenset(op.name for op in _OURS)
 
 GPU = Dialect(
@@ -122,6 +122,7 @@ __all__ = [
     "ShuffleModeAttr",
     "ShuffleModeEnum",
     "ShuffleOp",
+    "SizeOp",
     "SubgroupIdOp",
     "SubgroupSizeOp",
     "TerminatorOp",

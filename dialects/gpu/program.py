@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     I64,
     DenseArrayBase,
     DictionaryAttr,
+    IndexType,
     IntegerAttr,
     MemRefType,
     NoneAttr,
@@ -44,11 +47,14 @@ from xdsl.printer import Printer
 from xdsl.traits import (
     MemoryAllocEffect,
     NoTerminator,
+    Pure,
     RecursiveMemoryEffect,
 )
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.gpu.kernels import refusal, type_list
+from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 
 
 @irdl_op_definition
@@ -62,6 +68,8 @@ class ArenaOp(IRDLOperation):
     name = "gpu.arena"
 
     alignment = prop_def(IntegerAttr[I64])
+    bytes = opt_prop_def(SizeAttr)
+    """How many, where its type does not say it."""
     result = result_def(MemRefType)
 
     # Not free of effects: two equal arenas are two blocks of memory.
@@ -70,18 +78,27 @@ class ArenaOp(IRDLOperation):
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "attr-dict `:` type($result)"
 
-    def __init__(self, size: int, alignment: int = 64) -> None:
-        super().__init__(result_types=[MemRefType(i8, [size])], properties={"alignment": IntegerAttr(alignment, i64)})
+    def __init__(self, size: Extent, alignment: int = 64) -> None:
+        sized = isinstance(size, Size)
+        super().__init__(
+            result_types=[MemRefType(i8, [DYNAMIC_INDEX if sized else size])],
+            properties={"alignment": IntegerAttr(alignment, i64), "bytes": SizeAttr(size) if sized else None},
+        )
 
     @property
     def size(self) -> int:
-        """Bytes."""
-        return self.result.type.get_shape()[0]
+        """Bytes; where the type does not say them a size that answers as numbers do."""
+        return self.result.type.get_shape()[0] if self.bytes is None else cast(int, self.bytes.data)
 
     def verify_(self) -> None:
         kind = self.result.type
         plain = kind.layout == NoneAttr() and kind.memory_space == NoneAttr()
-        if kind.element_type != i8 or kind.get_num_dims() != 1 or not plain or not kind.has_static_shape():
+        if (
+            kind.element_type != i8
+            or kind.get_num_dims() != 1
+            or not plain
+            or kind.has_static_shape() != (self.bytes is None)
+        ):
             raise refusal(
                 self, "a result of type memref<Nxi8>", str(kind), "write the number of bytes as its only dimension"
             )
@@ -175,10 +192,28 @@ class LibraryCallOp(IRDLOperation):
             raise refusal(self, "bytes as its workspace", str(kind), "give it a view of the arena of type memref<Nxi8>")
 
 
+@irdl_op_definition
+class SizeOp(IRDLOperation):
+    """A size of a program that runs for a range of extents, as an index; a call of the program says what it is."""
+
+    name = "gpu.size"
+
+    size = prop_def(SizeAttr)
+    result = result_def(IndexType)
+
+    traits = traits_def(Pure())
+
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "attr-dict `:` type($result)"
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(result_types=[IndexType()], properties={"size": SizeAttr(size)})
+
+
 LAUNCHES: tuple[type[Operation], ...] = (LaunchFuncOp, func.CallOp, LibraryCallOp)
 """The ops that run a kernel: on a GPU, on the CPU, of a library."""
 
-_ADDRESSING: tuple[type[Operation], ...] = (memref.ViewOp, memref.ReinterpretCastOp, arith.ConstantOp)
+_ADDRESSING: tuple[type[Operation], ...] = (memref.ViewOp, memref.ReinterpretCastOp, arith.ConstantOp, SizeOp)
 
 
 @irdl_op_definition

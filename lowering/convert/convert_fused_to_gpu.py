@@ -28,6 +28,7 @@ from fuse_opt.dialects.analysis.contractions.online_softmax import online_softma
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import ALIGNED, UNALIGNED
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.gpu.attention.kernel import build_attention_kernel
@@ -131,7 +132,7 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
         return generated[0].parameters
 
     def launch(
-        self, generated: list[GpuKernel], buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]
+        self, generated: list[GpuKernel], buffers: Sequence[SSAValue], number: Callable[[Extent], SSAValue]
     ) -> Operation:
         return self._launch_of(generated[0], buffers, number)
 
@@ -139,12 +140,12 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
         self,
         generated: list[GpuKernel],
         buffer: Callable[[Parameter], SSAValue],
-        number: Callable[[int], SSAValue],
+        number: Callable[[Extent], SSAValue],
     ) -> Sequence[Operation]:
         return [self._launch_of(each, [buffer(p) for p in each.parameters], number) for each in generated]
 
     def _launch_of(
-        self, generated: GpuKernel, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]
+        self, generated: GpuKernel, buffers: Sequence[SSAValue], number: Callable[[Extent], SSAValue]
     ) -> Operation:
         assert self._container is not None
         grid = generated.grid

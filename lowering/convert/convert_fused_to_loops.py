@@ -19,6 +19,8 @@ from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import CUT
+from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
@@ -119,7 +121,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 divide_in_f64(loops.body)
                 share_exponentials(loops.body, loops.helpers)
             if is_nontemporal(kernel):
-                make_nontemporal(loops.body, loops.shared, loops.tasks, loops.helpers)
+                make_nontemporal(loops.body, loops.shared, estimate(loops.tasks), loops.helpers)
             store_clean(loops.body, loops.helpers)
             convert_in_blocks(loops.body, loops.helpers)
             distribute_loops(loops.body, loops.tasks, CUT.word(kernel))
@@ -141,17 +143,19 @@ class _LoopsConverter(ModuleConverter[_Generated]):
         return generated.phases[0].parameters
 
     def launch(
-        self, generated: _Generated, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]
+        self, generated: _Generated, buffers: Sequence[SSAValue], number: Callable[[Extent], SSAValue]
     ) -> Operation:
-        arguments = [*buffers, number(0), number(generated.phases[0].tasks)]
+        loops = generated.phases[0]
+        arguments = [*buffers, *map(number, loops.sizes), number(0), number(loops.tasks)]
         return func.CallOp(generated.functions[0].sym_name.data, arguments, [])
 
     def launches(
-        self, generated: _Generated, buffer: Callable[[Parameter], SSAValue], number: Callable[[int], SSAValue]
+        self, generated: _Generated, buffer: Callable[[Parameter], SSAValue], number: Callable[[Extent], SSAValue]
     ) -> Sequence[Operation]:
         calls: list[Operation] = []
         for function, loops in zip(generated.functions, generated.phases, strict=True):
-            arguments = [*(buffer(parameter) for parameter in loops.parameters), number(0), number(loops.tasks)]
+            sizes = map(number, loops.sizes)
+            arguments = [*(buffer(parameter) for parameter in loops.parameters), *sizes, number(0), number(loops.tasks)]
             calls.append(func.CallOp(function.sym_name.data, arguments, []))
         return calls
 

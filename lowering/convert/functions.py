@@ -46,12 +46,23 @@ from fuse_opt.dialects.implementation.queries import (
     opaque_op,
 )
 from fuse_opt.dialects.implementation.site import Site
-from fuse_opt.dialects.interfaces.layouts import any_encoded, check_encoding, encoding
+from fuse_opt.dialects.interfaces.layouts import any_encoded, check_encoding, encoding, memory_extents
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import int_array, plain_properties
-from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, shape
+from fuse_opt.dialects.types.extents import may_exceed
+from fuse_opt.dialects.types.size import Extent
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
-from fuse_opt.lowering.convert.memory import RESULTS, Constants, ProgramMemory, caller_axes, is_constant, memref_type
+from fuse_opt.lowering.convert.memory import (
+    RESULTS,
+    SIZES,
+    Constants,
+    ProgramMemory,
+    caller_axes,
+    is_constant,
+    memref_type,
+)
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_key, kernel_name
@@ -123,11 +134,13 @@ class ModuleConverter(ABC, Generic[Generated]):
         """The buffers that the code takes."""
 
     @abstractmethod
-    def launch(self, generated: Generated, buffers: Sequence[SSAValue], number: Callable[[int], SSAValue]) -> Operation:
+    def launch(
+        self, generated: Generated, buffers: Sequence[SSAValue], number: Callable[[Extent], SSAValue]
+    ) -> Operation:
         """An op that runs the code on these buffers; `number` gives constants."""
 
     def launches(
-        self, generated: Generated, buffer: Callable[[Parameter], SSAValue], number: Callable[[int], SSAValue]
+        self, generated: Generated, buffer: Callable[[Parameter], SSAValue], number: Callable[[Extent], SSAValue]
     ) -> Sequence[Operation]:
         """The ops that run the code, one after another."""
         return [self.launch(generated, [buffer(p) for p in self.parameters(generated)], number)]
@@ -202,9 +215,12 @@ class _FunctionConverter(Generic[Generated]):
         known: list[DictionaryAttr] = []
         for number, value in enumerate(old.body.block.args):
             marks = argument_attributes(old, number)
-            known.append(DictionaryAttr({**marks, **({} if PREPARED in marks else caller_axes(value))}))
-        added = [DictionaryAttr({}) for _ in self.memory.own_results]
-        return ArrayAttr([*known, *added]) if any(attribute.data for attribute in known) else None
+            known.append(
+                DictionaryAttr({**marks, **({} if PREPARED in marks else caller_axes(value)), **_sizes_of(value)})
+            )
+        added = [DictionaryAttr(_sizes_of(value)) for value in self.memory.own_results]
+        every = [*known, *added]
+        return ArrayAttr(every) if any(attribute.data for attribute in every) else None
 
     def _is_prepare(self) -> bool:
         """Whether the results are arguments of another function, and no caller's."""
@@ -400,6 +416,11 @@ def scheduled(kernel: KernelOp) -> Sequence[LoopBody] | None:
         return None
 
 
+def _sizes_of(value: SSAValue) -> dict[str, Attribute]:
+    """What says the extents of a buffer whose type has unknown ones."""
+    return {SIZES: ShapeAttr.of(memory_extents(value))} if has_sizes(value) else {}
+
+
 def check_convertible(function: func.FuncOp) -> None:
     """Raises LoweringError for what the passes before should have taken care of."""
     for value in function.body.block.args:
@@ -414,7 +435,7 @@ def check_convertible(function: func.FuncOp) -> None:
                 op.stored_value() is not None or op.body().function == "constant"
             ):
                 pass
-            case StructuredOp() if all(map(is_static, (*op.operands, *op.results))) and op.is_alias():
+            case StructuredOp() if all(map(is_sized, (*op.operands, *op.results))) and op.is_alias():
                 pass
             case GraphOp():
                 raise LoweringError(f"'{op.name}' is not in a kernel; run wrap-kernels first", op)
@@ -433,8 +454,8 @@ def _check_static(value: SSAValue, op: Operation) -> None:
     except VerifyException as error:
         raise LoweringError(f"'{op.name}': {value_name(value)} is of {error}", op) from error
     try:
-        if is_static(value):
-            if (byte_size(value) or 0) < MOST_BYTES:
+        if is_sized(value):
+            if may_exceed(MOST_BYTES, byte_size(value) or 0):
                 return
             problem = f"has the type {value.type}; expected fewer than 2**63 bytes"
         else:

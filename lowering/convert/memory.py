@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     AnyFloat,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
@@ -28,13 +29,16 @@ from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, StorageMap, byte_size, value_name
 from fuse_opt.dialects.fused import OutlinedOp, PartitionOp
-from fuse_opt.dialects.gpu import ArenaOp
+from fuse_opt.dialects.gpu import ArenaOp, SizeOp
 from fuse_opt.dialects.interfaces.layouts import encoding, memory_extents
 from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
 from fuse_opt.dialects.types.dtypes import DType, dtype_of
 from fuse_opt.dialects.types.encodings import OrderAttr
+from fuse_opt.dialects.types.extents import largest, may_exceed
+from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.scope import INDEX
 
@@ -42,6 +46,9 @@ AXES = "fused.axes"
 """
 The argument attribute, and the entry of a result, that says which axis of the caller's array each axis of the buffer is.
 """
+
+SIZES = "fused.sizes"
+"""The argument attribute, and the entry of a result, that says the extents of a buffer whose type has unknown ones."""
 
 RESULTS = "fused.results"
 """The function attribute that says, for each result of the program, where the caller finds it."""
@@ -54,11 +61,14 @@ class Source(NamedTuple):
     kind: str
     number: int = 0
     symbol: str = ""
+    extents: tuple[Extent, ...] = ()
+    """Those of `type`, where some are sizes."""
 
     def attribute(self, axes: Mapping[str, Attribute]) -> DictionaryAttr:
         which: Attribute = StringAttr(self.symbol) if self.symbol else IntegerAttr(self.number, i64)
         name = "symbol" if self.symbol else "number"
-        return DictionaryAttr({"kind": StringAttr(self.kind), name: which, "type": self.type, **axes})
+        known = {} if self.type.has_static_shape() else {SIZES: ShapeAttr.of(self.extents)}
+        return DictionaryAttr({"kind": StringAttr(self.kind), name: which, "type": self.type, **known, **axes})
 
 
 def memref_type(value: SSAValue) -> MemRefType:
@@ -93,9 +103,9 @@ def flat_type(value: SSAValue) -> MemRefType:
 
 
 @lru_cache(maxsize=1024)
-def _memref(element: DType, extents: tuple[int, ...]) -> MemRefType:
+def _memref(element: DType, extents: tuple[Extent, ...]) -> MemRefType:
     """Types are costly to make, and a program has few."""
-    return MemRefType(element.attribute, extents)
+    return MemRefType(element.attribute, [DYNAMIC_INDEX if isinstance(n, Size) else n for n in extents])
 
 
 class ProgramMemory:
@@ -118,11 +128,11 @@ class ProgramMemory:
         assert isinstance(last, ReturnOp)
         self.results, self.own_results = self._place_results(last.operands)
 
-    def _place_intermediates(self, function: FuncOp) -> dict[int, int]:
+    def _place_intermediates(self, function: FuncOp) -> dict[int, Extent]:
         """By storage: its byte offset. What has no slot gets a range of its own behind the others."""
-        offsets: dict[int, int] = {}
+        offsets: dict[int, Extent] = {}
         waiting: list[Storage] = []
-        size = self._planned
+        size: Extent = self._planned
         for storage in self._storages.storages:
             if storage.kind == "intermediate":
                 slot = next((slot for value in storage.values if (slot := _slot(value)) is not None), None)
@@ -130,7 +140,7 @@ class ProgramMemory:
                     waiting.append(storage)
                 else:
                     offsets[storage.number] = slot
-                    size = max(size, slot + storage.nbytes)
+                    size = largest(size, slot + storage.nbytes)
         for kernel in function.body.block.ops:
             if isinstance(kernel, OutlinedOp) and (place := kernel.workspace_offset()) is not None:
                 size = max(size, place + kernel.workspace_bytes())
@@ -140,7 +150,7 @@ class ProgramMemory:
         for storage in waiting:
             offsets[storage.number] = size = -(-size // self._alignment) * self._alignment
             size += storage.nbytes
-        if size >= MOST_BYTES:
+        if not may_exceed(MOST_BYTES, size):
             raise LoweringError(f"'func.func': the arena has {size} bytes; expected fewer than 2**63", function)
         self.arena_bytes = size
         self.arena_alignment = max(self._alignment, _arena_entry(function, "alignment") or 0)
@@ -153,14 +163,16 @@ class ProgramMemory:
         first: dict[int, int] = {}
         self._result_numbers: dict[int, int] = {}
         for number, value in enumerate(values):
-            storage, kind = self._storages.of(value), memref_type(value)
+            storage, kind, extents = self._storages.of(value), memref_type(value), memory_extents(value)
             if storage.number in first:
-                sources.append(Source(kind, "result", first[storage.number]))
+                sources.append(Source(kind, "result", first[storage.number], extents=extents))
             elif storage.kind == "argument":
                 assert storage.argument is not None
-                sources.append(Source(kind, "donated" if storage.donated else "argument", storage.argument))
+                sources.append(
+                    Source(kind, "donated" if storage.donated else "argument", storage.argument, extents=extents)
+                )
             elif not is_constant(storage):
-                sources.append(Source(kind, "buffer", len(own)))
+                sources.append(Source(kind, "buffer", len(own), extents=extents))
                 self._result_numbers[storage.number] = len(own)
                 own.append(value)
             else:
@@ -173,19 +185,21 @@ class ProgramMemory:
 
     def flat(self, value: SSAValue) -> SSAValue:
         """The value's buffer in one dimension."""
-        return self._typed(value, flat_type(value))
+        return self._typed(value, flat_type(value), (prod(shape(value)),))
 
     def shaped(self, value: SSAValue) -> SSAValue:
         """The value's buffer in its own shape."""
-        return self._typed(value, memref_type(value))
+        return self._typed(value, memref_type(value), memory_extents(value))
 
-    def number(self, value: int) -> SSAValue:
-        """A constant index."""
+    def number(self, value: Extent) -> SSAValue:
+        """A constant index, or one that is a size of the program."""
+        if isinstance(value, Size):
+            return self._once(("size", value), lambda: SizeOp(value))
         return self._once(("index", value), lambda: arith.ConstantOp(IntegerAttr(value, INDEX)))
 
-    def _typed(self, value: SSAValue, wanted: MemRefType) -> SSAValue:
+    def _typed(self, value: SSAValue, wanted: MemRefType, extents: Sequence[Extent]) -> SSAValue:
         storage = self._storages.of(value)
-        found = self._once((storage.number, wanted), lambda: self._view(storage, wanted))
+        found = self._once((storage.number, wanted, *extents), lambda: self._view(storage, wanted, extents))
         found.name_hint = found.name_hint or value.name_hint
         return found
 
@@ -233,22 +247,32 @@ class ProgramMemory:
             old.detach()
             old.erase()
 
-    def _in_arena(self, offset: int, wanted: MemRefType) -> Operation:
+    def _in_arena(self, offset: Extent, wanted: MemRefType, extents: Sequence[Extent] = ()) -> Operation:
         if self._arena is None:
             self._arena = self._once(("arena",), lambda: ArenaOp(self.arena_bytes, self.arena_alignment))
             self._arena.name_hint = "arena"
-        return memref.ViewOp(self._arena, self.number(offset), [], wanted)
+        return memref.ViewOp(self._arena, self.number(offset), self._unknown(extents), wanted)
 
-    def _view(self, storage: Storage, wanted: MemRefType) -> Operation | SSAValue:
+    def _unknown(self, extents: Sequence[Extent]) -> list[SSAValue]:
+        """The extents that a type does not say."""
+        return [self.number(extent) for extent in extents if isinstance(extent, Size)]
+
+    def _view(self, storage: Storage, wanted: MemRefType, extents: Sequence[Extent]) -> Operation | SSAValue:
         if storage.kind == "intermediate":
-            return self._in_arena(self._offsets[storage.number], wanted)
+            return self._in_arena(self._offsets[storage.number], wanted, extents)
         base = self._base(storage)
         kind = base.type
         assert isa(kind, MemRefType)
         if kind.element_type != wanted.element_type:
             same_extents = MemRefType(wanted.element_type, kind.get_shape())
             base = self._once((storage.number, same_extents), lambda: _converted(base, same_extents))
-        return base if base.type == wanted else _reshaped(base, wanted)
+        return base if base.type == wanted else self._reshaped(base, wanted, extents)
+
+    def _reshaped(self, base: SSAValue, wanted: MemRefType, extents: Sequence[Extent]) -> Operation:
+        strides = [prod(extents[axis + 1 :]) for axis in range(len(extents))]
+        shape_, steps = ([DYNAMIC_INDEX if isinstance(n, Size) else n for n in each] for each in (extents, strides))
+        given = self._unknown(extents), self._unknown(strides)
+        return memref.ReinterpretCastOp(base, [], *given, [0], shape_, steps, wanted)
 
     def _base(self, storage: Storage) -> SSAValue:
         if storage.argument is not None:
@@ -280,12 +304,6 @@ def is_constant(storage: Storage) -> bool:
 def _converted(base: SSAValue, wanted: MemRefType) -> Operation:
     """The same bytes as elements of another type of that size: a kernel that works in place may change the type."""
     return UnrealizedConversionCastOp.get([base], [wanted])
-
-
-def _reshaped(base: SSAValue, wanted: MemRefType) -> Operation:
-    extents = wanted.get_shape()
-    steps = [prod(extents[axis + 1 :]) for axis in range(len(extents))]
-    return memref.ReinterpretCastOp(base, [], [], [], [0], extents, steps, wanted)
 
 
 def _slot(value: SSAValue) -> int | None:

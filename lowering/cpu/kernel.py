@@ -9,10 +9,13 @@ from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import estimate, may_exceed, most
 from fuse_opt.dialects.types.index_expr import Dim, constant
+from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.cpu.pipelined_rows import PipelinedRows
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
@@ -20,8 +23,10 @@ from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds, part_length, task_parts
 from fuse_opt.lowering.kernel.row_stages import (
     LARGEST_ROW,
+    KeepRules,
     KeptRow,
     early_stores,
+    find_lenders,
     move_store,
     plan_kept_rows,
     plan_stages,
@@ -49,9 +54,11 @@ class KernelLoops:
     parameters: tuple[Parameter, ...]
     shared: frozenset[int]
     """Parameters whose memory another one has, too."""
-    tasks: int
+    tasks: Extent
     grain: int
     helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]
+    sizes: tuple[Size, ...] = ()
+    """What the function takes between its buffers and the bounds of its tasks."""
 
 
 def build_kernel_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[Hashable]) -> KernelLoops:
@@ -61,7 +68,8 @@ def build_kernel_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence
     *buffers, begin, end = root.block.args
     loops = PassLoops(loop_body, memory, buffers, root, (begin, end))
     root.block.add_op(func.ReturnOp())
-    return KernelLoops(root.block, tuple(memory.parameters), memory.shared, loops.tasks, loops.grain, root.helpers)
+    parameters, sizes = tuple(memory.parameters), tuple(root.sizes)
+    return KernelLoops(root.block, parameters, memory.shared, loops.tasks, loops.grain, root.helpers, sizes)
 
 
 def kernel_block(memory: KernelBuffers) -> Block:
@@ -105,7 +113,7 @@ class PassLoops(PipelinedRows):
         bounds: tuple[SSAValue, SSAValue],
     ) -> None:
         super().__init__(KernelNodes(loop_body), memory, arguments, root)
-        self.tasks = 1
+        self.tasks: Extent = 1
         self.nested = True
         self.begin, self.end = bounds
         self.work: int = max(self._build_rows() if loop_body.is_row else self._build_pointwise(), 1)
@@ -132,12 +140,13 @@ class PassLoops(PipelinedRows):
             self.build_stage(stage, self.root, {counted: (self.begin, self.end)})
             return work
         *outer, inner = dims
-        if inner.extent < SHORTEST_LOOP and inner.extent * work <= MOST_WRITTEN_OUT:
+        if not may_exceed(inner.extent, SHORTEST_LOOP - 1) and estimate(inner.extent) * work <= MOST_WRITTEN_OUT:
             return self._build_written_out(outer, inner) * work
         rows = extent(outer)
-        part = part_length(
-            inner.extent, min(-(-FEWEST_TASKS // max(rows, 1)), inner.extent * work // self.memory.chunk), 64
-        )
+        part = inner.extent
+        if not isinstance(part, Size):
+            splits = min(-(-FEWEST_TASKS // max(estimate(rows), 1)), part * work // self.memory.chunk)
+            part = part_length(part, splits, 64)
         blocks = -(-inner.extent // part)
         task = Dim("row", rows)
         nodes.flatten_rows(outer, task)
@@ -149,7 +158,7 @@ class PassLoops(PipelinedRows):
         bounds = {inner: part_bounds(scope, digits[1], part, inner.extent)}
         self.build_stage(Stage((inner,), stores=list(loop_body.stores)), scope, bounds)
         self._close_tasks(scope)
-        return work * min(part, inner.extent)
+        return work * min(estimate(part), estimate(inner.extent))
 
     def _build_written_out(self, outer: Sequence[Dim], inner: Dim) -> int:
         """The elements of a short innermost dimension one by one, in a loop over the next; gives the elements of a task."""
@@ -176,7 +185,7 @@ class PassLoops(PipelinedRows):
         self.tasks = task.extent
         scope.block.add_op(self.parallel(block, *self.bounds_of(middle, {})))
         self._close_tasks(scope)
-        return inner.extent * middle.extent
+        return inner.extent * estimate(middle.extent)
 
     def _build_rows(self) -> int:
         """A task is one row: loops in order, then what is stored once for the row."""
@@ -191,18 +200,35 @@ class PassLoops(PipelinedRows):
         once = [store for store in loop_body.stores if store.per_row]
         late = self.memory.in_place(loop_body, whole) or self._streams(whole, columns)
         stages = plan_stages(nodes, whole, columns, late)
-        for kept in plan_kept_rows(nodes, stages):
-            row = None if late else self._row_of_result(kept, stages)
-            if row is None:
-                row = kept.source.left[kept.node] = self._row_buffer(kept)
-            for reader in kept.readers:
-                reader.taken[kept.node] = row
+        self._keep_rows(stages, late)
         if not self.memory.nontemporal and self.may_overlap(stages):
             self.build_pipelined(task, (self.begin, self.end), stages, once)
         else:
             self._build_stages(task, stages, once)
-        loops = sum(extent(stage.dims) * self.stage_work(stage) for stage in stages)
+        loops = sum(estimate(extent(stage.dims)) * self.stage_work(stage) for stage in stages)
         return loops + sum(body_cost(node.op) for node in loop_body.nodes if node.op and not node.op.COMBINE)
+
+    def _keep_rows(self, stages: list[Stage], late: bool) -> None:
+        """Chooses what stages hand on in rows: in those of results, or in memory of the function's own."""
+        found, lenders = self._planned_rows(stages, late)
+        for kept in found:
+            row = None if late else self._row_of_result(kept, stages)
+            if row is None:
+                row = self._result_row(lenders[kept]) if kept in lenders else self._row_buffer(kept)
+                kept.source.left[kept.node] = row
+            for reader in kept.readers:
+                reader.taken[kept.node] = row
+
+    def _planned_rows(self, stages: list[Stage], late: bool) -> tuple[list[KeptRow], dict[KeptRow, Store]]:
+        """What is kept of rows; of rows without a limit what results lend their rows to."""
+        refused: set[tuple[ScalarNode, tuple[Dim, ...]]] = set()
+        while True:
+            found = plan_kept_rows(self.nodes, stages, KeepRules(refused=frozenset(refused)))
+            endless = [kept for kept in found if kept.is_endless]
+            lenders = {} if late else find_lenders(self.nodes, endless, stages)
+            if len(lenders) == len(endless):
+                return found, lenders
+            refused |= {(kept.node, kept.dims) for kept in endless if kept not in lenders}
 
     def _build_stages(self, task: Dim, stages: Sequence[Stage], once: Sequence[Store]) -> None:
         scope = self._open_tasks(task)
@@ -221,7 +247,7 @@ class PassLoops(PipelinedRows):
         return extent(columns) * max((dtype(store.node.value).itemsize for store in stores), default=1) <= LARGEST_ROW
 
     def _row_buffer(self, kept: KeptRow) -> RowBuffer:
-        alloca = memref.AllocaOp.get(value_type(dtype(kept.node.value)), 64, [padded(extent(kept.dims))])
+        alloca = memref.AllocaOp.get(value_type(dtype(kept.node.value)), 64, [padded(most(extent(kept.dims)))])
         memory = self.root.add(alloca)
         memory.name_hint = f"{kept.node.value.name_hint or 'kept'}_row"
         return RowBuffer(memory, kept.position)
@@ -231,6 +257,9 @@ class PassLoops(PipelinedRows):
         store = move_store(self.nodes, kept, stages)
         if store is None:
             return None
+        return self._result_row(store)
+
+    def _result_row(self, store: Store) -> RowBuffer:
         return RowBuffer(self.arguments[self.memory.targets[store.result]], self.nodes.space.apply(store.address))
 
     def _open_tasks(self, task: Dim) -> Scope:
@@ -252,6 +281,7 @@ def kernel_function(name: str, loops: KernelLoops, comment: str) -> func.FuncOp:
         attributes = ArrayAttr(alias if k in loops.shared else DictionaryAttr({}) for k in range(len(arguments)))
     function = func.FuncOp(name, ([a.type for a in arguments], []), Region(loops.body), "private", arg_attrs=attributes)
     function.attributes["fused.comment"] = StringAttr(comment)
-    function.attributes["fused.tasks"] = IntegerAttr(loops.tasks, i64)
+    tasks = loops.tasks
+    function.attributes["fused.tasks"] = SizeAttr(tasks) if isinstance(tasks, Size) else IntegerAttr(tasks, i64)
     function.attributes["fused.grain"] = IntegerAttr(loops.grain, i64)
     return function

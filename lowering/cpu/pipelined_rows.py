@@ -16,6 +16,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import Store
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.cpu.stage import Beside, Range, StageLoops
 from fuse_opt.lowering.kernel.element_emitter import Stage
@@ -39,7 +40,7 @@ class PipelinedRows(StageLoops):
         first, last = stages[0], stages[-1]
         if len(first.dims) != 1 or first.dims != last.dims or first.stores or first.left or last.reductions:
             return False
-        if first.dims[0].extent < FEWEST:
+        if estimate(first.dims[0].extent) < FEWEST:
             return False
         return self.lanes(first) > 0 and self.stage_work(last) <= MOST_WORK
 

@@ -11,7 +11,9 @@ from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import estimate, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.hints import ROLLED
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.element_emitter import ElementEmitter, KernelNodes, Stage, body_cost
@@ -137,10 +139,10 @@ class StageLoops:
         narrowest = min(dtype(node.value).compute.itemsize for node in stage.reductions)
         many, few = (LANES, SHORT_LANES) if narrowest > 1 else (4 * LANES, LANES)
         if not _takes_extremum(stage) and (work := self.stage_work(stage)) > LIGHT_WORK:
-            if work * extent(stage.dims) > LONG_WORK:
+            if work * estimate(extent(stage.dims)) > LONG_WORK:
                 return 0
             many = few
-        length = stage.dims[-1].extent
+        length = estimate(stage.dims[-1].extent)
         if self.memory.lanes is not None and length >= 2 * self.memory.lanes:
             return self.memory.lanes
         if length >= 2 * many:
@@ -151,7 +153,7 @@ class StageLoops:
         """Whether so few elements are left over that they have accumulators of their own. An extremum's would not be a
         vector."""
         last = stage.dims[-1]
-        if last in bounds or _takes_extremum(stage) or self._has_masks(stage):
+        if last in bounds or isinstance(last.extent, Size) or _takes_extremum(stage) or self._has_masks(stage):
             return False
         return 0 < last.extent % lanes < SHORT_LANES
 
@@ -203,13 +205,14 @@ class StageLoops:
         block.add_op(scf.YieldOp())
         loop = self.loop(block, lower, middle, step=lanes)
         loop.attributes[ROLLED] = UnitAttr()
-        if last in bounds or last.extent >= lanes:
+        if last in bounds or may_exceed(last.extent, lanes - 1):
             outer.block.add_op(loop)
-        if beside is not None and last.extent % lanes:
+        has_rest = may_exceed(last.extent % lanes, 0)
+        if beside is not None and has_rest:
             self._reduce_innermost(beside.stage, beside.scope, {last: (middle, upper)}, [])
         if carried:
             return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
-        if last in bounds or last.extent % lanes:
+        if last in bounds or has_rest:
             left_over = Fixed(outer, {})
             left_over.indices[first] = middle
             self._join_lanes(stage, left_over, first, memories, rest)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import MemRefType, UnrealizedConversionCastOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType, UnrealizedConversionCastOp
 from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects import scalar as sc
@@ -16,6 +16,7 @@ from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType, Kind
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.iteration_space import LoopSpace, index_dims, simplify_space
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_body, value_type
 from fuse_opt.lowering.kernel.scope import Scope
@@ -257,9 +258,9 @@ def _reinterpreted(value: SSAValue, target: Attribute) -> UnrealizedConversionCa
     return UnrealizedConversionCastOp.get([value], [target])
 
 
-def element_buffer_type(element: DType, count: int) -> MemRefType:
-    """A flat buffer of a tensor's elements."""
-    return MemRefType(element.attribute, [count])
+def element_buffer_type(element: DType, count: Extent) -> MemRefType:
+    """A flat buffer of a tensor's elements; where their count is a size its type does not say it."""
+    return MemRefType(element.attribute, [DYNAMIC_INDEX if isinstance(count, Size) else count])
 
 
 def body_cost(op: StructuredOp) -> int:

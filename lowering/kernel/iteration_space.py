@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from fuse_opt.dialects.types.extents import estimate, exact_quotient, may_exceed
 from fuse_opt.dialects.types.index_expr import Clamp, Dim, Index, IndexExpr, Quotient, Remainder, delinearize
+from fuse_opt.dialects.types.size import Extent
 
 SHORTEST_SPLIT = 8
 """Elements; a dimension is not split to leave an inner loop that is shorter."""
@@ -84,9 +86,9 @@ class _State:
             if atom.numerator.constant or len(atom.numerator.terms) != 1:
                 continue
             dim, factor = atom.numerator.terms[0]
-            if not isinstance(dim, Dim) or factor != 1 or not SHORTEST_SPLIT <= atom.divisor < dim.extent:
+            if not isinstance(dim, Dim) or factor != 1 or not _is_worth_splitting(dim, atom.divisor):
                 continue
-            if dim.extent % atom.divisor == 0 and any(dim in group for group in self.groups):
+            if exact_quotient(dim.extent, atom.divisor) is not None and any(dim in group for group in self.groups):
                 return dim, atom.divisor
         return None
 
@@ -120,6 +122,10 @@ class _State:
     def _substitute(self, parts: Mapping[Dim, IndexExpr]) -> None:
         self.expressions = [expression.substitute(parts) for expression in self.expressions]
         self.values = _composed(self.values, parts)
+
+
+def _is_worth_splitting(dim: Dim, divisor: Extent) -> bool:
+    return not may_exceed(divisor + 1, dim.extent) and estimate(divisor) >= SHORTEST_SPLIT
 
 
 def _agrees(group: Sequence[Dim], outer: Dim, inner: Dim) -> bool:

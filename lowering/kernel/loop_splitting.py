@@ -12,7 +12,9 @@ from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.kernel.scope import Scope
 
 OUTSIDE_CACHES = 64 << 20
@@ -52,16 +54,16 @@ def part_length(length: int, splits: int, multiple: int) -> int:
     return max(-(-part // multiple) * multiple, 1)
 
 
-def task_parts(scope: Scope, root: Scope, task: SSAValue, extents: Sequence[int]) -> list[SSAValue]:
+def task_parts(scope: Scope, root: Scope, task: SSAValue, extents: Sequence[Extent]) -> list[SSAValue]:
     """The digits of a task's number in the mixed radix of the extents."""
     digits: list[SSAValue] = []
     for place, size in enumerate(extents):
         below, digit = prod(extents[place + 1 :]), task
-        if size <= 1:
+        if not may_exceed(size, 1):
             digit = root.index_constant(0)
-        elif below > 1:
+        elif may_exceed(below, 1):
             digit = scope.add(arith.DivSIOp(digit, root.index_constant(below)))
-        if size > 1 and any(other > 1 for other in extents[:place]):
+        if may_exceed(size, 1) and any(may_exceed(other, 1) for other in extents[:place]):
             digit = scope.add(arith.RemSIOp(digit, root.index_constant(size)))
         digits.append(digit)
     return digits
@@ -70,11 +72,11 @@ def task_parts(scope: Scope, root: Scope, task: SSAValue, extents: Sequence[int]
 def part_bounds(scope: Scope, number: SSAValue, part: int, length: int) -> tuple[SSAValue, SSAValue]:
     """Where part `number` of a loop begins and ends."""
     constant = scope.root.index_constant
-    if part >= length:
+    if not may_exceed(length, part):
         return constant(0), constant(length)
     first = scope.add(arith.MuliOp(number, constant(part)))
     last = scope.add(arith.AddiOp(first, constant(part)))
-    if length % part:
+    if may_exceed(length % part, 0):
         last = scope.add(arith.MinSIOp(last, constant(length)))
         last.name_hint = "last"
     return first, last

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import estimate, most
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, linearize
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 
@@ -31,6 +33,8 @@ class KeptRow:
     source: Stage
     readers: list[Stage]
     dims: tuple[Dim, ...]
+    is_endless: bool = False
+    """Whether its extents are sizes that memory of the function's own has no room for."""
 
     @property
     def position(self) -> IndexExpr:
@@ -69,6 +73,8 @@ class KeepRules:
     room: int = LARGEST_ROWS
     along: Dim | None = None
     """The dimension whose elements are made side by side; the innermost one of a loop where None."""
+    refused: frozenset[tuple[ScalarNode, tuple[Dim, ...]]] = frozenset()
+    """What is not kept in loops over these dimensions, as nothing has room for it."""
 
 
 def plan_kept_rows(nodes: KernelNodes, stages: list[Stage], rules: KeepRules = KeepRules()) -> list[KeptRow]:
@@ -86,16 +92,18 @@ def plan_kept_rows(nodes: KernelNodes, stages: list[Stage], rules: KeepRules = K
                 continue
             own.add(node)
             key = (node, stage.dims)
-            size = extent(stage.dims) * dtype(node.value).compute.itemsize
+            size = most(extent(stage.dims)) * dtype(node.value).compute.itemsize
+            is_endless = size > rules.largest and isinstance(extent(stage.dims), Size)
             if key in kept:
                 kept[key].readers.append(stage)
             elif (
                 key in computed
-                and size <= min(room, rules.largest)
+                and (size <= min(room, rules.largest) or is_endless)
+                and key not in rules.refused
                 and costs.of(node, stage.dims, kept) >= rules.costly
             ):
-                room -= size
-                kept[key] = KeptRow(node, computed[key], [stage], stage.dims)
+                room -= 0 if is_endless else size
+                kept[key] = KeptRow(node, computed[key], [stage], stage.dims, is_endless)
             else:
                 stack.extend(node.operands)
         for node in own:
@@ -120,6 +128,44 @@ def move_store(nodes: KernelNodes, kept: KeptRow, stages: Sequence[Stage]) -> St
         kept.source.stores.append(store)
         return store
     return None
+
+
+def find_lenders(nodes: KernelNodes, rows: Sequence[KeptRow], stages: Sequence[Stage]) -> dict[KeptRow, Store]:
+    """
+    Stores of results whose rows hold kept scalars until then, as far as there are any. What is kept first is read for the last
+    time where what comes after it is made, if not before: an element is loaded there before its place is stored to. Nothing
+    else may read or write the results' memory.
+    """
+    order = {node: place for place, node in enumerate(nodes.loop_body.nodes)}
+    found: dict[KeptRow, Store] = {}
+    held: dict[int, list[KeptRow]] = {}
+
+    def comes_before(one: KeptRow, other: KeptRow) -> bool:
+        end = max(stages.index(reader) for reader in one.readers)
+        return end <= stages.index(other.source) and order[one.node] < order[other.node]
+
+    for kept in rows:
+        for store in _possible_lenders(nodes, kept, stages):
+            others = held.setdefault(store.result, [])
+            if all(comes_before(other, kept) or comes_before(kept, other) for other in others):
+                others.append(kept)
+                found[kept] = store
+                break
+    return found
+
+
+def _possible_lenders(nodes: KernelNodes, kept: KeptRow, stages: Sequence[Stage]) -> Iterator[Store]:
+    """Stores over the same neighbours, of elements of the type, in the last loop that reads the scalar or in a later one."""
+    element = dtype(kept.node.value)
+    if element.compute is not element:
+        return
+    last = max(stages.index(stage) for stage in (kept.source, *kept.readers))
+    for stage in stages[last:]:
+        for store in stage.stores if stage.dims == kept.dims and stage is not kept.source else ():
+            factors = nodes.space.apply(store.address).coefficients()
+            unit = factors is not None and factors.get(kept.dims[-1], 0) == 1
+            if unit and dtype(store.node.value) is element:
+                yield store
 
 
 def early_stores(nodes: KernelNodes, stores: Sequence[Store], stage: Stage) -> list[ScalarNode]:
@@ -173,7 +219,7 @@ class _Costs:
             return 0 if node.op.COMBINE else body_cost(node.op)
         factors = self.nodes.addresses[node].coefficients()
         along = self.rules.along or dims[-1]
-        if factors is None or abs(factors.get(along, 0)) > 1:
+        if factors is None or abs(estimate(factors.get(along, 0))) > 1:
             return STRIDED
         element = dtype(node.value)
         return self.rules.load if element.compute is element and element.itemsize > 1 else WIDENED

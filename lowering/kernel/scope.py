@@ -6,6 +6,7 @@ is closed, so what its body hoists comes before it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from xdsl.dialects import arith, func
@@ -13,7 +14,9 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.index_expr import Atom, Clamp, Dim, IndexExpr, Quotient
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.scalar_to_arith import constant_op
 
 INDEX = IndexType()
@@ -31,6 +34,8 @@ class Scope:
         self.root: Scope = self if parent is None else parent.root
         self.helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]] = {} if parent is None else parent.helpers
         """Functions called so far, with their types; shared by the whole nest."""
+        self.sizes: dict[Size, SSAValue] = {} if parent is None else parent.sizes
+        """Sizes asked for so far, in the order of the function's arguments; shared by the whole nest."""
 
     def add(self, op: Operation) -> SSAValue:
         """Puts the op at the end of the block; gives its first result."""
@@ -40,8 +45,18 @@ class Scope:
     def constant(self, value: float, dtype: DType) -> SSAValue:
         return self.root.made(("constant", repr(value), dtype), lambda: constant_op(value, dtype))
 
-    def index_constant(self, value: int) -> SSAValue:
+    def index_constant(self, value: Extent) -> SSAValue:
+        """A number, or a size: an argument of the kernel's function, in front of the bounds of its tasks."""
+        if isinstance(value, Size):
+            return self.root.size(value)
         return self.root.made(("index", value), lambda: arith.ConstantOp(IntegerAttr(value, INDEX)))
+
+    def size(self, value: Size) -> SSAValue:
+        """The argument that is the size; of the outermost scope, whose block is that of the function."""
+        if (found := self.sizes.get(value)) is None:
+            found = self.sizes[value] = self.block.insert_arg(INDEX, len(self.block.args) - 2)
+            found.name_hint = _name_of(value)
+        return found
 
     def call(self, helper: str, arguments: Sequence[SSAValue], result: Attribute) -> SSAValue:
         self.helpers.setdefault(helper, (tuple(argument.type for argument in arguments), result))
@@ -120,18 +135,25 @@ class Scope:
         if isinstance(atom, Clamp):
             value = self.index(atom.value)
             low, high = atom.value.bounds
-            if low < atom.low:
+            if may_exceed(atom.low, low):
                 value = self.add(arith.MaxSIOp(value, self.index_constant(atom.low)))
-            if high > atom.high:
+            if may_exceed(high, atom.high):
                 value = self.add(arith.MinSIOp(value, self.index_constant(atom.high)))
             return value
         numerator, divisor = self.index(atom.numerator), self.index_constant(atom.divisor)
-        if atom.numerator.bounds[0] >= 0:
+        if not may_exceed(0, atom.numerator.bounds[0]):
             return self.add((arith.DivSIOp if isinstance(atom, Quotient) else arith.RemSIOp)(numerator, divisor))
         quotient = self.made(Quotient(atom.numerator, atom.divisor), lambda: arith.FloorDivSIOp(numerator, divisor))
         if isinstance(atom, Quotient):
             return quotient
         return self.add(arith.SubiOp(numerator, self.add(arith.MuliOp(quotient, divisor))))
+
+
+def _name_of(size: Size) -> str:
+    """A name for an argument: `n` of a symbol, `size_64_n` of `64*n`."""
+    plain = re.sub(r"\{[^}]*\}", "", str(size))
+    words = re.findall(r"\w+", plain)
+    return "_".join(words if len(words) == 1 and not plain[0].isdigit() else ["size", *words])
 
 
 def _dims(atom: Atom) -> frozenset[Dim]:

@@ -25,6 +25,8 @@ from xdsl.dialects.builtin import BFloat16Type, Float32Type, Float64Type, IndexT
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.loops.strip_mining import BLOCK, BlockLoops, constant, counted, is_within, iterations
 
 WINDOW = 300
@@ -72,7 +74,7 @@ _CALLS = {
 }
 
 
-def distribute_loops(body: Block, tasks: int, cut: str = "modelled") -> None:
+def distribute_loops(body: Block, tasks: Extent, cut: str = "modelled") -> None:
     """
     Rewrites the function of a kernel in place; loops without constant bounds are over some of so many tasks. `cut` is the
     schedule's entry.
@@ -81,7 +83,7 @@ def distribute_loops(body: Block, tasks: int, cut: str = "modelled") -> None:
     blocks = BlockLoops(body)
     for op in list(body.walk()):
         if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1 and not op.initVals:
-            _distribute(op, tasks, blocks, gain)
+            _distribute(op, estimate(tasks), blocks, gain)
 
 
 def _distribute(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, gain: float) -> None:

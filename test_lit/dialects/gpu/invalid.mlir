@@ -196,4 +196,4 @@ func.func @f(%a: memref<4xf32>, %i: index) {
   func.return
 }
 
-// CHECK: 'gpu.bulk' op expected only launches and what computes their operands (gpu.launch_func, func.call, gpu.library_call, memref.view, memref.reinterpret_cast, arith.constant) in segment 2, got 'memref.load'; move it in front of the segment, or end the segment before it
+// CHECK: 'gpu.bulk' op expected only launches and what computes their operands (gpu.launch_func, func.call, gpu.library_call, memref.view, memref.reinterpret_cast, arith.constant, gpu.size) in segment 2, got 'memref.load'; move it in front of the segment, or end the segment before it
