@@ -5,7 +5,7 @@ dialects/implementation, lowering, lowering/program, lowering/c, lowering/conver
 lowering/reference/kernels.
 """
 
-from fuse_opt.lowering.emit.c import build_program, emit_c
+from fuse_opt.lowering.emit.c import build_program, build_sized_program, emit_c
 from fuse_opt.lowering.emit.cuda import build_cuda_program, emit_cuda
 
-__all__ = ["build_cuda_program", "build_program", "emit_c", "emit_cuda"]
+__all__ = ["build_cuda_program", "build_program", "build_sized_program", "emit_c", "emit_cuda"]

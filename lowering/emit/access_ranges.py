@@ -38,7 +38,7 @@ class _Form:
 
 def task_slices(kernel: func.FuncOp) -> tuple[int | None, ...]:
     """By buffer of a kernel, which ends in the bounds of its tasks: the bytes of each task, or None."""
-    *buffers, _, _ = kernel.body.block.args
+    buffers = [argument for argument in kernel.body.block.args if isinstance(argument.type, MemRefType)]
     forms = _Forms(kernel)
     return tuple(_slice(buffer, forms) for buffer in buffers)
 

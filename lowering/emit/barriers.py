@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.program import Launch, Loop
 
 Slices = Callable[[str], Sequence[int | None]]
@@ -153,6 +154,17 @@ def plan_phases(launches: Sequence[Launch], slices: Slices) -> tuple[tuple[Loop,
             waiting = []
         found.append((*(Loop((tuple(u.launches),), u.tasks, u.grain) for u in shared), *_bundled(small)))
     return (*found, (_alone(waiting),)) if waiting else tuple(found)
+
+
+def is_sized(launch: Launch) -> bool:
+    """Whether something about the launch is a size, which only a call of the program says."""
+    numbers = (launch.tasks, *launch.sizes, *(n for ref in launch.buffers for n in (ref.offset, *ref.shape)))
+    return any(isinstance(number, Size) for number in numbers)
+
+
+def one_by_one(launches: Sequence[Launch]) -> tuple[tuple[Loop, ...], ...]:
+    """A phase for each launch: of sizes it is not known which bytes launches have in common."""
+    return tuple((Loop(((launch,),), launch.tasks, launch.grain),) for launch in launches)
 
 
 def _phase(units: Sequence[_Unit]) -> tuple[list[_Unit], list[_Unit]]:

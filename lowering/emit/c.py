@@ -16,6 +16,8 @@ from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoops
 from fuse_opt.lowering.emit.c_program import segments_text
 from fuse_opt.lowering.emit.lower import lowered_record, prepared_record, program_of
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder
+from fuse_opt.lowering.emit.sized_program import SizedProgram
+from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.program import Preparation, Program, Segment, Unit
 
 _CALL = 1000
@@ -37,6 +39,21 @@ def build_program(module: ModuleOp, function: str | None = None) -> Program:
     return _program(record, prepare)
 
 
+def build_sized_program(module: ModuleOp, function: str | None = None) -> SizedProgram:
+    """
+    The same of a function some of whose extents are sizes, while these are asked for: one text for all of them. Raises
+    LoweringError for what needs numbers.
+    """
+    record = lowered_record(module, function, ConvertFusedToLoopsPass())
+    if (call := next((step for step in record.steps if not isinstance(step, Segment)), None)) is not None:
+        raise LoweringError(
+            f"'{call.operation}': '{call.implementation}' takes extents that are numbers", record.function
+        )
+    if prepared_record(record) is not None:
+        raise LoweringError("arguments that are prepared have extents that are numbers", record.function)
+    return SizedProgram(_program(record), record.size_table)
+
+
 def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:
     kernels, launcher = _parts([record])
     return program_of(record, _whole(kernels, launcher), _units(kernels, launcher), prepare)
@@ -53,7 +70,8 @@ def _parts(records: Sequence[ProgramBuilder]) -> tuple[list[FunctionText], str]:
     """The kernels, and the text that launches them."""
     kernels = {name: kernel for record in records for name, kernel in record.kernels.items()}
     segments = [step for record in records for step in record.steps if isinstance(step, Segment)]
-    return [print_function(kernel, C) for kernel in kernels.values()], segments_text(segments)
+    table = records[0].size_table
+    return [print_function(kernel, C) for kernel in kernels.values()], segments_text(segments, table)
 
 
 def _whole(kernels: list[FunctionText], launcher: str) -> str:

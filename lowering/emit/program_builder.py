@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
+from typing import cast
 
 import numpy as np
 from xdsl.dialects import arith, func, memref, vector
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     ArrayAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
@@ -30,17 +32,20 @@ from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.prepared import called_functions, prepared_arguments
 from fuse_opt.dialects.analysis.storage import ARENA, DONATED, argument_attributes
 from fuse_opt.dialects.fused import PARTITION
-from fuse_opt.dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp
+from fuse_opt.dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp, SizeOp
 from fuse_opt.dialects.gpu.kernels import ALIGNED, DYNAMIC_SHARED, UNALIGNED
 from fuse_opt.dialects.implementation.subgraph import Subgraph
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import plain_value
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.c.printer import is_helper_target
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE
-from fuse_opt.lowering.convert.memory import AXES, RESULTS
+from fuse_opt.lowering.convert.memory import AXES, RESULTS, SIZES
 from fuse_opt.lowering.emit.access_ranges import task_slices
-from fuse_opt.lowering.emit.barriers import plan_phases
+from fuse_opt.lowering.emit.barriers import is_sized, one_by_one, plan_phases
+from fuse_opt.lowering.emit.c_program import NO_SIZES, SizeTable
 from fuse_opt.lowering.errors import EvaluationError, LoweringError
 from fuse_opt.lowering.program import (
     CHAIN,
@@ -120,7 +125,7 @@ class ProgramBuilder:
             kind = "argument" if number < len(arguments) - own else "result"
             marks = argument_attributes(self.function, number)
             donated, axes = DONATED in marks, _axes(marks.get(AXES))
-            shape, dtype = _described(argument)
+            shape, dtype = _described_type(argument.type, marks.get(SIZES))
             name = argument.name_hint or f"{kind}_{number}"
             self._refs[argument] = BufferRef(len(self.buffers), 0, shape, dtype)
             self.buffers.append(Buffer(kind, name, shape=shape, dtype=dtype, donated=donated, axes=axes))
@@ -136,10 +141,15 @@ class ProgramBuilder:
                 self._refs[op.memref] = BufferRef(buffer, 0, *_described(op.memref))
             case memref.ViewOp():
                 base, shift = self._refs[op.source], _constant_index(op.byte_shift)
-                self._refs[op.result] = BufferRef(base.buffer, base.offset + shift, *_described(op.result))
-            case memref.ReinterpretCastOp() | UnrealizedConversionCastOp():
+                shape, dtype = _described(op.result, op.sizes)
+                self._refs[op.result] = BufferRef(base.buffer, base.offset + shift, shape, dtype)
+            case memref.ReinterpretCastOp():
+                base = self._refs[op.source]
+                self._refs[op.result] = BufferRef(base.buffer, base.offset, *_described(op.result, op.sizes))
+            case UnrealizedConversionCastOp():
                 base = self._refs[op.operands[0]]
-                self._refs[op.results[0]] = BufferRef(base.buffer, base.offset, *_described(op.results[0]))
+                _, dtype = _described(op.results[0])
+                self._refs[op.results[0]] = BufferRef(base.buffer, base.offset, base.shape, dtype)
             case BulkOp():
                 self.bulks += 1
                 for inner in op.body.block.ops:
@@ -154,7 +164,7 @@ class ProgramBuilder:
                 call = self._library_call(op)
                 self.steps.append(call)
                 self._followed = call if EPILOGUE in op.attributes else None
-            case func.CallOp() | LaunchFuncOp() | func.ReturnOp() | arith.ConstantOp():
+            case func.CallOp() | LaunchFuncOp() | func.ReturnOp() | arith.ConstantOp() | SizeOp():
                 pass
             case _:
                 raise LoweringError(f"'{op.name}' has no meaning in a program on buffers", op)
@@ -177,10 +187,12 @@ class ProgramBuilder:
             raise LoweringError(f"'func.call' of '{name}', which is no kernel of this module", op)
         self.kernels[name] = kernel
         buffers = tuple(self._refs[argument] for argument in op.arguments if argument in self._refs)
+        *given, _, _ = op.arguments
+        sizes = tuple(_constant_index(argument) for argument in given if argument not in self._refs)
         tasks = _constant_index(op.arguments[-1])
         grain = _integer(kernel.attributes.get("fused.grain"), 1)
         loads, stores = (tuple(sorted(found)) for found in self._kernel_traffic(name))
-        return Launch(name, buffers, tasks, grain, loads=loads, stores=stores)
+        return Launch(name, buffers, tasks, grain, loads=loads, stores=stores, sizes=sizes)
 
     def _grid_launch(self, op: LaunchFuncOp) -> GridLaunch:
         container = self._symbols.get(op.kernel.root_reference.data)
@@ -237,7 +249,8 @@ class ProgramBuilder:
     def _end_segment(self) -> None:
         if self._launches:
             launches, generated = tuple(self._launches), not isinstance(self._launches[0], GridLaunch)
-            phases = plan_phases(launches, self._slices_of) if generated else ()
+            sized = any(map(is_sized, launches))
+            phases = one_by_one(launches) if sized else plan_phases(launches, self._slices_of) if generated else ()
             region = None if self._bulk in self._with_calls else self._bulk
             self.steps.append(Segment(f"{self.segment_names}_{self._segments}", launches, phases, region))
             self._segments += 1
@@ -305,7 +318,7 @@ class ProgramBuilder:
         found: list[Result] = []
         for entry in self._results:
             kind, number = _text(entry["kind"]), _integer(entry.get("number"), 0)
-            shape, dtype = _described_type(entry["type"])
+            shape, dtype = _described_type(entry["type"], entry.get(SIZES))
             if kind == "result":
                 index, copied = found[number].index, True
             elif kind == "constant":
@@ -314,6 +327,17 @@ class ProgramBuilder:
                 index, copied = (own[number] if kind == "buffer" else number), kind == "argument"
             found.append(Result(shape, dtype, index, copied, _axes(entry.get(AXES))))
         return tuple(found)
+
+    @cached_property
+    def size_table(self) -> SizeTable:
+        """The sizes that the text names, in a buffer behind all others; the first use adds it."""
+        launches = [launch for step in self.steps if isinstance(step, Segment) for launch in step.launches]
+        numbers = [n for each in launches for n in (*(ref.offset for ref in each.buffers), *each.sizes, each.tasks)]
+        found = tuple(dict.fromkeys(n for n in numbers if isinstance(n, Size)))
+        if not found:
+            return NO_SIZES
+        self.buffers.append(Buffer("constant", "sizes", "i64", (len(found),)))
+        return SizeTable(len(self.buffers) - 1, found)
 
     @property
     def arena_bytes(self) -> int:
@@ -439,17 +463,24 @@ def _integer(attribute: Attribute | None, default: int) -> int:
 
 def _constant_index(value: SSAValue) -> int:
     owner = value.owner
+    if isinstance(owner, SizeOp):
+        return cast(int, owner.size.data)
     assert isinstance(owner, arith.ConstantOp), "expected a constant index"
     return _integer(owner.value, 0)
 
 
-def _described(value: SSAValue) -> tuple[tuple[int, ...], str]:
-    return _described_type(value.type)
+def _described(value: SSAValue, sizes: Sequence[SSAValue] = ()) -> tuple[tuple[int, ...], str]:
+    """The shape and element type of a buffer; `sizes` are the extents that its type does not say."""
+    shape, dtype = _described_type(value.type)
+    given = iter(sizes)
+    return tuple(_constant_index(next(given)) if n == DYNAMIC_INDEX else n for n in shape), dtype
 
 
-def _described_type(kind: Attribute) -> tuple[tuple[int, ...], str]:
-    """The shape and element type of a buffer."""
+def _described_type(kind: Attribute, sizes: Attribute | None = None) -> tuple[tuple[int, ...], str]:
+    """The same of a type, whose unknown extents are those of `sizes`."""
     assert isa(kind, MemRefType)
+    if isinstance(sizes, ShapeAttr):
+        return cast(tuple[int, ...], sizes.sizes), _described_type(kind)[1]
     element = dtype_of(kind.element_type)
     assert element is not None, f"no element type {kind.element_type}"
     return kind.get_shape(), element.name

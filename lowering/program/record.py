@@ -68,7 +68,7 @@ class BufferRef:
 
     @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(NUMPY_NAMES[self.dtype]).itemsize
+        return prod(self.shape) * np.dtype(NUMPY_NAMES[self.dtype]).itemsize
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class Launch:
     """Which of the buffers it reads; None where that is not known."""
     stores: tuple[int, ...] | None = field(default=None, kw_only=True)
     """Which of them it writes, every element."""
+    sizes: tuple[int, ...] = field(default=(), kw_only=True)
+    """What its function takes behind the buffers."""
 
 
 @dataclass(frozen=True)

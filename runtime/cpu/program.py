@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
@@ -81,12 +81,13 @@ class Binding:
 class CpuProgram:
     """A program that can be called with NumPy arrays, from several threads at once."""
 
-    def __init__(self, program: Program, cache: DiskCache | None = None) -> None:
-        """Compiles the program, or takes it from the disk cache. Raises `CompileError` where there is no compiler."""
+    def __init__(self, program: Program, cache: DiskCache | None = None, object_: Object | None = None) -> None:
+        """
+        Compiles the program, or takes it from the disk cache; `object_` where that is done. Raises `CompileError` where there
+        is no compiler.
+        """
         self.program = program
-        started = time.perf_counter()
-        self._library, counts = _load(program, cache) if program.source else (None, CacheStats())
-        seconds = time.perf_counter() - started
+        self._library, counts, seconds = _load(program, cache) if object_ is None else object_
         self._steps = program.steps
         self._caller: Caller | None = load_caller() if thread_pool.pool_library() is not None else None
         interpreter = Interpreter(0, 0) if self._caller is None else self._caller.interpreter
@@ -250,8 +251,27 @@ def call_library(call: PythonCall, memory: Sequence[Array]) -> None:
     step.run(views[: len(step.inputs)], views[len(step.inputs) :], step.config)
 
 
-def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, CacheStats]:
-    """The compiled program, and what compiling it asked of the cache."""
+class SizedCpuProgram:
+    """A program that runs for a range of extents: one object, and the programs of it that calls ask for."""
+
+    def __init__(self, program: Program, at: Callable[[Mapping[str, int]], Program]) -> None:
+        """Compiles its text; `at` gives what it is where symbols have these values. Raises `CompileError`."""
+        self._at = at
+        self._object = _load(program, None)
+
+    def at(self, values: Mapping[str, int]) -> CpuProgram:
+        """Raises what the record's evaluation raises."""
+        return CpuProgram(self._at(values), object_=self._object)
+
+
+Object = tuple[ctypes.CDLL | None, CacheStats, float]
+"""A compiled program, what compiling it asked of the cache, and how many seconds it took."""
+
+
+def _load(program: Program, cache: DiskCache | None) -> Object:
+    if not program.source:
+        return None, CacheStats(), 0.0
+    started = time.perf_counter()
     compiler = find_c_compiler(cache)
     if compiler is None:
         raise CompileError("there is no working C compiler; install one, or name it in FUSE_OPT_CC")
@@ -264,4 +284,4 @@ def _load(program: Program, cache: DiskCache | None) -> tuple[ctypes.CDLL, Cache
     else:
         library = compiler.load_shared(program.source, cache, functions, _KERNELS_STAY_FUNCTIONS)
     hits, misses = cache.stats.hits - before.hits, cache.stats.misses - before.misses
-    return library, CacheStats(hits, misses)
+    return library, CacheStats(hits, misses), time.perf_counter() - started

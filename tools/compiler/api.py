@@ -33,9 +33,11 @@ from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED
 from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts
+from fuse_opt.tools.compiler.sized import SizedPrograms
 from fuse_opt.tools.compiler.specialization import (
     FrozenSpecializedCalls,
     SpecializedPrograms,
+    bind,
     is_dynamic,
     specialize,
 )
@@ -298,7 +300,8 @@ def compile(
     With `whole` (for "cpu") the reference has no part in it: raises RuntimeError where there is no C compiler, or one that
     refuses a kernel.
 
-    Extents that are unknown (`?`) are those of each call: for "cpu" a program is compiled when a set of shapes is first met.
+    Extents that are unknown (`?`) are those of each call: for "cpu" one program for all of them is compiled at the first call,
+    or where that cannot be, one for each set of shapes when it is first met.
 
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
@@ -309,7 +312,7 @@ def compile(
     build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
 
     def compiled(frozen: frozenset[int]) -> _Compiled:
-        return _compiled(source, function, frozen, passes, build, target)
+        return _compiled(source, function, frozen, passes, build, target, sized=not poison)
 
     return CompiledProgram(compiled(frozenset()), target, compiled)
 
@@ -321,6 +324,7 @@ def _compiled(
     passes: Sequence[ModulePass],
     build: Callable[[ModuleOp, str | None, Sequence[ModulePass]], Backend],
     target: str,
+    sized: bool,
 ) -> _Compiled:
     """The program of a function of the source of which some arguments are frozen, beside those that it says are."""
     module = load(source)
@@ -335,7 +339,9 @@ def _compiled(
         if target == "cpu" and is_dynamic(entry):
             known = [*make_passes("infer-shapes"), *passes]
             backend: Backend = SpecializedPrograms(
-                entry, lambda shapes: build(specialize(module, function, shapes), function, known)
+                entry,
+                lambda shapes: build(specialize(module, function, shapes), function, known),
+                *([SizedPrograms(module.clone(), function, passes, bind)] if sized else []),
             )
         else:
             backend = build(module, function, passes)

@@ -111,9 +111,12 @@ def _check_equal(function: FuncOp, values: Mapping[str, int], places: Mapping[st
 class SpecializedPrograms:
     """A backend of programs for one set of argument shapes each. `make` compiles one; calls come from any thread."""
 
-    def __init__(self, function: FuncOp, make: Callable[[Shapes], Any]) -> None:
+    def __init__(
+        self, function: FuncOp, make: Callable[[Shapes], Any], sized: Callable[[Shapes], Any] = lambda shapes: None
+    ) -> None:
+        """`sized` gives one of a program for all sizes, or None where there is none for these shapes: then one is made."""
         self._signature = Signature.of(function)
-        self._make = make
+        self._make, self._sized = make, sized
         self._programs: dict[Shapes, Any] = {}
         self._direct: dict[Shapes, Callable[..., Any]] = {}
         """Calls of programs that take arrays as they are, where these are what is expected."""
@@ -121,7 +124,7 @@ class SpecializedPrograms:
         """When a program was called last, counted in calls."""
         self._count = count(1)
         self.made = 0
-        """How many programs were compiled."""
+        """How many programs were compiled for shapes of their own."""
         self._lock = threading.Lock()
 
     def direct(self, arrays: Sequence[Any], out: Any) -> Any:
@@ -152,9 +155,10 @@ class SpecializedPrograms:
         self._used[shapes] = next(self._count)
         if (found := self._programs.get(shapes)) is not None:
             return found
-        program = self._make(shapes)
+        found = self._sized(shapes)
+        program = self._make(shapes) if found is None else found
         with self._lock:
-            self.made += 1
+            self.made += found is None
             self._programs[shapes] = program
             if (direct := getattr(program, "direct", None)) is not None:
                 self._direct[shapes] = direct

@@ -1,0 +1,107 @@
+"""One program for all sizes of a range: one text and one object, right at each size, and never a byte beside its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from guard_pages import guarded, needs_guard_pages
+from lowered_programs import needs_compiler
+
+import fuse_opt
+from fuse_opt.passes.remarks import collect
+from fuse_opt.tools.compiler.specialization import SpecializedPrograms
+
+Array = np.ndarray[Any, Any]
+Shapes = Callable[[int], Sequence[tuple[int, ...]]]
+LENGTHS = (1, 2, 7, 16, 17, 64, 97)
+
+ROWS = """func.func @main(%x: tensor<?x24xf32>, %b: tensor<24xf32>) -> tensor<?x24xf32> {
+  %0 = graph.add %x, %b : (tensor<?x24xf32>, tensor<24xf32>) -> tensor<?x24xf32>
+  %1 = graph.gelu %0 : (tensor<?x24xf32>) -> tensor<?x24xf32>
+  func.return %1 : tensor<?x24xf32>
+}"""
+BROADCAST = """func.func @main(%x: tensor<?x3x?xf32> {graph.dims = ["b", "", "n"]}, %y: tensor<3x?xf32> {graph.dims = ["", "n"]},
+                     %z: tensor<?x1x1xf32> {graph.dims = ["b", "", ""]}) -> tensor<?x3x?xf32> {
+  %0 = graph.add %x, %y : (tensor<?x3x?xf32>, tensor<3x?xf32>) -> tensor<?x3x?xf32>
+  %1 = graph.multiply %0, %z : (tensor<?x3x?xf32>, tensor<?x1x1xf32>) -> tensor<?x3x?xf32>
+  func.return %1 : tensor<?x3x?xf32>
+}"""
+SOFTMAX = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]},
+                     %b: tensor<?xf32> {graph.dims = ["n"]}) -> tensor<?x?xf32> {
+  %0 = graph.add %x, %b : (tensor<?x?xf32>, tensor<?xf32>) -> tensor<?x?xf32>
+  %1 = graph.softmax %0 : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %1 : tensor<?x?xf32>
+}"""
+IN_PLACE = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"], graph.donated}) -> tensor<?x?xf32> {
+  %1 = graph.softmax %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %1 : tensor<?x?xf32>
+}"""
+KERNELS = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]},
+                     %y: tensor<?x?xf32> {graph.dims = ["n", "m"]}) -> tensor<?x?xf32> {
+  %1 = graph.softmax %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  %t = graph.permute_dims %1 {axes = array<i64: 1, 0>} : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  %a = graph.add %t, %y : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
+  %s = graph.softmax %a : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %s : tensor<?x?xf32>
+}"""
+CASES: dict[str, tuple[str, Shapes]] = {
+    "rows": (ROWS, lambda n: [(n, 24), (24,)]),
+    "broadcast": (BROADCAST, lambda n: [(n % 3 + 1, 3, n), (3, n), (n % 3 + 1, 1, 1)]),
+    "softmax": (SOFTMAX, lambda n: [(n % 4 + 1, n), (n,)]),
+    "in place": (IN_PLACE, lambda n: [(n % 4 + 1, n)]),
+    "kernels": (KERNELS, lambda n: [(n % 4 + 1, n), (n, n % 4 + 1)]),
+}
+
+
+def drawn(shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    rng = np.random.default_rng(len(shapes))
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def made_apart(program: fuse_opt.CompiledProgram) -> int:
+    """How many programs were compiled for shapes of their own."""
+    assert isinstance(program.native, SpecializedPrograms)
+    return program.native.made
+
+
+@needs_compiler
+@needs_guard_pages
+@pytest.mark.parametrize("name", CASES)
+def test_one_program_runs_at_every_size(name: str) -> None:
+    text, shapes = CASES[name]
+    program = fuse_opt.compile(text)
+    sources: set[str] = set()
+    for number, length in enumerate(LENGTHS):
+        given = drawn(shapes(length))
+        wanted = fuse_opt.evaluate(text, *given)
+        with guarded() as allocate:
+            arrays = [allocate(array, at_end=number % 2 == 0) for array in given]
+            out = allocate(np.full_like(wanted, np.nan), at_end=number % 2 == 0)
+            program(*arrays, out=out)
+            np.testing.assert_allclose(out, wanted, 2e-6, 2e-6)
+        sources.add(program.source)
+    assert made_apart(program) == 0 and len(sources) == 1
+
+
+@needs_compiler
+def test_what_the_range_leaves_out_is_compiled_by_itself() -> None:
+    program = fuse_opt.compile(SOFTMAX)
+    program(*drawn([(3, 5), (5,)]))
+    assert program(*drawn([(0, 5), (5,)])).shape == (0, 5) and made_apart(program) == 1
+    with pytest.raises(ValueError, match="extent 'n': argument 0, axis 1 has 5, argument 1, axis 0 has 4"):
+        program(*drawn([(3, 5), (4,)]))
+
+
+@needs_compiler
+def test_what_is_undecided_is_compiled_for_each_set_of_shapes_with_a_remark() -> None:
+    text = ROWS.replace("graph.gelu %0", "graph.sort %0")
+    program = fuse_opt.compile(text)
+    with collect() as remarks:
+        for length in (2, 3):
+            (given := drawn([(length, 24), (24,)]))
+            np.testing.assert_allclose(program(*given), fuse_opt.evaluate(text, *given), 1e-6)
+    assert made_apart(program) == 2
+    assert [remark.code for remark in remarks if remark.pass_name == "compile"] == ["specialised"]

@@ -1,0 +1,133 @@
+"""One program for all sizes of a range: made where every kernel can take its extents at the call; else there is none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, sizes, sizes_asked_for, tensor
+from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
+from fuse_opt.dialects.types.size import Size, symbol
+from fuse_opt.dialects.types.symbolic_shape import with_extents
+from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.passes.remarks import remark
+from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
+from fuse_opt.tools.compiler.registry import make_context
+
+if TYPE_CHECKING:
+    from fuse_opt.runtime.cpu.program import CpuProgram
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class SizedPrograms:
+    """The programs for argument shapes of one text, which is compiled when the first of them is asked for."""
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        function: str | None,
+        passes: Sequence[ModulePass],
+        bind: Callable[[FuncOp, Mapping[int, Sequence[int]]], dict[str, int]],
+    ) -> None:
+        """`bind` gives the values of a function's symbols where arguments have shapes; it raises ValueError."""
+        self._module, self._function, self._passes, self._bind = module, function, passes, bind
+        self._lock = threading.Lock()
+        self._made: tuple[FuncOp, Callable[[Mapping[str, int]], CpuProgram]] | None = None
+        self.problem: str | None = None
+        """Why there is no such program; None where there is one, or nobody has asked yet."""
+        self.compiled = 0
+        """How many texts were compiled: one at most."""
+
+    def __call__(self, shapes: Shapes) -> CpuProgram | None:
+        """The program for arguments of these shapes; None where they are to be compiled by themselves."""
+        with self._lock:
+            if self._made is None and self.problem is None:
+                self._make()
+        if self._made is None:
+            return None
+        function, at = self._made
+        try:
+            values = self._bind(function, dict(enumerate(shapes)))
+        except ValueError:
+            return None
+        return at(values)
+
+    def _make(self) -> None:
+        from fuse_opt.lowering.emit import build_sized_program
+        from fuse_opt.runtime.cpu.program import SizedCpuProgram
+
+        module = self._module.clone()
+        entry = entry_function(module, self._function)
+        try:
+            ctx = make_context()
+            run_pipeline(module, make_passes("infer-shapes{symbols=true}"), ctx)
+            _without_zeros(entry)
+            stated = entry.clone()
+            with sizes_asked_for():
+                _check_sizes(entry)
+                run_pipeline(module, self._passes, ctx)
+                program = build_sized_program(module, self._function)
+            made = SizedCpuProgram(program.program, program.at)
+        except Exception as error:  # whatever goes wrong with sizes: each set of numbers is compiled as ever
+            self.problem = f"{type(error).__name__}: {error}"
+            remark("compile", entry, "specialised", f"is compiled for each set of shapes: {self.problem}")
+            return
+        self.compiled = 1
+        self._made = stated, made.at
+
+
+class UnknownSize(TypeError):
+    """A value of which not all extents follow from those of the arguments, or one of them may be 0."""
+
+
+def _check_sizes(function: FuncOp) -> None:
+    """Raises UnknownSize."""
+    for value in _tensors(function):
+        if not is_sized(value):
+            raise UnknownSize(f"the extents of '{value.type}' do not follow from the arguments'")
+        for extent in sizes(value):
+            if may_exceed(1, extent):
+                raise UnknownSize(f"the extent '{extent}' may be 0")
+
+
+def _without_zeros(function: FuncOp) -> None:
+    """Cuts 0 off the ranges of symbols: arrays without elements are compiled by themselves."""
+    found = symbols(extent for value in _tensors(function) for extent in sizes(value))
+    raised: dict[str, Size] = {}
+    for one in found:
+        if one.least == 0:
+            facts = {**one.facts(), "least": one.multiple}
+            if facts.get("typical") == 0:
+                del facts["typical"]
+            raised[one.name] = symbol(one.name, **facts)
+    for value in _tensors(function) if raised else ():
+        if has_sizes(value):
+            extents = [substitute(extent, {**_same(sizes(value)), **raised}) for extent in sizes(value)]
+            Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
+    if raised:
+        inputs = [value.type for value in function.body.block.args]
+        last = function.body.block.last_op
+        assert last is not None
+        function.update_function_type()
+        assert list(function.function_type.inputs.data) == inputs
+
+
+def _same(extents: Sequence[int | Size]) -> dict[str, Size]:
+    return {one.name: symbol(one.name, **one.facts()) for one in symbols(extents)}
+
+
+def _tensors(function: FuncOp) -> list[SSAValue]:
+    found: list[SSAValue] = []
+    for op in function.walk():
+        blocks = [block for region in op.regions for block in region.blocks]
+        values: list[Any] = [*op.results, *(argument for block in blocks for argument in block.args)]
+        found += [value for value in values if isinstance(value.type, TensorType)]
+    return found
