@@ -45,8 +45,7 @@ def _main(arguments: list[str]) -> int:
     if given.file is None and sys.stdin is not None and sys.stdin.isatty():
         parser.error("no input: name a file, or - for standard input")
     from fuse_opt.tools.commands.driver import Options, UnreadableError, run
-    from fuse_opt.tools.compiler.backend_switch import backend_passes
-    from fuse_opt.tools.compiler.dispatch_table import with_dispatch_table
+    from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table
     from fuse_opt.tools.compiler.pipeline import UsageError, parse_pass_flag, parse_pipeline
 
     options = Options(

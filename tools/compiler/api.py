@@ -23,9 +23,8 @@ from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
-from fuse_opt.tools.compiler.backend_switch import backend_passes
+from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
-from fuse_opt.tools.compiler.dispatch_table import with_dispatch_table
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
 from fuse_opt.tools.compiler.notebook import Page, notebook_html, page_of

@@ -1,16 +1,19 @@
-"""Which backends may run ops, from what a person says: names, `-name`, `none`, and files of Python that bring one."""
+"""
+What may run ops, from what a person says: names of backends, `-name`, `none`, and files of Python that bring one; and a file
+of measured times by which passes choose.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from fuse_opt.dialects.implementation.offers import forget_backend
 from fuse_opt.tools.compiler.pipeline import UsageError, parse_pipeline
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
 VARIABLE = "FUSE_OPT_BACKEND"
+TABLE_VARIABLE = "FUSE_OPT_DISPATCH_TABLE"
+_TABLE_OPTION = "table"
 GROUP = "fuse_opt.backends"
 _NUMBERS = count()
 
@@ -136,3 +141,14 @@ def _run_file(path: str, source: bytes, shown: str) -> list[str]:
 
 def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def with_dispatch_table(passes: Sequence[ModulePass]) -> list[ModulePass]:
+    """The passes, of which those that take a table of times and have none get the file of `$FUSE_OPT_DISPATCH_TABLE`."""
+    path = os.environ.get(TABLE_VARIABLE, "")
+    return [_with_table(each, path) if path else each for each in passes]
+
+
+def _with_table(each: ModulePass, path: str) -> ModulePass:
+    takes = any(field.name == _TABLE_OPTION for field in fields(each))
+    return replace(cast("Any", each), **{_TABLE_OPTION: path}) if takes and not getattr(each, _TABLE_OPTION) else each

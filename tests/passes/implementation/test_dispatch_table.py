@@ -10,7 +10,7 @@ import pytest
 import fuse_opt
 from fuse_opt.dialects.implementation.cost_table import read_cost_table
 from fuse_opt.passes.remarks import collect
-from fuse_opt.tools.compiler.dispatch_table import with_dispatch_table
+from fuse_opt.tools.compiler.backend_switch import with_dispatch_table
 from fuse_opt.tools.compiler.pipeline import make_passes, parse_pipeline
 
 TEXT = """
