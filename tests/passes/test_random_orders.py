@@ -13,7 +13,7 @@ from random_orders import with_orders
 
 from fuse_opt.lowering.program.float_formats import computed
 
-CASES = 30
+CASES = 15
 COMPILED = 8
 
 

@@ -34,7 +34,7 @@ from fuse_opt.tools.reduce.edits import EDITS, droppable, extents, with_extent
 from fuse_opt.tools.reduce.search import isolated, reduce_failure
 from fuse_opt.tools.source.verification import OpVerifyError, verify
 
-CASES = int(45 * float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1")))
+CASES = int(25 * float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1")))
 FIRST = int(os.environ.get("FUSE_OPT_FUZZ_FIRST", "0"))
 
 

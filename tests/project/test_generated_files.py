@@ -1,25 +1,13 @@
-"""Generated files are what their generators make; where one is not, the failure names the command that mends it."""
+"""Generators of files; that files are up to date is checked by the command of docs/architecture.md, in test_documentation."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fuse_opt.tools.develop import generated
 from fuse_opt.tools.develop.generated import Generator, generators, section
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_generated_files_are_up_to_date() -> None:
-    """In a process of its own: other tests register ops and implementations."""
-    command = [sys.executable, "-m", "fuse_opt.tools.develop", "--check"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        pytest.fail(f"{done.stdout}{done.stderr}\nor all of them: python -m fuse_opt.tools.develop", pytrace=False)
 
 
 def test_all_generators_are_found() -> None:

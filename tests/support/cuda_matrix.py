@@ -62,8 +62,8 @@ GROUPS: dict[str, Group] = {
 
 SAMPLES: dict[str, Group] = {
     "ops": lambda: sampled_ops(1),
-    "schedules": lambda: by_some(schedules((3, 9, 513), ("f32", "f16", "i64")), 3, 4),
-    "views": lambda: by_some(views((9, 513), OFFSETS, ("f32", "f16")), 9, 4),
+    "schedules": lambda: by_some(schedules((3, 9, 513), ("f32", "f16", "i64")), 6, 4),
+    "views": lambda: by_some(views((9, 513), OFFSETS, ("f32", "f16")), 18, 4),
     "large": lambda: by_some(LARGE.items(), 4, 3),
 }
 """Parts of the matrix for every run of the tests."""

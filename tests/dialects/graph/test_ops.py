@@ -80,7 +80,7 @@ def test_c(
 ) -> None:
     """A share of the cases as C under the sanitizer, all types: right, and nothing happens that C leaves undefined."""
     sanitize(monkeypatch, ARITHMETIC)
-    compute_and_check(row.op, share(row.cases(), 5), compiled, "C", record_property)
+    compute_and_check(row.op, share(row.cases(), 10, 2), compiled, "C", record_property)
     assert "runtime error" not in capfd.readouterr().err
 
 
@@ -88,7 +88,7 @@ def test_c(
 @pytest.mark.parametrize("row", [row for row in ROWS if row.op not in LIBRARY], ids=lambda row: row.op)
 def test_optimized_c(row: Row, record_property: Record) -> None:
     """A share of the cases as C with the flags that users get: what is right unoptimised stays right in vectors."""
-    compute_and_check(row.op, share(row.cases(), 12, 2), compiled, "optimized C", record_property)
+    compute_and_check(row.op, share(row.cases(), 20, 4), compiled, "optimized C", record_property)
 
 
 def share(cases: list[Case], step: int, of_types: int = 1) -> list[Case]:

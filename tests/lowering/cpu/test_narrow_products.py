@@ -88,7 +88,7 @@ def test_strict_products_are_those_of_f32_rounded_once(element: str, flags: tupl
 @needs_compiler
 @pytest.mark.parametrize("flags", FLAGS)
 def test_fast_products_of_bf16_have_sums_of_f32(flags: tuple[bool, bool]) -> None:
-    for extents in EXTENTS:
+    for extents in EXTENTS[sum(flags) % 2 :: 2]:
         case = Narrow(extents, ("bf16", "bf16", "f32"), flags)
         exact = case.exact()
         program = case.compile(fast=True)
@@ -102,7 +102,7 @@ def test_fast_products_of_bf16_have_sums_of_f32(flags: tuple[bool, bool]) -> Non
 @pytest.mark.parametrize("element", ["i8", "ui8"])
 @pytest.mark.parametrize("flags", FLAGS)
 def test_products_of_bytes_are_exact(element: str, flags: tuple[bool, bool]) -> None:
-    for extents in EXTENTS:
+    for extents in EXTENTS[element == "i8" :: 2]:
         case = Narrow(extents, (element, "i8", "i32"), flags)
         np.testing.assert_array_equal(case.compile()(*case.arguments()), case.exact())
 
@@ -119,7 +119,7 @@ def test_extreme_bytes() -> None:
 def test_nothing_beside_operands_and_results_is_touched() -> None:
     rng = random.Random(3)
     kinds = [("bf16", "bf16", "bf16"), ("f16", "f16", "f16"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")]
-    for number in range(24):
+    for number in range(10):
         extents = rng.choice((1, 5, 14, 33)), rng.choice((1, 2, 3, 7, 64, 301)), rng.choice((1, 3, 16, 33, 65, 130))
         case = Narrow(extents, kinds[number % 4], (rng.random() < 0.4, rng.random() < 0.4))
         program, arguments = case.compile(fast=number % 8 > 3), case.arguments()

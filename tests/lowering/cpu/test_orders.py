@@ -44,7 +44,8 @@ func.func @main(%x: {tensor(x, x_order)}, %w: {tensor(w)}{mark}, %b: {tensor(b)}
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_convolutions_of_channels_innermost(case: int) -> None:
     rng = np.random.default_rng(case)
-    for x_order, y_order, frozen in itertools.product(("", NHWC), ("", NHWC), (False, True)):
+    forms = list(itertools.product(("", NHWC), ("", NHWC), (False, True)))
+    for x_order, y_order, frozen in forms[case % 2 :: 2]:
         text, shapes = convolution(case, x_order, y_order, frozen)
         arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
         program = fuse_opt.compile(text)

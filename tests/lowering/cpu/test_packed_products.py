@@ -169,7 +169,7 @@ def test_threads_change_no_bit() -> None:
 @needs_guard_pages
 def test_nothing_beside_packed_operands_is_read() -> None:
     rng = random.Random(5)
-    for _ in range(8):
+    for _ in range(4):
         rows, depth, columns = rng.choice((1, 4, 9, 40)), rng.choice((2, 17, 270)), rng.choice((130, 193, 260))
         case = Case(rows, depth, columns, transposed=rows > 32 and rng.random() < 0.5)
         native: PreparedProgram = case.packed().native

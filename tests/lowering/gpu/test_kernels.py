@@ -27,7 +27,7 @@ from fuse_opt.lowering.program import GridLaunch, Segment
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.mlir"))
-SEEDS = range(16)
+SEEDS = range(8)
 MLIR_OPT = shutil.which("mlir-opt-22")
 
 

@@ -7,7 +7,7 @@ import os
 import pytest
 from mutate_texts import case_of, corpus, run
 
-CASES = int(100 * float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1")))
+CASES = int(50 * float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1")))
 FIRST = int(os.environ.get("FUSE_OPT_FUZZ_FIRST", "0"))
 PARTS = 4
 

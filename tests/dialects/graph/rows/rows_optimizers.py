@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from graph_op_table import FLOATS, TYPES, Array, Case, Row, noise, rounded, wide
+from graph_op_table import FLOATS, Array, Case, Row, converted, noise, rounded, wide
 
 Step = Callable[..., tuple[Any, ...]]
 
@@ -27,8 +27,8 @@ def steps(op: str, formula: Step, attributes: str, lazy: bool) -> Callable[[], I
             for shape in [(4, 3), (5,), (2, 2, 3), (0, 3)]:
                 weight, grad = noise(name, *shape), np.flip(noise(name, *shape)).copy()
                 grad[1::2] = np.zeros_like(grad[1::2])
-                state = [np.abs(np.roll(weight, k + 1)) for k in range(formula.__code__.co_argcount - 3)]
-                given = (weight, grad, np.array(0.25, TYPES[name]), *(part.astype(TYPES[name]) for part in state))
+                state = [np.abs(np.roll(wide(weight), k + 1)) for k in range(formula.__code__.co_argcount - 3)]
+                given = (weight, grad, *(converted(value, name) for value in (0.25, *state)))
                 yield Case(f"graph.{op}", attributes, given, _expected(formula, given, lazy, name))
 
     return cases
