@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -21,6 +21,7 @@ from fuse_opt.dialects.interfaces.op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.dialects.types.encodings import with_encoding
 from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.layouts.followed import Values
 from fuse_opt.passes.layouts.layout_problem import Layout, LayoutProblem, has_encodings
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -76,7 +77,7 @@ class AssignLayoutsPass(RewritePass):
         for op in list(problem.function.body.block.ops):
             for number, value in enumerate(op.operands):
                 wanted = problem.wanted(op, number, chosen)
-                if wanted is True or encoding(value) == wanted:
+                if wanted is True or _is(problem.types.kind(value).layout, wanted):
                     continue
                 assert not isinstance(wanted, bool)
                 if (found := made.get((value, wanted))) is None:
@@ -92,13 +93,17 @@ class AssignLayoutsPass(RewritePass):
             if (variable := problem.of.get(op)) is None:
                 return
             layout = problem.given(value, chosen)
-            if encoding(value) == layout:
+            if _is(problem.types.kind(value).layout, layout):
                 continue
-            Rewriter.replace_value_with_new_type(value, with_encoding(tensor(value), layout))
+            Rewriter.replace_value_with_new_type(value, problem.types.laid_out(value, layout))
             alternative = problem.variables[variable].alternatives[chosen[variable]]
             if alternative.name:
                 us = round(alternative.seconds * 1e6, 1)
                 remark(self.name, op, "assigned", f"lies as '{alternative.name}' wants it: {layout}", us=us)
+
+
+def _is(layout: Layout, wanted: Layout | bool) -> bool:
+    return layout is wanted or layout == wanted
 
 
 def _says(value: SSAValue, wanted: Layout) -> str:
@@ -117,18 +122,26 @@ def _converted(value: SSAValue, wanted: Layout, before: Operation) -> SSAValue:
 
 def _make_run(function: FuncOp, name: str) -> None:
     """Puts conversions around ops with encodings that no implementation takes."""
+    types, known = Values(), dict[Hashable, bool]()
     for op in list(function.body.block.ops):
         if not isinstance(op, OpaqueOp) or not any_encoded((*op.operands, *op.results)):
             continue
-        site = Site.of(op)
-        try:
-            if any(not offer.composite and offer.refusal(site) is None for offer in allowed_offers(op)):
-                continue
-        except BackendFault as fault:
-            raise RefusedError(str(fault), op) from fault
+        if (runs := known.get(key := types.key(op))) is None:
+            runs = known[key] = _is_taken(op)
+        if runs:
+            continue
         _run_in_row_major(op)
         nbytes = sum(byte_size(value) or 0 for value in (*op.operands, *op.results))
         remark(name, op, "fallback", "is run in row-major order, as no implementation takes another one", bytes=nbytes)
+
+
+def _is_taken(op: OpaqueOp) -> bool:
+    """Whether an implementation takes the op as its operands and results lie."""
+    site = Site.of(op)
+    try:
+        return any(not offer.composite and offer.refusal(site) is None for offer in allowed_offers(op))
+    except BackendFault as fault:
+        raise RefusedError(str(fault), op) from fault
 
 
 def _run_in_row_major(op: OpaqueOp) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from fuse_opt.dialects.analysis.storage import byte_size
-from fuse_opt.dialects.interfaces.layouts import has_order
+from fuse_opt.dialects.interfaces.layouts import encoding, has_order
 from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
-from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.dialects.interfaces.shapes import is_static, shape, tensor
+from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 from fuse_opt.dialects.types.index_expr import dimensions
 
 
@@ -23,6 +25,7 @@ class Kind:
     is_static: bool
     has_order: bool
     nbytes: int
+    layout: EncodingPart | None
 
 
 @dataclass
@@ -31,6 +34,9 @@ class Values:
 
     _kinds: dict[SSAValue, Kind] = field(default_factory=dict[SSAValue, Kind])
     _of_type: dict[Attribute, Kind] = field(default_factory=dict[Attribute, Kind])
+    _laid_out: dict[tuple[int, EncodingPart | None], TensorType[Attribute]] = field(
+        default_factory=dict[tuple[int, EncodingPart | None], TensorType[Attribute]]
+    )
     _followed: dict[Operation, tuple[int, ...]] = field(default_factory=dict[Operation, tuple[int, ...]])
     _of_key: dict[Hashable, tuple[int, ...]] = field(default_factory=dict[Hashable, tuple[int, ...]])
 
@@ -40,9 +46,17 @@ class Values:
         type_ = value.type
         if (found := self._of_type.get(type_)) is None:
             extents = shape(value)
-            found = Kind(len(self._of_type), extents, is_static(value), has_order(extents), byte_size(value) or 0)
+            nbytes = byte_size(value) or 0
+            found = Kind(len(self._of_type), extents, is_static(value), has_order(extents), nbytes, encoding(value))
             self._of_type[type_] = found
         self._kinds[value] = found
+        return found
+
+    def laid_out(self, value: SSAValue, layout: EncodingPart | None) -> TensorType[Attribute]:
+        """The value's type with its elements in other places; one object for values of equal types."""
+        key = self.kind(value).number, layout
+        if (found := self._laid_out.get(key)) is None:
+            found = self._laid_out[key] = with_encoding(tensor(value), layout)
         return found
 
     def key(self, op: Operation) -> Hashable:

@@ -173,7 +173,7 @@ class LayoutProblem:
     def conversion_seconds(self, value: SSAValue) -> float:
         """What another layout of a value takes: a kernel of its own reads it and writes it, once across its neighbours."""
         kind = self.types.kind(value)
-        if not kind.is_static or not kind.has_order or value in self.frozen:
+        if not kind.is_static or not kind.has_order or (self.frozen and value in self.frozen):
             return 0.0
         if (found := self._seconds.get(kind.nbytes)) is None:
             moved = self.device.move_seconds(2 * self.device.across * kind.nbytes)
