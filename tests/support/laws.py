@@ -24,6 +24,7 @@ from ir_testing import (
     random_arguments,
     text_of,
 )
+from moved_values import open_elements
 from narrow_floats import decode, name_of
 from program_generator import shuffled
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
@@ -209,17 +210,25 @@ def compiled_fault(subject: Subject, pipeline: Sequence[str] | None = None) -> s
     program = fuse_opt.compile(subject.text, "cpu", pipeline)
     results = program(*(array.copy() for array in subject.arguments))
     found: list[Array] = results if len(subject.values) > 1 else [results]
-    return roughly_differs(found, subject.values) or _guarded_fault(program, subject, found)
+    differs = roughly_differs(found, subject.values)
+    if differs:  # rarely: it takes some runs of the reference
+        is_open = open_elements(parse(subject.text), subject.arguments, subject.values)
+        differs = roughly_differs(found, subject.values, is_open)
+    return differs or _guarded_fault(program, subject, found)
 
 
-def roughly_differs(found: Sequence[Array], values: Sequence[Array]) -> str:
-    """In what arrays are others than values, by as much as sums in another order are."""
+def roughly_differs(found: Sequence[Array], values: Sequence[Array], is_open: Sequence[Array] = ()) -> str:
+    """In what arrays are others than values, by more than sums in another order are; but for elements that are open."""
     for number, (actual, expected) in enumerate(zip(found, values, strict=True)):
         if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
             return f"result {number} has another type"
         rtol = ROUGHLY.get(name_of(expected.dtype), 0)
+        given, wanted = decode(actual), decode(expected)
+        if is_open:
+            given = given.copy()
+            np.copyto(given, wanted, where=is_open[number])
         try:
-            np.testing.assert_allclose(decode(actual), decode(expected), rtol=rtol, atol=rtol)
+            np.testing.assert_allclose(given, wanted, rtol=rtol, atol=rtol)
         except AssertionError as error:
             return f"result {number} differs: {error}"
     return ""
