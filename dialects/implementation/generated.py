@@ -73,35 +73,30 @@ def _is_depthwise(site: Site) -> bool:
     return of is not None and of.is_depthwise
 
 
-_DEPTHWISE, _TURNED_LANES, _LANES = 8.0, 5.0, 3.0
-"""How much slower than a product a depthwise convolution is, one whose result has channels innermost, and one whose operand has,
-too (measured)."""
-_TURNED = 1.02
-"""What a convolution takes of an operand, and of a result, whose channels are innermost, next to one where they are not: it turns
-what it copies of the operand, and its sums before it stores them (measured)."""
-_IN_PANELS = 0.93
-"""What one takes whose operand and result have channels innermost and whose weight is frozen, and so packed: nothing is turned
-(measured)."""
-_OF_SINGLE = ((512, 1.2), (128, 1.35), (0, 1.6))
-"""From so many positions on: how much faster a product is than a convolution of windows of one element (measured)."""
+_OF_SINGLE = ((512, "single_of_512"), (128, "single_of_128"), (0, "single"))
+"""From so many positions on: which factor says how much faster a product is than a convolution of windows of one element."""
 
 
 def _single_cost(site: Site) -> Cost:
     """Of a convolution that is a product, next to `_convolution_cost`, which is optimistic."""
+    assert site.device is not None
     found, positions = _cost(site), prod(site.results[0].shape[2:])
-    return replace(found, rate=found.rate * next(rate for least, rate in _OF_SINGLE if positions >= least))
+    factor = next(name for least, name in _OF_SINGLE if positions >= least)
+    return replace(found, rate=found.rate * site.device.factor(factor))
 
 
 def _convolution_cost(site: Site) -> Cost:
     """As of a product; more where what it copies or stores lies in another order than it computes."""
-    found = _cost(site)
+    assert site.device is not None
+    found, factor = _cost(site), site.device.factor
     if _is_depthwise(site):
         x, result = (tensor.encoding is not None for tensor in (site.operands[0], site.results[0]))
-        return replace(found, rate=found.rate / (_LANES if x and result else _TURNED_LANES if result else _DEPTHWISE))
+        name = "depthwise_lanes" if x and result else "depthwise_to_lanes" if result else "depthwise"
+        return replace(found, rate=found.rate / factor(name))
     turned = sum(tensor.encoding is not None for tensor in (*site.operands, *site.results))
     if turned and site.operands[1].frozen:
-        return replace(found, rate=found.rate / (_IN_PANELS * _TURNED ** (2 - turned)))
-    return replace(found, rate=found.rate / _TURNED**turned)
+        return replace(found, rate=found.rate / (factor("panels") * factor("turned") ** (2 - turned)))
+    return replace(found, rate=found.rate / factor("turned") ** turned)
 
 
 _PRODUCT = Offer(

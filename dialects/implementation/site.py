@@ -43,6 +43,10 @@ class Machine(Protocol):
         """The same of what an implementation or a backend is known to reach; that of products where nothing is known."""
         ...
 
+    def factor(self, name: str) -> float:
+        """How many times as long as a product something takes, by its name in the device's file; 1.0 where that has none."""
+        ...
+
     def move_seconds(self, nbytes: float) -> float:
         """Seconds to read or write so many bytes."""
         ...

@@ -22,6 +22,11 @@ HOST = "cpu"
 VARIABLE = "FUSE_OPT_DEVICE"
 """Names a file that stands in for the figures of "cpu", such as `fuse-tune calibrate` writes."""
 
+FACTORS = (
+    "depthwise", "depthwise_to_lanes", "depthwise_lanes", "turned", "panels", "single", "single_of_128", "single_of_512",
+)  # fmt: skip
+"""What a file may say in its table `factors`: how convolutions of code of ours compare with products of as many operations."""
+
 GPU_ENTRIES = (
     "processors", "max_threads", "processor_threads", "static_shared", "shared_memory", "bytes_in_flight",
 )  # fmt: skip
@@ -63,6 +68,8 @@ class Device:
     """Operations a second of matrix products, all processors together, by element type; see `product_rate`."""
     rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...] = ()
     """The same of implementations, by their names, or of backends, by theirs; see `implementation_rate`."""
+    factors: tuple[tuple[str, float], ...] = ()
+    """How many times as long as a product of as many operations something takes, by the names of FACTORS; see `factor`."""
     features: tuple[str, ...] = ()
     """What implementations may ask for, such as avx512_bf16 or sm_90: all that it has, each by its name."""
     gpu: tuple[tuple[str, int], ...] = ()
@@ -84,6 +91,10 @@ class Device:
             if (found := next((rate for element, rate in table if element == dtype), None)) is not None:
                 return found
         return self.product_rate(dtype)
+
+    def factor(self, name: str) -> float:
+        """That of the name; 1.0 where the file has none."""
+        return next((value for known, value in self.factors if known == name), 1.0)
 
     def move_seconds(self, nbytes: float) -> float:
         """Seconds to read or write so many bytes, which come from the caches when they are few."""
@@ -132,14 +143,15 @@ def device_text(device: Device, comment: str) -> str:
     """The file of a CPU's record, which `find_device` reads; with four digits of each figure. `comment` stands above."""
     lines = [f"# {line}" for line in comment.splitlines()]
     for field in fields(Device):
-        if field.name not in ("gpu", "products", "rates"):
+        if field.name not in _TABLES:
             lines.append(f"{field.name} = {_toml(getattr(device, field.name))}")
     lines.append(f"products = {_toml_table(device.products)}")
+    lines.append(f"factors = {_toml_table(device.factors)}")
     rates = ", ".join(f"{json.dumps(name)} = {_toml_table(table)}" for name, table in device.rates)
     return "\n".join((*lines, f"rates = {{ {rates} }}", ""))
 
 
-def _toml(value: str | bool | float) -> str:
+def _toml(value: str | bool | float | tuple[str, ...]) -> str:
     return f"{value:.4g}" if isinstance(value, float) else json.dumps(value)
 
 
@@ -179,10 +191,10 @@ def _read_device(name: str) -> Device:
 
 
 def _described(entries: dict[str, object], path: Path) -> Device:
-    names = [field.name for field in fields(Device) if field.name not in ("gpu", "products", "rates")]
+    names = [field.name for field in fields(Device) if field.name not in _TABLES]
     required = [field.name for field in fields(Device) if field.default is MISSING]
     entries = {current_spelling("device", name): value for name, value in entries.items()}
-    table, products, rates = (entries.pop(name, {}) for name in ("gpu", "products", "rates"))
+    table, products, rates, factors = (entries.pop(name, {}) for name in _TABLES)
     for name in (*required, *entries):
         if name not in entries or name not in names:
             problem = "has no entry" if name in names else "has the unknown entry"
@@ -196,8 +208,21 @@ def _described(entries: dict[str, object], path: Path) -> Device:
         "gpu": _described_gpu(table, path),
         "products": _described_products(products, path),
         "rates": _described_rates(rates, path),
+        "factors": _described_factors(factors, path),
     }
     return Device(**entries, **found)  # pyright: ignore[reportArgumentType]
+
+
+_TABLES = ("gpu", "products", "rates", "factors")
+
+
+def _described_factors(table: object, path: Path) -> tuple[tuple[str, float], ...]:
+    found: dict[str, object] = table if isinstance(table, dict) else {"": table}  # pyright: ignore[reportUnknownVariableType]
+    for name, value in found.items():
+        if name not in FACTORS or _misfit(name, value) is not None:
+            known = ", ".join(FACTORS)
+            raise ValueError(f"option 'device': {path}: factors.{name}: expected a positive number of one of {known}")
+    return tuple((name, float(cast("float", value))) for name, value in found.items())
 
 
 def _described_rates(table: object, path: Path) -> tuple[tuple[str, tuple[tuple[str, float], ...]], ...]:
