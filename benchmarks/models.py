@@ -1,9 +1,11 @@
 """Whole models, with random weights at their usual sizes, beside ONNX Runtime, Inductor and eager PyTorch: inference.
 
     FUSE_OPT_NUM_THREADS=1 python benchmarks/models.py [--models resnet50,bert] [--threads 1] [--batch 1] [--without inductor]
+        [--backend onednn]
 
-Figures are as in transformer.py; `ONNX` is the exported model that ONNX Runtime has, by us. The last lines are the geometric
-means of our time over that of each model's best peer: through torch.compile, and of the better one of both.
+Figures are as in transformer.py; `ONNX` is the exported model that ONNX Runtime has, by us, `ONNX, onednn` with a backend. The
+last lines are the geometric means of our time over that of each model's best peer: through torch.compile, and of the better
+one of both.
 Models are made by transformers from configurations. XLA is not among the peers: nothing here brings these models to it.
 """
 
@@ -51,6 +53,7 @@ def _tokens(batch: int) -> Any:
 
 
 OURS = ("torch.compile", "ONNX")
+"""How names of our own calls begin."""
 
 MODELS: dict[str, Make] = {
     "resnet50": lambda batch: (_of_transformers("ResNetModel", "ResNetConfig"), _images(batch)),
@@ -61,18 +64,29 @@ MODELS: dict[str, Make] = {
 }
 
 
-def onnx_program(exported: bytes, x: Any) -> Call:
-    """The exported model, which ONNX Runtime runs, by us: without PyTorch's call and its guards around it."""
+def onnx_program(exported: bytes, x: Any, backend: str = "") -> Call:
+    """
+    The exported model, which ONNX Runtime runs, by us, with the backend: without PyTorch's call and its guards around it. It is
+    compiled here.
+    """
     from fuse_opt.frontends import onnx
 
     program, array = onnx.load(exported), x.numpy()
+    before = os.environ.get("FUSE_OPT_BACKEND", "")
+    os.environ["FUSE_OPT_BACKEND"] = backend or before
+    try:
+        program(array)
+    finally:
+        os.environ["FUSE_OPT_BACKEND"] = before
     return lambda: program(array)[0]
 
 
-def calls_of(model: Any, x: Any, threads: int, without: list[str]) -> dict[str, Call]:
+def calls_of(model: Any, x: Any, threads: int, without: list[str], backend: str) -> dict[str, Call]:
     torch: Any = import_module("torch")
     ours = torch.compile(model, backend="fuse_opt")
-    calls: dict[str, Call] = {"torch.compile": lambda: ours(x), "eager": lambda: model(x)}
+    calls: dict[str, Call] = {"torch.compile": lambda: ours(x)}
+    if "eager" not in without:
+        calls["eager"] = lambda: model(x)
     if "inductor" not in without:
         inductor = torch.compile(model, backend="inductor")
         calls["Inductor"] = lambda: inductor(x)
@@ -81,6 +95,8 @@ def calls_of(model: Any, x: Any, threads: int, without: list[str]) -> dict[str, 
             exported = onnx_model(model, x)
             calls["ORT"] = ort_session(exported, x, threads)
             calls["ONNX"] = onnx_program(exported, x)
+            if backend:
+                calls[f"ONNX, {backend}"] = onnx_program(exported, x, backend)
         except ImportError:
             print("  not installed: onnxruntime")
     expected = model(x).numpy()
@@ -97,7 +113,10 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--without", default="", help="peers to leave out: inductor, ort")
+    parser.add_argument("--without", default="", help="peers to leave out: inductor, ort, eager")
+    parser.add_argument(
+        "--backend", default="", help="the exported model by this backend, too, as fuse-opt's --backend"
+    )
     options = parser.parse_args()
     if options.threads == 1:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -112,9 +131,9 @@ def main() -> None:
         torch.manual_seed(0)
         model, x = MODELS[name](options.batch)
         with torch.no_grad():
-            calls = calls_of(model, x, options.threads, options.without.split(","))
+            calls = calls_of(model, x, options.threads, options.without.split(","), options.backend)
             found = report(name, calls, options.threads)
-        ratios.append(1.0 / min(ratio for other, ratio in found.items() if other not in OURS))
+        ratios.append(1.0 / min(ratio for other, ratio in found.items() if not other.startswith(OURS)))
         better.append(ratios[-1] * min(1.0, found.get("ONNX", 1.0)))
         print(f"{name:32} ours over the best peer: {ratios[-1]:.2f}, or {better[-1]:.2f}", flush=True)
     means = [np.exp(np.mean(np.log(each))) for each in (ratios, better)]
