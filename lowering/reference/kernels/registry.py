@@ -112,7 +112,7 @@ def implementation(
 
 def native_implementation(
     name: str,
-    like: str,
+    like: str | None,
     op: str,
     accepts: Callable[[Site], str | None],
     cost: Callable[[Site], Cost],
@@ -130,12 +130,12 @@ def native_implementation(
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
-    the reference runs that one instead. Its tasks get the address of a `workspace`, and
+    the reference runs that one instead, or without a word the op's decomposition. Its tasks get the address of a `workspace`, and
     are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen. One of the
     platform "cuda" is called by the runtime of devices, with their addresses; a `chained` one
     with a chain behind its op alone, one that is not `captured` outside of CUDA graphs.
     """
-    offer = next(offer for offer in offers_of(op) if offer.name == like)
+    offer = Offer(op, name) if like is None else next(offer for offer in offers_of(op) if offer.name == like)
     if priority is None:
         priority = offer.priority - (epilogue is not None)
     register_offer(
@@ -158,7 +158,13 @@ def native_implementation(
             captured=captured,
         )
     )
-    _REGISTRY[op, name] = replace(_REGISTRY[op, like], name=name, takes_workspace=False)
+    own = Implementation(name, op, _not_by_python) if like is None else _REGISTRY[op, like]
+    _REGISTRY[op, name] = replace(own, name=name, takes_workspace=False)
+
+
+def _not_by_python(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
+    """Of an op whose meaning is its decomposition, which the reference runs, and compiled code a library's function."""
+    raise RuntimeError("what compiled code alone calls was called by Python; report this")
 
 
 def find_implementation(op: str, name: str | None = None) -> Implementation | None:

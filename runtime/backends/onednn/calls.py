@@ -16,6 +16,7 @@ from fuse_opt.runtime.backends.onednn.library import STATUS, Library, OneDnnErro
 from fuse_opt.runtime.backends.onednn.post_ops import post_ops, sums_of
 from fuse_opt.runtime.backends.onednn.primitives import Bound, Dense, Primitive, primitive_of
 from fuse_opt.runtime.backends.onednn.products import Call, Piece, product_call
+from fuse_opt.runtime.backends.onednn.rows import layer_norm_call, softmax_call
 from fuse_opt.runtime.backends.onednn.trial import arguments_of, usable_library
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
@@ -24,7 +25,12 @@ from fuse_opt.runtime.host.program_call import LoopRow
 
 _SOURCE = "backends/onednn/onednn_tasks.c"
 _TASK = "fuse_run_onednn"
-PROBLEMS = {"graph.matmul": product_call, "graph.conv": convolution_call}
+PROBLEMS = {
+    "graph.matmul": product_call,
+    "graph.conv": convolution_call,
+    "graph.softmax": softmax_call,
+    "graph.layer_norm": layer_norm_call,
+}
 """By op: what makes a problem of it."""
 ALIGNMENT = 64
 """Of the scratchpad of each part, in bytes."""
@@ -81,20 +87,20 @@ def workspace_bytes(library: Library, call: Call) -> int:
 def problem_of(call: LibraryCall) -> tuple[Call, list[BufferRef]] | None:
     """What a call is to oneDNN, and its operands in that order; None where it is nothing."""
     (out,) = call.outputs
-    texts, numbers = _tuple(call.config.get(CHAIN)), _tuple(call.config.get(CHAIN_OPERANDS)) or (0, 1)
+    texts, numbers = _tuple(call.config.get(CHAIN)), _tuple(call.config.get(CHAIN_OPERANDS)) or range(len(call.inputs))
     links = [link_of(str(text)) for text in texts]
-    lhs, rhs = (call.inputs[int(number)] for number in numbers)
+    operands = [call.inputs[int(number)] for number in numbers]
     sums = [n for n in sums_of(links, out.shape) if _same_place(call.inputs[links[n].operand or 0], out)]
     overwritten = sums[0] if sums else None
-    a, b, c = (Dense.in_order(ref.shape, ref.dtype) for ref in (lhs, rhs, out))
+    *given, made = (Dense.in_order(ref.shape, ref.dtype) for ref in (*operands, out))
     make = PROBLEMS[call.operation]
-    found = make(a, b, c, call.config, post_ops(links, out.dtype, overwritten))
+    found = make(given, made, call.config, post_ops(links, out.dtype, overwritten))
     read = [
         call.inputs[link.operand]
         for number, link in enumerate(links)
         if link.operand is not None and number != overwritten
     ]
-    return None if found is None else (found, [lhs, rhs, *read, out])
+    return None if found is None else (found, [*operands, *read, out])
 
 
 def _tuple(value: ConfigValue | None) -> tuple[int | float | str, ...]:

@@ -12,12 +12,13 @@ _MOST_AXES = 3
 
 
 def convolution_call(
-    x: Dense, weight: Dense, out: Dense, config: Mapping[str, ConfigValue], posts: Sequence[PostOp] = ()
+    operands: Sequence[Dense], out: Dense, config: Mapping[str, ConfigValue], posts: Sequence[PostOp] = ()
 ) -> Call | None:
     """
     A convolution of arrays in C order; None where it has no such problem. Operands of `posts` are aligned to the result, with
     extents of 1 where they are broadcast.
     """
+    x, weight = operands
     axes = len(x.shape) - 2
     if not 1 <= axes <= _MOST_AXES or 0 in (*x.shape, *weight.shape, *out.shape):
         return None

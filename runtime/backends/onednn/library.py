@@ -44,6 +44,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "dnnl_post_ops_append_sum": (_P, _F, ctypes.c_int32, _I),
     "dnnl_matmul_primitive_desc_create": (_P, _P, _P, _P, _P, _P, _P),
     "dnnl_convolution_forward_primitive_desc_create": (_P, _P, _I, _I, _P, _P, _P, _P, _P, _P, _P, _P, _P),
+    "dnnl_softmax_forward_primitive_desc_create": (_P, _P, _I, _I, _P, _P, _I, _P),
+    "dnnl_layer_normalization_forward_primitive_desc_create": (_P, _P, _I, _P, _P, _P, _F, ctypes.c_uint, _P),
     "dnnl_primitive_desc_query": (_P, _I, _I, _P),
     "dnnl_primitive_desc_destroy": (_P,),
     "dnnl_primitive_create": (_P, _P),

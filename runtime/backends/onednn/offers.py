@@ -13,11 +13,14 @@ from fuse_opt.runtime.backends.onednn.products import Call
 from fuse_opt.runtime.backends.onednn.trial import multiplies, usable_library
 
 _MOST_EXTENT = 1 << 31
-_STRICT = {("f32", "f32", "f32"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")}
+_MULTIPLY = ("graph.matmul", "graph.conv")
+_STRICT: set[tuple[str, ...]] = {("f32", "f32", "f32"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")}
 _FAST = {*_STRICT, ("bf16", "bf16", "bf16"), ("bf16", "bf16", "f32")}
 _FEATURES = {"bf16": ("avx512_bf16",), "i8": ("avx512_vnni",), "ui8": ("avx512_vnni",)}
 """By element type: what a machine needs, or the library computes in another way, slower or with sums that saturate."""
-_CONVOLUTIONS = {("f32", "f32", "f32")}
+_ROWS: set[tuple[str, ...]] = {("f32",) * count for count in (2, 3, 4)}
+"""Of a matrix, up to two parameters and the result."""
+_CONVOLUTIONS: set[tuple[str, ...]] = {("f32", "f32", "f32")}
 """By element types of both operands and the result. Instructions for bf16 flush denormals and add two terms at a time."""
 
 
@@ -38,23 +41,23 @@ def onednn_load_problem() -> str | None:
 
 def _calls(site: Site) -> list[Call] | None:
     """The site as oneDNN has it: with the result in memory of its own, and over each operand that it may be written over."""
-    a, b, out = (Dense.in_order(tensor.shape, tensor.dtype) for tensor in (*site.operands, *site.results))
+    *operands, out = (Dense.in_order(tensor.shape, tensor.dtype) for tensor in (*site.operands, *site.results))
     places = [None, *sums_of(site.links, out.shape)]
     make = PROBLEMS[site.name]
-    found = [make(a, b, out, site.config, post_ops(site.links, out.dtype, place)) for place in places]
+    found = [make(operands, out, site.config, post_ops(site.links, out.dtype, place)) for place in places]
     calls = [call for call in found if call is not None]
     return calls if len(calls) == len(found) else None
 
 
-def _accepts(site: Site, types: set[tuple[str, str, str]]) -> str | None:
+def _accepts(site: Site, types: set[tuple[str, ...]]) -> str | None:
     if not site.is_static:
         return "extent-unknown"
-    a, b, out = *site.operands, *site.results
-    if (a.dtype, b.dtype, out.dtype) not in types:
+    tensors = (*site.operands, *site.results)
+    if tuple(tensor.dtype for tensor in tensors) not in types:
         return "dtype"
-    if not (a.size and b.size and out.size):
+    if not all(tensor.size for tensor in tensors):
         return "empty"
-    if max(*a.shape, *b.shape, *out.shape) >= _MOST_EXTENT:
+    if max(extent for tensor in tensors for extent in tensor.shape or (1,)) >= _MOST_EXTENT:
         return "extent"
     return None if _calls(site) is not None else "shape"
 
@@ -64,6 +67,12 @@ def _cost(site: Site) -> Cost:
     name = f"onednn.{site.name.partition('.')[2]}"
     rate = site.device.implementation_rate(name, site.operands[0].dtype)
     return Cost(site.operations, site.nbytes, rate, NATIVE_CALL)
+
+
+def _row_cost(site: Site) -> Cost:
+    """A pass over memory, as code of the program is."""
+    assert site.device is not None
+    return Cost(nbytes=site.nbytes, call=site.device.launch + NATIVE_CALL)
 
 
 def _workspace(site: Site) -> int:
@@ -85,6 +94,8 @@ def _probe(site: Site) -> str | None:
         refusals = [primitive_of(library, piece.problem).refusal for call in calls for piece in call.pieces()]
     except OneDnnError as error:
         return "unimplemented" if error.status else "cannot-be-loaded"
+    if site.name not in _MULTIPLY:
+        return next((refusal for refusal in refusals if refusal is not None), None)
     a, b, out = *site.operands, *site.results
     if not multiplies(library, a.dtype, b.dtype, out.dtype):
         return "saturates"
@@ -96,15 +107,17 @@ for _name, _op, _types in (
     ("onednn.matmul_fast", "matmul", _FAST),
     ("onednn.conv", "conv", _CONVOLUTIONS),
     ("onednn.conv_fast", "conv", _CONVOLUTIONS),
+    ("onednn.softmax_fast", "softmax", _ROWS),
+    ("onednn.layer_norm", "layer_norm", _ROWS),
 ):
-    _fast = _name.endswith("_fast")
+    _fast, _multiplies = _name.endswith("_fast"), f"graph.{_op}" in _MULTIPLY
     native_implementation(
         _name,
-        f"numpy.{_op}",
+        f"numpy.{_op}" if _multiplies else None,
         f"graph.{_op}",
         lambda site, types=_types: _accepts(site, types),
-        _cost,
-        epilogue=FAST if _fast else EXACT,
+        _cost if _multiplies else _row_cost,
+        epilogue=(FAST if _fast else EXACT) if _multiplies else None,
         workspace=_workspace,
         probe=_probe,
         split=True,

@@ -16,9 +16,12 @@ from fuse_opt.runtime.backends.onednn.library import Library, OneDnnError
 DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "i32": 4, "i8": 5, "ui8": 6}
 """By element type: oneDNN's number."""
 SRC, SRC_1, DST, WEIGHTS, SCRATCHPAD, POST_OP = 1, 2, 17, 33, 80, 32768
+PARAMETERS = 51, 52
+"""Of a normalization: its scale and what is added behind it."""
 """Numbers of arguments; of the operand of post-op k, `POST_OP * (k + 1) | SRC_1`."""
 _USER_SCRATCHPAD = 1
-_INFERENCE, _DIRECT = 96, 1
+_INFERENCE, _DIRECT, _SOFTMAX = 96, 1, 0x30000
+_USES_SCALE, _USES_SHIFT = 2, 4
 REFUSED = ("ref", "x64:gemm", "simple")
 """What names of implementations begin with that are slower than code of ours: loops, and a product with unfolded windows."""
 
@@ -60,17 +63,30 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """What is done to each row of a matrix: a softmax, or with an `epsilon` a normalization with as many parameters."""
+
+    epsilon: float | None = None
+    parameters: tuple[Dense, ...] = ()
+    """A scale, and what is added behind it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """A product, or with `windows` a convolution."""
+    """A product, with `windows` a convolution, or what is done to `rows`: then `weights` are none."""
 
     src: Dense
-    weights: Dense
+    weights: Dense | None
     dst: Dense
     windows: Windows | None = None
     post_ops: tuple[PostOp, ...] = ()
+    rows: Rows | None = None
 
     def arguments(self) -> list[tuple[int, Dense]]:
         """Numbers of arguments and what they are, in the order of operands: src, weights, those of post-ops, dst."""
+        if self.rows is not None:
+            return [(SRC, self.src), *zip(PARAMETERS, self.rows.parameters, strict=False), (DST, self.dst)]
+        assert self.weights is not None
         posts = [(POST_OP * (k + 1) | SRC_1, p.operand) for k, p in enumerate(self.post_ops) if p.operand is not None]
         return [(SRC, self.src), (WEIGHTS, self.weights), *posts, (DST, self.dst)]
 
@@ -124,7 +140,11 @@ def _described(library: Library, problem: Problem) -> int:
             for post in problem.post_ops:
                 _append(library, posts, post, desc)
             library.call("dnnl_primitive_attr_set_post_ops", attributes, posts)
-        src, weights, dst = desc(problem.src), desc(problem.weights), desc(problem.dst)
+        src, dst = desc(problem.src), desc(problem.dst)
+        if problem.rows is not None:
+            return _described_rows(library, problem.rows, src, dst, attributes)
+        assert problem.weights is not None
+        weights = desc(problem.weights)
         if (windows := problem.windows) is None:
             return library.make(
                 "dnnl_matmul_primitive_desc_create", library.engine, src, weights, None, dst, attributes
@@ -134,6 +154,18 @@ def _described(library: Library, problem: Problem) -> int:
             "dnnl_convolution_forward_primitive_desc_create",
             library.engine, _INFERENCE, _DIRECT, src, weights, None, dst, *spaces, attributes,
         )  # fmt: skip
+
+
+def _described_rows(library: Library, rows: Rows, src: int, dst: int, attributes: int) -> int:
+    if rows.epsilon is None:
+        return library.make(
+            "dnnl_softmax_forward_primitive_desc_create", library.engine, _INFERENCE, _SOFTMAX, src, dst, 1, attributes
+        )
+    flags = sum((_USES_SCALE, _USES_SHIFT)[: len(rows.parameters)])
+    return library.make(
+        "dnnl_layer_normalization_forward_primitive_desc_create",
+        library.engine, _INFERENCE, src, dst, None, rows.epsilon, flags, attributes,
+    )  # fmt: skip
 
 
 @contextmanager
@@ -191,4 +223,4 @@ class Bound:
         return found
 
 
-__all__ = ["Bound", "Dense", "OneDnnError", "PostOp", "Primitive", "Problem", "Windows", "primitive_of"]
+__all__ = ["Bound", "Dense", "OneDnnError", "PostOp", "Primitive", "Problem", "Rows", "Windows", "primitive_of"]

@@ -12,6 +12,8 @@ from fuse_opt.runtime.backends.onednn.primitives import DTYPES, Dense, PostOp, P
 ITEM_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4, "i8": 1, "ui8": 1}
 _PIECE_WORK = 4_000_000
 """Operations that are worth a part of their own: some 50 microseconds."""
+_ROW_WORK = 32
+"""Operations of products that take as long as an element of a row."""
 _MOST_PIECES = {"stack": 16, "matrix": 4}
 _LEAST_EXTENT = 192
 """Rows or columns of a part: each part copies the other operand as a whole."""
@@ -55,12 +57,13 @@ class Piece:
 
 
 def product_call(
-    a: Dense, b: Dense, dst: Dense, config: Mapping[str, ConfigValue], posts: Sequence[PostOp] = ()
+    operands: Sequence[Dense], dst: Dense, config: Mapping[str, ConfigValue], posts: Sequence[PostOp] = ()
 ) -> Call | None:
     """
     A product of arrays in C order, operands transposed as `config` says; None where it has no such problem. Operands of
     `posts` are aligned to the result, with extents of 1 where they are broadcast.
     """
+    a, b = operands
     if min(len(a.shape), len(b.shape)) < 2 or a.dtype not in DTYPES or 0 in (*a.shape, *b.shape, *dst.shape):
         return None
     rank, batch = len(dst.shape), dst.shape[:-2]
@@ -137,6 +140,12 @@ def cut_stack(problem: Problem, work: int) -> Call:
     return Call(problem, 0, max(1, min(_MOST_PIECES["stack"], worth, shape[0])))
 
 
+def cut_rows(problem: Problem) -> Call:
+    """A problem of the rows of a matrix."""
+    rows, columns = problem.dst.shape
+    return Call(problem, 0, max(1, min(_MOST_PIECES["stack"], _ROW_WORK * rows * columns // _PIECE_WORK, rows)))
+
+
 def _piece(problem: Problem, axis: int, begin: int, size: int) -> Piece:
     offsets: list[int] = []
 
@@ -151,6 +160,12 @@ def _piece(problem: Problem, axis: int, begin: int, size: int) -> Piece:
         offsets.append(0)
         return tensor
 
+    if problem.rows is not None:
+        src = part(problem.src)
+        for parameter in problem.rows.parameters:
+            kept(parameter)
+        return Piece(replace(problem, src=src, dst=part(problem.dst)), tuple(offsets))
+    assert problem.weights is not None
     rows, columns = len(problem.dst.shape) - 2, len(problem.dst.shape) - 1
     product = problem.windows is None
     src = kept(problem.src) if product and axis == columns else part(problem.src)
