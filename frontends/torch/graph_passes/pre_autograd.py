@@ -5,6 +5,7 @@ that give their argument itself in eager, where a compiler is given a copy of it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fuse_opt.frontends.torch.fx.api import as_list, fx, is_tensor, static_shape, torch
@@ -33,7 +34,22 @@ def rewrite(graph_module: Any) -> Any:
         else:
             values[node] = _repeated(graph, values[node.args[0]], static_shape(_example(node.args[0])), factors)
             values[node].meta = dict(node.meta)
-    return fx.GraphModule(graph_module, graph)
+    changed = fx.GraphModule(graph_module, graph)
+    _keep_sources(graph_module, changed, values)
+    return changed
+
+
+def _keep_sources(given: Any, changed: Any, values: Mapping[Any, Any]) -> None:
+    """Has the graph say what Dynamo said of the given one's arguments: where they come from, which are parameters."""
+    changed.meta.update(given.meta)
+    _copy_attribute(given, changed, "_param_name_to_source")
+    for node in given.graph.find_nodes(op="placeholder"):
+        _copy_attribute(node, values[node], "_dynamo_source")
+
+
+def _copy_attribute(given: Any, to: Any, name: str) -> None:
+    if hasattr(given, name):
+        setattr(to, name, getattr(given, name))
 
 
 def _is_changed(node: Any) -> bool:

@@ -78,6 +78,14 @@ def test_batch_norm_is_in_the_weights() -> None:
             check(call, module, x)
 
 
+def test_parameters_are_known_behind_what_is_rewritten() -> None:
+    torch.manual_seed(0)
+    module, x = torch.nn.Sequential(torch.nn.Linear(160, 240), torch.nn.Dropout(0.1)).eval(), torch.randn(40, 160)
+    with backend.collect_reports() as reports, torch.no_grad():
+        check(compiled(module), module, x)
+    assert reports.graphs[0].stats.prepared_bytes >= 4 * 160 * 240
+
+
 def test_without_freezing_nothing_is_kept() -> None:
     module, x = model(), torch.randn(40, 160)
     with backend.collect_reports() as reports, torch.no_grad():
