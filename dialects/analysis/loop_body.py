@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
+from typing import cast
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -38,7 +39,10 @@ class Unschedulable(Exception):
 
 @dataclass(eq=False, slots=True)
 class ScalarNode:
-    """The scalar of `value` at `index`: a load of an outside value, an op over nodes, or a reduction over `loop`."""
+    """
+    The scalar of `value` at `index`: a load of an outside value, an op over nodes, or a reduction over `loop`. Where the index
+    has positions that are data, what they are read from follows as operands.
+    """
 
     value: SSAValue
     index: Index
@@ -150,10 +154,10 @@ class _Tracer:
         return found
 
     def _needs(self, value: SSAValue, number: int) -> _Needs:
-        if value.owner not in self.ops:
-            return _Needs(None)
-        op = _structured(value)
         index = self.indices[number]
+        if value.owner not in self.ops:
+            return _Needs(None, self._positions(index))
+        op = _structured(value)
         loop: Index = ()
         if op.COMBINE:
             loop, _ = reduced_loop(op)
@@ -162,10 +166,25 @@ class _Tracer:
         inner = column_index(op.reduced_extents())
         for operand, source in enumerate(op.operands):
             at = op.operand_index(operand, index, inner)
-            keys.append((self.resolve(source), number if at is index else self.number(at)))
+            keys.append((self.resolve(source), number if at is index else self.number(self._resolved(at))))
+        if _asks_position(op.body()):
+            keys.extend(self._positions(index))
         return _Needs(op, tuple(keys), loop)
 
+    def _resolved(self, index: Index) -> Index:
+        """The index with what its positions are read from seen through the boundaries of kernels."""
+        atoms = [atom for expression in index for atom in expression.loaded()]
+        sources = {atom.source: self.resolve(cast(SSAValue, atom.source)) for atom in atoms}
+        return tuple(expression.substitute({}, sources) for expression in index) if sources else index
+
+    def _positions(self, index: Index) -> tuple[_Key, ...]:
+        """What the positions of an index are read from."""
+        atoms = dict.fromkeys(atom for expression in index for atom in expression.loaded())
+        return tuple((cast(SSAValue, atom.source), self.number(atom.index)) for atom in atoms)
+
     def _check_reduction(self, op: StructuredOp, number: int) -> None:
+        if any(expression.loaded() for expression in self.indices[number]):
+            raise Unschedulable("data-position", f"'{op.name}' would be computed at places that are data", op)
         if self.dims[number] & self.column_dims:
             raise Unschedulable(
                 "nested-reduction", f"'{op.name}' would be recomputed for every element of the row that uses it", op
@@ -259,7 +278,14 @@ def trace_nodes(
     """
     walk = _Tracer(members, frozenset(), 16 * len(member_ops(members)) + 64, outside)
     walk.at(value, index)
+    _refuse_data(walk)
     return tuple(walk.order)
+
+
+def _refuse_data(walk: _Tracer) -> None:
+    """Refuses positions that are data: loops around products take addresses apart."""
+    if any(expression.loaded() for index in walk.indices for expression in index):
+        raise Unschedulable("data-position", "it reads at positions that are data, which a product's loops do not")
 
 
 def trace_scalar(
@@ -309,6 +335,8 @@ def _traced(results: Sequence[SSAValue], members: Collection[Operation], outside
         if (wanted := result.type) not in places:  # which the address follows from
             places[wanted] = element_at(result, position)
         stores.append(Store(number, walk.at(result, places[wanted]), position, per_row))
+    if outside:
+        _refuse_data(walk)
     return LoopBody(rows, space, columns, extents, tuple(walk.order), tuple(stores))
 
 
@@ -332,6 +360,8 @@ def _trace_pointwise(
     for number, result in enumerate(results):
         at = index if result.type == results[0].type else _same_shape(result, results[0], index, position)
         stores.append(Store(number, walk.at(result, at), position, False))
+    if outside:
+        _refuse_data(walk)
     return LoopBody(place, extents, (), (), tuple(walk.order), tuple(stores))
 
 

@@ -4,8 +4,9 @@ An index map says where an op reads its operand when its result is wanted at an 
 kernel gives the address of every load, so simplification here is what makes reshape, broadcast, transpose and slices free.
 
 An expression is `constant + sum(coefficient * atom)`. An atom is a loop dimension, a floor division or a remainder by
-a positive constant. Every atom knows its range, so `(i * 64 + j) // 64` becomes `i` when `0 <= j < 64`, and
-`64 * (e // 64) + e % 64` becomes `e`: a chain of reshapes costs nothing.
+a positive constant, or an integer that is itself read at an index (`Loaded`). Every atom knows its range, so
+`(i * 64 + j) // 64` becomes `i` when `0 <= j < 64`, and `64 * (e // 64) + e % 64` becomes `e`: a chain of reshapes costs
+nothing.
 
 Numbers in expressions (extents, factors, divisors, bounds) may be sizes (`size.py`), which answer as numbers do where that is
 proven. What is not proven is not simplified, which is right, and slower.
@@ -13,11 +14,11 @@ proven. What is not proven is not simplified, which is right, and slower.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import cast
+from typing import Any, cast
 
 from fuse_opt.dialects.types.extents import common_divisor, estimate, exact_quotient, largest, smallest
 from fuse_opt.dialects.types.size import Extent, Size, Undecided
@@ -82,7 +83,29 @@ class Clamp:
         return tuple(smallest(largest(end, self.low), self.high) for end in (low, high))  # pyright: ignore
 
 
-Atom = Dim | Quotient | Remainder | Clamp
+@dataclass(frozen=True)
+class Loaded:
+    """A position that is data: the integer of `source` at an index, limited to `[0, extent)`."""
+
+    source: Hashable
+    index: tuple[IndexExpr, ...]
+    extent: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return Dim("", self.extent).bounds
+
+    def dims(self) -> frozenset[Dim]:
+        """The loop dimensions that the value depends on."""
+        return frozenset(dim for expression in self.index for dim in expression.dims())
+
+    def substituted(self, values: Mapping[Any, IndexExpr], sources: Mapping[Any, Any] | None) -> IndexExpr:
+        """The position read at another index, or from something else."""
+        source = self.source if sources is None else sources.get(self.source, self.source)
+        return loaded(source, tuple(part.substitute(values, sources) for part in self.index), self.extent)
+
+
+Atom = Dim | Quotient | Remainder | Clamp | Loaded
 
 
 @dataclass(frozen=True)
@@ -126,8 +149,21 @@ class IndexExpr:
                 if isinstance(atom, Dim):
                     found.add(atom)
                 else:
-                    stack.append(atom.value if isinstance(atom, Clamp) else atom.numerator)
+                    stack.extend(_parts(atom))
         return frozenset(found)
+
+    def loaded(self) -> list[Loaded]:
+        """The positions that are data, each behind those that its own index needs."""
+        found: dict[Loaded, None] = {}
+        stack: list[IndexExpr] = [self]
+        while stack:
+            for atom, _ in stack.pop().terms:
+                if isinstance(atom, Loaded):
+                    found.pop(atom, None)
+                    found[atom] = None
+                if not isinstance(atom, Dim):
+                    stack.extend(_parts(atom))
+        return list(reversed(found))
 
     def coefficients(self) -> dict[Dim, int] | None:
         """The coefficient of each dimension when the expression is affine, else None."""
@@ -137,6 +173,12 @@ class IndexExpr:
                 return None
             affine[atom] = factor
         return affine
+
+    def step(self, dim: Dim) -> int | None:
+        """How far neighbours along a dimension are apart, where that is the same everywhere, else None."""
+        if any(dim in IndexExpr(((atom, 1),)).dims() for atom, _ in self.terms if not isinstance(atom, Dim)):
+            return None
+        return dict(self.terms).get(dim, 0)
 
     def __add__(self, other: IndexExpr | int) -> IndexExpr:
         if not isinstance(other, IndexExpr):
@@ -202,18 +244,28 @@ class IndexExpr:
             return IndexExpr((), high)
         return IndexExpr(((Clamp(self, low, high), 1),))
 
-    def substitute(self, values: Mapping[Dim, IndexExpr]) -> IndexExpr:
-        """The expression with dimensions replaced; the result is simplified again."""
+    def substitute(
+        self,
+        values: Mapping[Dim | Loaded, IndexExpr] | Mapping[Dim, IndexExpr],
+        sources: Mapping[Any, Any] | None = None,
+    ) -> IndexExpr:
+        """
+        The expression with dimensions, positions that are data, and what these are read from, replaced; the result is
+        simplified again.
+        """
         parts: list[tuple[IndexExpr, int]] = [(IndexExpr((), self.constant), 1)]
         for atom, factor in self.terms:
-            parts.append((_substitute_atom(atom, values), factor))
+            parts.append((_substitute_atom(atom, values, sources), factor))
         return linear(parts)
 
-    def evaluate(self, values: Mapping[Dim, int]) -> int:
-        """The value for given dimension values; works element by element on anything with Python's integer operators."""
+    def evaluate(self, values: Mapping[Dim, int], data: Mapping[Hashable, Any] | None = None) -> int:
+        """
+        The value for given dimension values, and tables of the data that are positions; works element by element on anything
+        with Python's integer operators.
+        """
         total = self.constant
         for atom, factor in self.terms:
-            total = total + factor * _evaluate_atom(atom, values)
+            total = total + factor * _evaluate_atom(atom, values, data)
         return total
 
 
@@ -231,6 +283,11 @@ def dimension(name: str, extent: int) -> IndexExpr:
 
 def dimensions(prefix: str, shape: Sequence[int]) -> Index:
     return tuple(dimension(f"{prefix}{position}", extent) for position, extent in enumerate(shape))
+
+
+def loaded(source: Hashable, index: Index, extent: int) -> IndexExpr:
+    """The integer of `source` at an index as a position on an axis of `extent`: limited to what is there."""
+    return IndexExpr() if extent in (0, 1) else IndexExpr(((Loaded(source, index, extent), 1),))
 
 
 def strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -344,23 +401,36 @@ def _is_below(expression: IndexExpr, limit: int) -> bool:
         return False
 
 
-def _substitute_atom(atom: Atom, values: Mapping[Dim, IndexExpr]) -> IndexExpr:
+def _parts(atom: Quotient | Remainder | Clamp | Loaded) -> tuple[IndexExpr, ...]:
+    """The expressions that an atom is made of."""
+    if isinstance(atom, Loaded):
+        return atom.index
+    return (atom.value if isinstance(atom, Clamp) else atom.numerator,)
+
+
+def _substitute_atom(atom: Atom, values: Mapping[Any, IndexExpr], sources: Mapping[Any, Any] | None) -> IndexExpr:
     if isinstance(atom, Dim):
         return values.get(atom, IndexExpr(((atom, 1),)))
     if isinstance(atom, Quotient):
-        return atom.numerator.substitute(values) // atom.divisor
+        return atom.numerator.substitute(values, sources) // atom.divisor
     if isinstance(atom, Remainder):
-        return atom.numerator.substitute(values) % atom.divisor
-    return atom.value.substitute(values).clamp(atom.low, atom.high)
+        return atom.numerator.substitute(values, sources) % atom.divisor
+    if isinstance(atom, Loaded):
+        return values[atom] if atom in values else atom.substituted(values, sources)
+    return atom.value.substitute(values, sources).clamp(atom.low, atom.high)
 
 
-def _evaluate_atom(atom: Atom, values: Mapping[Dim, int]) -> int:
+def _evaluate_atom(atom: Atom, values: Mapping[Dim, int], data: Mapping[Hashable, Any] | None) -> int:
     if isinstance(atom, Dim):
         return values[atom]
     if isinstance(atom, Quotient):
-        return atom.numerator.evaluate(values) // atom.divisor
+        return atom.numerator.evaluate(values, data) // atom.divisor
     if isinstance(atom, Remainder):
-        return atom.numerator.evaluate(values) % atom.divisor
-    inner = atom.value.evaluate(values)
-    above = inner * (inner > atom.low) + atom.low * (inner <= atom.low)
-    return above * (above < atom.high) + atom.high * (above >= atom.high)
+        return atom.numerator.evaluate(values, data) % atom.divisor
+    if isinstance(atom, Loaded):
+        low, high = 0, atom.extent - 1
+        inner = (data or {})[atom.source][tuple(expression.evaluate(values, data) for expression in atom.index)]
+    else:
+        low, high, inner = atom.low, atom.high, atom.value.evaluate(values, data)
+    above = inner * (inner > low) + low * (inner <= low)
+    return above * (above < high) + high * (above >= high)

@@ -39,6 +39,11 @@ from fuse_opt.dialects.verify.sample_points import (
 _RESULTS: dict[tuple[object, ...], str | None] = {}
 _REMEMBERED = 4096
 
+SOMEWHERE: Point = (-1,)
+"""The place of an element that data says."""
+ANYWHERE = -1
+"""The same as a number."""
+
 ROW, ELEMENT, OTHER = "row", "element", "other"
 """Loops of a stage: once for the row, over the columns, over anything else."""
 
@@ -290,7 +295,8 @@ class _Walk:
 
     def _next(self, value: SSAValue, at: Point, stage: int, loop: str) -> Iterator[tuple[SSAValue, Point, int, str]]:
         if isinstance(value, BlockArgument):
-            self.reads[_Read(value.index, place_of(at, value.type), stage, loop)] = None
+            place = ANYWHERE if at is SOMEWHERE else place_of(at, value.type)
+            self.reads[_Read(value.index, place, stage, loop)] = None
             return
         op = value.owner
         if not isinstance(op, StructuredOp) or value not in self.body.maps:
@@ -308,6 +314,9 @@ class _Walk:
                 if read.index is first:  # at the place of the result
                     yield read.operand, at, stage, loop
                     continue
+                if at is SOMEWHERE or any(expression.loaded() for expression in read.index):
+                    yield read.operand, SOMEWHERE, stage, loop
+                    continue
                 env = env or {**bound(first, at), **bound(second, over)}
                 yield read.operand, evaluated(read.index, env), stage, loop
 
@@ -316,6 +325,8 @@ class _Walk:
         for read in self.reads:
             if read.operand not in operands:
                 continue
+            if read.address == ANYWHERE:
+                return "reads it at positions that are data"
             owner = read.address if loop == ROW else self.space.row_of(read.address)
             if owner != self.row or (read.address != address and read.stage >= stage):
                 return f"reads it at other elements than the one it writes: {read.address} for {address}"

@@ -126,7 +126,7 @@ class _Tiles:
             node
             for node in parts.nodes.loop_body.loads()
             if node not in self.transposed.nodes and parts.nodes.varies(node, (self.transposed.along,))
-            and parts.nodes.varies(node, (self.inner,))
+            and parts.nodes.varies(node, (self.inner,)) and not parts.nodes.addresses[node].loaded()
         ][:MOST_FETCHED]  # fmt: skip
         for node in others:
             name = f"{node.value.name_hint or 'value'}_ahead"

@@ -83,10 +83,12 @@ class VectorMover:
 
     def load(self, scope: Scope, nodes: Iterable[ScalarNode] | None = None) -> None:
         """Loads a vector of each of the nodes, or of all."""
+        emitter = self.parts.emitter(self.plan.nodes)
         for node in self.plan.loads if nodes is None else nodes:
             memory = self.parts.kernel.parameters[self.parts.buffers.sources[node.value]]
             place = self.taken[node]
-            self._move(scope, (memory, self.plan.nodes.addresses[node]), (place.memory, place.position))
+            address = emitter.opened(self.plan.nodes.addresses[node], scope)
+            self._move(scope, (memory, address), (place.memory, place.position))
 
     def keep(self, scope: Scope, stores: Iterable[Store]) -> list[Store]:
         """Puts what is to be stored into the thread's buffers; gives the stores that are not by vectors."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType, UnrealizedConversionCastOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType, UnrealizedConversionCastOp, i64
 from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects import scalar as sc
@@ -15,9 +15,9 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType, Kind
-from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Loaded
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.lowering.kernel.iteration_space import LoopSpace, index_dims, simplify_space
+from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr, index_dims, simplify_space
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_body, value_type
 from fuse_opt.lowering.kernel.scope import Scope
 from fuse_opt.lowering.kernel.sign_analysis import is_nonpositive
@@ -81,7 +81,12 @@ class KernelNodes:
         self.positions = {
             node: {axis: space.apply(e) for axis, e in positions.items()} for node, positions in self._positions.items()
         }
+        self.sources: dict[tuple[Hashable, Index], tuple[int, ScalarNode]] = {}
+        """The scalars that are positions, with a number, by what they are read from and where."""
         self.dims: dict[ScalarNode, frozenset[Dim]] = {}
+        if any(address.loaded() for address in (*self.addresses.values(), *self._all_positions())):
+            for number, node in enumerate(self.loop_body.nodes):
+                self.sources[node.value, tuple(space.apply(expression) for expression in node.index)] = number, node
         for node in self.loop_body.nodes:
             found: set[Dim] = set()
             if node.op is None:
@@ -95,6 +100,9 @@ class KernelNodes:
                 for operand in node.operands:
                     found |= self.dims[operand]
             self.dims[node] = frozenset(found)
+
+    def _all_positions(self) -> Iterator[IndexExpr]:
+        return (expression for positions in self.positions.values() for expression in positions.values())
 
     def varies(self, node: ScalarNode, dims: Iterable[Dim]) -> bool:
         return not self.dims[node].isdisjoint(dims)
@@ -135,6 +143,36 @@ class ElementEmitter:
             if stage is not None and node in stage.left:
                 row = stage.left[node]
                 scope.block.add_op(memref.StoreOp.get(self.value(node, scope), row.memory, [scope.index(row.position)]))
+
+    def opened(self, expression: IndexExpr, scope: Scope) -> IndexExpr:
+        """An index expression of which positions that are data are dimensions, with values in the scope or further out."""
+        values: dict[Dim | Loaded, IndexExpr] = {}
+        for atom in expression.loaded():
+            number, node = self.nodes.sources[atom.source, atom.index]
+            if (found := scope.find(node)) is None:
+                self.emit([node], scope.home(atom.dims()))
+                found = scope.find(node)
+            assert found is not None
+            dim, home = Dim(f"at {number}", atom.extent), found[1]
+            if dim not in home.indices:
+                home.indices[dim] = self._position(node, atom.extent, home)
+            values[atom] = as_expr(dim)
+        return expression.substitute(values) if values else expression
+
+    def _position(self, node: ScalarNode, extent: int, scope: Scope) -> SSAValue:
+        """An integer limited to what is there, in its own type before it is an index: an index may be narrower."""
+        value, element, last = self.value(node, scope), dtype(node.value), extent - 1
+        unsigned = element.kind is Kind.UINT
+        if not unsigned:
+            value = scope.add(arith.MaxSIOp(value, scope.constant(0, element)))
+        if last < (1 << (element.bits - (0 if unsigned else 1))) - 1:
+            limit = scope.constant(last, element)
+            value = scope.add(arith.MinUIOp(value, limit) if unsigned else arith.MinSIOp(value, limit))
+        if unsigned and element.bits < 64:
+            value = scope.add(arith.ExtUIOp(value, i64))
+        value = scope.add(arith.IndexCastOp(value, IndexType()))
+        value.name_hint = "at"
+        return value
 
     def value(self, node: ScalarNode, scope: Scope) -> SSAValue:
         """The scalar in its compute type."""
@@ -213,14 +251,14 @@ class ElementEmitter:
             self.define(node, value, home)
 
     def _position_in(self, node: ScalarNode, scope: Scope) -> _Positions:
-        return _Positions(self.nodes.positions[node], scope)
+        return _Positions(self.nodes.positions[node], scope, self)
 
     def _load(self, node: ScalarNode, scope: Scope) -> None:
         element = dtype(node.value)
         if prod(shape(node.value)) == 0:
             scope.root.values[node] = scope.constant(0, element.compute)
             return
-        address = self.nodes.addresses[node]
+        address = self.opened(self.nodes.addresses[node], scope)
         home = scope.home(address.dims())
         value = home.add(memref.LoadOp.get(self.buffers[node.value], [home.index(address)]))
         value.name_hint = node.value.name_hint
@@ -240,9 +278,10 @@ class _Positions:
 
     expressions: Mapping[int, IndexExpr]
     scope: Scope
+    emitter: ElementEmitter
 
     def __call__(self, axis: int) -> SSAValue:
-        return self.scope.index(self.expressions[axis])
+        return self.scope.index(self.emitter.opened(self.expressions[axis], self.scope))
 
 
 def _nonpositive_in(node: ScalarNode) -> Callable[[sc.Scalar], bool]:

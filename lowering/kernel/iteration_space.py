@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from fuse_opt.dialects.types.extents import estimate, exact_quotient, may_exceed
-from fuse_opt.dialects.types.index_expr import Clamp, Dim, Index, IndexExpr, Quotient, Remainder, delinearize
+from fuse_opt.dialects.types.index_expr import Clamp, Dim, Index, IndexExpr, Loaded, Quotient, Remainder, delinearize
 from fuse_opt.dialects.types.size import Extent
 
 SHORTEST_SPLIT = 8
@@ -140,6 +140,8 @@ def _division_atoms(expressions: Iterable[IndexExpr]) -> Iterable[Quotient | Rem
         for atom, _ in stack.pop().terms:
             if isinstance(atom, Clamp):
                 stack.append(atom.value)
+            elif isinstance(atom, Loaded):
+                stack.extend(atom.index)
             elif isinstance(atom, Quotient | Remainder):
                 yield atom
                 stack.append(atom.numerator)

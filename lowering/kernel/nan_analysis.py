@@ -67,8 +67,8 @@ def _fates(loop_body: LoopBody, extremum: ScalarNode, ignoring: Collection[Scala
 
 def _fate(node: ScalarNode, extremum: ScalarNode, ignores: bool, fates: Mapping[ScalarNode, Fate]) -> Fate:
     op, given = node.op, [fates[operand] for operand in node.operands]
-    if op is None:
-        return Fate.SAME
+    if op is None:  # it may be read at places that depend on the extremum
+        return Fate.SAME if all(fate is Fate.SAME for fate in given) else Fate.OTHER
     passed = [given[number] for number in _passed_on(op) if not ignores]
     reduces = bool(op.COMBINE)
     if Fate.NAN in passed:

@@ -217,9 +217,8 @@ class _Costs:
     def _of_one(self, node: ScalarNode, dims: tuple[Dim, ...]) -> int:
         if node.op is not None:
             return 0 if node.op.COMBINE else body_cost(node.op)
-        factors = self.nodes.addresses[node].coefficients()
-        along = self.rules.along or dims[-1]
-        if factors is None or abs(estimate(factors.get(along, 0))) > 1:
+        step = self.nodes.addresses[node].step(self.rules.along or dims[-1])
+        if step is None or abs(estimate(step)) > 1:
             return STRIDED
         element = dtype(node.value)
         return self.rules.load if element.compute is element and element.itemsize > 1 else WIDENED

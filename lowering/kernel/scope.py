@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.extents import may_exceed
-from fuse_opt.dialects.types.index_expr import Atom, Clamp, Dim, IndexExpr, Quotient
+from fuse_opt.dialects.types.index_expr import Atom, Clamp, Dim, IndexExpr, Loaded, Quotient
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.scalar_to_arith import constant_op
 
@@ -131,7 +131,7 @@ class Scope:
         return found
 
     def _compute_atom(self, atom: Atom) -> SSAValue:
-        assert not isinstance(atom, Dim)
+        assert not isinstance(atom, Dim | Loaded), "a position that is data is used before it is made"
         if isinstance(atom, Clamp):
             value = self.index(atom.value)
             low, high = atom.value.bounds

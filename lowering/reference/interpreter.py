@@ -228,13 +228,14 @@ def evaluate_structured(op: StructuredOp, operands: Sequence[Array]) -> Array:
     extents = shape(op.results[0])
     reduced = op.reduced_extents()
     index, inner = dimensions("i", extents), dimensions("r", reduced)
+    data = dict(zip(op.operands, operands, strict=True))
     if op.COMBINE:
         sources = [
-            gather(a, op.operand_index(k, index, inner), (*index, *inner), (*extents, *reduced))
+            gather(a, op.operand_index(k, index, inner), (*index, *inner), (*extents, *reduced), data)
             for k, a in enumerate(operands)
         ]
     else:
-        sources = [gather(a, op.operand_index(k, index, inner), index, extents) for k, a in enumerate(operands)]
+        sources = [gather(a, op.operand_index(k, index, inner), index, extents, data) for k, a in enumerate(operands)]
     body, element = op.body(), dtype(op.results[0])
     if body.function == "operand" and not op.COMBINE and dtype(op.operands[int(body.value)]) is element:
         return np.broadcast_to(sources[int(body.value)], extents)
@@ -266,12 +267,17 @@ def _specialized(op: GraphOp, operands: Sequence[Array]) -> GraphOp:
     return found
 
 
-def gather(array: Array, source: Index, index: Index, extents: Sequence[int]) -> Array:
-    """The array read at `source`, an index that is a function of the dimensions of `index`; a view where it can be."""
+def gather(
+    array: Array, source: Index, index: Index, extents: Sequence[int], data: Mapping[SSAValue, Array] | None = None
+) -> Array:
+    """
+    The array read at `source`, an index that is a function of the dimensions of `index`, and of data by what it is read from;
+    a view where it can be.
+    """
     if source == index and array.shape == tuple(extents):
         return array
     if is_narrow(array.dtype):  # NumPy cannot stride over all types of ml_dtypes
-        return gather(bit_patterns(array), source, index, extents).view(array.dtype)
+        return gather(bit_patterns(array), source, index, extents, data).view(array.dtype)
     if 0 in extents or not array.size:  # of an empty operand nothing is wanted, where elements are chosen by position
         return np.zeros(tuple(extents), array.dtype)
     base = np.asarray(array, order="C")
@@ -282,10 +288,16 @@ def gather(array: Array, source: Index, index: Index, extents: Sequence[int]) ->
         positions: Mapping[Dim, Array] = {
             next(iter(i.dims())): grid for i, grid in zip(index, grids, strict=True) if not i.is_constant
         }
-        flat = np.broadcast_to(address.evaluate(positions), tuple(extents))  # pyright: ignore[reportArgumentType]
+        tables = {atom.source: _as_positions((data or {})[cast(SSAValue, atom.source)]) for atom in address.loaded()}
+        flat = np.broadcast_to(address.evaluate(positions, tables), tuple(extents))  # pyright: ignore[reportArgumentType]
         return base.reshape(-1)[flat]
     steps = [0 if i.is_constant else coefficients.get(next(iter(i.dims())), 0) * base.itemsize for i in index]
     return np.lib.stride_tricks.as_strided(base.reshape(-1)[address.constant :], tuple(extents), steps, writeable=False)
+
+
+def _as_positions(array: Array) -> Array:
+    """Integers of any type in one that positions can be computed in."""
+    return np.minimum(array, 2**62).astype(np.int64) if array.dtype == np.uint64 else array.astype(np.int64)
 
 
 def logical_array(array: Array, type_: Attribute) -> Array:

@@ -146,6 +146,8 @@ class _Read:
         op = value.owner
         assert isinstance(op, StructuredOp)
         self._address = linearize(index, shape(value))
+        if self._address.loaded():
+            raise NotKnown("read at positions that are data")
         self._splat = _splat(value)
         kept = op.stored_value()
         self._elements = [] if kept is None else elements(kept)

@@ -5,7 +5,16 @@ import random
 from collections.abc import Callable
 from operator import itemgetter
 
-from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant, delinearize, dimension, dimensions, linearize
+from fuse_opt.dialects.types.index_expr import (
+    Dim,
+    IndexExpr,
+    constant,
+    delinearize,
+    dimension,
+    dimensions,
+    linearize,
+    loaded,
+)
 
 
 def test_division_uses_ranges() -> None:
@@ -53,6 +62,26 @@ def test_reflection_stays_inside() -> None:
         found = [reflected.evaluate({Dim("i", before + extent + after): v}) for v in range(before + extent + after)]
         inner = list(range(extent))
         assert found == [*inner[before:0:-1], *inner, *inner[-2 : -2 - after : -1]]
+
+
+def test_positions_that_are_data() -> None:
+    """One is an atom of a range; its own index is substituted with the rest; data says its value, limited to what is there."""
+    i, j = dimension("i", 3), dimension("j", 64)
+    at = loaded("ids", (i,), 100)
+    address = at * 64 + j
+    assert address // 64 == at and address % 64 == j and address.bounds == (0, 6399)
+    assert address.coefficients() is None and address.step(Dim("j", 64)) == 1 and address.step(Dim("i", 3)) is None
+    assert address.dims() == {Dim("i", 3), Dim("j", 64)}
+    assert loaded("ids", (i,), 1) == constant(0) and loaded("ids", (i,), 0) == constant(0)
+    (atom,) = address.loaded()
+    turned = address.substitute({Dim("i", 3): constant(2)}, {"ids": "others"})
+    assert turned == loaded("others", (constant(2),), 100) * 64 + j
+    assert address.substitute({atom: dimension("k", 100)}) == dimension("k", 100) * 64 + j
+    for given, read in ((7, 7), (-1, 0), (100, 99)):
+        data = {"ids": {(0,): given}}
+        assert address.evaluate({Dim("i", 3): 0, Dim("j", 64): 5}, data) == read * 64 + 5
+    nested = loaded("table", (at // 2,), 9)
+    assert [each.source for each in (nested + at).loaded()] == ["ids", "table"]
 
 
 Evaluate = Callable[[dict[str, int]], int]
