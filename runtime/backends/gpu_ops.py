@@ -21,7 +21,7 @@ from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.gpu_calls import Kernel, Planned
 from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
-from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, reading, sorted_count, writing
+from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, checking, reading, sorted_count, writing
 from fuse_opt.runtime.backends.gpu_totals import cumulative_prod, cumulative_sum
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, with_room
 from fuse_opt.runtime.device.compiler import compile_kernels, find_cuda_compiler, supported_arch
@@ -35,6 +35,7 @@ _FAULT = [name for name, _ in fields_of("backends/gpu_elements.cuh", "fault")]
 _PLANS: Mapping[str, Callable[[LibraryCall], Planned | None]] = {
     **{name: reading(find) for name, find in READS.items()},
     **{name: writing(find, how) for name, (find, how) in WRITES.items()},
+    "checked_positions": checking,
     **ORDERS,
     "searchsorted": searchsorted,
     "cumulative_sum": cumulative_sum,
@@ -62,8 +63,9 @@ class _Checked:
         number, index = noted["number"], noted["index"]
         axis, extent, wraps = self.planned.limits[number]
         at = [int(k) for k in np.unravel_index(noted["place"], self.planned.indices[number].shape)]
+        op = self.call.config.get("op", self.call.operation)
         return IndexError(
-            f"'{self.call.operation}': index {index} at {at} of the indices is out of range for axis {axis} of extent "
+            f"'{op}': index {index} at {at} of the indices is out of range for axis {axis} of extent "
             f"{extent}; expected {-extent if wraps else 0} <= index < {extent}"
         )
 

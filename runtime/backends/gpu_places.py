@@ -88,6 +88,14 @@ def take(call: LibraryCall) -> Places:
     return _with_values(call.outputs[0].shape, x_steps, [named], call.outputs[0])
 
 
+def checked_positions(call: LibraryCall) -> Places:
+    """As if x were positions that count from 0 on."""
+    ref, extent, axis = call.inputs[0], call.config["extent"], call.config["axis"]
+    assert isinstance(extent, int) and isinstance(axis, int)
+    named = Named(ref, axis, extent, 1, strides(ref.shape))
+    return _with_values(ref.shape, [0 for _ in ref.shape], [named], call.outputs[0])
+
+
 def take_along_axis(call: LibraryCall) -> Places:
     x, ref = call.inputs
     axis, shape = axis_of(call, -1, len(x.shape)), call.outputs[0].shape

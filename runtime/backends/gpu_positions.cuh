@@ -70,6 +70,22 @@ __device__ inline void read_places(const struct places *p, const T *x, T *out, c
   }
 }
 
+/* The positions themselves; 0 where an index names none. */
+template <class T>
+__device__ inline void check_places(const struct places *p, T *out, const char *const *from, struct fault *fault) {
+  for (u64 place = first_thread(); place < (u64)p->count; place += all_threads()) {
+    long long at = 0;
+    bool inside = p->small ? locate<unsigned>(p, (unsigned)place, from, fault, at) : locate<u64>(p, place, from, fault, at);
+    out[place] = inside ? (T)at : (T)0;
+  }
+}
+#define CHECK(T) \
+  const char *from[MOST_INDICES] = {a, b, c, d, e, f}; \
+  check_places<T>(p, (T *)out, from, fault);
+
+extern "C" __global__ void __launch_bounds__(256) gpu_check_4(const struct places *p, char *out, const char *a, const char *b, const char *c, const char *d, const char *e, const char *f, struct fault *fault) { CHECK(int) }
+extern "C" __global__ void __launch_bounds__(256) gpu_check_8(const struct places *p, char *out, const char *a, const char *b, const char *c, const char *d, const char *e, const char *f, struct fault *fault) { CHECK(long long) }
+
 struct alignas(16) sixteen {
   unsigned words[4];
 };

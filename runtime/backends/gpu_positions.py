@@ -106,6 +106,22 @@ def reading(find: Callable[[LibraryCall], Places]) -> Callable[[LibraryCall], Pl
     return plan
 
 
+def checking(call: LibraryCall) -> Planned | None:
+    """The plan of a call that gives the positions themselves."""
+    places, out = gpu_places.checked_positions(call).collapsed(), call.outputs[0]
+    if not _is_possible(places):
+        return None
+    record = _record(call, places)
+
+    def kernels(address: Address, fault: int) -> Sequence[Kernel]:
+        def arguments(at: Address) -> list[int]:
+            return [at(out), *_indices(places, at, at(out)), fault]
+
+        return [Kernel(f"gpu_check_{itemsize(out)}", record, arguments, blocks_for(record.count))]
+
+    return Planned(kernels, **_checked(call, places.named))
+
+
 def _split_row(places: Places) -> tuple[Places, int, int]:
     """The places of rows of updates, how many elements are side by side in each, and the step of their values."""
     if not places.extents or places.x_steps[-1] != 1 or any(each.steps[-1] for each in places.named):

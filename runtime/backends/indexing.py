@@ -21,7 +21,14 @@ from fuse_opt.runtime.host.c_records import address_in, fields_of, runtime_text
 from fuse_opt.runtime.host.program_call import LoopRow
 
 _SOURCE = "backends/indexing_tasks.c"
-_TASKS = ("fuse_gather_rows", "fuse_put_rows", "fuse_gather_lines", "fuse_put_lines", "fuse_run_totals")
+_TASKS = (
+    "fuse_gather_rows",
+    "fuse_check_rows",
+    "fuse_put_rows",
+    "fuse_gather_lines",
+    "fuse_put_lines",
+    "fuse_run_totals",
+)
 _TASK_BYTES = 32 << 10
 """What a task moves."""
 _MOST_RANGES = 16
@@ -80,8 +87,9 @@ class IndexingCall:
         for n in reversed(shape if len(set(self.shapes)) == 1 else (place + 1,)):
             at.insert(0, place % n)
             place //= n
+        op = self.call.config.get("op", self.call.operation)
         return IndexError(
-            f"'{self.call.operation}': index {index} at {at} of the indices is out of range for axis {axis} of extent "
+            f"'{op}': index {index} at {at} of the indices is out of range for axis {axis} of extent "
             f"{extent}; expected {first} <= index < {extent}"
         )
 
@@ -227,6 +235,17 @@ def _take(m: _Maker) -> IndexingCall | None:
     return m.reading(record, named)
 
 
+def _checked_positions(m: _Maker) -> IndexingCall | None:
+    extent, axis = m.call.config["extent"], m.call.config["axis"]
+    assert isinstance(extent, int) and isinstance(axis, int)
+    named = _named([m.indices(m.x, extent, axis, 1, (1,))], [m.x], (prod(m.x.shape),))
+    if named is None:
+        return None
+    record = m.rows(named, extent, 1)
+    record.chunk = _TASK_BYTES // record.bytes
+    return m.done("fuse_check_rows", -(-record.count // record.chunk), record, named.indices, named.refs)
+
+
 def _neighbours(m: _Maker, operands: Sequence[BufferRef]) -> tuple[_Named, int, int] | None:
     """Operands that name rows together, each for one of neighbouring axes of x: with the first of these, and behind the last."""
     x, given = m.x, m.call.config.get("axes", tuple(range(len(operands))))
@@ -359,6 +378,7 @@ def _total(m: _Maker, join: int) -> IndexingCall | None:
 _MAKERS: Mapping[str, Callable[[_Maker], IndexingCall | None]] = {
     "fuse.take": _take,
     "fuse.take_along_axis": _take_along_axis,
+    "fuse.checked_positions": _checked_positions,
     "fuse.gather_nd": _gather_nd,
     "fuse.index": _index,
     "fuse.index_put": _index_put,

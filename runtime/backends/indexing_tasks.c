@@ -169,6 +169,22 @@ void fuse_gather_rows(void *arg, long begin, long end) {
   }
 }
 
+/* The rows that places name, as integers of `bytes`; 0 for a place that names none, which nobody is to read at. */
+void fuse_check_rows(void *arg, long begin, long end) {
+  struct fuse_rows *call = arg;
+  char *out = AT(call, out);
+  int64_t last = end * call->chunk, rows[BATCH];
+  if (last > call->count) last = call->count;
+  for (int64_t first = begin * call->chunk, size; first < last; first += size) {
+    size = last - first < BATCH ? last - first : BATCH;
+    rows_of(call, first, size, rows);
+    if (call->bytes == 4)
+      for (int64_t k = 0; k < size; k++) ((int32_t *)out)[first + k] = (int32_t)(rows[k] < 0 ? 0 : rows[k]);
+    else
+      for (int64_t k = 0; k < size; k++) ((int64_t *)out)[first + k] = rows[k] < 0 ? 0 : rows[k];
+  }
+}
+
 /* Joins: of one element that is there and one update. */
 #define ADD(type, wide, a, b) ((type)((wide)(a) + (wide)(b)))
 #define MULTIPLY(type, wide, a, b) ((type)((wide)(a) * (wide)(b)))

@@ -166,11 +166,31 @@ def independent(n: int, dtype: str) -> str:
     return text.returning(a, text.op("sum", [y], (4,), dtype, axes(1)), text.op("multiply", [y, y], (4, n), dtype))
 
 
+def rows_at_data(n: int, dtype: str) -> str:
+    """Rows that data names, centred: whole ones in any order, of which one element each is named by data, too."""
+    text = Text()
+    x, rows, places = text.argument((9, n), dtype), text.argument((5, 1), "i32"), text.argument((5, 1), "ui8")
+    a = text.op("read_at", [x, rows], (5, n), dtype, "axis = 0 : i64")
+    least = text.op("min", [a], (5, 1), dtype, axes(1, keepdims=True))
+    b = text.op("subtract", [a, least], (5, n), dtype)
+    return text.returning(b, text.op("read_at", [b, places], (5, 1), dtype, "axis = 1 : i64"))
+
+
+def elements_at_data(n: int, dtype: str) -> str:
+    """Elements that data names, of what is computed on the way; the names are read through a view."""
+    text = Text()
+    x, places = text.argument((4, n), dtype), text.argument((n, 4), "i64")
+    a = text.op("negative", [x], (4, n), dtype)
+    turned = text.op("permute_dims", [places], (4, n), "i64", "axes = array<i64: 1, 0>")
+    return text.returning(text.op("read_at", [a, turned], (4, n), dtype, "axis = 1 : i64"))
+
+
 Maker = Callable[[int, str], str]
 
 FAMILIES: tuple[Maker, ...] = (
     pointwise, in_place, broadcast, two_results, transpose, transpose_batches, concatenation, last_axis, first_axis,
     wide_first_axis, middle_axis, all_axes, outer_axes, centred, softmax, softmax_of_columns, layer_norm, independent,
+    rows_at_data, elements_at_data,
 )  # fmt: skip
 OF_FLOATS = (softmax, softmax_of_columns, layer_norm)
 LARGE: dict[str, str] = {

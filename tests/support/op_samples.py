@@ -87,13 +87,13 @@ def positions(number: int) -> frozenset[int]:
 
 
 def _of_patterns(name: str) -> frozenset[int]:
-    """The operands of an op that say where a sparse value has entries, or decide how many it has."""
+    """The operands of an op that say where a sparse value has entries, or decide how many it has, or are only indices."""
     record = next(op for op in GRAPH.operations if op.name == name)
     assert issubclass(record, GraphOp)
     definition = record.get_irdl_definition()
     names = [operand for operand, _ in definition.operands]
     if not any(operand.endswith("indptr") for operand in names):
-        return frozenset({0} if "capacity" in definition.properties else ())
+        return frozenset({0} if "capacity" in definition.properties or names[:1] == ["indices"] else ())
     return frozenset(k for k, operand in enumerate(names) if operand.endswith(("indptr", "indices")))
 
 

@@ -1,4 +1,4 @@
-"""Reads at positions that are data: take, gather, index.
+"""Reads at positions that are data: take, gather, index; `read_at`, which fusion makes an index expression of a kernel.
 
 Indices are of any integer type and count from the end when negative, unless an op has `wrap_negative = false`: then they
 are out of range. One that is out of range is an error of the run, not of the compiler: implementations raise `IndexError`,
@@ -17,16 +17,18 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
+    StringAttr,
     TensorType,
 )
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def, var_operand_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
-from fuse_opt.dialects.graph.bases.movement import AxisOp
+from fuse_opt.dialects.graph.bases.movement import AxisOp, MovingOp
+from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, OpaqueOp
-from fuse_opt.dialects.interfaces.properties import IntArray, int_value, ints, normalize_axis
+from fuse_opt.dialects.interfaces.properties import IntArray, int_array, int_value, ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import (
     AnyTensor,
     agree,
@@ -37,7 +39,9 @@ from fuse_opt.dialects.interfaces.shapes import (
     tensor,
     tensor_type,
 )
-from fuse_opt.dialects.types.dtypes import BOOL
+from fuse_opt.dialects.scalar import Scalar
+from fuse_opt.dialects.types.dtypes import BOOL, I32, I64
+from fuse_opt.dialects.types.index_expr import Index, constant, loaded
 
 
 def index_shape(value: SSAValue, name: str = "indices") -> tuple[int, ...]:
@@ -75,6 +79,9 @@ class TakeOp(AxisOp, OpaqueOp):
     def elements_touched(self) -> Sequence[int | None]:
         """Of x no more than are taken."""
         return (prod(shape(self.result)), None, None) if is_static(self.result) else ()
+
+    def as_reads(self, builder: GraphBuilder) -> SSAValue | None:
+        return _taken(builder, self, self.indices, self.checked_axis())
 
 
 @irdl_op_definition
@@ -115,15 +122,91 @@ class TakeAlongAxisOp(AxisOp, OpaqueOp):
     wrap_negative = opt_prop_def(BoolAttr)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        source, indices = shape(self.x), index_shape(self.indices)
-        if len(source) != len(indices):
-            raise VerifyException(
-                f"expected indices of rank {len(source)} as x has, got {shape_text(indices)}; insert graph.expand_dims"
-            )
+        return (along_type(self.x, self.indices, self.checked_axis()),)
+
+    def as_reads(self, builder: GraphBuilder) -> SSAValue | None:
         axis = self.checked_axis()
-        others = broadcast_shapes([(*s[:axis], 1, *s[axis + 1 :]) for s in (source, indices)])
-        extents = [*others[:axis], indices[axis], *others[axis + 1 :]]
-        return (tensor_type(tensor(self.x).element_type, extents),)
+        at = _checked(builder, self, self.indices, axis, shape(self.x)[axis])
+        return builder(ReadAtOp, self.x, at, axis=int_value(axis))
+
+
+@irdl_op_definition
+class CheckedPositionsOp(OpaqueOp):
+    """Indices of an axis of `extent` as positions from 0 on: i32, of an axis of 2**31 or more i64.
+
+    Raises for one that is out of range, in the name of what reads at them: `op`, along its `axis`.
+    """
+
+    name = "graph.checked_positions"
+    indices = operand_def(TensorType)
+    result = result_def(TensorType)
+    extent = prop_def(IntegerAttr)
+    axis = prop_def(IntegerAttr)
+    op = prop_def(StringAttr)
+    wrap_negative = opt_prop_def(BoolAttr)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        element = I32 if self.extent.value.data < 2**31 else I64
+        return (tensor_type(element.attribute, index_shape(self.indices)),)
+
+
+@irdl_op_definition
+class ReadAtOp(AxisOp, MovingOp):
+    """Element by element the one of x at that position, but for `axis` (default -1), where `positions` says it.
+
+    As `take_along_axis`, whose indices are limited to what is there in place of being refused, and never count from the end
+    (NumPy's mode "clip"). Of an axis without elements 0.
+    """
+
+    name = "graph.read_at"
+    ACCEPTS_STORAGE: ClassVar[bool] = True
+    DEFAULT_AXIS: ClassVar[int] = -1
+    x = operand_def(TensorType)
+    positions = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        return (along_type(self.x, self.positions, self.checked_axis()),)
+
+    def scalar(self, x: Scalar, positions: Scalar) -> Scalar:
+        return x
+
+    def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
+        axis, extents = self.checked_axis(), shape(self.x)
+        at = tuple(constant(0) if n == 1 else i for n, i in zip(shape(self.positions), index, strict=True))
+        if operand == 1:
+            return at
+        own = [constant(0) if n == 1 else i for n, i in zip(extents, index, strict=True)]
+        own[axis] = loaded(self.positions, at, extents[axis])
+        return tuple(own)
+
+
+def along_type(x: SSAValue, indices: SSAValue, axis: int) -> AnyTensor:
+    """What is read of x at indices along an axis; raises VerifyException where they do not go together."""
+    source, given = shape(x), index_shape(indices)
+    if len(source) != len(given):
+        raise VerifyException(
+            f"expected indices of rank {len(source)} as x has, got {shape_text(given)}; insert graph.expand_dims"
+        )
+    others = broadcast_shapes([(*s[:axis], 1, *s[axis + 1 :]) for s in (source, given)])
+    return tensor_type(tensor(x).element_type, [*others[:axis], given[axis], *others[axis + 1 :]])
+
+
+def _taken(builder: GraphBuilder, op: OpaqueOp, indices: SSAValue, axis: int) -> SSAValue:
+    """The elements of an op's first operand at indices whose axes take the place of one of its axes."""
+    x = op.operands[0]
+    extents = [1] * len(shape(x))
+    extents[axis] = prod(shape(indices))
+    at = builder(ReshapeOp, _checked(builder, op, indices, axis, shape(x)[axis]), shape=int_array(extents))
+    read = builder(ReadAtOp, x, at, axis=int_value(axis))
+    return builder(ReshapeOp, read, shape=int_array(shape(op.results[0])))
+
+
+def _checked(builder: GraphBuilder, op: OpaqueOp, indices: SSAValue, axis: int, extent: int) -> SSAValue:
+    """The positions that indices of an op name; checked as the op says."""
+    wraps = {} if (given := op.properties.get("wrap_negative")) is None else {"wrap_negative": given}
+    names = {"extent": int_value(extent), "axis": int_value(axis), "op": StringAttr(op.name), **wraps}
+    return builder(CheckedPositionsOp, indices, **names)
 
 
 def position_length(indices: Sequence[int], rank: int, batch: int = 0) -> int:
@@ -197,3 +280,10 @@ class IndexOp(OpaqueOp):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         return (tensor_type(tensor(self.x).element_type, indexed_shape(self.x, self.indices, self.axes)),)
+
+    def as_reads(self, builder: GraphBuilder) -> SSAValue | None:
+        """Of one index tensor the same as of `take`."""
+        if len(self.indices) != 1:
+            return None
+        (axis,) = ints(self.axes, range(1))
+        return _taken(builder, self, self.indices[0], normalize_axis(axis, len(shape(self.x))))

@@ -117,6 +117,13 @@ def _take_rows(x: Array, positions: Array, axis: int, out: Array) -> None:
         np.take(_raw(x), positions, axis=axis, out=_raw(out), mode="clip")  # "raise" would go through a buffer
 
 
+@implementation("numpy.checked_positions", "graph.checked_positions", cost=moving_cost)
+def checked_positions(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
+    """The indices as positions from 0 on."""
+    extent, axis = integer(config, "extent", 0), integer(config, "axis", 0)
+    outputs[0][...] = checked(text(config, "op", "graph.checked_positions"), inputs[0], extent, axis, _least(config))
+
+
 @implementation("numpy.take_along_axis", "graph.take_along_axis", moves=True, cost=moving_cost)
 def take_along_axis(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.take at flat positions."""

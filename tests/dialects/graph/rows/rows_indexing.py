@@ -96,6 +96,32 @@ def _along_cases() -> Iterator[Case]:
         yield Case("graph.take_along_axis", "", (x, index), _along(x, index, -1))
 
 
+def _read_at_cases() -> Iterator[Case]:
+    """Positions of both signs and beyond the end, which are limited to what is there."""
+    for name in ANY:
+        for shape, extents, axis in ALONG:
+            x, index = ramp(name, *shape), indices("i64", shape[axis] + 1, *extents)
+            text = f"axis = {axis} : i64" if axis != -1 else ""
+            known = np.clip(index, 0, shape[axis] - 1) if shape[axis] else index
+            yield Case("graph.read_at", text, (x, index), _along(x, known, axis))
+    for kind in INTEGERS:
+        x, index = ramp("i32", 2, 300), indices(kind, 6, 2, 4)
+        index[1] = np.iinfo(TYPES[kind]).max
+        yield Case("graph.read_at", "", (x, index), _along(x, np.clip(index, 0, 299), -1))
+
+
+def _checked_cases() -> Iterator[Case]:
+    for kind in INTEGERS:
+        index = indices(kind, 6, 3, 5)
+        named = np.where(index < 0, index + 6, index)
+        for extent, element in ((6, "i32"), (2**31, "i64")):
+            wraps = extent == 6
+            given, known = (index, named) if wraps else (named.astype(TYPES[kind]), named)
+            text = f'axis = 1 : i64, extent = {extent} : i64, op = "graph.take"'
+            text += "" if wraps else ", wrap_negative = false"
+            yield Case("graph.checked_positions", text, (given,), known.astype(TYPES[element]))
+
+
 def positions(extents: Sequence[int], *shape: int, kind: str = "i64") -> Array:
     """Positions in a tensor of `extents` along a new last axis."""
     parts = [np.roll(indices(kind, extent, *shape).reshape(-1), k) for k, extent in enumerate(extents)]
@@ -181,6 +207,8 @@ ROWS: list[Row] = [
     Row("take", ANY, _take_cases),
     Row("embedding", ANY, _embedding_cases),
     Row("take_along_axis", ANY, _along_cases),
+    Row("checked_positions", INTEGERS, _checked_cases),
+    Row("read_at", ANY, _read_at_cases),
     Row("gather_nd", ANY, _gather_nd_cases),
     Row("index", ANY, _index_cases),
 ]
