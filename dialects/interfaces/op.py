@@ -499,6 +499,13 @@ class OpaqueOp(GraphOp):
         if not self.TAKES_ORDERS:
             refuse_encodings((*self._operands, *self.results))
 
+    def as_reads(self, builder: GraphBuilder) -> SSAValue | None:
+        """
+        The only result by ops for which code is generated, where all that the op does is to read at positions that are data;
+        these are checked before. None where it does more; the shapes are known.
+        """
+        return None
+
     def contraction(self) -> Contraction | None:
         """The product of its first two operands that its only result is, for generated code; None where it is none."""
         return None

@@ -37,6 +37,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "partition",
     "select-composites",
     "decompose",
+    "open-reads",
     "canonicalize",
     "cse",
     "fold-frozen-factors",

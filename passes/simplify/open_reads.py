@@ -1,0 +1,98 @@
+"""Make reads at positions that are data ones that kernels can do where they compute, by an index expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from fuse_opt.dialects.fused import directives
+from fuse_opt.dialects.interfaces.op import GraphBuilder, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.passes.fusion.engine.outline import sweep_functions
+from fuse_opt.passes.remarks import remark
+from fuse_opt.passes.rewrite_pass import RewritePass
+
+
+@dataclass(frozen=True)
+class OpenReadsPass(RewritePass):
+    """An opaque op that reads at positions that are data becomes a check of these and a read that fusion knows as a view.
+
+    ```mlir
+    %rows = graph.take %table, %ids : (tensor<50000x768xf32>, tensor<512xi64>) -> tensor<512x768xf32>
+    %y = graph.relu %rows : (tensor<512x768xf32>) -> tensor<512x768xf32>
+    ```
+    becomes
+    ```mlir
+    %at = graph.checked_positions %ids {axis = 0 : i64, extent = 50000 : i64, op = "graph.take"} : ...
+    %rows = graph.read_at %table, %at_column {axis = 0 : i64} : (tensor<50000x768xf32>, tensor<512x1xi32>) -> ...
+    ```
+    Only where something computes with what is read, or makes what is read and nothing else of it: then that is not stored,
+    or not made at all. The positions are to be fewer bytes than that saves.
+
+    Ensures: a program is refused for the same indices as before. Requires: nothing; what is of unknown extents stays.
+    """
+
+    name = "open-reads"
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        for block in sweep_functions(op):
+            for inner in list(block.ops):
+                if isinstance(inner, OpaqueOp) and not directives(inner) and inner.parent is block:
+                    _open(self.name, inner)
+
+
+def _open(name: str, op: OpaqueOp) -> None:
+    if len(op.results) != 1 or not all(map(is_static, (*op.operands, *op.results))):
+        return
+    builder, saved = GraphBuilder(), 2 * max((_nbytes(value) for value in _unstored(op)), default=0)
+    if not all(_nbytes(value) for value in (*op.operands, *op.results)) or (read := op.as_reads(builder)) is None:
+        return
+    checked = [inner for inner in builder.ops if isinstance(inner, OpaqueOp)]
+    cost = 2 * sum(_nbytes(value) for inner in checked for value in inner.results)
+    if saved < 2 * cost:
+        for inner in reversed(builder.ops):
+            inner.erase()
+        if saved:
+            message = f"stays a call: its positions are {cost} bytes to store and read, to save {saved}"
+            remark(name, op, "positions", message, numbers={"positions": cost, "saved": saved}, flip="fewer positions")
+        return
+    remark(name, op, "opened", f"is read where it is needed, which saves up to {saved} bytes", numbers={"saved": saved})
+    assert op.parent is not None
+    for inner in builder.ops:
+        inner.location = op.location
+        op.parent.insert_op_before(inner, op)
+    read.name_hint = op.results[0].name_hint
+    op.results[0].replace_all_uses_with(read)
+    Rewriter.erase_op(op)
+
+
+def _nbytes(value: SSAValue) -> int:
+    return prod(shape(value)) * dtype(value).itemsize
+
+
+def _unstored(op: OpaqueOp) -> Iterator[SSAValue]:
+    """What need not be in memory where the op is a part of the kernels around it."""
+    if any(isinstance(reader, StructuredOp) for reader in _readers(op.results[0])):
+        yield op.results[0]
+    source = op.operands[0]
+    maker = source.owner
+    if isinstance(maker, StructuredOp) and maker.operands and not maker.is_alias() and len(set(source.uses)) == 1:
+        yield source
+
+
+def _readers(value: SSAValue) -> Iterator[Operation]:
+    """Who reads a value or an alias of it."""
+    waiting = [value]
+    while waiting:
+        for use in waiting.pop().uses:
+            reader = use.operation
+            if isinstance(reader, StructuredOp) and reader.is_alias():
+                waiting.extend(reader.results)
+            else:
+                yield reader

@@ -1,0 +1,69 @@
+"""Reads at positions that are data inside of kernels: values, memory that is theirs, errors, and what is not overwritten."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cuda_matrix_programs import elements_at_data, rows_at_data
+from guard_pages import guarded, needs_guard_pages
+from ir_testing import Array, assert_same_bits, evaluate, kernels, optimized, parse, random_arguments
+
+import fuse_opt
+from fuse_opt.dialects.verify.kernel_reads import KernelReads
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+
+TAKEN = """func.func @main(%x: tensor<6x33xf32>, %i: tensor<2x5xi32>) -> tensor<2x5xf32> {
+  %r = graph.take %x, %i : (tensor<6x33xf32>, tensor<2x5xi32>) -> tensor<2x5x33xf32>
+  %e = graph.exp %r : (tensor<2x5x33xf32>) -> tensor<2x5x33xf32>
+  %s = graph.sum %e {axes = array<i64: 2>} : (tensor<2x5x33xf32>) -> tensor<2x5xf32>
+  func.return %s : tensor<2x5xf32>
+}"""
+DONATED = """func.func @main(%x: tensor<64x8xf32> {graph.donated}, %i: tensor<64x1xi32>) -> tensor<64x8xf32> {
+  %r = graph.read_at %x, %i {axis = 0 : i64} : (tensor<64x8xf32>, tensor<64x1xi32>) -> tensor<64x8xf32>
+  %y = graph.add %x, %r : (tensor<64x8xf32>, tensor<64x8xf32>) -> tensor<64x8xf32>
+  func.return %y : tensor<64x8xf32>
+}"""
+
+
+@needs_guard_pages
+@pytest.mark.parametrize("at_end", [False, True])
+def test_wild_positions_read_nothing_beside(at_end: bool) -> None:
+    """Positions of any value, as a kernel sees them that is run before somebody looks whether they were in range."""
+    for text in (rows_at_data(33, "f32"), elements_at_data(19, "bf16")):
+        program, module = fuse_opt.compile(text), parse(text)
+        given: list[Array] = random_arguments(module, 2)
+        for array in given:
+            if array.dtype.kind in "iu":
+                array.reshape(-1)[::2] = np.iinfo(array.dtype).max
+                array.reshape(-1)[1::3] = np.iinfo(array.dtype).min
+        with guarded() as allocate:
+            found = program(*(allocate(array, at_end=at_end) for array in given))
+            expected = evaluate(module, given)
+            assert_same_bits([*found] if isinstance(found, tuple) else [found], expected)
+
+
+def test_the_error_is_the_op_s() -> None:
+    program = fuse_opt.compile(TAKEN)
+    assert program.stats.kernels == 1 and program.stats.arena_bytes <= 64
+    x, good = np.ones((6, 33), np.float32), np.arange(10, dtype=np.int32).reshape(2, 5) - 5
+    good[good < -6] = 0
+    before = program(x, good)
+    for bad in (6, -7):
+        wrong = good.copy()
+        wrong[1, 2] = bad
+        said = (
+            rf"'graph.take': index {bad} at \[1, 2\] of the indices is out of range for axis 0 of extent 6; expected -6"
+        )
+        with pytest.raises(IndexError, match=said):
+            program(x, wrong)
+        with pytest.raises(IndexError, match=said):
+            fuse_opt.evaluate(TAKEN, x, wrong)
+    np.testing.assert_array_equal(program(x, good), before)
+
+
+def test_a_table_is_not_overwritten() -> None:
+    """Neither by the pass that decides, nor where a person asks for it: the verifier, which shares nothing with it, refuses."""
+    (kernel,) = kernels(optimized(DONATED, DEFAULT_PIPELINE))
+    assert kernel.inplace_pairs() == []
+    clash = KernelReads(kernel).clash(0, frozenset({0}))
+    assert clash is not None and "positions that are data" in clash
