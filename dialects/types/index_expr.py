@@ -258,7 +258,7 @@ class IndexExpr:
             parts.append((_substitute_atom(atom, values, sources), factor))
         return linear(parts)
 
-    def evaluate(self, values: Mapping[Dim, int], data: Mapping[Hashable, Any] | None = None) -> int:
+    def evaluate(self, values: Mapping[Dim, int], data: Mapping[Any, Any] | None = None) -> int:
         """
         The value for given dimension values, and tables of the data that are positions; works element by element on anything
         with Python's integer operators.
@@ -420,7 +420,7 @@ def _substitute_atom(atom: Atom, values: Mapping[Any, IndexExpr], sources: Mappi
     return atom.value.substitute(values, sources).clamp(atom.low, atom.high)
 
 
-def _evaluate_atom(atom: Atom, values: Mapping[Dim, int], data: Mapping[Hashable, Any] | None) -> int:
+def _evaluate_atom(atom: Atom, values: Mapping[Dim, int], data: Mapping[Any, Any] | None) -> int:
     if isinstance(atom, Dim):
         return values[atom]
     if isinstance(atom, Quotient):

@@ -38,8 +38,8 @@ def test_wild_positions_read_nothing_beside(at_end: bool) -> None:
                 array.reshape(-1)[1::3] = np.iinfo(array.dtype).min
         with guarded() as allocate:
             found = program(*(allocate(array, at_end=at_end) for array in given))
-            expected = evaluate(module, given)
-            assert_same_bits([*found] if isinstance(found, tuple) else [found], expected)
+            results: list[Array] = list(found) if isinstance(found, tuple) else [found]  # pyright: ignore[reportUnknownArgumentType]
+            assert_same_bits(results, evaluate(module, given))
 
 
 def test_the_error_is_the_op_s() -> None:
