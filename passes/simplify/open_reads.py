@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from fuse_opt.dialects.fused import directives
+from fuse_opt.dialects.analysis.storage import functions_of
+from fuse_opt.dialects.fused import directives, walk_open
 from fuse_opt.dialects.interfaces.op import GraphBuilder, OpaqueOp, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
-from fuse_opt.passes.fusion.engine.outline import sweep_functions
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -41,9 +41,9 @@ class OpenReadsPass(RewritePass):
     name = "open-reads"
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        for block in sweep_functions(op):
-            for inner in list(block.ops):
-                if isinstance(inner, OpaqueOp) and not directives(inner) and inner.parent is block:
+        for function in functions_of(op):
+            for inner in list(walk_open(function)):
+                if isinstance(inner, OpaqueOp) and not directives(inner) and inner.parent_op() is function:
                     _open(self.name, inner)
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from fuse_opt.dialects.types.extents import evaluate, exact_quotient
 from fuse_opt.dialects.types.index_expr import (
+    Clamp,
     Dim,
     Index,
     IndexExpr,
+    Loaded,
     Quotient,
     Remainder,
     delinearize,
@@ -35,7 +37,9 @@ def value(expression: IndexExpr, dims: dict[str, int], symbols: dict[str, int]) 
                 part = value(atom.numerator, dims, symbols) // evaluate(atom.divisor, symbols)
             case Remainder():
                 part = value(atom.numerator, dims, symbols) % evaluate(atom.divisor, symbols)
-            case _:
+            case Loaded():
+                raise AssertionError("no position here is data")
+            case Clamp():
                 clamped = max(value(atom.value, dims, symbols), evaluate(atom.low, symbols))
                 part = min(clamped, evaluate(atom.high, symbols))
         total += evaluate(factor, symbols) * part
