@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType, Unrealiz
 from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable
 from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import DType, Kind
@@ -159,10 +159,12 @@ class ElementEmitter:
             values[atom] = as_expr(dim)
         return expression.substitute(values) if values else expression
 
-    def _position(self, node: ScalarNode, extent: int, scope: Scope) -> SSAValue:
+    def _position(self, node: ScalarNode, extent: Extent, scope: Scope) -> SSAValue:
         """An integer limited to what is there, in its own type before it is an index: an index may be narrower."""
         value, element, last = self.value(node, scope), dtype(node.value), extent - 1
         unsigned = element.kind is Kind.UINT
+        if isinstance(last, Size):
+            raise Unschedulable("data-position", "it reads at positions that are data of an axis of unknown size")
         if not unsigned:
             value = scope.add(arith.MaxSIOp(value, scope.constant(0, element)))
         if last < (1 << (element.bits - (0 if unsigned else 1))) - 1:
