@@ -39,6 +39,11 @@ class StoredRule:
         """Whether results may have room for any number of entries: that of the types is enough, a smaller one may not be."""
         return False
 
+    @property
+    def may_be_dense(self) -> bool:
+        """Whether it computes so much that dense operands may cost less than they do as they are stored."""
+        return False
+
 
 @dataclass(frozen=True)
 class Pointwise(StoredRule):
@@ -91,6 +96,10 @@ class Product(StoredRule):
     """The operand that is the csr matrix."""
     transposed: tuple[bool, bool]
     """Whether the last two axes of each operand are swapped first."""
+
+    @property
+    def may_be_dense(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)

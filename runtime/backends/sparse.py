@@ -51,6 +51,8 @@ _TYPES = ("f32", "f64", "i32", "i64")
 _IDS = ("i32", "i64", "i16", "i8")
 _OF_DENSE = 0.35
 """The rate of a product over what is stored, of that of a dense one."""
+_OF_ENTRY = 8
+"""What an entry costs beside its multiplications, as so many of them (measured with 1, 8, 128 and 512 columns)."""
 
 
 class _Call(ctypes.Structure):
@@ -289,7 +291,7 @@ def _cost(name: str, site: Site) -> Cost:
     """Of moving what there is, and of products over what may be stored."""
     flops, rate = 0, 1.0
     if name in ("fuse.csr_matmul", "fuse.csr_sampled_matmul"):
-        flops = 2 * site.operands[1].size * site.operands[-1].shape[-1]
+        flops = 2 * site.operands[1].size * (site.operands[-1].shape[-1] + _OF_ENTRY)
         element = "f64" if "f64" in site.dtypes else "f32"
         rate = _OF_DENSE * (1e9 if site.device is None else site.device.product_rate(element))
     return Cost(flops, site.nbytes, rate, NATIVE_CALL)

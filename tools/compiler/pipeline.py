@@ -29,6 +29,7 @@ from fuse_opt.tools.compiler.registry import available_passes
 DEFAULT_PIPELINE: tuple[str, ...] = (
     "infer-shapes",
     "assign-storage",
+    "choose-storage",
     "lower-storage",
     "canonicalize",
     "fold-constants",
