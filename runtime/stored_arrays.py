@@ -56,6 +56,10 @@ class StoredType:
 
     def parts(self, given: Any) -> list[Array]:
         """The arrays `indptr`, `indices` and `values`, as long as the capacity. Raises TypeError or ValueError."""
+        if form_of(given) == "scipy" and given.format == self.kind and given.shape == self.shape:
+            ready = [given.indptr, given.indices, given.data]
+            if self.is_ready(*ready) is None:
+                return ready
         indptr, indices, values = self._arrays(given)
         if self.is_ready(indptr, indices, values) is None:
             return [indptr, indices, values]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -71,9 +71,9 @@ class ChooseStoragePass(RewritePass):
             readers = sorted({use.operation for use in value.uses}, key=order.__getitem__)
             known = [found for reader in readers if (found := _Reader.of(reader, value, frozen, machine)) is not None]
             gaining = [reader for reader in known if reader.dense < reader.stored]
-            copy = 0.0 if value in frozen else _seconds(ToStorageOp.of(_stand_in(value), None), (), machine)
-            stored, dense = sum(reader.stored for reader in gaining), sum(reader.dense for reader in gaining)
-            chosen = gaining if (dense + copy) * NEAR < stored else []
+            copy = 0.0 if value in frozen else _on_parts(ToStorageOp.of(_stand_in(value), None), (), None, machine)[0]
+            dense = copy + sum(reader.dense for reader in gaining)
+            chosen = gaining if dense * NEAR < _together(gaining) else []
             if chosen:
                 self._convert(value, [reader.op for reader in chosen])
             for reader in known:
@@ -106,8 +106,14 @@ class _Reader:
     """A product, and the seconds that it takes on a stored operand and on a dense one."""
 
     op: GraphOp
-    stored: float
+    own: float
+    shared: Mapping[Hashable, float]
+    """What it needs of the stored operand alone, as its transpose: made once for all products that need it."""
     dense: float
+
+    @property
+    def stored(self) -> float:
+        return self.own + sum(self.shared.values())
 
     @classmethod
     def of(cls, op: Operation, value: SSAValue, frozen: Collection[SSAValue], machine: Device) -> _Reader | None:
@@ -116,26 +122,43 @@ class _Reader:
             return None
         numbers = [number for number, operand in enumerate(op.operands) if operand is value]
         copy = with_dense(op, numbers, [_stand_in(operand, dense=True) for operand in op.operands])
-        found = cls(op, _seconds(op, frozen, machine), alone_seconds(copy, machine))
+        found = cls(op, *_on_parts(op, frozen, value, machine), alone_seconds(copy, machine))
         copy.erase()
         return found
 
 
-def _seconds(op: GraphOp, frozen: Collection[SSAValue], machine: Device) -> float:
-    """Of the ops over parts that an op becomes, without those that follow from frozen operands alone."""
-    builder, flats, known = GraphBuilder(), list[Flat](), set[SSAValue]()
+def _together(readers: Sequence[_Reader]) -> float:
+    shared: dict[Hashable, float] = {}
+    for reader in readers:
+        shared |= reader.shared
+    return sum(reader.own for reader in readers) + sum(shared.values())
+
+
+def _on_parts(
+    op: GraphOp, frozen: Collection[SSAValue], of: SSAValue | None, machine: Device
+) -> tuple[float, dict[Hashable, float]]:
+    """
+    The seconds of the ops over parts that an op becomes, and of those that follow from one operand alone. What follows from
+    frozen operands takes none.
+    """
+    builder, flats = GraphBuilder(), list[Flat]()
+    free, alone = set[SSAValue](), set[SSAValue]()
     for operand in op.operands:
         parts = Block(arg_types=part_types(operand.type)).args
         flats.append(parts)
-        known.update(parts if operand in frozen else ())
+        free.update(parts if operand in frozen else ())
+        alone.update(parts if operand is of else ())
     over_parts(op, builder, flats)
-    total = 0.0
+    total, shared = 0.0, dict[Hashable, float]()
     for inner in builder.ops:
-        if all(operand in known for operand in inner.operands):
-            known.update(inner.results)
-        elif isinstance(inner, GraphOp):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if all(operand in free for operand in inner.operands):
+            free.update(inner.results)
+        elif all(operand in alone for operand in inner.operands):
+            alone.update(inner.results)
+            shared[(len(shared), inner.name, frozenset(inner.properties.items()))] = alone_seconds(inner, machine)
+        else:
             total += alone_seconds(inner, machine)
-    return total
+    return total, shared
 
 
 def _may_be_dense(op: GraphOp, value: SSAValue) -> bool:

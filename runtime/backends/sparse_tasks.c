@@ -414,6 +414,9 @@ void fuse_csr_fill(void *arg, long begin, long end) {
   }
 }
 
+#define SCATTER(T) \
+  for (int64_t p = at; p < at + count; p++) ((T *)out)[indices[p]] = ((const T *)values)[p]; \
+  break;
 void fuse_csr_to_dense(void *arg, long begin, long end) {
   const struct fuse_sparse *call = arg;
   const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1);
@@ -425,7 +428,12 @@ void fuse_csr_to_dense(void *arg, long begin, long end) {
     char *out = PLACE(call, 3) + row * n * bytes;
     if (!in_range(call, indices + at, at, count, n)) return;
     memset(out, 0, (size_t)(n * bytes));
-    for (int64_t p = at; p < at + count; p++) memcpy(out + indices[p] * bytes, values + p * bytes, (size_t)bytes);
+    switch (bytes) {
+      case 1: SCATTER(uint8_t)
+      case 2: SCATTER(uint16_t)
+      case 4: SCATTER(uint32_t)
+      case 8: SCATTER(uint64_t)
+    }
   }
 }
 

@@ -31,7 +31,7 @@ from fuse_opt.tools.compiler.notebook import Page, notebook_html, page_of
 from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
-from fuse_opt.tools.compiler.signature import Signature, call_with_parts
+from fuse_opt.tools.compiler.signature import Signature, call_with_parts, quick_call
 from fuse_opt.tools.compiler.sized import SizedPrograms
 from fuse_opt.tools.compiler.specialization import (
     FrozenSpecializedCalls,
@@ -85,6 +85,9 @@ class CompiledProgram:
         For "cuda" they may be arrays of a device, too; then the results are, and the work is ordered on `stream` (a handle,
         or one of PyCUDA's, torch's or cupy's) or on the first array's own, without waiting for it.
         """
+        if (quick := self._quick) is not None and out is None and stream is None:
+            if (found := quick(arrays)) is not NotImplemented:
+                return found
         if stream is not None and self.target != "cuda":
             raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
         if self._in_parts:
@@ -145,6 +148,8 @@ class CompiledProgram:
         found = tuple(number for number, place in enumerate(places) if place[0] not in self._bound)
         values = (*(self.signature.arguments[number] for number in found), *self.signature.results)
         self._in_parts = any(value.stored is not None for value in values)
+        direct = self._direct if self._in_parts and not self._bound else None
+        self._quick = None if direct is None else quick_call(self.signature, direct)
         return found
 
     def refresh(self) -> None:
@@ -182,7 +187,8 @@ class CompiledProgram:
         if isinstance(backend, SpecializedPrograms):
             self._frozen = FrozenSpecializedCalls(signature, backend, bound, calls)
         else:
-            self._frozen = calls(backend)
+            self._frozen = frozen = calls(backend)
+            self._quick = None if self._in_parts else frozen.quick
 
     @property
     def native(self) -> Any:

@@ -260,6 +260,31 @@ def call_with_parts(
     return joined(signature, call(*arrays, out=out), form or "tuple")
 
 
+def quick_call(
+    signature: Signature, direct: Callable[[tuple[Any, ...], Any], Any]
+) -> Callable[[tuple[Any, ...]], Any] | None:
+    """
+    A function of all arguments that does what `call_with_parts` does where `direct` takes what they are made of as it is, and
+    gives NotImplemented where it does not; None for a signature with results of storage kinds.
+    """
+    if signature.gives_stored:
+        return None
+    ways = tuple(None if value.stored is None else value.stored.parts for value in signature.arguments)
+
+    def call(given: tuple[Any, ...]) -> Any:
+        if len(given) != len(ways):
+            return NotImplemented
+        arrays: list[Any] = []
+        for parts, array in zip(ways, given, strict=True):
+            if parts is None:
+                arrays.append(array)
+            else:
+                arrays += parts(array)
+        return direct(tuple(arrays), None)
+
+    return call
+
+
 def joined(signature: Signature, results: Any, form: Form) -> Any:
     """The results of a call over parts as its caller gets them."""
     if not signature.gives_stored:

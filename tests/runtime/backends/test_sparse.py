@@ -96,7 +96,7 @@ def test_packed_and_other_widths(n: int, element: Any) -> None:
     body = f"  %0 = graph.matmul %a, %x : ({a}, {x}) -> {y}\n  func.return %0 : {y}"
     text = f"func.func @main(%a: {a}, %x: {x}) -> {y} {{\n{body}\n}}"
     dense = rng.standard_normal((40, n)).astype(element)
-    program = fuse_opt.compile(text)
+    program = fuse_opt.compile(text, pipeline="lower-storage,default")  # as stored, whatever it costs
     assert (program.stats.workspace_bytes > 0) == (n in (256, 301, 129))
     found = program((indptr, indices, values.astype(element)), dense)
     expected = full((90, 40), (indptr, indices, values)).astype(np.float64) @ dense

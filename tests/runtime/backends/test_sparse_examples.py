@@ -31,7 +31,7 @@ def example() -> ModuleType:
 
 @needs_compiler
 def test_forward_and_backward(example: ModuleType) -> None:
-    sizes = example.Sizes(60, 200, 9, 7, 3)
+    sizes = example.Sizes(600, 2000, 9, 7, 3)
     graph, given = example.random_graph(sizes), example.operands(sizes)
     wanted = example.expected(graph, given)
     text = example.source(sizes, graph[1].size)
@@ -45,7 +45,7 @@ def test_forward_and_backward(example: ModuleType) -> None:
 
 @needs_compiler
 def test_transposes_are_made_once(example: ModuleType) -> None:
-    sizes = example.Sizes(60, 200, 9, 7, 3)
+    sizes = example.Sizes(600, 2000, 9, 7, 3)
     text = example.source(sizes, example.random_graph(sizes)[1].size)
     assert str(fuse_opt.compile(text.replace(" {graph.frozen}", "")).module).count("graph.csr_transpose") == 1
 
@@ -56,7 +56,7 @@ def test_factorization_machine() -> None:
     sizes = example.Sizes(40, 70, 5, 9)
     samples, given = example.random_samples(sizes), example.operands(sizes)
     text, wanted = example.source(sizes, samples[1].size), example.expected(samples, given)
-    program = fuse_opt.compile(text, pipeline="assign-storage{forbid-fallback},default")
+    program = fuse_opt.compile(text, pipeline="assign-storage{forbid-fallback},lower-storage,default")
     assert program.fallbacks == (0, 0)
     assert str(program.module).count("graph.csr_transpose") == 1, "X and its squares share a pattern"
     for found in (program(samples, *given), fuse_opt.evaluate(text, samples, *given)):
