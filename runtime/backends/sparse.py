@@ -36,6 +36,7 @@ _TASKS = (
     "fuse_csr_to_dense",
     "fuse_rows_copy",
     "fuse_rows_put",
+    "fuse_rows_subtract",
     "fuse_embedding_order",
     "fuse_embedding_sums",
 )
@@ -220,14 +221,20 @@ def _to_dense(call: LibraryCall) -> _Loops | None:
     return _over_rows("fuse_csr_to_dense", work, indptr, columns=columns, capacity=indices.shape[0], bytes=size)
 
 
-def _put(call: LibraryCall) -> _Loops | None:
+def _put(call: LibraryCall, task: str = "fuse_rows_put") -> _Loops | None:
     x, _, indices, values = call.inputs
     extent, width, size = x.shape[0], prod(x.shape[1:]), _itemsize(values)
     capacity, some = indices.shape[0], max(1, _TASK_WORK // max(width * size, 1))
     copies = _task_count(extent * width * size, max(extent, 1))
-    loops = (("fuse_rows_copy", copies), ("fuse_rows_put", max(1, -(-capacity // some))))
+    loops = (("fuse_rows_copy", copies), (task, max(1, -(-capacity // some))))
     numbers = {"rows": 1, "columns": extent, "capacity": capacity, "width": width, "bytes": size}
     return _Loops(loops, {**numbers, "tasks": copies, "option": some})
+
+
+def _subtract(call: LibraryCall) -> _Loops | None:
+    if (dtype := call.inputs[3].dtype) not in _TYPES[:2] or (found := _put(call, "fuse_rows_subtract")) is None:
+        return None
+    return _Loops(found.loops, {**found.numbers, "type": _TYPES.index(dtype)})
 
 
 def _embedding(call: LibraryCall) -> _Loops | None:
@@ -260,6 +267,7 @@ _MAKERS: Mapping[str, Callable[[LibraryCall], _Loops | None]] = {
     "fuse.csr_from_dense": _from_dense,
     "fuse.csr_to_dense": _to_dense,
     "fuse.rows_put": _put,
+    "fuse.rows_subtract": _subtract,
     "fuse.embedding_rows_backward": _embedding,
 }
 """By implementation."""

@@ -456,6 +456,29 @@ void fuse_rows_put(void *arg, long begin, long end) {
   for (int64_t k = first; k < last; k++) memcpy(PLACE(call, 4) + indices[k] * row, PLACE(call, 3) + k * row, (size_t)row);
 }
 
+/* The same of differences; the rows behind the next one are fetched before. */
+#define SUBTRACT(T) \
+  for (int64_t k = first; k < last; k++) { \
+    T *restrict out = (T *)PLACE(call, 4) + indices[k] * n; \
+    const T *restrict values = (const T *)PLACE(call, 3) + k * n; \
+    if (k + 2 < last) \
+      for (int64_t j = 0; j < n; j += 64 / (int64_t)sizeof(T)) \
+        __builtin_prefetch((const T *)PLACE(call, 4) + indices[k + 2] * n + j, 1); \
+    for (int64_t j = 0; j < n; j++) out[j] -= values[j]; \
+  }
+void fuse_rows_subtract(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *indptr = (const int32_t *)PLACE(call, 1), *indices = (const int32_t *)PLACE(call, 2);
+  int64_t n = call->width, at, count = row_of(call, indptr, 0, call->capacity, &at);
+  int64_t first = begin * call->option, last = least(end * call->option, count);
+  if (first >= last || !in_range(call, indices + first, first, last - first, call->columns)) return;
+  if (call->type) {
+    SUBTRACT(double)
+  } else {
+    SUBTRACT(float)
+  }
+}
+
 /* Ids in order, each once, and behind where these begin (`starts`) in what order the ids are; one task. */
 static int64_t id_at(const struct fuse_sparse *call, int64_t k) {
   const char *ids = PLACE(call, 1);

@@ -36,7 +36,7 @@ from fuse_opt.dialects.graph.sparse.parts import (
     union,
     zeros,
 )
-from fuse_opt.dialects.graph.sparse.rows import EmbeddingRowsBackwardOp, RowsPutOp
+from fuse_opt.dialects.graph.sparse.rows import EmbeddingRowsBackwardOp, RowsPutOp, RowsSubtractOp
 from fuse_opt.dialects.interfaces import stored_rules as rules
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array, int_value
@@ -154,12 +154,26 @@ def _of_rows(builder: GraphBuilder, x: SSAValue, rank: int, indices: SSAValue) -
 def _row_update(op: GraphOp, rule: rules.RowUpdate, builder: GraphBuilder, operands: Sequence[Flat]) -> Sequence[Flat]:
     (rows,) = dict.fromkeys(_parts(flat) for flat in operands if len(flat) > 1)
     rank = len(shape(op.results[0]))
+    if len(pair := _difference(op, rule, operands)) == 2:
+        return [(builder(RowsSubtractOp, operands[pair[0]][0], *rows[:2], operands[pair[1]][2]),)]
     values = [flat[2] if len(flat) > 1 else _of_rows(builder, flat[0], rank, rows.indices) for flat in operands]
     step = type(op) if rule.step is None else cast("type[GraphOp]", rule.step)
     found = builder.all(step, *values, **op.properties)
     kept = [operands[number][0] for number in rule.kept]
     put = zip(kept, found, strict=True)
     return [(builder(RowsPutOp, whole, rows.indptr, rows.indices, value),) for whole, value in put]
+
+
+def _difference(op: GraphOp, rule: rules.RowUpdate, operands: Sequence[Flat]) -> tuple[int, ...]:
+    """The operand whose rows stay and the stored one that is subtracted from it, where an op on floats is that."""
+    body = op.body() if rule.step is None and isinstance(op, StructuredOp) else None
+    if body is None or body.function != "sub" or any(leaf.function != "operand" for leaf in body.args):
+        return ()
+    kept, taken = (int(leaf.value) for leaf in body.args)
+    if len(operands[taken]) == 1 or kept not in rule.kept or not dtype(op.results[0]).is_float:
+        return ()
+    same = dtype(op.operands[kept]) is dtype(op.operands[taken]) is dtype(op.results[0])
+    return (kept, taken) if same else ()
 
 
 def _reduced(op: GraphOp, rule: rules.Reduced, builder: GraphBuilder, operands: Sequence[Flat]) -> Sequence[Flat]:

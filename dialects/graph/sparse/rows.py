@@ -19,11 +19,9 @@ from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_t
 from fuse_opt.dialects.types.dtypes import BOOL
 
 
-@irdl_op_definition
-class RowsPutOp(OpaqueOp):
-    """A copy of x with other rows in the place of those that are listed: `values` [capacity, ...], of which `indptr[1]` count."""
+class _RowsOp(OpaqueOp):
+    """A copy of x with other rows in the place of those that are listed."""
 
-    name = "graph.rows_put"
     ACCEPTS_STORAGE: ClassVar[bool] = True
     x = operand_def(TensorType)
     indptr = operand_def(TensorType)
@@ -44,6 +42,31 @@ class RowsPutOp(OpaqueOp):
     def elements_touched(self) -> Sequence[int | None]:
         """In place nothing but the rows that are listed is written, and none read."""
         return 0, None, None, None, prod(shape(self.values))
+
+
+@irdl_op_definition
+class RowsPutOp(_RowsOp):
+    """A copy of x with other rows in the place of those that are listed: `values` [capacity, ...], of which `indptr[1]` count."""
+
+    name = "graph.rows_put"
+
+
+@irdl_op_definition
+class RowsSubtractOp(_RowsOp):
+    """A copy of x with `values` [capacity, ...], of which `indptr[1]` count, subtracted from the rows that are listed; floats."""
+
+    name = "graph.rows_subtract"
+    ACCEPTS_STORAGE: ClassVar[bool] = False
+    ULPS: ClassVar[float | None] = 0.5
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        if not dtype(self.x).is_float:
+            raise VerifyException(f"operand 'x': expected floats, got '{self.x.type}'; insert graph.astype")
+        return super().infer_types()
+
+    def elements_touched(self) -> Sequence[int | None]:
+        """In place the rows that are listed are read and written."""
+        return prod(shape(self.values)), None, None, None, prod(shape(self.values))
 
 
 @irdl_op_definition

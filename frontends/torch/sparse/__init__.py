@@ -5,6 +5,6 @@ dialects/graph/*, frontends, frontends/torch/fx, frontends/torch/operators, tool
 """
 
 from fuse_opt.frontends.torch.sparse.function import compile_sparse
-from fuse_opt.frontends.torch.sparse.optimizers import SGD, SparseAdam
+from fuse_opt.frontends.torch.sparse.optimizers import SparseAdam
 
-__all__ = ["SGD", "SparseAdam", "compile_sparse"]
+__all__ = ["SparseAdam", "compile_sparse"]

@@ -1,12 +1,13 @@
-"""Optimizers on the row-sparse gradients of `nn.Embedding(sparse=True)`: a step is one program on the rows of a gradient.
+"""`SparseAdam` on the row-sparse gradients of `nn.Embedding(sparse=True)`: a step is one program on the rows of a gradient.
 
-Dynamo breaks graphs at sparse gradients, so `torch.compile` of PyTorch's optimizers runs them as eager does. These are the
-same optimizers with the same state; gradients that are dense, or that they do not take, are left to PyTorch's own step.
+Dynamo breaks graphs at sparse gradients, so `torch.compile` of PyTorch's optimizers runs them as eager does. This is the same
+optimizer with the same state. Gradient descent has none here: PyTorch's is one pass over the rows, and `compile_sparse` of a
+function with the gradient and the step in it saves the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -46,130 +47,68 @@ class _Rows:
         return _Rows(weight.shape[0], weight.shape[1], grad._nnz(), element.name)
 
 
-class SGD(_optimizers.SGD):
-    """`torch.optim.SGD`; without momentum and decay, steps on gradients of rows are programs, of the values of the dense step."""
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        def ours(group: dict[str, Any], weight: Any, rows: _Rows) -> bool:
-            if group["momentum"] or group["weight_decay"] or group["maximize"]:
-                return False
-            _run(_descent(rows), weight, [], float(group["lr"]))
-            return True
-
-        return _step(self, closure, ours, lambda: _optimizers.SGD.step(self))
-
-
 class SparseAdam(_optimizers.SparseAdam):
     """`torch.optim.SparseAdam`, which is `graph.lazy_adam`: rows without a gradient keep weight and state."""
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        def ours(group: dict[str, Any], weight: Any, rows: _Rows) -> bool:
-            if group.get("maximize"):
-                return False
-            state, (beta1, beta2) = self.state[weight], group["betas"]
-            if not state:
-                state["step"] = 0
-                for name in ("exp_avg", "exp_avg_sq"):
-                    state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
-            state["step"] += 1
-            rate = float(group["lr"]) * sqrt(1 - beta2 ** state["step"]) / (1 - beta1 ** state["step"])
-            given = [state["exp_avg"], state["exp_avg_sq"]]
-            _run(_adam(rows, float(beta1), float(beta2), float(group["eps"])), weight, given, rate)
-            return True
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        taken: list[tuple[Any, Any]] = []
+        with torch.no_grad():
+            for group in self.param_groups:
+                for weight in group["params"]:
+                    if (rows := _Rows.of(weight)) is not None and not group.get("maximize"):
+                        self._step_rows(group, weight, rows)
+                        taken.append((weight, weight.grad))
+        self._step_others(taken)
+        return loss
 
-        return _step(self, closure, ours, lambda: _optimizers.SparseAdam.step(self))
+    def _step_rows(self, group: dict[str, Any], weight: Any, rows: _Rows) -> None:
+        state, (beta1, beta2) = self.state[weight], group["betas"]
+        if not state:
+            state["step"] = 0
+            for name in ("exp_avg", "exp_avg_sq"):
+                state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+        state["step"] += 1
+        rate = float(group["lr"]) * sqrt(1 - beta2 ** state["step"]) / (1 - beta1 ** state["step"])
+        program = _adam(rows, float(beta1), float(beta2), float(group["eps"]))
+        written = [weight, state["exp_avg"], state["exp_avg_sq"]]
+        targets = [value.detach().numpy() for value in written]
+        ids, values = weight.grad._indices()[0].numpy(), weight.grad._values().numpy()
+        results = program(values, ids, np.array(rate, targets[0].dtype), *targets)
+        for value, target, result in zip(written, targets, results, strict=True):
+            if not np.may_share_memory(target, result):
+                np.copyto(target, result)
+            torch.autograd.graph.increment_version(value)
 
-
-def _step(
-    optimizer: Any,
-    closure: Callable[[], Any] | None,
-    ours: Callable[[dict[str, Any], Any, _Rows], bool],
-    rest: Callable[[], Any],
-) -> Any:
-    """A step by programs where there is one, and by PyTorch for the other parameters."""
-    loss = None
-    if closure is not None:
-        with torch.enable_grad():
-            loss = closure()
-    taken: list[tuple[Any, Any]] = []
-    with torch.no_grad():
-        for group, weight in _parameters(optimizer):
-            rows = _Rows.of(weight)
-            if rows is not None and ours(group, weight, rows):
-                taken.append((weight, weight.grad))
-    if any(weight.grad is not None for _, weight in _parameters(optimizer) if all(weight is not w for w, _ in taken)):
+    def _step_others(self, taken: list[tuple[Any, Any]]) -> None:
+        """PyTorch's step, which takes parameters that have a gradient."""
         for weight, _ in taken:
             weight.grad = None
         try:
-            rest()
+            if any(weight.grad is not None for group in self.param_groups for weight in group["params"]):
+                _optimizers.SparseAdam.step(self)
         finally:
             for weight, grad in taken:
                 weight.grad = grad
-    return loss
-
-
-def _parameters(optimizer: Any) -> Iterator[tuple[dict[str, Any], Any]]:
-    for group in optimizer.param_groups:
-        for weight in group["params"]:
-            yield group, weight
-
-
-def _run(program: api.CompiledProgram, weight: Any, state: Sequence[Any], rate: float) -> None:
-    """A step in place."""
-    grad, written = weight.grad, [weight, *state]
-    targets = [value.detach().numpy() for value in written]
-    ids, values = grad._indices()[0].numpy(), grad._values().numpy()
-    found: Any = program(values, ids, np.array(rate, targets[0].dtype), *targets)
-    results: tuple[Any, ...] = found if len(written) > 1 else (found,)
-    for value, target, result in zip(written, targets, results, strict=True):
-        if not np.may_share_memory(target, result):
-            np.copyto(target, result)
-        torch.autograd.graph.increment_version(value)
-
-
-@lru_cache(_PROGRAMS)
-def _descent(rows: _Rows) -> api.CompiledProgram:
-    whole, sparse = _types(rows)[:2]
-    return _program(
-        rows,
-        ["w"],
-        f"""  %1 = graph.multiply %0, %rate : ({sparse}, tensor<{rows.element}>) -> {sparse}
-  %2 = graph.subtract %w, %1 : ({whole}, {sparse}) -> {whole}
-  func.return %2 : {whole}""",
-    )
 
 
 @lru_cache(_PROGRAMS)
 def _adam(rows: _Rows, beta1: float, beta2: float, epsilon: float) -> api.CompiledProgram:
-    whole, sparse = _types(rows)[:2]
-    given = f"{whole}, {sparse}, tensor<{rows.element}>, {whole}, {whole}"
-    numbers = f"beta1 = {beta1:.17e} : f64, beta2 = {beta2:.17e} : f64, epsilon = {epsilon:.17e} : f64"
-    return _program(
-        rows,
-        ["w", "m", "v"],
-        f"""  %1:3 = graph.lazy_adam %w, %0, %rate, %m, %v {{{numbers}}} : ({given}) -> ({whole}, {whole}, {whole})
-  func.return %1#0, %1#1, %1#2 : {whole}, {whole}, {whole}""",
-    )
-
-
-def _types(rows: _Rows) -> tuple[str, str, str, str]:
-    """Of the table, its gradient, the rows that this is summed from, and the ids."""
     element, table = rows.element, f"{rows.rows}x{rows.width}x{rows.element}"
-    return (
-        f"tensor<{table}>",
-        f"tensor<{table}, #graph.row_sparse<capacity = {min(rows.count, rows.rows)}>>",
+    whole, sparse = f"tensor<{table}>", f"tensor<{table}, #graph.row_sparse<capacity = {min(rows.count, rows.rows)}>>"
+    values, ids, rate = (
         f"tensor<{rows.count}x{rows.width}x{element}>",
         f"tensor<{rows.count}xi64>",
+        f"tensor<{element}>",
     )
-
-
-def _program(rows: _Rows, written: Sequence[str], body: str) -> api.CompiledProgram:
-    """The program of a step, whose row-sparse gradient is `%0`."""
-    whole, sparse, values, ids = _types(rows)
-    arguments = ", ".join(f"%{name}: {whole} {{graph.donated}}" for name in written)
-    attributes = f"{{rows = {rows.rows} : i64, wrap_negative = false}}"
-    return api.compile(f"""func.func @main(%dy: {values}, %ids: {ids}, %rate: tensor<{rows.element}>, {arguments})
-    -> ({", ".join(whole for _ in written)}) {{
-  %0 = graph.embedding_backward %dy, %ids {attributes} : ({values}, {ids}) -> {sparse}
-{body}
+    numbers = f"beta1 = {beta1:.17e} : f64, beta2 = {beta2:.17e} : f64, epsilon = {epsilon:.17e} : f64"
+    written = ", ".join(f"%{name}: {whole} {{graph.donated}}" for name in ("w", "m", "v"))
+    types = f"({whole}, {sparse}, {rate}, {whole}, {whole}) -> ({whole}, {whole}, {whole})"
+    return api.compile(f"""func.func @main(%dy: {values}, %ids: {ids}, %rate: {rate}, {written}) -> ({whole}, {whole}, {whole}) {{
+  %0 = graph.embedding_backward %dy, %ids {{rows = {rows.rows} : i64, wrap_negative = false}} : ({values}, {ids}) -> {sparse}
+  %1:3 = graph.lazy_adam %w, %0, %rate, %m, %v {{{numbers}}} : {types}
+  func.return %1#0, %1#1, %1#2 : {whole}, {whole}, {whole}
 }}""")

@@ -176,6 +176,18 @@ def rows_put(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) 
     out[rows] = values[: rows.size]
 
 
+@implementation("numpy.rows_subtract", "graph.rows_subtract", inplace=((0, 0),), cost=_cost)
+@in_single
+def rows_subtract(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
+    """Subtraction from rows."""
+    x, indptr, indices, values = inputs
+    (out,) = outputs
+    rows = columns_of("graph.rows_subtract", indptr, indices, x.shape[0])
+    if not np.may_share_memory(x, out):
+        out[...] = x
+    out[rows] -= values[: rows.size]
+
+
 @implementation("numpy.embedding_rows_backward", "graph.embedding_rows_backward", cost=_cost)
 @in_single
 def embedding_rows_backward(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:

@@ -39,9 +39,7 @@ func.func @step(%w: tensor<50x4xf32>, %g: tensor<8x4xf32>, %ids: tensor<8xi64>) 
   %rate = graph.constant dense<0.1> : tensor<f32>
   // CHECK: graph.multiply %[[V]], {{.*}} -> tensor<8x4xf32>
   %1 = graph.multiply %0, %rate : (tensor<50x4xf32, #graph.row_sparse<capacity = 8>>, tensor<f32>) -> tensor<50x4xf32, #graph.row_sparse<capacity = 8>>
-  // CHECK-NEXT: %[[T:.*]] = graph.take %w, %[[I]]
-  // CHECK-NEXT: %[[N:.*]] = graph.subtract %[[T]]
-  // CHECK-NEXT: graph.rows_put %w, %[[P]], %[[I]], %[[N]]
+  // CHECK-NEXT: graph.rows_subtract %w, %[[P]], %[[I]], %
   %2 = graph.subtract %w, %1 : (tensor<50x4xf32>, tensor<50x4xf32, #graph.row_sparse<capacity = 8>>) -> tensor<50x4xf32>
   func.return %2 : tensor<50x4xf32>
 }

@@ -94,7 +94,5 @@ def test_what_is_counted_of_a_step_on_a_table_are_its_rows(in_place: bool) -> No
   func.return %0 : {table}
 }}""")
     row, whole = 8 * 4 * 4, 500 * 4 * 4
-    put = (row + 8 + 8 * 4, row) if in_place else (whole + row + 8 + 8 * 4, whole)
-    taken, subtracted = (row + 8 * 4, row), (2 * row, row)
-    counted = [sum(numbers) for numbers in zip(put, taken, subtracted, strict=True)]
+    counted = [2 * row + 8 + 8 * 4, row] if in_place else [whole + row + 8 + 8 * 4, whole]
     assert [program.stats.bytes_read, program.stats.bytes_written] == counted

@@ -157,6 +157,22 @@ def _rows_put_cases() -> Iterator[Case]:
             yield Case("graph.rows_put", "", (x, np.array([0, len(rows)], I32), indices, values), expected)
 
 
+def _rows_subtract_cases() -> Iterator[Case]:
+    for name in FLOATS:
+        for shape, rows, capacity in [
+            ((5, 3), [1, 4], 3),
+            ((4,), [0, 1, 2, 3], 4),
+            ((3, 2, 20), [0], 2),
+            ((2, 0), [], 0),
+        ]:
+            x, values = ramp(name, *shape), np.flip(ramp(name, capacity, *shape[1:])).copy()
+            expected = wide(x)
+            expected[rows] -= wide(values)[: len(rows)]
+            indices = np.array(rows + [0] * (capacity - len(rows)), I32)
+            given = (x, np.array([0, len(rows)], I32), indices, values)
+            yield Case("graph.rows_subtract", "", given, rounded(expected, name))
+
+
 def _embedding_cases() -> Iterator[Case]:
     for name in FLOATS:
         for kind, ids, rows, width, padding, capacity in [
@@ -225,5 +241,6 @@ ROWS: list[Row] = [
     Row("csr_from_dense", (*NUMBERS, "i1"), _from_dense_cases),
     Row("csr_to_dense", ("i32",), _to_dense_cases),
     Row("rows_put", ANY, _rows_put_cases),
+    Row("rows_subtract", FLOATS, _rows_subtract_cases),
     Row("embedding_rows_backward", FLOATS, _embedding_cases),
 ]
