@@ -85,9 +85,9 @@ class CompiledProgram:
         For "cuda" they may be arrays of a device, too; then the results are, and the work is ordered on `stream` (a handle,
         or one of PyCUDA's, torch's or cupy's) or on the first array's own, without waiting for it.
         """
-        if (quick := self._quick) is not None and out is None and stream is None:
-            if (found := quick(arrays)) is not NotImplemented:
-                return found
+        quick = self._quick if out is None and stream is None else None
+        if quick is not None and (found := quick(arrays)) is not NotImplemented:
+            return found
         if stream is not None and self.target != "cuda":
             raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
         if self._in_parts:
