@@ -276,6 +276,8 @@ class Evaluator:
                     values.append(operands[int(node.value)])
                 case "constant":
                     values.append(known(node))
+                case "size":
+                    raise NotKnown("a size")
                 case "index":
                     values.append(converted(axes[int(node.value)], node.dtype))
                 case name:

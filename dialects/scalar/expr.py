@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil as round_up
 
-from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
+from fuse_opt.dialects.types.dtypes import BOOL, I64, DType, Kind
+from fuse_opt.dialects.types.size import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ class ScalarTypeError(TypeError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A node: a function applied to nodes, an operand (`operand` k), a constant, or the result's index on an axis."""
+    """A node: a function applied to nodes, an operand (`operand` k), a constant, the result's index on an axis, or a size."""
 
     function: str
     args: tuple[Scalar, ...]
@@ -210,7 +211,18 @@ def index(axis: int, dtype: DType) -> Scalar:
 
 
 def constant(value: int | float | bool, dtype: DType) -> Scalar:
+    """A number; a size in its place (`size.py`) stays one, which a call of the program says."""
+    if isinstance(value, Size):
+        return cast(Scalar("size", (), I64, value), dtype)
     return Scalar("constant", (), dtype, value)
+
+
+def is_one_number(body: Scalar) -> bool:
+    """Whether a body is the same for all elements, of any operands: a constant, or computed from sizes."""
+    if body.function == "constant":
+        return True
+    leaves = [node.function for node in topological(body) if not node.args]
+    return "size" in leaves and set(leaves) <= {"size", "constant"}
 
 
 def apply(name: str, *args: Value) -> Scalar:

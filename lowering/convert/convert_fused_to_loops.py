@@ -126,7 +126,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             convert_in_blocks(loops.body, loops.helpers)
             distribute_loops(loops.body, loops.tasks, CUT.word(kernel))
             if passes:
-                mask_tails(loops.body, loops.helpers)
+                mask_tails(loops.body, loops.helpers, loops.size_arguments())
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
             if is_fast(kernel):

@@ -50,6 +50,7 @@ from fuse_opt.dialects.interfaces.layouts import any_encoded, check_encoding, en
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, StructuredOp
 from fuse_opt.dialects.interfaces.properties import int_array, plain_properties
 from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, shape
+from fuse_opt.dialects.scalar import is_one_number
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
@@ -431,9 +432,7 @@ def check_convertible(function: func.FuncOp) -> None:
                 pass
             case CompositeOp():
                 raise LoweringError(f"'{op.name}' is composite; run decompose and wrap-kernels first", op)
-            case StructuredOp() if not op.operands and (
-                op.stored_value() is not None or op.body().function == "constant"
-            ):
+            case StructuredOp() if not op.operands and (op.stored_value() is not None or is_one_number(op.body())):
                 pass
             case StructuredOp() if all(map(is_sized, (*op.operands, *op.results))) and op.is_alias():
                 pass

@@ -60,6 +60,11 @@ class KernelLoops:
     sizes: tuple[Size, ...] = ()
     """What the function takes between its buffers and the bounds of its tasks."""
 
+    def size_arguments(self) -> dict[SSAValue, Size]:
+        """The arguments that are sizes."""
+        *given, _, _ = self.body.args
+        return dict(zip(given[len(given) - len(self.sizes) :], self.sizes, strict=True))
+
 
 def build_kernel_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence[Hashable]) -> KernelLoops:
     """The loops of a kernel; `storages` name the memory of each operand and result: equal ones are one buffer."""

@@ -7,7 +7,7 @@ What has no op of its own with the primitive's meaning is a call of a helper: `@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, UnitAttr, i1
@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from fuse_opt.dialects.scalar import Scalar, topological
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.hints import NONPOSITIVE
 
 
@@ -27,6 +28,10 @@ class OpSink(Protocol):
 
     def constant(self, value: float, dtype: DType) -> SSAValue:
         """The scalar as a value of the type."""
+        ...
+
+    def index_constant(self, value: Extent) -> SSAValue:
+        """A number, or a size, as an index."""
         ...
 
     def call(self, helper: str, arguments: Sequence[SSAValue], result: Attribute) -> SSAValue:
@@ -69,6 +74,10 @@ def emit_body(
                 value = operands[int(node.value)]
             case "constant":
                 value = sink.constant(node.value, node.dtype)
+            case "size":
+                value = sink.add(
+                    arith.IndexCastOp(sink.index_constant(cast(Extent, node.value)), value_type(node.dtype))
+                )
             case "index":
                 value = sink.add(arith.IndexCastOp(position(int(node.value)), value_type(node.dtype)))
             case "cast":

@@ -16,7 +16,7 @@ what it has. A load of several lanes waits for masked stores to the same memory,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, memref, scf
@@ -26,6 +26,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.dialects.types.extents import exact_quotient, may_exceed, most
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.kernel.scope import INDEX
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant
@@ -35,6 +37,8 @@ WIDTH = 16
 FEWEST = 5
 """Elements of a loop for which it pays. A loop over accumulators, or over what is kept, may have fewer: who loads several of them
 would wait for narrow stores."""
+_ENDS = (WIDTH, 4 * WIDTH)
+"""Elements that a loop over accumulators has at most."""
 _BITS = "fo_bits"
 NARROWEST = 4
 """Bytes of an element in memory: machines with masks for fewer are few."""
@@ -45,12 +49,16 @@ def padded(count: int) -> int:
     return -(-count // WIDTH) * WIDTH if count >= FEWEST else count
 
 
-def mask_tails(body: Block, helpers: Helpers) -> None:
-    """Rewrites the function of a kernel in place."""
+def mask_tails(body: Block, helpers: Helpers, sizes: Mapping[SSAValue, Size] | None = None) -> None:
+    """Rewrites the function of a kernel in place; `sizes` are arguments of it that say where loops end."""
     blocks = _Masks(body, helpers)
     for op in list(body.walk()):
-        if isinstance(op, scf.ParallelOp) and (upper := _left_over(op)) is not None and _is_plain(op):
+        if not isinstance(op, scf.ParallelOp):
+            continue
+        if (upper := _left_over(op)) is not None and _is_plain(op):
             _mask(op, upper, blocks)
+        elif sizes and (size := _sized_end(op, sizes)) is not None and _is_plain(op):
+            _mask_sized(op, size, blocks)
 
 
 def _left_over(loop: scf.ParallelOp) -> int | None:
@@ -64,6 +72,15 @@ def _left_over(loop: scf.ParallelOp) -> int | None:
     if any(isinstance(op, memref.StoreOp) and isinstance(op.memref.owner, memref.AllocaOp) for op in ops):
         return upper
     return upper if upper - lower >= FEWEST and rest != WIDTH // 2 else None
+
+
+def _sized_end(loop: scf.ParallelOp, sizes: Mapping[SSAValue, Size]) -> Size | None:
+    """The size that a loop counts to from a multiple of whole vectors on."""
+    if loop.initVals or len(loop.lowerBound) != 1 or constant(loop.step[0]) != 1:
+        return None
+    lower = loop.lowerBound[0]
+    begin = sizes.get(lower, constant(lower))
+    return None if begin is None or exact_quotient(begin, WIDTH) is None else sizes.get(loop.upperBound[0])
 
 
 def _is_plain(loop: scf.ParallelOp) -> bool:
@@ -99,7 +116,45 @@ class _Masks(BlockLoops):
     def __init__(self, body: Block, helpers: Helpers) -> None:
         super().__init__(body)
         self._helpers = helpers
+        self._made: set[Operation] = set()
         self._masks: dict[int, SSAValue] = {}
+        self._parts: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
+        self._sized: dict[SSAValue, SSAValue] = {}
+        self._tests: dict[SSAValue, SSAValue] = {}
+
+    def parts(self, count: SSAValue) -> tuple[SSAValue, SSAValue]:
+        """Of so many elements, those in whole vectors, and the rest."""
+        if count not in self._parts:
+            rest = self._first(arith.AndIOp(count, self.number(WIDTH - 1)), "rest")
+            self._parts[count] = self._first(arith.SubiOp(count, rest), "whole"), rest
+        return self._parts[count]
+
+    def test(self, rest: SSAValue) -> SSAValue:
+        """Whether there is a rest."""
+        if rest not in self._tests:
+            self._tests[rest] = self._first(arith.CmpiOp(rest, self.number(0), "ne"), "is_left")
+        return self._tests[rest]
+
+    def sized_mask(self, rest: SSAValue) -> SSAValue:
+        """The bits of so many lanes, as `mask` has them of a number."""
+        if rest not in self._sized:
+            one = self.number(1)
+            above = self._first(arith.ShLIOp(one, rest), None)
+            lanes = self._first(arith.SubiOp(above, one), None)
+            bits = self._first(arith.OrIOp(lanes, self.number(1 << WIDTH)), None)
+            self._helpers.setdefault(_BITS, ((INDEX,), INDEX))
+            self._sized[rest] = self._first(func.CallOp(_BITS, [bits], [INDEX]), "bits")
+        return self._sized[rest]
+
+    def _first(self, op: Operation, name: str | None) -> SSAValue:
+        """Puts an op of arguments, constants and such ops in front of all others."""
+        later = next(
+            each for each in self.body.ops if not isinstance(each, arith.ConstantOp) and each not in self._made
+        )
+        Rewriter.insert_op(op, InsertPoint.before(later))
+        self._made.add(op)
+        op.results[0].name_hint = name
+        return op.results[0]
 
     def mask(self, count: int) -> SSAValue:
         """The bits of so many lanes, and one beyond all lanes: a single one would be compared."""
@@ -112,6 +167,30 @@ class _Masks(BlockLoops):
             Rewriter.insert_op(hidden, InsertPoint.after(bits.owner))
             self._masks[count] = hidden.results[0]
         return self._masks[count]
+
+
+def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
+    """The same of a loop to a size: the masked vector is left out by a condition where there is no rest."""
+    before = InsertPoint.before(loop)
+    whole, rest = blocks.parts(loop.upperBound[0])
+    end = next((end for end in _ENDS if not may_exceed(size, end - 1)), most(size) // WIDTH * WIDTH + WIDTH)
+    if end > WIDTH:
+        Rewriter.insert_op(specialized(loop, {}, (loop.lowerBound[0], whole)), before)
+    tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
+    condition = blocks.test(rest)
+    Rewriter.insert_op(scf.IfOp(condition, [], Region(Block([tail, scf.YieldOp()]))), before)
+    mask = blocks.sized_mask(rest)
+    Rewriter.erase_op(loop)
+    block = tail.body.block
+    counter = block.args[0]
+    if end > WIDTH:
+        place = arith.AddiOp(whole, counter)
+        place.result.name_hint, counter.name_hint = counter.name_hint, "lane"
+        counter.replace_all_uses_with(place.result)
+        place.operands[1] = counter
+        Rewriter.insert_op(place, InsertPoint.at_start(block))
+        counter = place.result
+    _Guard(block, counter, end).put(_is_set(block, mask, blocks))
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
@@ -145,7 +224,12 @@ def _moved(lane: BlockArgument, first: int, blocks: BlockLoops) -> SSAValue:
 
 def _is_within(block: Block, count: int, blocks: _Masks) -> Sequence[Operation]:
     """What asks whether the lane is one of the first so many."""
-    bits = arith.ShRSIOp(blocks.mask(count), block.args[0])
+    return _is_set(block, blocks.mask(count), blocks)
+
+
+def _is_set(block: Block, mask: SSAValue, blocks: _Masks) -> Sequence[Operation]:
+    """What asks whether the lane's bit is set."""
+    bits = arith.ShRSIOp(mask, block.args[0])
     bit = arith.AndIOp(bits, blocks.number(1))
     return bits, bit, arith.CmpiOp(bit, blocks.number(0), "ne")
 

@@ -151,6 +151,8 @@ def evaluate_body(body: Scalar, operands: Sequence[Array], axes: Sequence[Array]
                     value = operands[int(node.value)]
                 case "constant":
                     value = np.asarray(node.value).astype(dtype)
+                case "size":
+                    raise ValueError(f"size '{node.value}' has no number; give the function arguments of known extents")
                 case "index":
                     value = axes[int(node.value)].astype(dtype)
                 case "cast":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -23,6 +24,8 @@ from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, sha
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, I64, DType, Kind, dtype_of
 from fuse_opt.dialects.types.index_expr import Index
+from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 
 
 def element_of(attribute: Attribute) -> DType:
@@ -71,6 +74,34 @@ class FullOp(Creation):
         builder = GraphBuilder()
         number_constant(builder, number_of("value", self.value, element_of(self.dtype)), self.result)
         return builder.ops[0]
+
+
+@irdl_op_definition
+class ReciprocalOfSizeOp(StructuredOp):
+    """1 over a `size` (`#graph.size<n>`), as an element of the float type `dtype`: the factor of a mean over so many elements.
+
+    A size of symbols is what a call says of them. 1 over 0 is NaN, the mean of nothing.
+    """
+
+    name = "graph.reciprocal_of_size"
+    size = prop_def(SizeAttr)
+    dtype = prop_def(Attribute)
+    result = result_def(TensorType)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        element = element_of(self.dtype)
+        if not element.is_float or element.storage_only:
+            raise VerifyException(f"attribute 'dtype': expected floats to compute with, got {element}")
+        return (tensor_type(element.attribute, ()),)
+
+    def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
+        return ()
+
+    def scalar(self, *operands: Scalar) -> Scalar:
+        compute, count = element_of(self.dtype).compute, self.size.data
+        if not isinstance(count, Size):
+            return sc.constant(1.0 / count if count else float("nan"), compute)
+        return 1.0 / sc.constant(cast(int, count), compute)
 
 
 @irdl_op_definition

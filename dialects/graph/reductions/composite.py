@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.creation.constant import scalar_constant
+from fuse_opt.dialects.graph.creation.filled import ReciprocalOfSizeOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import (
     AddOp,
     AstypeOp,
@@ -25,6 +26,8 @@ from fuse_opt.dialects.graph.reductions.reductions import MaxOp, SumOp
 from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
+from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 
 
 def number(attribute: FloatAttr | None, default: float) -> float:
@@ -67,6 +70,9 @@ def total_of(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: 
 def mean_of(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: bool) -> SSAValue:
     total = builder(SumOp, x, axes=int_array(axes), keepdims=bool_value(keepdims))
     count = prod(shape(x)[axis] for axis in axes)
+    if isinstance(count, Size):
+        factor = builder(ReciprocalOfSizeOp, size=SizeAttr(count), dtype=dtype(x).compute.attribute)
+        return builder(MultiplyOp, total, narrowed(builder, factor, x))
     return builder(MultiplyOp, total, scalar_constant(builder, 1.0 / count if count else float("nan"), x))
 
 

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.fused import RECOMPUTED, STOP_FUSION, KernelOp
 from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.scalar import is_one_number
 
 
 @dataclass(eq=False)
@@ -108,7 +109,7 @@ def is_creation(op: Operation | Block) -> bool:
     """Whether an op gives one number everywhere, from nothing, so that every kernel may have its own copy."""
     if not isinstance(op, StructuredOp) or op.operands or op.stored_value() is not None:
         return False
-    return op.body().function == "constant"
+    return is_one_number(op.body())
 
 
 def used_values(op: Operation) -> Iterable[SSAValue]:

@@ -39,6 +39,16 @@ IN_PLACE = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"], grap
   %1 = graph.softmax %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
   func.return %1 : tensor<?x?xf32>
 }"""
+LAYER_NORM = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]},
+                     %s: tensor<?xf32> {graph.dims = ["n"]}) -> tensor<?x?xf32> {
+  %1 = graph.layer_norm %x, %s : (tensor<?x?xf32>, tensor<?xf32>) -> tensor<?x?xf32>
+  func.return %1 : tensor<?x?xf32>
+}"""
+CONCAT = """func.func @main(%x: tensor<3x?xf32>, %y: tensor<3x?xf32>) -> tensor<3x?xf32> {
+  %0 = graph.concat %x, %y {axis = 1 : i64} : (tensor<3x?xf32>, tensor<3x?xf32>) -> tensor<3x?xf32>
+  %1 = graph.square %0 : (tensor<3x?xf32>) -> tensor<3x?xf32>
+  func.return %1 : tensor<3x?xf32>
+}"""
 KERNELS = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]},
                      %y: tensor<?x?xf32> {graph.dims = ["n", "m"]}) -> tensor<?x?xf32> {
   %1 = graph.softmax %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
@@ -51,6 +61,8 @@ CASES: dict[str, tuple[str, Shapes]] = {
     "rows": (ROWS, lambda n: [(n, 24), (24,)]),
     "broadcast": (BROADCAST, lambda n: [(n % 3 + 1, 3, n), (3, n), (n % 3 + 1, 1, 1)]),
     "softmax": (SOFTMAX, lambda n: [(n % 4 + 1, n), (n,)]),
+    "layer norm": (LAYER_NORM, lambda n: [(n % 4 + 1, n), (n,)]),
+    "concat": (CONCAT, lambda n: [(3, n), (3, n % 5 + 2)]),
     "in place": (IN_PLACE, lambda n: [(n % 4 + 1, n)]),
     "kernels": (KERNELS, lambda n: [(n % 4 + 1, n), (n, n % 4 + 1)]),
 }

@@ -63,6 +63,14 @@ def _iota_cases() -> Iterator[Case]:
     yield made("iota", "shape = array<i64: 3>, dtype = ui8, start = 254 : i64", np.array([254, 255, 0], np.uint8))
 
 
+def _reciprocal_cases() -> Iterator[Case]:
+    for name in FLOATS:
+        for size in (1, 7, 0):
+            value = np.array(1.0 / size if size else np.nan)
+            text = f"size = #graph.size<{size}>, dtype = {name}"
+            yield made("reciprocal_of_size", text, converted(rounded(value, name), name))
+
+
 def _eye_cases() -> Iterator[Case]:
     for name in ANY:
         for n, m, k in [(3, None, 0), (2, 4, 1), (4, 2, -1), (3, 3, 5), (0, 3, 0), (1, 1, 0)]:
@@ -98,5 +106,6 @@ ROWS: list[Row] = [
     Row("full", [], _full_cases),
     Row("iota", [], _iota_cases),
     Row("eye", [], _eye_cases),
+    Row("reciprocal_of_size", [], _reciprocal_cases),
     Row("one_hot", INTEGERS, _one_hot_cases),
 ]
