@@ -45,6 +45,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "assign-layouts",
     "cancel-conversions",
     "hoist-frozen",
+    "rematerialize",
     *FUSION_RULES,
     *SECOND_ROUND,
     "duplicate-producers",

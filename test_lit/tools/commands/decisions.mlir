@@ -16,7 +16,7 @@
 // FIRST: fused.kernel
 // FIRST-NOT: fused.kernel
 
-// GONE: decisions.mlir.tmp:1:1: error: no fusion pass 'fuse-elementwise' is in the pipeline
+// GONE: decisions.mlir.tmp:1:1: error: no pass 'fuse-elementwise' that takes decisions is in the pipeline
 
 func.func @main(%x: tensor<32x8xf32>) -> tensor<32x1xf32> {
   %largest = graph.max %x {axes = array<i64: 1>, keepdims = true} : (tensor<32x8xf32>) -> tensor<32x1xf32>
