@@ -3,9 +3,10 @@
     FUSE_OPT_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 python benchmarks/sparse_training.py
 
 The table is 50,000 x 256 with 512 ids: its gradient from one of rows, then a step of gradient descent, in place. `dense` makes
-the whole gradient. The network is examples/graph_network.py with 20,000 nodes and 200,000 edges; PyTorch has its matrix as csr
-and as coo, with its own gradients, and with a transposed copy (`held`), which its csr products are then given. Calls take
-turns in slots of processor time; milliseconds are of a lower quartile, ratios medians of those of slots.
+the whole gradient; `compiled` is a function of PyTorch by `compile_sparse`, `adam` our SparseAdam, a step alone. The network is
+examples/graph_network.py with 20,000 nodes and 200,000 edges; PyTorch has its matrix as csr and as coo, with its own gradients,
+and with a transposed copy (`held`), which its csr products are then given. Calls take turns in slots of processor time;
+milliseconds are of a lower quartile, ratios medians of those of slots.
 """
 
 from __future__ import annotations
@@ -74,7 +75,28 @@ def embedding_calls() -> Calls:
 
         backward()
         np.testing.assert_allclose(layer.weight.detach().numpy(), _once(start, dy, ids), 1e-5, 1e-5)
-        found |= {"torch": backward, "torch_lean": lean}
+        found |= {"torch": backward, "torch_lean": lean, **compiled_steps(torch, layer.weight.detach(), wide, gradient)}
+    return found
+
+
+def compiled_steps(torch: Any, weight: Any, ids: Any, gradient: Any) -> Calls:
+    """A function of PyTorch with the layer, its gradient and the step in it; and SparseAdam, PyTorch's and ours."""
+    sparse: Any = import_module("fuse_opt.frontends.torch.sparse")
+    table = weight.clone()
+
+    def step(weight: Any, ids: Any, gradient: Any) -> Any:
+        leaf = weight.detach().requires_grad_()
+        with torch.enable_grad():
+            result = torch.nn.functional.embedding(ids, leaf, sparse=True)
+            (rows,) = torch.autograd.grad(result, [leaf], gradient)
+        return weight.add_(rows, alpha=-RATE)
+
+    compiled = sparse.compile_sparse(step, strict=True)
+    found: Calls = {"compiled": lambda: compiled(table, ids, gradient)}
+    for name, kind in (("adam", sparse.SparseAdam), ("torch_adam", torch.optim.SparseAdam)):
+        layer = torch.nn.Embedding(ROWS, WIDTH, sparse=True, _weight=weight.clone())
+        layer(ids).backward(gradient)
+        found[name] = kind(layer.parameters(), lr=RATE).step
     return found
 
 
@@ -130,7 +152,19 @@ def torch_networks(graph: tuple[Array, Array, Array], given: list[Array]) -> Cal
     def call(product: Callable[[Any], Any]) -> Callable[[], Any]:
         return lambda: network(product)
 
+    sparse: Any = import_module("fuse_opt.frontends.torch.sparse")
+
+    def written(a: Any, x: Any, v1: Any, c1: Any, v2: Any, c2: Any) -> Any:
+        return torch.sparse.mm(a, torch.relu(torch.sparse.mm(a, x @ v1) + c1) @ v2) + c2
+
+    compiled = sparse.compile_sparse(written, strict=True)
+
+    def call_compiled() -> list[Any]:
+        result = compiled(csr, x, *weights)
+        return [result.detach(), *torch.autograd.grad(result, weights, dy)]
+
     return {
+        "compiled": call_compiled,
         "csr": call(lambda of: torch.sparse.mm(csr, of)),
         "coo": call(lambda of: torch.sparse.mm(coo, of)),
         "held": call(Product.apply),

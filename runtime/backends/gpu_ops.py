@@ -22,6 +22,7 @@ from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.gpu_calls import Kernel, Planned
 from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
 from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, checking, reading, sorted_count, writing
+from fuse_opt.runtime.backends.gpu_sparse import SPARSE
 from fuse_opt.runtime.backends.gpu_totals import cumulative_prod, cumulative_sum
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, with_room
 from fuse_opt.runtime.device.compiler import compile_kernels, find_cuda_compiler, supported_arch
@@ -29,7 +30,7 @@ from fuse_opt.runtime.device.driver import CudaUnavailable, Device
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_records import fields_of, runtime_text
 
-_TEXTS = ("elements", "positions", "orders", "totals")
+_TEXTS = ("elements", "positions", "orders", "totals", "sparse")
 _FAULT = [name for name, _ in fields_of("backends/gpu_elements.cuh", "fault")]
 
 _PLANS: Mapping[str, Callable[[LibraryCall], Planned | None]] = {
@@ -40,6 +41,7 @@ _PLANS: Mapping[str, Callable[[LibraryCall], Planned | None]] = {
     "searchsorted": searchsorted,
     "cumulative_sum": cumulative_sum,
     "cumulative_prod": cumulative_prod,
+    **SPARSE,
 }
 """By op: what plans its calls; None for one that is not for these kernels."""
 
