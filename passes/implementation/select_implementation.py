@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
+from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, kernel_structure
 from fuse_opt.dialects.analysis.prepared import frozen_arguments
 from fuse_opt.dialects.analysis.storage import byte_size, functions_of
 from fuse_opt.dialects.fused import KernelOp
@@ -88,7 +88,7 @@ class SelectImplementationPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         check_preferred(self.name, self.prefer, op)
         machine, table = attached_machine(self.name, self.device, op), self._table(op)
-        known: dict[int, tuple[Found, _Choice]] = {}
+        known: dict[Hashable, _Choice] = {}
         for function in functions_of(op):
             frozen = _frozen(function)
             for kernel in function.body.block.ops:
@@ -115,10 +115,16 @@ class SelectImplementationPass(ModulePass):
         machine: Device,
         frozen: Collection[SSAValue],
         table: CostTable | None,
-        known: dict[int, tuple[Found, _Choice]],
+        known: dict[Hashable, _Choice],
     ) -> None:
-        """Decides for a kernel; `known` are choices by the identity of candidates, which kernels that compute the same share."""
-        if kernel.schedule_kind() == "reference":
+        """Decides for a kernel; `known` are choices for kernels that say nothing, by what they compute."""
+        if (kind := kernel.schedule_kind()) == "reference":
+            return
+        is_free = kernel.implementation is None and wanted_implementation(kernel) is None
+        never = tuple([value in frozen for value in kernel.operands]) if frozen else ()
+        key = (kernel_structure(kernel), never, kind) if is_free else None
+        if key is not None and (same := known.get(key)) is not None:
+            self._take(kernel, same)
             return
         if not all(map(is_static, (*kernel.operands, *kernel.results))):
             message = "has unknown extents: what runs it is chosen for the shapes of a call"
@@ -126,18 +132,14 @@ class SelectImplementationPass(ModulePass):
             return
         try:
             found = candidates(kernel, machine, self.numerics, frozen)
-            is_free = kernel.implementation is None and wanted_implementation(kernel) is None
-            if is_free and (same := known.get(id(found))) is not None:
-                self._take(kernel, same[1])
-                return
             choice = self._checked(kernel, found, machine, frozen, table)
         except BackendFault as fault:
             raise RefusedError(str(fault), kernel) from fault
         if choice.chosen is None:
             self._refuse(kernel, choice.found, machine)
             return
-        if is_free:
-            known[id(found)] = found, choice
+        if key is not None:
+            known[key] = choice
         self._take(kernel, choice)
 
     def _checked(

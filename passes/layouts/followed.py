@@ -32,24 +32,27 @@ class Kind:
 class Values:
     """The kinds of a function's values, and which operands its ops want in the order of their results."""
 
-    _kinds: dict[SSAValue, Kind] = field(default_factory=dict[SSAValue, Kind])
+    _kinds: dict[int, tuple[SSAValue, Kind]] = field(default_factory=dict[int, tuple[SSAValue, Kind]])
+    """By the identity of a value, which lives as long as it is here."""
     _of_type: dict[Attribute, Kind] = field(default_factory=dict[Attribute, Kind])
     _laid_out: dict[tuple[int, EncodingPart | None], TensorType[Attribute]] = field(
         default_factory=dict[tuple[int, EncodingPart | None], TensorType[Attribute]]
     )
-    _followed: dict[Operation, tuple[int, ...]] = field(default_factory=dict[Operation, tuple[int, ...]])
+    _followed: dict[int, tuple[Operation, tuple[int, ...]]] = field(
+        default_factory=dict[int, tuple[Operation, tuple[int, ...]]]
+    )
     _of_key: dict[Hashable, tuple[int, ...]] = field(default_factory=dict[Hashable, tuple[int, ...]])
 
     def kind(self, value: SSAValue) -> Kind:
-        if (known := self._kinds.get(value)) is not None:
-            return known
+        if (known := self._kinds.get(id(value))) is not None:
+            return known[1]
         type_ = value.type
         if (found := self._of_type.get(type_)) is None:
             extents = shape(value)
             nbytes = byte_size(value) or 0
             found = Kind(len(self._of_type), extents, is_static(value), has_order(extents), nbytes, encoding(value))
             self._of_type[type_] = found
-        self._kinds[value] = found
+        self._kinds[id(value)] = value, found
         return found
 
     def laid_out(self, value: SSAValue, layout: EncodingPart | None) -> TensorType[Attribute]:
@@ -69,15 +72,15 @@ class Values:
         The operands that lie as the result does, whose axes are the result's one by one: of pointwise ops those of its shape,
         of windows and of what keeps reduced axes all of its rank. None where the op looks at axes in another way.
         """
-        if (known := self._followed.get(op)) is not None:
-            return known
+        if (known := self._followed.get(id(op))) is not None:
+            return known[1]
         if not op.operands or len(op.results) != 1 or op.stored_value() is not None:
             found = ()
-        elif (known := self._of_key.get(key := self.key(op))) is not None:
-            found = known
+        elif (alike := self._of_key.get(key := self.key(op))) is not None:
+            found = alike
         else:
             found = self._of_key[key] = self._worked_out(op)
-        self._followed[op] = found
+        self._followed[id(op)] = op, found
         return found
 
     def _worked_out(self, op: StructuredOp) -> tuple[int, ...]:
