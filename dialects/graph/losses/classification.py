@@ -10,12 +10,13 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def,
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.movement import axis_of
-from fuse_opt.dialects.graph.creation.constant import number_of, scalar_constant
+from fuse_opt.dialects.graph.creation.constant import number_constant, number_of, scalar_constant
 from fuse_opt.dialects.graph.creation.filled import FullOp, IotaOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, DivideOp, MultiplyOp, NegativeOp, SubtractOp, WhereOp
-from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, NotEqualOp
+from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, GreaterEqualOp, LessOp, LogicalAndOp, NotEqualOp
 from fuse_opt.dialects.graph.losses.regression import Loss
-from fuse_opt.dialects.graph.movement.views import ExpandDimsOp
+from fuse_opt.dialects.graph.movement.gather import ReadAtOp
+from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, ReshapeOp
 from fuse_opt.dialects.graph.nn.softmax_layer_norm import log_softmax_of
 from fuse_opt.dialects.graph.reductions.composite import (
     check_shape,
@@ -74,6 +75,16 @@ class ClassLoss(Loss):
         classes = builder(IotaOp, shape=along, axis=int_value(axis), dtype=dtype(targets).attribute)
         return builder(EqualOp, classes, builder(ExpandDimsOp, targets, axis=int_value(axis)))
 
+    def of_class(self, builder: GraphBuilder, x: SSAValue, targets: SSAValue, values: SSAValue) -> SSAValue:
+        """Of values along the scores' axis that of each row's class; 0 where the target names no class."""
+        axis, none = self.class_axis(x), number_constant(builder, 0, targets)
+        place = builder(ExpandDimsOp, targets, axis=int_value(axis))
+        found = builder(ReadAtOp, values, place, axis=int_value(axis))
+        found = builder(ReshapeOp, found, shape=int_array(shape(targets)))
+        count = number_constant(builder, shape(x)[axis], targets)
+        known = builder(LogicalAndOp, builder(GreaterEqualOp, targets, none), builder(LessOp, targets, count))
+        return builder(WhereOp, known, found, scalar_constant(builder, 0.0, values))
+
     def of_counted(self, builder: GraphBuilder, targets: SSAValue, value: SSAValue) -> SSAValue:
         """The value where a target is not the class to ignore, else 0."""
         if self.ignore_index is None:
@@ -83,7 +94,7 @@ class ClassLoss(Loss):
         return builder(WhereOp, counts, value, scalar_constant(builder, 0.0, value))
 
     def mean_divisor(
-        self, builder: GraphBuilder, x: SSAValue, targets: SSAValue, hits: SSAValue, weight: Sequence[SSAValue]
+        self, builder: GraphBuilder, x: SSAValue, targets: SSAValue, weight: Sequence[SSAValue]
     ) -> SSAValue | None:
         """What the sum of losses is divided by: the sum of weights of the rows' classes. None for no division."""
         if self.way() != "mean":
@@ -92,14 +103,10 @@ class ClassLoss(Loss):
             return scalar_constant(builder, self.divisor(shape(targets)), x)
         rows = scalar_constant(builder, 1.0, x)
         if weight:
-            axis = self.class_axis(x)
-            weights = builder(WhereOp, hits, on_axis(builder, weight[0], axis, len(shape(x))), _zero(builder, x))
-            rows = total_of(builder, weights, [axis])
+            extents = [n if k == self.class_axis(x) else 1 for k, n in enumerate(shape(x))]
+            along = builder(ReshapeOp, weight[0], shape=int_array(extents))
+            rows = self.of_class(builder, x, targets, along)
         return total_of(builder, self.of_counted(builder, targets, rows), range(len(shape(targets))))
-
-
-def _zero(builder: GraphBuilder, like: SSAValue) -> SSAValue:
-    return scalar_constant(builder, 0.0, like)
 
 
 class Forward(ClassLoss):
@@ -113,15 +120,15 @@ class Forward(ClassLoss):
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         x, weight = widened(builder, self.x), [widened(builder, value) for value in self.weight]
-        axis, hits = self.class_axis(x), self.hits(builder, x, self.targets)
+        axis = self.class_axis(x)
         values = self.log_probabilities(builder, x)
         if weight:
             values = builder(MultiplyOp, values, on_axis(builder, weight[0], axis, len(shape(x))))
-        hit = total_of(builder, builder(WhereOp, hits, values, _zero(builder, x)), [axis])
+        hit = self.of_class(builder, x, self.targets, values)
         losses = self.of_counted(builder, self.targets, self._smoothed(builder, hit, values, axis))
         if self.way() != "none":
             losses = total_of(builder, losses, range(len(shape(losses))))
-        if (divisor := self.mean_divisor(builder, x, self.targets, hits, weight)) is not None:
+        if (divisor := self.mean_divisor(builder, x, self.targets, weight)) is not None:
             losses = builder(DivideOp, losses, divisor)
         return (narrowed(builder, losses, self.x),)
 
@@ -158,7 +165,7 @@ class Backward(ClassLoss):
         if weight:
             shares = builder(MultiplyOp, shares, on_axis(builder, weight[0], axis, len(shape(x))))
         grad = widened(builder, self.grad)
-        if (divisor := self.mean_divisor(builder, x, self.targets, hits, weight)) is not None:
+        if (divisor := self.mean_divisor(builder, x, self.targets, weight)) is not None:
             grad = builder(DivideOp, grad, divisor)
         grad = self.of_counted(builder, self.targets, grad)
         if shape(grad):
