@@ -9,9 +9,7 @@ from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.runtime.backends import indexing, sparse
 from fuse_opt.runtime.backends.blas.offers import blas_problem
 from fuse_opt.runtime.backends.gpu_ops import GpuOps
-from fuse_opt.runtime.backends.nvidia.cublas import Cublas, cublas_problem
-from fuse_opt.runtime.backends.nvidia.cublaslt import CublasLt, cublaslt_problem
-from fuse_opt.runtime.backends.nvidia.cudnn import Cudnn, cudnn_problem
+from fuse_opt.runtime.backends.nvidia import cublas, cublaslt, cudnn
 from fuse_opt.runtime.backends.nvidia.device_calls import Checks, DeviceLibrary
 from fuse_opt.runtime.backends.onednn.offers import onednn_load_problem, onednn_problem
 from fuse_opt.runtime.device.driver import Device
@@ -22,16 +20,16 @@ OWN = (indexing, sparse)
 _Problem = Callable[[], str | None]
 _PROBLEMS: Mapping[str, Mapping[str, _Problem]] = {
     "cpu": {"blas": blas_problem, "onednn": onednn_problem},
-    "cuda": {"cublas": cublas_problem, "cublaslt": cublaslt_problem, "cudnn": cudnn_problem},
+    "cuda": {"cublas": cublas.LIBRARY.problem, "cublaslt": cublaslt.LIBRARY.problem, "cudnn": cudnn.LIBRARY.problem},
 }
 """
 By platform and backend: why its functions cannot be called here; for CPUs as far as that is known without loading a library.
 """
 _LOAD_PROBLEMS: Mapping[str, _Problem] = {"onednn": onednn_load_problem}
 _DEVICE_LIBRARIES: Mapping[str, Callable[[Device], DeviceLibrary]] = {
-    "cublas": Cublas,
-    "cublaslt": CublasLt,
-    "cudnn": Cudnn,
+    "cublas": cublas.Cublas,
+    "cublaslt": cublaslt.CublasLt,
+    "cudnn": cudnn.Cudnn,
     "gpu": GpuOps,
 }
 """By backend: what runs its calls on a device."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import weakref
 from functools import partial
 from typing import Any
 
@@ -13,11 +12,9 @@ from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.nvidia.device_calls import (
     Address,
     Enqueue,
-    check,
-    load_library,
-    load_problem,
+    Handles,
+    LibraryFile,
     operands_of,
-    required,
     workspace_at,
 )
 from fuse_opt.runtime.backends.nvidia.products import (
@@ -31,7 +28,6 @@ from fuse_opt.runtime.backends.nvidia.products import (
 )
 from fuse_opt.runtime.device.driver import Device
 
-VARIABLE = "FUSE_OPT_CUBLAS"
 _NO_REDUCED_PRECISION = 16
 """Math mode: sums of 16-bit products are f32 throughout. Its other bits would allow TF32."""
 _DEFAULT_ALGORITHM = -1
@@ -49,30 +45,18 @@ _SIGNATURES = {
 }  # fmt: skip
 
 
-def _chosen() -> str:
-    return os.environ.get(VARIABLE, "")
+VARIABLE = "FUSE_OPT_CUBLAS"
+LIBRARY = LibraryFile("cublas", "cuBLAS", VARIABLE, lambda: os.environ.get(VARIABLE, ""), _SIGNATURES)
 
 
-def _library() -> ctypes.CDLL | None:
-    return load_library(VARIABLE, _chosen(), "cublas", _SIGNATURES)
-
-
-def cublas_problem() -> str | None:
-    """Why cuBLAS cannot be called here; it is loaded for that."""
-    return load_problem(VARIABLE, _chosen(), "cuBLAS", _library)
-
-
-class Cublas:
+class Cublas(Handles):
     """Products of one program. What cuBLAS chooses depends on shapes, types and alignment alone, and it allocates nothing."""
 
     def __init__(self, device: Device) -> None:
         """Raises CudaError."""
-        self._library = required(_library(), "cuBLAS", VARIABLE)
-        handle = ctypes.c_void_p()
-        check(self._library.cublasCreate_v2(ctypes.byref(handle)), "cublasCreate")
-        self._handle = handle
-        weakref.finalize(self, device.destroy, self._library.cublasDestroy_v2, handle).atexit = False
-        check(self._library.cublasSetMathMode(handle, _NO_REDUCED_PRECISION), "cublasSetMathMode")
+        super().__init__(LIBRARY, device)
+        self._handle = self._made("cublasCreate_v2", "cublasDestroy_v2")
+        self._call("cublasSetMathMode", self._handle, _NO_REDUCED_PRECISION)
 
     def bound(self, call: LibraryCall, address: Address) -> Enqueue:
         """What enqueues a product."""
@@ -85,20 +69,19 @@ class Cublas:
         scalar = ctypes.c_double if out.dtype == "f64" else ctypes.c_float
         one, zero = scalar(1), scalar(0)
         # cuBLAS counts along columns: to it the arrays are the transposed matrices, and out' = rhs' @ lhs'.
-        status = self._library.cublasGemmStridedBatchedEx(
-            self._handle, int(product.transposed[1]), int(product.transposed[0]),
+        self._call(
+            "cublasGemmStridedBatchedEx", self._handle, int(product.transposed[1]), int(product.transposed[0]),
             product.columns, product.rows, product.inner, ctypes.addressof(one),
             address(rhs), kind, product.widths[1], product.strides[1],
             address(lhs), kind, product.widths[0], product.strides[0], ctypes.addressof(zero),
             address(out), result, product.columns, product.strides[2],
             product.count, compute_type(lhs.dtype, call.implementation.endswith(_FAST)), _DEFAULT_ALGORITHM,
         )  # fmt: skip
-        check(status, "cublasGemmStridedBatchedEx")
 
     def _use(self, stream: int, workspace: int, nbytes: int) -> None:
         # In this order: a stream that is set takes the workspace away.
-        check(self._library.cublasSetStream_v2(self._handle, stream), "cublasSetStream")
-        check(self._library.cublasSetWorkspace_v2(self._handle, workspace, nbytes), "cublasSetWorkspace")
+        self._call("cublasSetStream_v2", self._handle, stream)
+        self._call("cublasSetWorkspace_v2", self._handle, workspace, nbytes)
 
 
 def _register() -> None:

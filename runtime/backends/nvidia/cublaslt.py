@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,12 +20,10 @@ from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.nvidia.device_calls import (
     Address,
     Enqueue,
+    Handles,
+    LibraryFile,
     chain_of,
-    check,
-    load_library,
-    load_problem,
     operands_of,
-    required,
     workspace_at,
 )
 from fuse_opt.runtime.backends.nvidia.products import (
@@ -40,7 +37,6 @@ from fuse_opt.runtime.backends.nvidia.products import (
 )
 from fuse_opt.runtime.device.driver import CudaError, Device
 
-VARIABLE = "FUSE_OPT_CUBLASLT"
 ALIGNMENT = 16
 """Bytes: at multiples of which operands begin for the first algorithm."""
 _FAST = "_fast"
@@ -91,17 +87,8 @@ class _Heuristic(ctypes.Structure):
     )
 
 
-def _chosen() -> str:
-    return os.environ.get(VARIABLE, "")
-
-
-def _library() -> ctypes.CDLL | None:
-    return load_library(VARIABLE, _chosen(), "cublasLt", _SIGNATURES)
-
-
-def cublaslt_problem() -> str | None:
-    """Why cuBLASLt cannot be called here; it is loaded for that."""
-    return load_problem(VARIABLE, _chosen(), "cuBLASLt", _library)
+VARIABLE = "FUSE_OPT_CUBLASLT"
+LIBRARY = LibraryFile("cublasLt", "cuBLASLt", VARIABLE, lambda: os.environ.get(VARIABLE, ""), _SIGNATURES)
 
 
 @dataclass(frozen=True)
@@ -119,14 +106,13 @@ class _Bound:
     """One and zero, in the type of sums."""
 
 
-class CublasLt:
+class CublasLt(Handles):
     """Products of one program."""
 
     def __init__(self, device: Device) -> None:
         """Raises CudaError."""
-        self._library = required(_library(), "cuBLASLt", VARIABLE)
-        self._device = device
-        self._handle = self._made("cublasLtCreate", self._library.cublasLtDestroy)
+        super().__init__(LIBRARY, device)
+        self._handle = self._made("cublasLtCreate", "cublasLtDestroy")
 
     def bound(self, call: LibraryCall, address: Address) -> Enqueue:
         """What enqueues a product with its chain."""
@@ -175,15 +161,14 @@ class CublasLt:
         zero = one + ctypes.sizeof(bound.scalars) // 2
         first, second, third = bound.layouts
         workspace, room = workspace_at(call, address)
-        status = self._library.cublasLtMatmul(
-            self._handle, bound.description, one, a, first, b, second, zero, d, third, d, third,
+        self._call(
+            "cublasLtMatmul", self._handle, bound.description, one, a, first, b, second, zero, d, third, d, third,
             ctypes.addressof(found), workspace, room, stream.handle,
         )  # fmt: skip
-        check(status, "cublasLtMatmul")
 
     def _description(self, product: Product, kind: int, out: BufferRef, links: Sequence[Link]) -> int:
         scale = NUMBERS["f64" if out.dtype == "f64" else "f32"]
-        made = self._made("cublasLtMatmulDescCreate", self._library.cublasLtMatmulDescDestroy, kind, scale)
+        made = self._made("cublasLtMatmulDescCreate", "cublasLtMatmulDescDestroy", kind, scale)
         # Column by column the arrays are the transposed matrices, and out' = rhs' @ lhs'.
         self._set("MatmulDesc", made, _TRANSA, _I32(product.transposed[1]))
         self._set("MatmulDesc", made, _TRANSB, _I32(product.transposed[0]))
@@ -202,7 +187,7 @@ class CublasLt:
         strides = (product.strides[1], product.strides[0], product.strides[2])
         made: list[int] = []
         for ref, (width, length), stride in zip(operands, extents, strides, strict=True):
-            destroy = self._library.cublasLtMatrixLayoutDestroy
+            destroy = "cublasLtMatrixLayoutDestroy"
             layout = self._made("cublasLtMatrixLayoutCreate", destroy, NUMBERS[ref.dtype], width, length, width)
             if product.count > 1:
                 self._set("MatrixLayout", layout, _BATCH_COUNT, _I32(product.count))
@@ -225,18 +210,8 @@ class CublasLt:
         self._library.cublasLtMatmulPreferenceDestroy(wanted)
         return found if not status and count.value and not found.state else None
 
-    def _made(self, name: str, destroy: Any, *arguments: Any) -> int:
-        """An object of the library's, which is destroyed with this one. Raises CudaError."""
-        handle = ctypes.c_void_p()
-        check(getattr(self._library, name)(ctypes.byref(handle), *arguments), name)
-        assert handle.value is not None
-        if destroy is not None:
-            weakref.finalize(self, self._device.destroy, destroy, handle).atexit = False
-        return handle.value
-
     def _set(self, kind: str, of: int, attribute: int, value: Any) -> None:
-        function = f"cublasLt{kind}SetAttribute"
-        check(getattr(self._library, function)(of, attribute, ctypes.byref(value), ctypes.sizeof(value)), function)
+        self._call(f"cublasLt{kind}SetAttribute", of, attribute, ctypes.byref(value), ctypes.sizeof(value))
 
 
 def _size(ref: BufferRef) -> int:

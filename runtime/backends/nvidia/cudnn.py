@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,17 +30,15 @@ from fuse_opt.runtime.backends.nvidia.cudnn_steps import Steps, steps_of
 from fuse_opt.runtime.backends.nvidia.device_calls import (
     Address,
     Enqueue,
+    Handles,
+    LibraryFile,
     chain_of,
     check,
-    load_library,
-    load_problem,
     operands_of,
-    required,
     workspace_at,
 )
 from fuse_opt.runtime.device.driver import CudaError, Device
 
-VARIABLE = "FUSE_OPT_CUDNN"
 _VERSIONS = (".9", ".8", "")
 # Values of enums in cudnn_graph.h and cudnn_ops.h.
 _CROSS_CORRELATION, _NCHW, _DETERMINISTIC = 1, 0, 1
@@ -95,17 +92,8 @@ _REQUESTED = 8
 """Algorithms at most, as many as there are."""
 
 
-def _chosen() -> str:
-    return os.environ.get(VARIABLE, "")
-
-
-def _library() -> ctypes.CDLL | None:
-    return load_library(VARIABLE, _chosen(), "cudnn", _SIGNATURES, _VERSIONS)
-
-
-def cudnn_problem() -> str | None:
-    """Why cuDNN cannot be called here; it is loaded for that."""
-    return load_problem(VARIABLE, _chosen(), "cuDNN", _library)
+VARIABLE = "FUSE_OPT_CUDNN"
+LIBRARY = LibraryFile("cudnn", "cuDNN", VARIABLE, lambda: os.environ.get(VARIABLE, ""), _SIGNATURES, _VERSIONS)
 
 
 @dataclass(frozen=True)
@@ -124,14 +112,13 @@ class _Bound:
     activation: int = 0
 
 
-class Cudnn:
+class Cudnn(Handles):
     """Convolutions of one program."""
 
     def __init__(self, device: Device) -> None:
         """Raises CudaError."""
-        self._library = required(_library(), "cuDNN", VARIABLE)
-        self._device = device
-        self._handle = self._made("")
+        super().__init__(LIBRARY, device)
+        self._handle = self._made("cudnnCreate", "cudnnDestroy")
 
     def bound(self, call: LibraryCall, address: Address) -> Enqueue:
         """What enqueues a convolution."""
@@ -205,43 +192,34 @@ class Cudnn:
             able = [each for each in able if each.algorithm == _PRECOMPUTED_GEMM]
         return next(iter(able), None)
 
+    def _described(self, kind: str) -> int:
+        return self._made(f"cudnnCreate{kind}", f"cudnnDestroy{kind}")
+
     def _activation(self, steps: Steps) -> int:
-        made = self._made("ActivationDescriptor")
+        made = self._described("ActivationDescriptor")
         mode = _RELU if steps.relu else _IDENTITY
         self._call("cudnnSetActivationDescriptor", made, mode, _PROPAGATE_NAN, 0.0)
         return made
 
     def _tensor(self, shape: tuple[int, ...], dtype: str) -> int:
-        made = self._made("TensorDescriptor")
+        made = self._described("TensorDescriptor")
         strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
         self._call("cudnnSetTensorNdDescriptor", made, TYPES[dtype], len(shape), _integers(shape), _integers(strides))
         return made
 
     def _filter(self, shape: tuple[int, ...], dtype: str) -> int:
-        made = self._made("FilterDescriptor")
+        made = self._described("FilterDescriptor")
         self._call("cudnnSetFilterNdDescriptor", made, TYPES[dtype], _NCHW, len(shape), _integers(shape))
         return made
 
     def _convolution(self, problem: Problem, dtype: str, math: int) -> int:
-        made = self._made("ConvolutionDescriptor")
+        made = self._described("ConvolutionDescriptor")
         windows = (_integers(each) for each in (problem.pads, problem.strides, problem.dilations))
         sums = TYPES["f64" if dtype == "f64" else "f32"]
         self._call("cudnnSetConvolutionNdDescriptor", made, len(problem.pads), *windows, _CROSS_CORRELATION, sums)
         self._call("cudnnSetConvolutionGroupCount", made, problem.groups)
         self._call("cudnnSetConvolutionMathType", made, math)
         return made
-
-    def _made(self, kind: str) -> int:
-        """An object of the library's, which is destroyed with this one. Raises CudaError."""
-        handle = ctypes.c_void_p()
-        self._call(f"cudnnCreate{kind}", ctypes.byref(handle))
-        assert handle.value is not None
-        destroy = getattr(self._library, f"cudnnDestroy{kind}")
-        weakref.finalize(self, self._device.destroy, destroy, handle).atexit = False
-        return handle.value
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        check(getattr(self._library, name)(*arguments), name)
 
 
 def _integers(numbers: Sequence[int]) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from fuse_opt.dialects.implementation.chains import Link, link_of
 from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, BufferRef, LibraryCall
-from fuse_opt.runtime.device.driver import CudaError
+from fuse_opt.runtime.device.driver import CudaError, Device
 from fuse_opt.runtime.device.installation import VERSIONS, find_cuda_library
 
 Address = Callable[[BufferRef], int]
@@ -38,19 +40,41 @@ class Checks(Protocol):
         ...
 
 
-def load_library(
-    variable: str,
-    chosen: str,
-    name: str,
-    signatures: Mapping[str, Sequence[Any]],
-    versions: tuple[str, ...] = VERSIONS,
-) -> ctypes.CDLL | None:
-    """
-    A library of CUDA's, of one of the versions, with the arguments of its functions declared; None where there is none. What an
-    environment variable says is its path, `off`, or nothing. Raises CudaError for a path that is none.
-    """
-    functions = tuple((function, tuple(arguments)) for function, arguments in signatures.items())
-    return _loaded(variable, chosen, name, functions, versions)
+@dataclass(frozen=True)
+class LibraryFile:
+    """A library of CUDA's: where it is looked for, and the functions that are called of it."""
+
+    name: str
+    """As in the file's, such as cublas of libcublas.so.12."""
+    title: str
+    variable: str
+    """The environment variable that says its path, or `off`."""
+    chosen: Callable[[], str]
+    """What that says; nothing where it is not set."""
+    signatures: Mapping[str, Sequence[Any]]
+    """By function: the types of its arguments."""
+    versions: tuple[str, ...] = VERSIONS
+
+    def load(self) -> ctypes.CDLL | None:
+        """The library, loaded once; None where there is none. Raises CudaError for a path that is none."""
+        functions = tuple((function, tuple(arguments)) for function, arguments in self.signatures.items())
+        return _loaded(self.variable, self.chosen(), self.name, functions, self.versions)
+
+    def problem(self) -> str | None:
+        """Why it cannot be called here; it is loaded for that. Raises CudaError for a path that is none."""
+        if self.load() is not None:
+            return None
+        if self.chosen() == "off":
+            return f"{self.variable}=off"
+        return f"{self.title} is not installed, or not where it is looked for (name it in {self.variable})"
+
+    def required(self) -> ctypes.CDLL:
+        """The library. Raises CudaError where there is none, and a program names it."""
+        if (found := self.load()) is None:
+            raise CudaError(
+                f"the program names {self.title}, whose library is not here: name its path in {self.variable}, or compile again"
+            )
+        return found
 
 
 @functools.lru_cache(maxsize=16)
@@ -70,22 +94,27 @@ def _loaded(
         return None
 
 
-def load_problem(variable: str, chosen: str, title: str, load: Callable[[], object]) -> str | None:
-    """Why a library cannot be called here. Raises CudaError for a path that is none."""
-    if load() is not None:
-        return None
-    if chosen == "off":
-        return f"{variable}=off"
-    return f"{title} is not installed, or not where it is looked for (name it in {variable})"
+class Handles:
+    """A library as one program uses it, and what is made of it there, which is destroyed with this."""
 
+    def __init__(self, file: LibraryFile, device: Device) -> None:
+        """Raises CudaError."""
+        self._library = file.required()
+        self._device = device
 
-def required(library: ctypes.CDLL | None, call: str, variable: str) -> ctypes.CDLL:
-    """The library. Raises CudaError where there is none, and a program names it."""
-    if library is None:
-        raise CudaError(
-            f"the program names {call}, whose library is not here: name its path in {variable}, or compile again"
-        )
-    return library
+    def _call(self, name: str, *arguments: Any) -> None:
+        """Raises CudaError unless the status is success."""
+        check(getattr(self._library, name)(*arguments), name)
+
+    def _made(self, create: str, destroy: str | None, *arguments: Any) -> int:
+        """What a function makes, to be destroyed by another one; by the caller where none is named. Raises CudaError."""
+        handle = ctypes.c_void_p()
+        self._call(create, ctypes.byref(handle), *arguments)
+        assert handle.value is not None
+        if destroy is not None:
+            function = getattr(self._library, destroy)
+            weakref.finalize(self, self._device.destroy, function, handle).atexit = False
+        return handle.value
 
 
 def check(status: int, name: str) -> None:
