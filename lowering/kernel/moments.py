@@ -36,21 +36,34 @@ def find_moments(stages: Sequence[Stage]) -> Moments:
 
 
 def _sum_below(node: ScalarNode, sums: Sequence[ScalarNode], count: int) -> ScalarNode | None:
-    """The sum s where the node sums (x - s * (1 / count)) ** 2 over what s sums."""
+    """The sum s where the node sums (x - s / count) ** 2 over what s sums, or that with a multiplication by 1 / count."""
     if not _is_sum(node) or dtype(node.value) not in (F32, F64):
         return None
-    factors = _operands(node.operands[0], "mul")
+    factors = _operands(_viewed(node.operands[0]), "mul")
     if factors is None or factors[0] is not factors[1]:
         return None
     if (difference := _operands(factors[0], "sub")) is None:
         return None
     x, mean = difference
-    if (parts := _operands(mean, "mul")) is None:
-        return None
-    for total, scale in (parts, parts[::-1]):
-        if total in sums and _is_sum(total) and total.operands[0] is x and _is_constant(scale, 1.0 / count):
+    for total, scale, wanted in _scaled(mean, count):
+        if total in sums and _is_sum(total) and _viewed(total.operands[0]) is x and _is_constant(scale, wanted):
             return total
     return None
+
+
+def _scaled(mean: ScalarNode, count: int) -> list[tuple[ScalarNode, ScalarNode, float]]:
+    """What may be a sum in a mean, what it is scaled by, and what that has to be."""
+    if (parts := _operands(mean, "mul")) is not None:
+        return [(*parts, 1.0 / count), (*parts[::-1], 1.0 / count)]
+    parts = _operands(mean, "div")
+    return [] if parts is None else [(*parts, float(count))]
+
+
+def _viewed(node: ScalarNode) -> ScalarNode:
+    """What a node is a view of: the scalar itself, under another shape."""
+    while node.op is not None and node.op.is_view() and not node.op.COMBINE:
+        node = node.operands[int(node.op.body().value)]
+    return node
 
 
 def _is_sum(node: ScalarNode) -> bool:
@@ -63,7 +76,7 @@ def _operands(node: ScalarNode, function: str) -> tuple[ScalarNode, ScalarNode] 
         return None
     if len(body.args) != 2 or any(arg.function != "operand" for arg in body.args):
         return None
-    first, second = (node.operands[int(arg.value)] for arg in body.args)
+    first, second = (_viewed(node.operands[int(arg.value)]) for arg in body.args)
     return first, second
 
 

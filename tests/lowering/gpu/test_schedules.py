@@ -85,6 +85,21 @@ def moments(rows: int, columns: int, axis: int, dtype: str) -> str:
     return text.returning(mean, variance, text.op("sqrt", [variance], kept, of))
 
 
+def moments_by_division(rows: int, columns: int) -> str:
+    """As JAX and ONNX write them: sums over a number, under another shape."""
+    text, shape, kept = Text(), (rows, columns), (1, columns)
+    x = text.argument(shape, "f32")
+    count = text.op("full", [], kept, "f32", f"shape = array<i64: 1, {columns}>, dtype = f32, value = {rows}.0 : f64")
+    total = text.op("sum", [x], (columns,), "f32", axes(0))
+    row = text.op("reshape", [total], kept, "f32", f"shape = array<i64: 1, {columns}>")
+    mean = text.op("divide", [row, count], kept, "f32")
+    apart = text.op("subtract", [x, mean], shape, "f32")
+    squares = text.op("multiply", [apart, apart], shape, "f32")
+    total = text.op("sum", [squares], kept, "f32", axes(0, keepdims=True))
+    variance = text.op("divide", [total, count], kept, "f32")
+    return text.returning(mean, variance)
+
+
 def moments_of_nothing() -> str:
     """Of a part of an array without elements."""
     text = Text()
@@ -157,6 +172,7 @@ CASES: dict[str, tuple[str, str, Entries]] = {
     **{f"moments_split_{d}": (moments(2, 5000, 1, d), "split", {"splits": 3, "vector": 8, "threads": 64}) for d in FLOATS},
     **{f"moments_norm_{d}": (layer_norm(3, 2056, d), "row", {"variant": "stream", "threads": 64}) for d in FLOATS},
     "moments_of_nothing": (moments_of_nothing(), "row", {}),
+    "moments_by_division": (moments_by_division(1000, 37), "column", {"splits": 3}),
     "moments_one_split": (moments(2, 5000, 1, "f32"), "split", {"splits": 1, "threads": 64}),
     **{f"tile_{d}": (transpose((37, 70), (1, 0), d), "tile", {}) for d in (*FLOATS, "i8")},
     "tile_64": (transpose((64, 128), (1, 0), "f32"), "tile", {"tile": 64}),
@@ -256,7 +272,7 @@ def test_moments_of_values_far_from_zero(name: str, on_cpu: CudaOnCpu) -> None:
 @pytest.mark.parametrize(
     ("name", "launches", "loads"),
     [("moments_splits_f16", 2, 2), ("moments_column_f32_1024", 1, 1), ("moments_stream_f64_1999", 1, 2),
-     ("moments_split_f32", 2, 2), ("moments_norm_f32", 1, 3)],
+     ("moments_split_f32", 2, 2), ("moments_norm_f32", 1, 3), ("moments_by_division", 2, 2)],
 )  # fmt: skip
 def test_moments_go_once_through_memory(name: str, launches: int, loads: int) -> None:
     """A load in the loop over batches, one in that over the rest, one where the elements are used."""
