@@ -54,9 +54,11 @@ def _sum_below(node: ScalarNode, sums: Sequence[ScalarNode], count: int) -> Scal
 def _scaled(mean: ScalarNode, count: int) -> list[tuple[ScalarNode, ScalarNode, float]]:
     """What may be a sum in a mean, what it is scaled by, and what that has to be."""
     if (parts := _operands(mean, "mul")) is not None:
-        return [(*parts, 1.0 / count), (*parts[::-1], 1.0 / count)]
-    parts = _operands(mean, "div")
-    return [] if parts is None else [(*parts, float(count))]
+        first, second = parts
+        return [(first, second, 1.0 / count), (second, first, 1.0 / count)]
+    if (parts := _operands(mean, "div")) is not None:
+        return [(parts[0], parts[1], float(count))]
+    return []
 
 
 def _viewed(node: ScalarNode) -> ScalarNode:
