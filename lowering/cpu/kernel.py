@@ -230,7 +230,8 @@ class PassLoops(PipelinedRows):
         while True:
             found = plan_kept_rows(self.nodes, stages, KeepRules(refused=frozenset(refused)))
             endless = [kept for kept in found if kept.is_endless]
-            lenders = {} if late else find_lenders(self.nodes, endless, stages)
+            is_alone = len(self.loop_body.stores) == 1  # of several results others may be read back, too
+            lenders = find_lenders(self.nodes, endless, stages) if is_alone and not late else {}
             if len(lenders) == len(endless):
                 return found, lenders
             refused |= {(kept.node, kept.dims) for kept in endless if kept not in lenders}

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, MemRefType
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
@@ -190,7 +190,7 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
         place.operands[1] = counter
         Rewriter.insert_op(place, InsertPoint.at_start(block))
         counter = place.result
-    _Guard(block, counter, end).put(_is_set(block, mask, blocks))
+    _Guard(block, counter, end, loads_zero=True).put(_is_set(block, mask, blocks))
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
@@ -241,6 +241,9 @@ class _Guard:
     block: Block
     counter: SSAValue
     end: int
+    loads_zero: bool = False
+    """Whether what is loaded is zero in lanes that do nothing. gcc 12 leaves there what registers held from turn to turn: numbers
+    that are too small, with which machines take a hundred times as long."""
 
     def put(self, condition: Sequence[Operation]) -> None:
         """Lets iterations of which the last of these is not true only store what is in memory already, or zero where there
@@ -252,22 +255,39 @@ class _Guard:
         first = {op for op in ops if op in known}
         guarded = [op for op in ops if op not in first and op not in stores and not self._is_address(op)]
         inner, other = Block(), Block()
+        loads = [op for op in guarded if isinstance(op, memref.LoadOp)] if self.loads_zero else []
+        chosen = [self._or_zero(op, condition[-1]) for op in loads if not set(_makers(op)).intersection(guarded)]
         for op in guarded:
-            op.detach()
-            inner.add_op(op)
+            if op.parent is block:
+                op.detach()
+                inner.add_op(op)
         inner.add_op(scf.YieldOp(*(store.value for store in stores)))
         kept = [_zero(store, other) if load is None else load.res for store, load in zip(stores, known, strict=True)]
         other.add_op(scf.YieldOp(*kept))
         regions = Region(inner), Region(other)
         choice = scf.IfOp(condition[-1].results[0], [store.value.type for store in stores], *regions)
         place = InsertPoint.before(final)
-        for op in (*condition, choice):
+        for op in (*condition, *chosen, choice):
             Rewriter.insert_op(op, place)
         for store, result in zip(stores, choice.output, strict=True):
             result.name_hint = store.value.name_hint
             store.operands[0] = result
             store.detach()
             Rewriter.insert_op(store, InsertPoint.before(final))
+
+    def _or_zero(self, load: memref.LoadOp, condition: Operation) -> scf.IfOp:
+        """What a load gives where the condition is true, and zero elsewhere; takes the load out of its block."""
+        other = Block()
+        choice_type = load.res.type
+        load.detach()
+        inner = Block([load])
+        zero = _zero_of(choice_type, other)
+        other.add_op(scf.YieldOp(zero))
+        choice = scf.IfOp(condition.results[0], [choice_type], Region(inner), Region(other))
+        choice.output[0].name_hint = load.res.name_hint
+        load.res.replace_all_uses_with(choice.output[0])
+        inner.add_op(scf.YieldOp(load.res))
+        return choice
 
     def _has_room(self, store: memref.StoreOp) -> bool:
         """Whether the function's own memory has an element for every iteration, the last ones of which nobody reads."""
@@ -303,9 +323,16 @@ class _Guard:
         )
 
 
+def _makers(op: Operation) -> list[Operation]:
+    return [operand.owner for operand in op.operands if isinstance(operand.owner, Operation)]
+
+
 def _zero(store: memref.StoreOp, block: Block) -> SSAValue:
     """Zero of the type that is stored."""
-    kind = store.value.type
+    return _zero_of(store.value.type, block)
+
+
+def _zero_of(kind: Attribute, block: Block) -> SSAValue:
     if isa(kind, AnyFloat):
         op = arith.ConstantOp(FloatAttr(0.0, kind))
     else:

@@ -11,10 +11,13 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, sizes, sizes_asked_for, tensor
 from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
 from fuse_opt.dialects.types.size import Size, symbol
+from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
 from fuse_opt.dialects.types.symbolic_shape import with_extents
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.remarks import remark
@@ -73,6 +76,7 @@ class SizedPrograms:
             stated = entry.clone()
             with sizes_asked_for():
                 _check_sizes(entry)
+                _check_ops(entry)
                 run_pipeline(module, self._passes, ctx)
                 program = build_sized_program(module, self._function)
             made = SizedCpuProgram(program.program, program.at)
@@ -96,6 +100,23 @@ def _check_sizes(function: FuncOp) -> None:
         for extent in sizes(value):
             if may_exceed(1, extent):
                 raise UnknownSize(f"the extent '{extent}' may be 0")
+
+
+def _check_ops(function: FuncOp) -> None:
+    """
+    Raises UnknownSize where the types of an op's results do not follow from those of its operands for all sizes: what an op
+    asks of numbers, as that they are equal, calls would not be asked.
+    """
+    for op in function.walk():
+        if not isinstance(op, GraphOp):
+            continue
+        try:
+            found = [type_ for type_ in op.infer_types()]
+        except (TypeError, VerifyException) as error:
+            raise UnknownSize(f"'{op.name}': {error}") from error
+        for result, type_ in zip(op.results, found, strict=True):
+            if symbolic_extents(type_) != sizes(result):
+                raise UnknownSize(f"'{op.name}': expected '{type_}' for all sizes, got '{result.type}'")
 
 
 def _without_zeros(function: FuncOp) -> None:

@@ -117,3 +117,16 @@ def test_what_is_undecided_is_compiled_for_each_set_of_shapes_with_a_remark() ->
             np.testing.assert_allclose(program(*given), fuse_opt.evaluate(text, *given), 1e-6)
     assert made_apart(program) == 2
     assert [remark.code for remark in remarks if remark.pass_name == "compile"] == ["specialised"]
+
+
+@needs_compiler
+def test_what_an_op_asks_of_numbers_is_asked_at_each_call() -> None:
+    text = """func.func @main(%x: tensor<?xf32>) -> tensor<2x3xf32> {
+  %0 = graph.broadcast_to %x {shape = array<i64: 2, 3>} : (tensor<?xf32>) -> tensor<2x3xf32>
+  func.return %0 : tensor<2x3xf32>
+}"""
+    program = fuse_opt.compile(text)
+    for length in (3, 1):
+        np.testing.assert_array_equal(program(*drawn([(length,)])), fuse_opt.evaluate(text, *drawn([(length,)])))
+    with pytest.raises(Exception, match="does not broadcast"):
+        program(*drawn([(4,)]))
