@@ -58,6 +58,8 @@ class Options:
     """A directory for the programs as text, before and after the passes, with the generated C and calls."""
     decisions: str | None = None
     """A file of fusion decisions to make, and no other."""
+    budget: str | None = None
+    """Bytes of intermediate values of each graph, such as 64MiB; what is kept from forward to backward is not counted."""
     programs: int = 256
     """The most programs of one graph, where extents vary."""
     strict: bool = False
@@ -99,7 +101,7 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
         raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
     if options.get("target", "cpu") != "cpu":
         raise ValueError(f"option 'target': expected 'cpu', got {options['target']!r}; other targets cannot run yet")
-    for name in ("pipeline", "backend", "dump", "decisions"):
+    for name in ("pipeline", "backend", "dump", "decisions", "budget"):
         if not isinstance(text := options.get(name), str | Path | None):
             raise ValueError(f"option '{name}': expected a text, got {text!r}")
     if type(programs := options.get("programs", 1)) is not int or programs < 0:
@@ -225,7 +227,12 @@ def _program(imported: Imported, options: Options) -> Any:
     if not imported.has_results:
         return NoProgram(imported.module)
     return api.compile(
-        imported.module, target=options.target, pipeline=options.pipeline, backend=options.backend, whole=True
+        imported.module,
+        target=options.target,
+        pipeline=options.pipeline,
+        backend=options.backend,
+        budget=options.budget,
+        whole=True,
     )
 
 

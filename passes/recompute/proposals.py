@@ -10,7 +10,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.interfaces.op import StructuredOp
-from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.recompute.least_cut import LeastCut
 from fuse_opt.passes.recompute.times import Memory, Times
@@ -122,7 +122,8 @@ class Cut:
                 readers.setdefault(reader, []).append(value)
         if not readers:
             return None
-        clones = [self._clones(group, readers, inside) for group in self._groups(readers)]
+        calls = any(not isinstance(value.op, StructuredOp) for value in made)
+        clones = [self._clones(group, readers, inside) for group in self._groups(readers, calls)]
         sources = dict.fromkeys(memory_of[value] for each in clones for value in each.sources if value in memory_of)
         kept = [memory for memory in sources if not self._is_alive(memory)]
         dropped = [memory_of[value] for value in made if memory_of[value].value is value]
@@ -131,13 +132,16 @@ class Cut:
         proposal.seconds = self._seconds(proposal)
         return proposal
 
-    def _groups(self, readers: Iterable[Operation]) -> list[list[Operation]]:
-        """Readers that share clones: loops of one time, which compute them themselves, and calls that are not far apart."""
+    def _groups(self, readers: Iterable[Operation], calls_again: bool) -> list[list[Operation]]:
+        """
+        Readers that share clones: loops of one time, which compute them themselves, and calls that are not far apart. Where
+        calls are made again, all readers that are not far apart.
+        """
         time = self.times.time
         loops: dict[int, list[Operation]] = {}
         calls: list[list[Operation]] = []
         for reader in sorted(readers, key=time.__getitem__):
-            if isinstance(reader, StructuredOp):
+            if isinstance(reader, StructuredOp) and not calls_again:
                 loops.setdefault(time[reader], []).append(reader)
             elif calls and time[reader] - time[calls[-1][0]] <= SHARED_TIME:
                 calls[-1].append(reader)
@@ -175,9 +179,18 @@ class Cut:
         seconds = 0.0
         for clones in proposal.clones:
             moved += self._moved_less(clones)
-            seconds -= self.device.work_seconds(sum(map(_work, clones.ops)))
+            seconds -= sum(self._work_seconds(op) for op in clones.ops)
             seconds -= self.device.launch * (not isinstance(clones.readers[0], StructuredOp))
         return seconds + moved / self.bandwidth
+
+    def _work_seconds(self, op: Operation) -> float:
+        """Of a call as of a product of matrices: with a result of M x N from M x K and K x N, the root of all sizes is MNK."""
+        if isinstance(op, StructuredOp):
+            return self.device.work_seconds(
+                sc.cost(op.body()) * prod(shape(op.results[0])) * prod(op.reduced_extents())
+            )
+        count = 2 * prod(prod(shape(value)) for value in (*op.operands[:2], op.results[0])) ** 0.5
+        return self.device.launch + count / self.device.product_rate(dtype(op.results[0]).name)
 
     def _moved_less(self, clones: Clones) -> int:
         """Bytes of what is dropped that readers load now, less what clones load, and store for readers that are called."""
@@ -215,7 +228,3 @@ def _first(of: dict[SSAValue, SSAValue], value: SSAValue) -> SSAValue:
 
 def _total(memories: Iterable[Memory]) -> int:
     return sum(memory.nbytes or 0 for memory in memories)
-
-
-def _work(op: Operation) -> int:
-    return sc.cost(op.body()) * prod(shape(op.results[0])) if isinstance(op, StructuredOp) else 0

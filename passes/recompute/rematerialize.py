@@ -63,6 +63,10 @@ class RematerializePass(RewritePass):
     """Bytes that may be kept over an op: where no more are, all is left as it is."""
     slower: float = 0.0
     """Seconds that a function may take longer, by the cost model."""
+    rows: bool = False
+    """Whether reductions may be computed again, too."""
+    products: int = 0
+    """Which calls may be, such as products: of this many in their order one is kept; 0 for none."""
     device: str = "cpu"
     """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
 
@@ -95,7 +99,7 @@ class _Sweep:
         self.steering = steering
         self.balance = balance
         """Seconds that may still be lost."""
-        self.times = Times(function)
+        self.times = Times(function, options.rows, options.products)
         self.refused: list[tuple[Proposal, str, str, str]] = []
 
     def run(self) -> bool:
@@ -109,7 +113,8 @@ class _Sweep:
         """Makes what decisions say; whether any was for the function. Raises DecisionError."""
         assert self.steering is not None and self.steering.steps is not None
         steps = self.steering.steps.get(self.times.block, [])
-        made = [clones for step in steps if self._make(clones := self._checked(step), None)]
+        checked = list(map(self._checked, steps))  # all of them first, as when they were decided
+        made = [clones for clones in checked if self._make(clones, None)]
         erase_unread(made)
         return bool(steps)
 

@@ -16,7 +16,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.storage import DONATED, aliased_operand, argument_attributes, byte_size
 from fuse_opt.dialects.fused import RECOMPUTED, KernelOp, directives
-from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp, StructuredOp
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes
 
 
@@ -40,8 +40,10 @@ class Memory:
 class Times:
     """The times of a function of one block."""
 
-    def __init__(self, function: FuncOp) -> None:
+    def __init__(self, function: FuncOp, rows: bool = False, products: int = 0) -> None:
+        """With `rows` reductions may be computed again, and with `products` all calls but one in so many."""
         self.function = function
+        self._rows, self._products = rows, products
         self.block: Block = function.body.block
         self.place = {op: place for place, op in enumerate(self.block.ops)}
         self.time = _times(self.block)
@@ -96,12 +98,18 @@ class Times:
         return self._readers.get(value, ())
 
     def can_repeat(self, op: Operation | Block) -> bool:
-        """Whether an op is one that loops compute for each element, and may be computed again."""
-        if not isinstance(op, StructuredOp):
+        """Whether an op is one that loops compute, or a call, that may be computed again."""
+        if not isinstance(op, GraphOp):
             return False
         if (found := self._repeatable.get(op)) is None:
-            found = self._repeatable[op] = _can_repeat(op)
+            found = self._repeatable[op] = self._may_repeat(op) and _can_repeat(op)
         return found
+
+    def _may_repeat(self, op: GraphOp) -> bool:
+        if isinstance(op, StructuredOp):
+            return self._rows or not op.COMBINE
+        called = isinstance(op, OpaqueOp) and not op.RUN_BY_CALLER
+        return called and self._products > 0 and self.time[op] // 2 % self._products != 0
 
 
 def _times(block: Block) -> dict[Operation, int]:
@@ -144,7 +152,7 @@ def _used(op: Operation) -> list[SSAValue]:
     return [operand for inner in op.walk() for operand in inner.operands]
 
 
-def _can_repeat(op: StructuredOp) -> bool:
-    if op.COMBINE or _is_constant(op) or directives(op):
+def _can_repeat(op: GraphOp) -> bool:
+    if _is_constant(op) or directives(op) or len(op.results) != 1:
         return False
     return all(byte_size(value) is not None for value in (op.results[0], *op.operands))

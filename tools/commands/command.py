@@ -135,3 +135,13 @@ def _drop_output() -> None:
     """Python would complain again when it flushes standard output at exit."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def budget_bytes(text: str) -> int:
+    """The bytes of a budget, for an argument such as 64MiB."""
+    from fuse_opt.passes.recompute.budget import parse_budget
+
+    try:
+        return parse_budget(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None

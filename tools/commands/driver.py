@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TextIO
@@ -22,6 +23,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 from xdsl.utils.target import Target
 
 from fuse_opt.passes.devices.gpu_attach_device import make_for
+from fuse_opt.passes.recompute.budget import within_budget
 from fuse_opt.passes.remarks import Remark, collect
 from fuse_opt.tools.compiler.pipeline import UsageError, run_pipeline
 from fuse_opt.tools.compiler.registry import available_targets, make_context
@@ -53,6 +55,8 @@ class Options:
     """Decisions that all fusion passes may make together."""
     dump_decisions: str | None = None
     replay_decisions: str | None = None
+    budget: int | None = None
+    """Bytes that the arena may have at most."""
     extents: Mapping[str, int] | None = None
     """What the names of a model's unknown extents stand for."""
 
@@ -67,6 +71,10 @@ def run(options: Options, passes: Sequence[ModulePass]) -> int:
     UnreadableError for files.
     """
     target = make_target(options)
+    if options.budget is not None and (options.replay_decisions or options.fuel) is not None:
+        raise UsageError(
+            "--budget decides what is computed again, and --replay-decisions and --fuel do: give one of them"
+        )
     if options.replay_decisions == options.file == "-":
         raise UsageError("the input and --replay-decisions cannot both be standard input")
     data, name = _read(options.file)
@@ -240,6 +248,8 @@ def _process(
     try:
         with steered:
             make_for(module, getattr(target, "platform", ""))
+            if options.budget is not None:
+                passes = within_budget(module, passes, options.budget, partial(run_pipeline, ctx=ctx))
             run_pipeline(module, passes, ctx, observer=report)
         start = time.perf_counter()
         output = StringIO()

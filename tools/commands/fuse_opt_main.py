@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fuse_opt import __version__
-from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, run_command
+from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, budget_bytes, run_command
 from fuse_opt.tools.compiler.pipeline import PIPELINES
 from fuse_opt.tools.compiler.registry import available_passes
 
@@ -64,6 +64,7 @@ def _main(arguments: list[str]) -> int:
         fuel=given.fuel,
         dump_decisions=given.dump_decisions,
         replay_decisions=given.replay_decisions,
+        budget=given.budget,
         extents=given.extents,
     )
     try:
@@ -122,12 +123,13 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     add("--pass-flag", dest="passes", action=_AddPipeline, default=[], help=argparse.SUPPRESS)
     add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
-    add("--fuel", metavar="N", type=_count, help="let all fusion passes together make only the first N decisions")
-    add("--dump-decisions", metavar="FILE", help="write every fusion decision, one line each; - for standard output")
+    add("--budget", metavar="64MiB", type=budget_bytes, help="compute values again as far as the arena needs it to fit")
+    add("--fuel", metavar="N", type=_count, help="let all passes together make only the first N decisions")
+    add("--dump-decisions", metavar="FILE", help="write every decision, one line each; - for standard output")
     add(
         "--replay-decisions",
         metavar="FILE",
-        help="make the fusion decisions of a file, which may be edited, and no other",
+        help="make the decisions of a file, which may be edited, and no other",
     )
     add = parser.add_argument_group("what happened").add_argument
     add("--remarks", metavar="FILE", nargs="?", const="", help="what passes decided and refused; JSON for FILE.json")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, run_command
+from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, budget_bytes, run_command
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -94,6 +94,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("-p", "--passes", metavar="PIPELINE", help='instead of the default pipeline; "" fuses nothing')
     add("--unfused", action="store_true", help="one kernel for each op: the same as -p unfused")
     add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
+    add("--budget", metavar="64MiB", type=budget_bytes, help="compute values again as far as the arena needs it to fit")
     add("--function", metavar="NAME", help="which function (default: the only one, or main)")
     add(
         "--inputs",
@@ -134,7 +135,7 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
     source, weights = _load(given, wanted.file)
     pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
     program = compile_program(
-        source, given.target, pipeline, given.function, poison=given.poison, backend=given.backend
+        source, given.target, pipeline, given.function, poison=given.poison, backend=given.backend, budget=given.budget
     )
     points = _points(given)
     if len(points) > 1:

@@ -20,6 +20,7 @@ from fuse_opt.dialects.graph.materialize import conversion_counts
 from fuse_opt.dialects.implementation.queries import implementation_counts
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
+from fuse_opt.passes.recompute.budget import parse_budget, within_budget
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
@@ -292,6 +293,7 @@ def compile(
     backend: str | None = None,
     poison: bool = False,
     whole: bool = False,
+    budget: str | int | None = None,
 ) -> CompiledProgram:
     """
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
@@ -305,6 +307,9 @@ def compile(
     With `whole` (for "cpu") the reference has no part in it: raises RuntimeError where there is no C compiler, or one that
     refuses a kernel.
 
+    With a `budget`, bytes or a text such as "64MiB", values are computed again as far as its arena needs it; raises InputError
+    where nothing that is tried keeps it.
+
     Extents that are unknown (`?`) are those of each call: for "cpu" one program for all of them is compiled at the first call,
     or where that cannot be, one for each set of shapes when it is first met.
 
@@ -314,7 +319,8 @@ def compile(
     chosen = backend_passes(backend, _unavailable(target), load_problem if target == "cpu" else lambda name: None)
     passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
     target = _usable(target, whole)
-    build = partial(_backend, target=target, source=source, poison=poison, whole=whole)
+    most = parse_budget(budget) if isinstance(budget, str) else budget
+    build = partial(_backend, target=target, source=source, poison=poison, whole=whole, budget=most)
 
     def compiled(frozen: frozenset[int]) -> _Compiled:
         return _compiled(source, function, frozen, passes, build, target, sized=not poison)
@@ -413,9 +419,12 @@ def _backend(
     source: Source,
     poison: bool,
     whole: bool,
+    budget: int | None,
 ) -> Backend:
     """Runs the passes on the module, and gives what runs its function."""
     with located(source, module):
+        if budget is not None:
+            passes = within_budget(module, passes, budget, partial(run_pipeline, ctx=make_context()))
         run_pipeline(module, passes, make_context())
         if target == "reference":
             return Reference(source, entry_function(module, function))

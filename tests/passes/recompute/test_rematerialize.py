@@ -60,22 +60,23 @@ def program(seed: int, ops: int = 40) -> str:
     return f"func.func @main(%x: {S}{donated}, %w: {S}) -> {S} {{\n  {body}\n}}\n"
 
 
-def test_programs_keep_their_bits() -> None:
-    made = 0
+@pytest.mark.parametrize("more", ["", " rows=true products=2"])
+def test_programs_keep_their_bits(more: str) -> None:
+    made, eager = 0, EAGER.replace("}", f"{more}}}")
     for seed in range(5):
         text = program(seed)
         module = parse(text)
         arguments = random_arguments(module, seed)
         values = evaluate(module, arguments)
         with record_decisions() as decisions:
-            module = apply(parse(text), EAGER)
+            module = apply(parse(text), eager)
         once = text_of(module)
         made += len(decisions)
         assert parses_to_itself(once)
-        assert text_of(apply(parse(once), EAGER)) == once, f"not idempotent (seed {seed})"
+        assert text_of(apply(parse(once), eager)) == once, f"not idempotent (seed {seed})"
         assert_same_bits(evaluate(module, arguments), values, f"(seed {seed})")
         with replay_decisions(parse_decisions(format_decisions(decisions))):
-            assert text_of(apply(parse(text), EAGER)) == once
+            assert text_of(apply(parse(text), eager)) == once
         clones = text_of(apply(module, "cse,dce")).count("recompute = ")
         fused = text_of(apply(module, "fuse-to-fixpoint,fuse-horizontal,cse,dce"))
         assert fused.count("recompute = ") == clones, "a clone is joined with its original"

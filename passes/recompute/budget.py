@@ -1,0 +1,126 @@
+"""Budgets of memory: the passes with the least recomputation for which the arena fits, by trying them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import Context as Variables
+from dataclasses import dataclass, replace
+from functools import partial
+
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from fuse_opt.dialects.analysis.storage import ARENA, analyse_storage, functions_of, value_name
+from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
+from fuse_opt.passes.recompute.rematerialize import RematerializePass
+from fuse_opt.passes.remarks import RefusedError
+
+Run = Callable[[ModuleOp, Sequence[ModulePass]], None]
+"""Applies passes to a module."""
+
+UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_TARGETS = (0.95, 0.8, 0.6, 0.4)
+"""Parts of a budget that are tried as targets of recomputation, so that no more is computed again than has to be."""
+_ANY_TIME = 1e9
+
+
+def parse_budget(text: str) -> int:
+    """Bytes, of a text such as 64MiB. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(\w+)\s*", text, re.ASCII)
+    if match is None or match[2] not in UNITS:
+        raise ValueError(
+            f"budget: expected a number with one of the units {', '.join(UNITS)}, as in 64MiB, got '{text}'"
+        )
+    return int(float(match[1]) * UNITS[match[2]])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a choice of passes leads to."""
+
+    passes: list[ModulePass]
+    module: ModuleOp
+
+    @property
+    def arena(self) -> int:
+        """Bytes of the largest arena of a function."""
+        return max((_arena(function) for function in functions_of(self.module)), default=0)
+
+
+def within_budget(module: ModuleOp, passes: Sequence[ModulePass], budget: int, run: Run) -> list[ModulePass]:
+    """
+    The passes, with as little recomputation as the budget needs: as they are where that is enough, else whatever it takes of
+    pointwise ops, then reductions, then products. The module is not changed. Raises RefusedError where no pass recomputes or
+    plans, and for a budget that nothing tried keeps; that says what is alive at once.
+    """
+    names = [each.name for each in passes]
+    for needed in ("rematerialize", "plan-memory"):
+        if needed not in names:
+            message = f"budget: expected a pipeline with '{needed}', got {','.join(names) or 'no passes'}"
+            raise RefusedError(message, module)
+    first = _tried(module, list(passes), run)
+    if first.arena <= budget:
+        return first.passes
+    best = first
+    for tier in _tiers():
+        trial = _tried(module, _with_options(passes, tier), run)
+        if trial.arena <= budget:
+            return _least(module, passes, tier, budget, run) or trial.passes
+        best = min(best, trial, key=lambda each: each.arena)
+    raise _over(best, budget)
+
+
+def _tiers() -> Iterator[RematerializePass]:
+    """Recomputation without a limit of time, of ever dearer ops."""
+    pointwise = RematerializePass(slower=_ANY_TIME)
+    yield pointwise
+    yield (rows := replace(pointwise, rows=True))
+    for kept in (4, 3, 2):
+        yield replace(rows, products=kept)
+
+
+def _least(
+    module: ModuleOp, passes: Sequence[ModulePass], tier: RematerializePass, budget: int, run: Run
+) -> list[ModulePass] | None:
+    """The passes of a tier with the highest target that keeps the budget; None where only the lowest does."""
+    for part in _TARGETS:
+        trial = _tried(module, _with_options(passes, replace(tier, target=int(part * budget))), run)
+        if trial.arena <= budget:
+            return trial.passes
+    return None
+
+
+def _with_options(passes: Sequence[ModulePass], tier: RematerializePass) -> list[ModulePass]:
+    return [tier if each.name == tier.name else each for each in passes]
+
+
+def _tried(module: ModuleOp, passes: list[ModulePass], run: Run) -> Trial:
+    """A run of the passes on a copy, of which no remark, decision or fuel tells."""
+    copy = module.clone()
+    Variables().run(partial(run, copy, passes))
+    return Trial(passes, copy)
+
+
+def _arena(function: FuncOp) -> int:
+    plan = function.attributes.get(ARENA)
+    size = plan.data.get("size") if isinstance(plan, DictionaryAttr) else None
+    return size.value.data if isinstance(size, IntegerAttr) else 0
+
+
+def _over(best: Trial, budget: int) -> RefusedError:
+    """The refusal, at the op at which the best plan has the most bytes alive."""
+    function = max(functions_of(best.module), key=_arena)
+    storages = analyse_storage(function)
+    inner = [each for each in storages.storages if each.kind == "intermediate"]
+    _, step = peak_of(live_bytes([(each.birth, each.death, each.nbytes) for each in inner], storages.steps))
+    op = list(function.body.block.ops)[step]
+    alive = sorted((each for each in inner if each.birth <= step < each.death), key=lambda each: -each.nbytes)
+    names = ", ".join(f"{value_name(each.values[0])} ({each.nbytes} bytes)" for each in alive[:4])
+    more = f" and {len(alive) - 4} more" if len(alive) > 4 else ""
+    message = (
+        f"budget of {budget} bytes: the least that order, in-place results and recomputation reach is {best.arena} bytes, as "
+        f"'{op.name}' has alive {names}{more}; give a budget of {best.arena}B or more"
+    )
+    return RefusedError(message, op)

@@ -1,0 +1,77 @@
+"""Budgets of memory: kept with the least recomputation, or refused with what is alive at once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from ir_testing import assert_same_bits, evaluate, kernels, parse, random_arguments, text_of
+
+import fuse_opt
+from fuse_opt.passes.recompute.budget import parse_budget, within_budget
+from fuse_opt.passes.remarks import RefusedError
+from fuse_opt.tools.commands.fuse_opt_main import main
+from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
+from fuse_opt.tools.compiler.registry import make_context
+
+S = "tensor<256x256xf32>"
+RUN = partial(run_pipeline, ctx=make_context())
+ONE = 4 * 256 * 256
+"""Bytes of a value."""
+
+
+def gradient(layers: int) -> str:
+    """A chain of products and pointwise ops, and its backward half."""
+
+    def ops(name: str, op: str, *operands: str) -> str:
+        types = ", ".join([S] * len(operands))
+        return f"%{name} = graph.{op} {', '.join(f'%{o}' for o in operands)} : ({types}) -> {S}"
+
+    lines: list[str] = []
+    for k in range(layers):
+        lines += [ops(f"p{k}", "matmul", f"x{k}", "w"), ops(f"h{k}", "exp", f"p{k}"), ops(f"x{k + 1}", "tanh", f"h{k}")]
+    grad = f"x{layers}"
+    for k in reversed(range(layers)):
+        lines += [ops(f"a{k}", "multiply", grad, f"h{k}"), ops(f"b{k}", "multiply", f"a{k}", f"x{k + 1}")]
+        lines.append(ops(f"d{k}", "matmul", f"b{k}", "w"))
+        grad = f"d{k}"
+    body = "\n  ".join([*lines, f"func.return %{grad} : {S}"])
+    return f"func.func @main(%x0: {S}, %w: {S}) -> {S} {{\n  {body}\n}}\n"
+
+
+def test_the_arena_fits() -> None:
+    source = parse(gradient(5))
+    arguments = random_arguments(source, 1)
+    values = evaluate(source, arguments)
+    free = fuse_opt.optimize(source.clone())
+    arenas: list[int] = []
+    for budget in (1 << 40, 5 * ONE):
+        module = source.clone()
+        run_pipeline(module, within_budget(module, make_passes(None), budget, RUN), make_context())
+        arenas.append(_arena(module))
+        assert arenas[-1] <= budget
+        assert_same_bits(evaluate(module, arguments), values)
+        if budget == 1 << 40:
+            assert text_of(module) == text_of(free)
+    assert arenas == sorted(arenas, reverse=True) and arenas[0] > arenas[-1]
+    assert len(kernels(free)) > 1
+
+
+def _arena(module: object) -> int:
+    text = text_of(module)  # pyright: ignore[reportArgumentType]
+    return int(text.partition("fused.arena = {")[2].partition("size = ")[2].partition(" ")[0])
+
+
+def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(
+        fuse_opt.InputError, match=r"budget of 1000 bytes: the least .* reach is \d+ bytes, as .* has alive"
+    ):
+        fuse_opt.compile(gradient(3), budget="1000B")
+    with pytest.raises(RefusedError, match="budget: expected a pipeline with 'plan-memory'"):
+        within_budget(parse(gradient(1)), make_passes("rematerialize"), 1, RUN)
+    for text in ("64", "-1MiB", "64Mib", "MiB"):
+        with pytest.raises(ValueError, match="budget: expected a number with one of the units"):
+            parse_budget(text)
+    assert [parse_budget(text) for text in ("64MiB", "1.5 kB", "7B")] == [64 << 20, 1500, 7]
+    assert main(["-", "--default", "--budget=12"]) == 2
+    assert "argument --budget: expected a number with one of the units" in capsys.readouterr().err
