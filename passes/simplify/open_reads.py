@@ -80,6 +80,8 @@ def _unstored(op: OpaqueOp) -> Iterator[SSAValue]:
     """What need not be in memory where the op is a part of the kernels around it."""
     if any(isinstance(reader, StructuredOp) for reader in _readers(op.results[0])):
         yield op.results[0]
+    if not op.operands:
+        return
     source = op.operands[0]
     maker = source.owner
     if isinstance(maker, StructuredOp) and maker.operands and not maker.is_alias() and len(set(source.uses)) == 1:

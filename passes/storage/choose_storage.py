@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -41,8 +42,9 @@ class ChooseStoragePass(RewritePass):
     ```
     Costs are those that implementations say; a capacity stands for what is stored. The copy is one for all readers that gain,
     and pays for itself in each call, but for an operand that follows from frozen arguments alone. Each choice is a remark.
-    Products of what is absent with infinities and NaN, which a csr product leaves out, are NaN in a dense one. Nothing
-    is converted in the other direction: that a matrix has few entries is for a person to say.
+    Products of what is absent with infinities and NaN, which a csr product leaves out, are NaN in a dense one: so nothing is
+    converted where `numerics` is "strict", and a remark says what would be. Nothing is converted in the other direction: that
+    a matrix has few entries is for a person to say.
 
     Requires: nothing; where kinds flow, after `assign-storage`.
     """
@@ -54,6 +56,9 @@ class ChooseStoragePass(RewritePass):
     What it chooses for: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a word what the
     module is made for (see gpu-attach-device), or else cpu.
     """
+
+    numerics: Literal["strict", "fast"] = "strict"
+    """Whether a dense operand that a csr one is multiplied with may be taken to be finite: "fast" where it may."""
 
     def __post_init__(self) -> None:
         if self.device:
@@ -74,7 +79,7 @@ class ChooseStoragePass(RewritePass):
             copy = 0.0 if value in frozen else _on_parts(ToStorageOp.of(_stand_in(value), None), (), None, machine)[0]
             dense = copy + sum(reader.dense for reader in gaining)
             chosen = gaining if dense * NEAR < _together(gaining) else []
-            if chosen:
+            if self.numerics == "fast" and chosen:
                 self._convert(value, [reader.op for reader in chosen])
             for reader in known:
                 self._say(reader, reader in chosen, copy, value)
@@ -93,8 +98,12 @@ class ChooseStoragePass(RewritePass):
     def _say(self, reader: _Reader, is_chosen: bool, copy: float, value: SSAValue) -> None:
         numbers: dict[str, Number] = {"stored_us": _us(reader.stored), "dense_us": _us(reader.dense)}
         numbers |= {"copy_us": _us(copy), "bytes": byte_size(_stand_in(value, dense=True)) or 0}
-        if is_chosen:
+        if is_chosen and self.numerics == "fast":
             remark(self.name, reader.op, "dense", "is computed on a dense copy, which costs less", numbers=numbers)
+        elif is_chosen:
+            flip = "choose-storage=numerics=fast, or graph.to_storage in front of it"
+            message = "would cost less on a dense copy, which is the same where what it multiplies is finite"
+            remark(self.name, reader.op, "finite", message, flip=flip, numbers=numbers)
         else:
             flip = "graph.to_storage in front of it"
             message = "is computed on what is stored, which costs no more"
