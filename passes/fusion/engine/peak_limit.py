@@ -91,11 +91,18 @@ class PeakLimit:
         ranks = graph.ranks_after(list(members))
         now, then = _merged(graph, ()), _merged(graph, members)
         touched = dict.fromkeys(value for group in (*members, *ranks) for value in (*group.inputs, *group.outputs))
+        known = {value: self._life(graph, value, _rank, now) for value in self._memories(touched, now)}
+        lives = {
+            value: self._life(graph, value, lambda g: ranks.get(g, g.rank), then)
+            for value in dict.fromkeys([*known, *self._memories(touched, then)])
+        }
+        # what becomes a memory by the merge, such as a view that it makes, may live on behind the members
+        high = max((high, *(life[1] for value, life in lives.items() if life is not None and not known.get(value))))
         load = self.load[low : high + 1]
-        for value in self._memories(touched, now):
-            self._add(load, low, value, -1, self._life(graph, value, _rank, now))
-        for value in dict.fromkeys([*self._memories(touched, now), *self._memories(touched, then)]):
-            self._add(load, low, value, 1, self._life(graph, value, lambda g: ranks.get(g, g.rank), then))
+        for value, life in known.items():
+            self._add(load, low, value, -1, life)
+        for value, life in lives.items():
+            self._add(load, low, value, 1, life)
         before, after = max(self.load[low : high + 1]), max(load)
         self._pending = low, load
         if after <= max(self.limit, before):

@@ -214,6 +214,27 @@ def test_views_that_become_results_count() -> None:
     assert peak(optimized(text, ["cse", "dce", f"fuse-elementwise{{peak-limit={before // 2}}}"])) <= before
 
 
+def test_views_that_live_on_behind_the_merge_count() -> None:
+    """The view of an argument becomes a memory of 16 bytes, which is read where 20 others are alive."""
+    wide, one = "tensor<4xf32>", "tensor<1xf32>"
+    lines = [
+        f"func.func @main(%x: {wide}) -> ({wide}, {wide}) {{",
+        f"  %v = graph.broadcast_to %x {{shape = array<i64: 4>}} : ({wide}) -> {wide}",
+        "  %c = graph.constant dense<0.125> : tensor<f32>",
+        f"  %r = graph.multiply %c, %v : (tensor<f32>, {wide}) -> {wide}",
+        f"  %m = graph.max %v {{axes = array<i64: -1>, keepdims = true}} : ({wide}) -> {one}",
+        f"  %s = graph.subtract %v, %m : ({wide}, {one}) -> {wide}",
+        f"  %e = graph.exp %s : ({wide}) -> {wide}",
+        f"  %u = graph.sum %e {{axes = array<i64: -1>, keepdims = true}} : ({wide}) -> {one}",
+        f"  %t = graph.divide %e, %u : ({wide}, {one}) -> {wide}",
+        f"  func.return %r, %t : {wide}, {wide}",
+        "}",
+    ]
+    text = "\n".join(lines)
+    assert peak(parse(text)) == 32
+    assert peak(optimized(text, ["fuse-elementwise{peak-limit=16}"])) <= 32
+
+
 def test_a_memory_of_several_names_counts_once() -> None:
     lines = [
         "func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {",
