@@ -216,8 +216,8 @@ func.func @products(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>, %i: tensor<40x40
 
 // -----
 
-// A convolution is generated with what follows it, and so are its gradients by the input and the weight; a library runs the
-// one by the weight of few channels, and what says so.
+// A convolution is generated with what follows it, and so are its gradients by the input and the weight; a library runs what
+// says so.
 // CHECK-LABEL: func.func @convolutions
 // CHECK:         %a = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %b = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
@@ -226,7 +226,7 @@ func.func @products(%x: tensor<40x8xf32>, %w: tensor<8x32xf32>, %i: tensor<40x40
 // CHECK:         %e = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 // CHECK:         %f = fused.kernel({{.*}} attributes {implementation = "numpy.conv", schedule = {kind = "library"}} {
 // CHECK:         %g = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
-// CHECK:         %i = fused.kernel({{.*}} attributes {schedule = {kind = "library"}} {
+// CHECK:         %i = fused.kernel({{.*}} attributes {schedule = {kind = "conv"}} {
 func.func @convolutions(%x: tensor<1x4x9x9xf32>, %w: tensor<8x4x3x3xf32>, %h: tensor<1x4x9x9xf16>, %v: tensor<8x4x3x3xf16>,
     %s: tensor<1x4x5x5xf32>) -> (tensor<1x8x7x7xf32>, tensor<1x4x9x9xf32>, tensor<1x8x7x7xf16>, tensor<1x8x3x3xf32>,
     tensor<1x4x9x9xf32>, tensor<1x8x7x7xf32>, tensor<8x4x3x3xf32>, tensor<8x1x3x3xf32>) {
