@@ -13,16 +13,8 @@ The functions are loaded on first use: `import fuse_opt` alone imports neither x
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fuse_opt.tools.compiler.api import (
-        CompiledProgram,
-        InputError,
-        compile,
-        evaluate,
-        load,
-        optimize,
-        register,
-        show,
-    )
+    from fuse_opt.tools.compiler.api import InputError, compile, evaluate, load, optimize, register, show
+    from fuse_opt.tools.compiler.compiled_program import CompiledProgram
 
 __version__ = "0.1.0"
 

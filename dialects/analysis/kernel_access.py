@@ -22,7 +22,8 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.analysis.kernel_parts import PACK, kernel_passes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import are_sizes_asked_for, is_sized, shape, tensor
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.index_expr import IndexExpr

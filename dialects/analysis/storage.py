@@ -17,9 +17,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.fused import OutlinedOp
-from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_sized, shape, tensor
 from fuse_opt.dialects.interfaces.stored_values import holds_stored
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import dtype_of
 
 StorageKind = Literal["argument", "constant", "result", "intermediate", "unplanned"]

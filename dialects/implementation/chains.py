@@ -15,9 +15,11 @@ from typing import Any
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.index_expr import constant, dimensions
 
 

@@ -16,7 +16,8 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_pro
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
-from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr
 
 _PRIORITY = 2

@@ -22,8 +22,8 @@ from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.analysis.storage import MOST_BYTES
 from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
-from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 
 _T = TypeVar("_T")
 Pairs = tuple[tuple[int, int], ...]

@@ -15,7 +15,7 @@ from fuse_opt.dialects.implementation.chains import ChainOffer, Link, has_all_el
 from fuse_opt.dialects.implementation.offers import Offer, find_offer
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import shape
 
 

@@ -12,7 +12,8 @@ from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.implementation.chains import Link
 from fuse_opt.dialects.interfaces.layouts import encoding
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding

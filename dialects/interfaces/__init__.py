@@ -3,16 +3,10 @@
 May import dialects/types, dialects/scalar.
 """
 
-from fuse_opt.dialects.interfaces.op import (
-    CompositeOp,
-    ErrorBound,
-    Expansion,
-    FusionKind,
-    GraphBuilder,
-    GraphOp,
-    OpaqueOp,
-    StructuredOp,
-)
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp, Expansion
+from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder, GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, PanelAttr
 
 __all__ = [

@@ -11,9 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from math import prod
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Block, OpResult, SSAValue, SSAValues
@@ -24,46 +22,26 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import (
-    address,
     any_encoded,
     any_stored,
     check_encoding,
     check_stored,
     encoded,
     encoding,
-    has_order,
-    inherited_order,
     refuse_encodings,
-    shared_encoding,
 )
 from fuse_opt.dialects.interfaces.shapes import (
     AnyTensor,
-    are_sizes_asked_for,
     dtype,
     has_sizes,
-    is_static,
-    shape,
     sizes_asked_for,
     tensor,
 )
-from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule, reduction_rule, view_rule
-from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
+from fuse_opt.dialects.interfaces.stored_rules import StoredRule
 from fuse_opt.dialects.types import symbolic_shape
-from fuse_opt.dialects.types.dtypes import BOOL, DType
+from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
-from fuse_opt.dialects.types.index_expr import Index, constant, dimensions
-
-
-class FusionKind(IntEnum):
-    """How an op's result depends on its operands, from easy to impossible to fuse."""
-
-    ELEMENTWISE = 0
-    BROADCAST = 1
-    INJECTIVE = 2
-    REDUCTION = 3
-    OPAQUE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,284 +241,7 @@ class GraphOp(IRDLOperation, ABC):
         printer.print_function_type([value.type for value in self.operands], [value.type for value in self.results])
 
 
-class StructuredOp(GraphOp):
-    """One result, each element of which is a scalar function of one element of each operand, or a reduction of such."""
-
-    COMBINE: ClassVar[str] = ""
-    """The primitive that combines the elements of a reduction; empty when there is none."""
-
-    @abstractmethod
-    def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
-        """Where `operand` is read for the result element at `index` (and, in a reduction, the element at `reduced`)."""
-
-    @abstractmethod
-    def scalar(self, *operands: Any, **_: Any) -> sc.Scalar:
-        """The scalar meaning, over one `Scalar` for each operand, in the operands' compute types."""
-
-    def reduced_extents(self) -> tuple[int, ...]:
-        """The extents of the reduced dimensions, outermost first."""
-        return ()
-
-    def initial(self) -> int | float | bool:
-        """The value of an empty reduction, neutral to COMBINE."""
-        raise self.error("is no reduction")
-
-    def body(self) -> sc.Scalar:
-        """The traced scalar meaning; the same object for equal operand types and properties."""
-        operand_types = tuple(value.type for value in self._operands)
-        key = (type(self), are_sizes_asked_for(), operand_types, frozenset(self.properties.items()))
-        if (found := _BODIES.get(key)) is None:
-            operands = (sc.operand(k, dtype(value).compute) for k, value in enumerate(self._operands))
-            found = _BODIES[key] = self.scalar(*operands)
-        return found
-
-    def refuse_arithmetic(self) -> None:
-        kept = {k: dtype(value) for k, value in enumerate(self._operands) if dtype(value).storage_only}
-        body = self.body()
-        if (primitive := sc.primitive_reading(body, set(kept), self.COMBINE)) is not None:
-            raise _storage_error(next(iter(kept.values())), f"'{primitive}' computes with it")
-
-    def carried_encoding(self, type_: AnyTensor) -> EncodingPart | None:
-        """That of operands as large as a pointwise result; of other results the order in which an operand's axes lie."""
-        extents = type_.get_shape()
-        if DYNAMIC_INDEX in extents or not all(map(is_static, self._operands)):
-            return None
-        index = dimensions("i", extents)
-        inner = dimensions("c", self.reduced_extents()) if self.COMBINE else ()
-        sources = [self.operand_index(number, index, inner) for number in range(len(self._operands))]
-        if self._is_pointwise(sources, index):
-            return shared_encoding(self._operands, extents)
-        known = [pair for pair in zip(self._operands, sources, strict=True) if encoding(pair[0]) is not None]
-        return inherited_order(*known[0], index) if known else None
-
-    def _is_pointwise(self, sources: Sequence[Index], index: Index) -> bool:
-        read = zip(sources, self._operands, strict=True)
-        return not self.COMBINE and all(_is_broadcast(source, index, shape(value)) for source, value in read)
-
-    def check_encodings(self) -> None:
-        """Any of dense values: loops go through memory as a result lies there. Those of a pointwise op must agree."""
-        values = (*self._operands, *self.results)
-        if not self._operands:
-            refuse_encodings(values)
-        if self.COMBINE or not all(map(is_static, values)):
-            return
-        (result,) = self.results
-        index = dimensions("i", shape(result))
-        if not self._is_pointwise([self.operand_index(k, index, ()) for k in range(len(self._operands))], index):
-            return
-        expected = shared_encoding(self._operands, shape(result))
-        is_given = has_order(shape(result)) and any(shape(value) == shape(result) for value in self._operands)
-        if is_given and encoding(result) != expected:
-            wanted = with_encoding(tensor(result), expected)
-            raise VerifyException(
-                f"result 0: expected '{wanted}', in the order of its operands, got '{result.type}'; "
-                "convert it behind by graph.to_layout"
-            )
-
-    def stored_rule(self, fast: bool = False) -> StoredRule | None:
-        """Derived: of what is pointwise, a sum, or a view of a matrix."""
-        if not all(map(is_static, self._operands)) or not any_stored(self._operands):
-            return None
-        (type_,) = self.infer_types()
-        index, inner = dimensions("i", type_.get_shape()), dimensions("r", self.reduced_extents())
-        sources = [self.operand_index(number, index, inner) for number in range(len(self._operands))]
-        if self._is_pointwise(sources, index):
-            return pointwise_rule(self.body(), self._operands, with_encoding(type_, None), fast, constant_of)
-        if len(self._operands) != 1:
-            return None
-        (x,), (source,) = self._operands, sources
-        if self.COMBINE == "add":
-            return reduction_rule(self.body(), x, type_, source, inner, constant_of)
-        return view_rule(x, type_, source, index) if self.body().function == "operand" else None
-
-    def error_bound(self) -> ErrorBound:
-        """Unless stated: what the primitives allow, each on the exact values of the ones before, no error amplified."""
-        if self.stored_value() is not None:
-            return ErrorBound()
-        return ErrorBound(sc.ulps(self.body()) if self.ULPS is None else self.ULPS, self.SLACK)
-
-    def result_dtype(self) -> DType:
-        """i1 for predicates, otherwise the type of the first operand that the scalar meaning has the type of."""
-        computed = self.body().dtype
-        if computed is BOOL:
-            return BOOL
-        return next((d for d in map(dtype, self._operands) if d.compute is computed), computed)
-
-    def fusion_kind(self) -> FusionKind:
-        """Derived from the index maps."""
-        if self.COMBINE:
-            return FusionKind.REDUCTION
-        index = dimensions("i", shape(self.results[0]))
-        kind = FusionKind.ELEMENTWISE
-        for number, value in enumerate(self._operands):
-            source = self.operand_index(number, index, ())
-            if source == index:
-                continue
-            if not _is_broadcast(source, index, shape(value)):
-                return FusionKind.INJECTIVE
-            kind = FusionKind.BROADCAST
-        return kind
-
-    def is_view(self) -> bool:
-        """Whether the result is operand 0 read at other indices, with no arithmetic."""
-        body = self.body()
-        return body.function == "operand" and not self.COMBINE and dtype(self.results[0]) is dtype(self._operands[0])
-
-    def widens(self) -> bool:
-        """Whether the result is operand 0 element for element, in the wider type in which its elements are computed."""
-        if self.COMBINE or len(self._operands) != 1 or self.body().function != "operand":
-            return False
-        given = dtype(self._operands[0])
-        return given.is_float and dtype(self.results[0]) is given.compute
-
-    def is_alias(self) -> bool:
-        """Whether the result is operand 0 element for element in memory: a view that moves nothing."""
-        if len(self._operands) != 1 or not self.is_view():
-            return False
-        source, result = shape(self._operands[0]), shape(self.results[0])
-        if prod(source) != prod(result):
-            return False
-        if not prod(result):
-            return True
-        index = dimensions("i", result)
-        return address(self._operands[0], self.operand_index(0, index, ())) == address(self.results[0], index)
-
-
-def constant_of(value: SSAValue) -> sc.Scalar | None:
-    """The number that an op gives everywhere in a value, from nothing; None for another value."""
-    op = value.owner
-    if not isinstance(op, StructuredOp) or op.operands or op.stored_value() is not None:
-        return None
-    return body if (body := op.body()).function == "constant" else None
-
-
-_BODIES: dict[tuple[type[StructuredOp], bool, tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], sc.Scalar] = {}
-
-
-@dataclass(frozen=True)
-class Expansion:
-    """A decomposition of a composite in a block of its own: the arguments stand for the operands."""
-
-    block: Block
-    results: tuple[SSAValue, ...]
-
-
-class CompositeOp(GraphOp):
-    """Defined by its decomposition into other graph ops."""
-
-    def expansion(self) -> Expansion:
-        """
-        The decomposition; the same object for equal operand types and properties, not to be changed. It is on operands in
-        row-major order where it cannot be on operands that lie as they do.
-        """
-        operand_types = tuple(value.type for value in self._operands)
-        key = (type(self), are_sizes_asked_for(), operand_types, frozenset(self.properties.items()))
-        if (found := _EXPANSIONS.get(key)) is None:
-            found = _EXPANSIONS[key] = self._expanded(operand_types)
-        return found
-
-    def _expanded(self, operand_types: Sequence[Attribute]) -> Expansion:
-        is_encoded = any_encoded(self._operands)
-        try:
-            return self._expanded_on(operand_types)
-        except VerifyException:
-            if not is_encoded:
-                raise
-        return self._expanded_on([with_encoding(tensor(value), None) for value in self._operands])
-
-    def _expanded_on(self, operand_types: Sequence[Attribute]) -> Expansion:
-        block = Block(arg_types=operand_types)
-        builder = GraphBuilder()
-        stand_in = self.clone()
-        stand_in.operands = block.args
-        results = tuple(stand_in.decompose(builder))
-        stand_in.erase()
-        block.add_ops(builder.ops)
-        return Expansion(block, results)
-
-    def carried_encoding(self, type_: AnyTensor) -> EncodingPart | None:
-        """That of the first operand, for a result of its shape."""
-        first = self._operands[0]
-        return encoding(first) if shape(first) == type_.get_shape() else None
-
-    def check_encodings(self) -> None:
-        """Any of dense values: they are converted where the decomposition needs that."""
-
-    def refuse_arithmetic(self) -> None:
-        """Its ops may move elements of a storage type; a conversion to another one is there to compute with them."""
-        if not all(is_static(value) for value in self.operands):
-            return  # it may have no expansion yet
-        for op in self.expansion().block.ops:  # which are checked where they are built
-            kept = [dtype(value) for value in op.operands if dtype(value).storage_only]
-            if kept and not any(dtype(value).storage_only for value in op.results):
-                raise _storage_error(kept[0], "it is computed with")
-
-    @abstractmethod
-    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        """Builds the ops that give the same results; returns a value for each result."""
-
-
-_EXPANSIONS: dict[
-    tuple[type[CompositeOp], bool, tuple[Attribute, ...], frozenset[tuple[str, Attribute]]], Expansion
-] = {}
-
-
-class OpaqueOp(GraphOp):
-    """Run by an implementation as a whole; never inlined, never in place unless its implementation says so."""
-
-    RUN_BY_CALLER: ClassVar[bool] = False
-    """States that who calls the program runs the op between its steps, so that it stays in the function that is called."""
-
-    TAKES_ORDERS: ClassVar[bool] = False
-    """States that operands and results may lie in memory in any order; it is implementations that take some of them."""
-
-    def check_encodings(self) -> None:
-        """All are refused where the op does not say that it takes orders."""
-        if not self.TAKES_ORDERS:
-            refuse_encodings((*self._operands, *self.results))
-
-    def as_reads(self, builder: GraphBuilder) -> SSAValue | None:
-        """
-        The only result by ops for which code is generated, where all that the op does is to read at positions that are data;
-        these are checked before. None where it does more; the shapes are known.
-        """
-        return None
-
-    def contraction(self) -> Contraction | None:
-        """The product of its first two operands that its only result is, for generated code; None where it is none."""
-        return None
-
-    def window_contraction(self) -> WindowContraction | None:
-        """The convolution of its first operand by its second one that its only result is; None where it is none."""
-        return None
-
-    def weight_gradient(self) -> WindowContraction | None:
-        """
-        The convolution whose gradient by its weight the only result is, from that by its result and from its input, the first
-        two operands; None where it is none.
-        """
-        return None
-
-    def input_gradient(self) -> WindowContraction | None:
-        """
-        The convolution whose gradient by its input the only result is, from that by its result and from its weight, the first
-        two operands; None where it is none.
-        """
-        return None
-
-    def scaled_axes(self) -> tuple[int, int] | None:
-        """
-        An axis of the second operand and one of the only result such that who multiplies the operand along its axis multiplies
-        the result along the other; None where there are none.
-        """
-        return None
-
-    def refuse_arithmetic(self) -> None:
-        kept = next(dtype(value) for value in self.operands if dtype(value).storage_only)
-        raise _storage_error(kept, "it is computed with")
-
-
-def _storage_error(element: DType, why: str) -> VerifyException:
+def storage_error(element: DType, why: str) -> VerifyException:
     return VerifyException(
         f"{element} is a storage type and {why}: insert graph.astype to {element.compute} before, and back after"
     )
@@ -569,12 +270,3 @@ def _refines(given: AnyTensor, inferred: AnyTensor) -> bool:
         return False
     pairs = zip(symbolic_shape.extents_of(given), symbolic_shape.extents_of(inferred), strict=True)
     return all(n == m or DYNAMIC_INDEX in (n, m) for n, m in pairs)
-
-
-def _is_broadcast(source: Index, index: Index, source_shape: Sequence[int]) -> bool:
-    """Whether `source` is the trailing part of `index` with some positions replaced by 0."""
-    if len(source) > len(index):
-        return False
-    trailing = index[len(index) - len(source) :]
-    zero = constant(0)
-    return all(s == i or (s == zero and n == 1) for s, i, n in zip(source, trailing, source_shape, strict=True))

@@ -8,7 +8,8 @@ from xdsl.ir import BlockArgument, Operation, OpResult
 
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.implementation.offers import find_offer
-from fuse_opt.dialects.interfaces.op import OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 
 
 def is_product(kernel: KernelOp) -> bool:

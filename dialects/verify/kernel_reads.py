@@ -17,8 +17,8 @@ from math import prod
 from xdsl.ir import BlockArgument, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions
 from fuse_opt.dialects.verify.contracted_reads import ContractedReads, is_product
 from fuse_opt.dialects.verify.kernel_parts import Parts

@@ -9,8 +9,8 @@ from typing import cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
 
-from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape, tensor
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.encodings import encoding_of
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, constant, dimensions
 

@@ -46,10 +46,12 @@ from fuse_opt.dialects.implementation.queries import (
     opaque_op,
 )
 from fuse_opt.dialects.implementation.site import Site
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.layouts import any_encoded, check_encoding, encoding, memory_extents
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array, plain_properties
 from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import is_one_number
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Extent

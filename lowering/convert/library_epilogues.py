@@ -24,7 +24,8 @@ from fuse_opt.dialects.implementation.queries import (
 )
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.implementation.switch import platform_of
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
 from fuse_opt.lowering.kernel.buffers import Parameter
 

@@ -31,9 +31,10 @@ from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, Stora
 from fuse_opt.dialects.fused import OutlinedOp, PartitionOp
 from fuse_opt.dialects.gpu import ArenaOp, SizeOp
 from fuse_opt.dialects.interfaces.layouts import encoding, memory_extents
-from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import DType, dtype_of
 from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.extents import largest, may_exceed

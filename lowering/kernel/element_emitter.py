@@ -12,8 +12,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable
-from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import DType, Kind
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Loaded
 from fuse_opt.dialects.types.size import Extent, Size

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from functools import cache
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
-from fuse_opt.dialects.interfaces.op import StructuredOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import PRIMITIVES, Scalar, topological
 
 MOST = 8

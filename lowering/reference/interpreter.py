@@ -20,10 +20,13 @@ from fuse_opt.dialects.analysis.prepared import Prepared, called_functions, prep
 from fuse_opt.dialects.fused import OutlinedOp, YieldOp
 from fuse_opt.dialects.graph.sparse.expansion import fallback_operands, over_parts, with_dense
 from fuse_opt.dialects.graph.sparse.storage import ToStorageOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import agree, dtype, is_static, shape, shape_text, tensor
 from fuse_opt.dialects.interfaces.stored_values import is_stored
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import Kind, dtype_of
 from fuse_opt.dialects.types.encodings import encoding_of, with_encoding
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions, linearize

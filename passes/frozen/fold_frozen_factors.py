@@ -16,9 +16,11 @@ from fuse_opt.dialects.analysis.prepared import called_functions, frozen_argumen
 from fuse_opt.dialects.fused import directives
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.interfaces.layouts import any_encoded
-from fuse_opt.dialects.interfaces.op import GraphBuilder, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.frozen.sources import Sources, may_move
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass

@@ -14,7 +14,8 @@ from xdsl.rewriter import Rewriter
 from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
 from fuse_opt.passes.frozen.sources import Sources, may_move, with_body
 from fuse_opt.passes.remarks import remark

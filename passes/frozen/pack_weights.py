@@ -29,7 +29,8 @@ from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.graph.movement.panels import packed, unpacked
 from fuse_opt.dialects.implementation.queries import is_for_kind
 from fuse_opt.dialects.interfaces.contraction import Contraction
-from fuse_opt.dialects.interfaces.op import GraphBuilder, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
 from fuse_opt.passes.options import check_counts

@@ -10,7 +10,8 @@ from xdsl.ir import Operation, SSAValue
 from fuse_opt.dialects.analysis.prepared import frozen_arguments, prepared_of
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import KernelOp, directives
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 
 

@@ -14,8 +14,8 @@ from xdsl.rewriter import Rewriter
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import directives
-from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing, work

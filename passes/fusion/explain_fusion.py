@@ -10,7 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, FusionKind, GraphOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule

@@ -14,8 +14,9 @@ from fuse_opt.dialects.analysis.kernel_access import kernel_access
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops, trace
 from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size, directed_results
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.worklist import FusionPass, Selection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fuse_opt.dialects.interfaces.op import FusionKind
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.passes.fusion.engine.access_paths import MAX_PATHS, Access, AccessPaths
 from fuse_opt.passes.fusion.engine.cost_model import elements, estimate, moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule

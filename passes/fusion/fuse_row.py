@@ -8,8 +8,8 @@ from math import prod
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Unschedulable, trace
 from fuse_opt.dialects.analysis.loop_order import choose_order
-from fuse_opt.dialects.interfaces.op import FusionKind
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.types import extents
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.passes.fusion.engine.cost_model import elements, estimate, total_work, work

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.interfaces.op import FusionKind
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.passes.fusion.engine.cost_model import elements, estimate, moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.groups import used_values

@@ -9,7 +9,10 @@ from xdsl.ir import Operation, SSAValue
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.implementation.site import Machine, Site
 from fuse_opt.dialects.implementation.switch import offers_at
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 
 
 def alone_seconds(op: GraphOp, machine: Machine) -> float:

@@ -16,8 +16,9 @@ from fuse_opt.dialects.implementation.queries import wanted_implementation
 from fuse_opt.dialects.implementation.selection import NEAR, Candidate, is_called
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
-from fuse_opt.dialects.interfaces.op import CompositeOp, StructuredOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.shapes import is_static
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions

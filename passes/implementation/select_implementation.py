@@ -29,8 +29,10 @@ from fuse_opt.dialects.implementation.selection import (
     with_times,
     workspace_of,
 )
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.layouts import any_encoded
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.gpu_attach_device import DEVICE, device_of

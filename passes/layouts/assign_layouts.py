@@ -17,7 +17,7 @@ from fuse_opt.dialects.implementation.offers import BackendFault
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
 from fuse_opt.dialects.interfaces.layouts import any_encoded, encoding
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.dialects.types.encodings import with_encoding
 from fuse_opt.passes.devices.device import find_device

@@ -14,8 +14,8 @@ from fuse_opt.dialects.analysis.storage import byte_size, functions_of
 from fuse_opt.dialects.fused import directives
 from fuse_opt.dialects.graph.materialize import is_conversion, laid_out
 from fuse_opt.dialects.interfaces.layouts import encoding, has_order
-from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape, tensor
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass

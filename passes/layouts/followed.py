@@ -10,8 +10,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.interfaces.layouts import encoding, has_order
-from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape, tensor
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 from fuse_opt.dialects.types.index_expr import dimensions
 

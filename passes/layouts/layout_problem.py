@@ -18,7 +18,8 @@ from fuse_opt.dialects.implementation.offers import Offer
 from fuse_opt.dialects.implementation.site import LayoutRow, Site
 from fuse_opt.dialects.implementation.switch import allowed_offers
 from fuse_opt.dialects.interfaces.layouts import encoding
-from fuse_opt.dialects.interfaces.op import OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.encodings import EncodingPart
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.layouts.followed import Values

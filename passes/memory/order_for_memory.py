@@ -18,7 +18,8 @@ from fuse_opt.dialects.analysis.storage import (
     functions_of,
 )
 from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
-from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
 from fuse_opt.passes.memory.inside_partitions import peak_inside

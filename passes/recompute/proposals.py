@@ -9,8 +9,8 @@ from math import prod
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.recompute.least_cut import LeastCut
 from fuse_opt.passes.recompute.times import Memory, Times

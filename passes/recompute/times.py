@@ -16,7 +16,9 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.storage import DONATED, aliased_operand, argument_attributes, byte_size
 from fuse_opt.dialects.fused import RECOMPUTED, KernelOp, directives
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes
 
 

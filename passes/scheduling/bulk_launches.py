@@ -15,8 +15,9 @@ from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_K
 from fuse_opt.dialects.analysis.kernel_access import is_library, kernel_access
 from fuse_opt.dialects.analysis.storage import aliased_operand, byte_size, functions_of
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_value
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import remark

@@ -11,8 +11,9 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.fused import directives
 from fuse_opt.dialects.graph.materialize import computed, discard, filled
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import PRIMITIVES, Scalar, constant, cost, operand, topological
 from fuse_opt.dialects.scalar.evaluate import converted, known
 from fuse_opt.dialects.scalar.simplify import may_reassociate, simplified

@@ -15,8 +15,9 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.fused import KernelOp, directives, walk_open
 from fuse_opt.dialects.graph.materialize import laid_out
 from fuse_opt.dialects.interfaces.layouts import encoding
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar.simplify import is_same
 from fuse_opt.dialects.scalar.simplify_rules import converts_alike
 from fuse_opt.dialects.types.encodings import has_default_encoding, with_encoding

@@ -11,7 +11,8 @@ from xdsl.ir import Attribute, Block, Operation
 from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.fused import PartitionOp, directives, walk_open
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar.simplify import is_commutative
 from fuse_opt.passes.rewrite_pass import RewritePass
 

@@ -13,7 +13,7 @@ from fuse_opt.dialects.analysis.kernel_access import library_op
 from fuse_opt.dialects.analysis.storage import forget_plan, functions_of
 from fuse_opt.dialects.fused import STOP_FUSION, KernelOp, directives, walk_open
 from fuse_opt.dialects.graph.materialize import laid_out
-from fuse_opt.dialects.interfaces.op import CompositeOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.shapes import is_sized
 from fuse_opt.dialects.types.encodings import encoding_of
 from fuse_opt.passes.remarks import remark

@@ -15,8 +15,9 @@ from xdsl.rewriter import Rewriter
 from fuse_opt.dialects.fused import KernelOp, directives, walk_open
 from fuse_opt.dialects.graph.materialize import filled, stored
 from fuse_opt.dialects.interfaces.layouts import encoding
-from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import topological
 from fuse_opt.dialects.scalar.bits import elements
 from fuse_opt.dialects.scalar.combine import joined

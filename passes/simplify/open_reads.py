@@ -13,8 +13,10 @@ from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import directives, walk_open
-from fuse_opt.dialects.interfaces.op import GraphBuilder, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 

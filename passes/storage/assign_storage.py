@@ -15,7 +15,8 @@ from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.analysis.stored_values import FALLBACK
 from fuse_opt.dialects.graph.sparse.expansion import fallback_operands
 from fuse_opt.dialects.graph.sparse.storage import ToStorageOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.stored_values import holds_stored, is_stored
 from fuse_opt.dialects.types.storage_kinds import stored_as
 from fuse_opt.passes.remarks import RefusedError, remark

@@ -23,9 +23,9 @@ from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.graph.elementwise.arithmetic import SubtractOp
 from fuse_opt.dialects.graph.reductions.reductions import Reduction
-from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import DTYPES
 from fuse_opt.passes.fusion.fuse_elementwise import FuseElementwisePass
 from fuse_opt.tools.compiler.registry import available_passes

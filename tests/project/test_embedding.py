@@ -16,8 +16,8 @@ from xdsl.parser import Parser
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 import fuse_opt
+from fuse_opt.tools.commands.universe import UNIVERSE
 from fuse_opt.tools.compiler.pipeline import UNFUSED_PIPELINE
-from fuse_opt.tools.compiler.universe import UNIVERSE
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "ffn.mlir"

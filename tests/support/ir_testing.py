@@ -18,7 +18,8 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL
 from fuse_opt.lowering.reference.interpreter import entry_function, evaluate_function

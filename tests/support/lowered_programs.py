@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.fused import KernelOp, YieldOp
-from fuse_opt.dialects.interfaces.op import StructuredOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import ScalarTypeError
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.lowering.emit import build_program

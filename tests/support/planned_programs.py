@@ -25,9 +25,9 @@ from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
-from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.index_expr import Dim, Index
 from fuse_opt.lowering.reference.interpreter import evaluate_function
 from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, evaluate_body

@@ -23,6 +23,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.scalar import PRIMITIVES, Primitive, Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, DTYPES, DType, Kind
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.language import CUDA, C, CLanguage
 from fuse_opt.lowering.c.printer import FunctionText, print_function, print_translation_unit
 from fuse_opt.lowering.kernel.scalar_to_arith import constant_op, emit_body, value_type
@@ -75,6 +76,9 @@ class Sink:
 
     def constant(self, value: float, dtype: DType) -> SSAValue:
         return self.add(constant_op(value, dtype))
+
+    def index_constant(self, value: Extent) -> SSAValue:
+        raise AssertionError(f"a body of scalars has no extents; got {value}")
 
     def call(self, helper: str, arguments: Sequence[SSAValue], result: Attribute) -> SSAValue:
         return self.add(func.CallOp(helper, list(arguments), [result]))

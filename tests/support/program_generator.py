@@ -54,9 +54,10 @@ from fuse_opt.dialects.graph.movement.join_split import ConcatOp
 from fuse_opt.dialects.graph.nn import softmax_layer_norm as normalization
 from fuse_opt.dialects.graph.reductions import statistics
 from fuse_opt.dialects.graph.reductions.reductions import Reduction
-from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import bool_value, float_value, int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, tensor
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import ScalarTypeError, topological
 from fuse_opt.dialects.types.dtypes import (
     BF16,

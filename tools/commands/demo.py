@@ -16,7 +16,7 @@ from fuse_opt.tools.commands.command import Parser, run_command
 if TYPE_CHECKING:
     from fuse_opt.tools.commands.demo_tables import Row
     from fuse_opt.tools.commands.measuring import Call
-    from fuse_opt.tools.compiler.api import CompiledProgram
+    from fuse_opt.tools.compiler.compiled_program import CompiledProgram
     from fuse_opt.tools.compiler.signature import Array
 
 OK, FAILED = 0, 1

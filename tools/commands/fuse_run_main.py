@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from fuse_opt.tools.commands.measuring import Times
-    from fuse_opt.tools.compiler.api import CompiledProgram
+    from fuse_opt.tools.compiler.compiled_program import CompiledProgram
     from fuse_opt.tools.compiler.signature import Array, Value
 
 OK, FAILED = 0, 1

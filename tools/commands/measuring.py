@@ -21,7 +21,8 @@ from fuse_opt.dialects.types.extents import symbols as symbols_of
 from fuse_opt.dialects.types.symbol import Symbol
 from fuse_opt.lowering.program.float_formats import FORMATS, NARROW, computed, converted, is_narrow
 from fuse_opt.lowering.reference.interpreter import entry_function
-from fuse_opt.tools.compiler.api import CompiledProgram, evaluate, load
+from fuse_opt.tools.compiler.api import evaluate, load
+from fuse_opt.tools.compiler.compiled_program import CompiledProgram
 from fuse_opt.tools.compiler.signature import Array, Signature, Value
 
 TOLERANCE = {"f": 1e-4, "i": 0.0, "u": 0.0, "b": 0.0}

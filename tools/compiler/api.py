@@ -4,38 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.prepared import called_functions, freeze_arguments
-from fuse_opt.dialects.analysis.storage import byte_size
-from fuse_opt.dialects.analysis.stored_values import FALLBACK
-from fuse_opt.dialects.graph.materialize import conversion_counts
-from fuse_opt.dialects.implementation.queries import implementation_counts
+from fuse_opt.dialects.analysis.prepared import freeze_arguments
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
 from fuse_opt.passes.recompute.budget import parse_budget, within_budget
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.device.driver import device_problem, open_device
-from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
+from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram
 from fuse_opt.tools.compiler.fallback import build_unfusing
 from fuse_opt.tools.compiler.located import Source, located
-from fuse_opt.tools.compiler.notebook import Page, notebook_html, page_of
+from fuse_opt.tools.compiler.notebook import Page, page_of
 from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
-from fuse_opt.tools.compiler.signature import Signature, call_with_parts, quick_call
+from fuse_opt.tools.compiler.signature import Signature, call_with_parts
 from fuse_opt.tools.compiler.sized import SizedPrograms
 from fuse_opt.tools.compiler.specialization import (
-    FrozenSpecializedCalls,
     SpecializedPrograms,
     bind,
     is_dynamic,
@@ -46,189 +40,8 @@ from fuse_opt.tools.source.parsing import decode, parse_module
 
 __all__ = ["CompiledProgram", "InputError", "compile", "evaluate", "load", "optimize", "register", "show"]
 
+
 TARGETS = ("cpu", "cuda", "reference")
-
-
-@dataclass(frozen=True)
-class _Compiled:
-    """What compiling gives."""
-
-    signature: Signature
-    module: ModuleOp
-    backend: Backend
-
-
-class CompiledProgram:
-    """A program that is ready to run; it may be called from several threads at once."""
-
-    def __init__(self, compiled: _Compiled, target: str, again: Callable[[frozenset[int]], _Compiled]) -> None:
-        self._bound: dict[int, Bound] = {}
-        self._take(compiled)
-        self.target = target
-        """What it runs on: "cpu", "cuda" or "reference"."""
-        self._again = again
-        self._unbound = self._find_unbound()
-        self._frozen: FrozenCalls | FrozenSpecializedCalls | None = None
-
-    def _take(self, compiled: _Compiled) -> None:
-        self.signature = compiled.signature
-        """Names, shapes and element types of the arguments, and of the results."""
-        self.module = compiled.module
-        """The program after all passes."""
-        self._backend = compiled.backend
-        self._direct: Any = getattr(compiled.backend, "direct", None)
-
-    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
-        """
-        The result, or a tuple where there are several; written to `out` where that is given. Arguments are NumPy arrays,
-        anything that gives its memory by DLPack, or numbers; donated ones are overwritten. Raises TypeError or ValueError.
-
-        For "cuda" they may be arrays of a device, too; then the results are, and the work is ordered on `stream` (a handle,
-        or one of PyCUDA's, torch's or cupy's) or on the first array's own, without waiting for it.
-        """
-        quick = self._quick if out is None and stream is None else None
-        if quick is not None and (found := quick(arrays)) is not NotImplemented:
-            return found
-        if stream is not None and self.target != "cuda":
-            raise ValueError(f"stream: expected None for target '{self.target}', which has no streams")
-        if self._in_parts:
-            direct = self._direct if self._frozen is None and stream is None else None
-            call = partial(self._call, stream=stream)
-            return call_with_parts(self.signature, self._unbound, call, arrays, out, direct)
-        return self._call(*arrays, out=out, stream=stream)
-
-    def _call(self, *arrays: Any, out: Any = None, stream: Any = None) -> Any:
-        if (frozen := self._frozen) is not None:
-            return frozen(arrays, out, stream)
-        if stream is None:
-            if self._direct is not None and (found := self._direct(arrays, out)) is not NotImplemented:
-                return found
-            return self._backend(*arrays, out=out)
-        return cast("Any", self._backend)(*arrays, out=out, stream=stream)
-
-    def freeze(self, arrays: Mapping[int | str, Any]) -> CompiledProgram:
-        """
-        Binds arguments, by number or name, from now on: calls take the others. What follows from bound arguments alone is
-        computed once, and again when one of them changed. Compiles the source again where an argument is not
-        `graph.frozen` there. Returns the program itself; not to be called while others call it.
-
-        A NumPy array that has its memory to itself is read-only while it is bound; a view of another one is compared with a
-        copy in each call, and so are tensors of PyTorch, which count how often they are written to. After elements changed
-        by other means (an earlier view of an array that is bound itself, an address), call `refresh`. Raises ValueError and
-        TypeError for what cannot be bound.
-        """
-        found = {self.signature.position(name): array for name, array in arrays.items()}
-        marks = {number for number, value in enumerate(self.signature.arguments) if value.frozen}
-        bound = {place: entry for number, array in found.items() for place, entry in self._bind(number, array)}
-        if not marks.issuperset(found):
-            self._take(self._again(frozenset(marks.union(found))))
-        replaced = [self._bound[number] for number in bound if number in self._bound]
-        self._bound |= bound
-        self._unbound = self._find_unbound()
-        self._call_frozen()
-        for entry in replaced:
-            entry.release()
-        return self
-
-    def unfreeze(self) -> CompiledProgram:
-        """Lets go of all arrays that arguments are bound to: calls take every argument again. Returns the program itself."""
-        bound, self._bound, self._frozen = self._bound, {}, None
-        self._unbound = self._find_unbound()
-        for entry in bound.values():
-            entry.release()
-        return self
-
-    @property
-    def unbound(self) -> tuple[int, ...]:
-        """The numbers of the arguments that calls take."""
-        return self._unbound
-
-    def _find_unbound(self) -> tuple[int, ...]:
-        """Also notes whether calls take or give values of storage kinds."""
-        places = map(self.signature.places, range(len(self.signature.arguments)))
-        found = tuple(number for number, place in enumerate(places) if place[0] not in self._bound)
-        values = (*(self.signature.arguments[number] for number in found), *self.signature.results)
-        self._in_parts = any(value.stored is not None for value in values)
-        direct = self._direct if self._in_parts and not self._bound else None
-        self._quick = None if direct is None else quick_call(self.signature, direct)
-        return found
-
-    def refresh(self) -> None:
-        """Computes what follows from bound arguments anew, at the next call."""
-        if self._frozen is not None:
-            self._frozen.refresh()
-
-    def _bind(self, number: int, array: Any) -> list[tuple[int, Bound]]:
-        """The arrays of an argument, by their places among all; of a sparse one those of now."""
-        value = self.signature.arguments[number]
-        if value.donated:
-            raise ValueError(f"{value.label} is donated: calls overwrite it; it cannot be frozen")
-        places = self.signature.places(number)
-        if value.stored is not None:
-            return [(place, Bound(part.copy())) for place, part in zip(places, value.arrays(array), strict=True)]
-        try:
-            bound = Bound(array)
-        except TypeError as error:
-            raise TypeError(f"{value.label}: {error}") from None
-        if self.target != "cuda":
-            value.convert(bound.value())  # or every call would be refused
-        return [(places[0], bound)]
-
-    def _call_frozen(self) -> None:
-        signature, bound, on_device = self.signature, dict(self._bound), self.target == "cuda"
-        values = [value for value in signature.arguments for _ in range(value.count)]
-
-        def converted(number: int, array: Any) -> Any:
-            return array if on_device or values[number].stored is not None else values[number].convert(array)
-
-        def calls(backend: Backend) -> FrozenCalls:
-            return FrozenCalls(signature.name, backend, bound, len(values), converted)
-
-        backend = self._backend
-        if isinstance(backend, SpecializedPrograms):
-            self._frozen = FrozenSpecializedCalls(signature, backend, bound, calls)
-        else:
-            self._frozen = frozen = calls(backend)
-            self._quick = None if self._in_parts else frozen.quick
-
-    @property
-    def native(self) -> Any:
-        """The runtime's own program, for front ends that call it with addresses instead of arrays."""
-        return self._backend
-
-    @property
-    def stats(self) -> Any:
-        """
-        Counts of kernels, launches, bytes and so on, and `compile_s`: ProgramStats, for "cpu" and "cuda" with further fields.
-        """
-        return self._backend.stats
-
-    @property
-    def implementations(self) -> dict[str, int]:
-        """By name, what runs opaque ops, and in how many kernels; of modules of unknown extents what is chosen without them."""
-        return implementation_counts(self.module)
-
-    @property
-    def conversions(self) -> tuple[int, int]:
-        """How many values a call of the program gives another layout, and their bytes; those of frozen ones are not in a call."""
-        return conversion_counts(called_functions(self.module))
-
-    @property
-    def fallbacks(self) -> tuple[int, int]:
-        """How many values a call makes dense as an op has no way to run on what is stored, and their bytes."""
-        found = [
-            op for function in called_functions(self.module) for op in function.walk() if FALLBACK in op.attributes
-        ]
-        return len(found), sum(byte_size(value) or 0 for op in found for value in op.results)
-
-    @property
-    def source(self) -> str:
-        """The generated text; empty for the reference."""
-        return self._backend.source
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the graph with its kernels, the arena and a table, as `show` makes them of the module."""
-        return notebook_html(self.module)
 
 
 def load(source: Source, ctx: Context | None = None) -> ModuleOp:
@@ -322,7 +135,7 @@ def compile(
     most = parse_budget(budget) if isinstance(budget, str) else budget
     build = partial(_backend, target=target, source=source, poison=poison, whole=whole, budget=most)
 
-    def compiled(frozen: frozenset[int]) -> _Compiled:
+    def compiled(frozen: frozenset[int]) -> Compiled:
         return _compiled(source, function, frozen, passes, build, target, sized=not poison)
 
     return CompiledProgram(compiled(frozenset()), target, compiled)
@@ -336,7 +149,7 @@ def _compiled(
     build: Callable[[ModuleOp, str | None, Sequence[ModulePass]], Backend],
     target: str,
     sized: bool,
-) -> _Compiled:
+) -> Compiled:
     """The program of a function of the source of which some arguments are frozen, beside those that it says are."""
     module = load(source)
     module = module.clone() if module is source else module
@@ -356,7 +169,7 @@ def _compiled(
             )
         else:
             backend = build(module, function, passes)
-        return _Compiled(Signature.of(entry_function(module, function)), module, backend)
+        return Compiled(Signature.of(entry_function(module, function)), module, backend)
 
 
 def _unavailable(target: str) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from fuse_opt.dialects.fused.knobs import KNOBS
 from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.offers import Offer, Pairs, PointwiseOffer, all_offers, offers_of
 from fuse_opt.dialects.implementation.switch import known_backends
-from fuse_opt.dialects.interfaces.op import FusionKind
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.passes.remarks import collect
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import available_targets, make_context, own_dialects

@@ -17,7 +17,10 @@ from typing import Any
 from xdsl.irdl import OptPropertyDef, ParamAttrConstraint, VarOperandDef
 
 from fuse_opt.dialects.graph import FAMILIES, records
-from fuse_opt.dialects.interfaces.op import CompositeOp, ErrorBound, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import ErrorBound, GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import PRIMITIVES
 from fuse_opt.dialects.types.dtypes import DTYPES, F32, DType
 from fuse_opt.lowering.reference.kernels.registry import find_implementation

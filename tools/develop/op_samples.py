@@ -13,7 +13,8 @@ from xdsl.irdl import OptPropertyDef, VarOperandDef
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.elementwise import Elementwise
-from fuse_opt.dialects.interfaces.op import GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import ScalarTypeError
 from fuse_opt.dialects.types.dtypes import DTYPES, F32, I8, I32, I64, DType, dtype_of
 from fuse_opt.lowering.reference.interpreter import evaluate_structured

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.target import Target
 
 from fuse_opt.dialects.fused import OutlinedOp
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.tools.source.value_names import value_names
 from fuse_opt.tools.targets.target_json import describe_attribute
 

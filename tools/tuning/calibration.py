@@ -14,8 +14,8 @@ import numpy as np
 
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.tools.commands.measuring import example_inputs
-from fuse_opt.tools.compiler.api import CompiledProgram
 from fuse_opt.tools.compiler.api import compile as compile_program
+from fuse_opt.tools.compiler.compiled_program import CompiledProgram
 
 SLOTS = 7
 """How often each program is timed; the lower quartile counts."""

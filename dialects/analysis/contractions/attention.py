@@ -26,7 +26,7 @@ from fuse_opt.dialects.analysis.loop_body import (
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.layouts import encoding
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static
 from fuse_opt.dialects.types.dtypes import F32, F64
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr

@@ -19,7 +19,7 @@ from fuse_opt.dialects.analysis.contractions.weight_gradients import (
 )
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 
 ConvKernel = Convolution | InputGradient | WeightGradient
 

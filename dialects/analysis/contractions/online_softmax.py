@@ -14,8 +14,8 @@ from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import OWN, Attention, trace_attention
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Unschedulable
-from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import Scalar
 
 SHARED_BYTES = 48 << 10

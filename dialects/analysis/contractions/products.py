@@ -14,7 +14,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, member
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import encoding
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, I8, I32, U8, DType
 from fuse_opt.dialects.types.encodings import OrderAttr

@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, TensorType
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import (
     AnyTensor,
     NeedsEqual,
@@ -20,6 +19,7 @@ from fuse_opt.dialects.interfaces.shapes import (
     tensor,
     tensor_type,
 )
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.types.dtypes import DTYPES, DType, Kind
 from fuse_opt.dialects.types.index_expr import Index, constant
 

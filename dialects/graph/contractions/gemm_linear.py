@@ -26,7 +26,8 @@ from fuse_opt.dialects.graph.reductions.composite import (
     total_of,
     widened,
 )
-from fuse_opt.dialects.interfaces.op import CompositeOp, ErrorBound, GraphBuilder
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import BOOL

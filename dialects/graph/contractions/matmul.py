@@ -13,7 +13,8 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.movement.views import PermuteDimsOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import bool_value, flag
 from fuse_opt.dialects.interfaces.shapes import (
     AnyTensor,

@@ -20,8 +20,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphBuilder, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar.bits import packed
 from fuse_opt.dialects.scalar.evaluate import Number, converted
 from fuse_opt.dialects.types.dtypes import BOOL, DType, Kind, dtype_of

@@ -18,9 +18,10 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import axis_of
 from fuse_opt.dialects.graph.creation.constant import number_constant, number_of
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphBuilder, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor_type
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, I64, DType, Kind, dtype_of
 from fuse_opt.dialects.types.index_expr import Index

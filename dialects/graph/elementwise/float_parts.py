@@ -13,7 +13,8 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.elementwise import Elementwise, FloatBinary, FloatUnary, Unary
 from fuse_opt.dialects.graph.elementwise.bits import bits_of, number_of
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, I32, DType, Kind

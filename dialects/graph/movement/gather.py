@@ -27,7 +27,9 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.bases.movement import AxisOp, MovingOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, OpaqueOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import IntArray, int_array, int_value, ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import (
     AnyTensor,

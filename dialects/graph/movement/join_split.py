@@ -25,7 +25,8 @@ from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import AxisOp, MovingOp, axis_of, slice_properties
 from fuse_opt.dialects.graph.movement.slice_update import SelectOp
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, GraphOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.properties import int_value, ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar

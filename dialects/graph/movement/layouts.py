@@ -11,8 +11,9 @@ from xdsl.irdl import irdl_op_definition, operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.movement import ViewOp
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_static, tensor
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 from fuse_opt.dialects.types.index_expr import Index
 

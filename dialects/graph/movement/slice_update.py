@@ -16,7 +16,8 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import AxisOp, SlicingOp, slice_properties
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp, SqueezeOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar

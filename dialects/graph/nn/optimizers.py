@@ -29,7 +29,8 @@ from fuse_opt.dialects.graph.elementwise.comparison import NotEqualOp
 from fuse_opt.dialects.graph.elementwise.math import SqrtOp
 from fuse_opt.dialects.graph.reductions.composite import check_shape, narrowed, number, widened
 from fuse_opt.dialects.graph.reductions.reductions import AnyOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, tensor
 from fuse_opt.dialects.interfaces.stored_rules import RowUpdate, StoredRule

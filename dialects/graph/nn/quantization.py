@@ -27,7 +27,8 @@ from fuse_opt.dialects.graph.elementwise.comparison import EqualOp
 from fuse_opt.dialects.graph.elementwise.math import RoundOp
 from fuse_opt.dialects.graph.reductions.composite import check_shape, narrowed, on_axis, widened
 from fuse_opt.dialects.graph.reductions.reductions import MaxOp, MinOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import flag
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import F8E4M3, F8E5M2, I8, I16, I32, I64, U8, U16, DType

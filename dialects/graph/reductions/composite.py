@@ -23,7 +23,8 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import (
 from fuse_opt.dialects.graph.elementwise.math import ExpOp, RsqrtOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.graph.reductions.reductions import MaxOp, SumOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.size import Size

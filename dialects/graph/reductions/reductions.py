@@ -20,9 +20,10 @@ from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.creation.constant import number_constant, scalar_constant
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp
 from fuse_opt.dialects.graph.movement.views import BroadcastToOp, ReshapeOp
-from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.properties import flag, int_array, ints, normalize_axes
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor_type
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import PRIMITIVES, Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, I64, DType, Kind
 from fuse_opt.dialects.types.index_expr import Index

@@ -15,7 +15,8 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.graph.bases.movement import AxisOp
-from fuse_opt.dialects.interfaces.op import ErrorBound, OpaqueOp
+from fuse_opt.dialects.interfaces.op import ErrorBound
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import flag
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import BOOL

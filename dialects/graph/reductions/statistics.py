@@ -36,7 +36,8 @@ from fuse_opt.dialects.graph.reductions.reductions import (
     require_elements,
     require_numbers,
 )
-from fuse_opt.dialects.interfaces.op import CompositeOp, ErrorBound, GraphBuilder
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import (
     bool_value,
     flag,

@@ -14,7 +14,8 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.interfaces.op import ErrorBound, OpaqueOp
+from fuse_opt.dialects.interfaces.op import ErrorBound
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor
 from fuse_opt.dialects.types.dtypes import BOOL, I32
 from fuse_opt.dialects.types.storage_kinds import MOST_ENTRIES

@@ -38,10 +38,11 @@ from fuse_opt.dialects.graph.sparse.parts import (
 )
 from fuse_opt.dialects.graph.sparse.rows import EmbeddingRowsBackwardOp, RowsPutOp, RowsSubtractOp
 from fuse_opt.dialects.interfaces import stored_rules as rules
-from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
 from fuse_opt.dialects.interfaces.stored_values import is_stored
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.encodings import with_encoding
 from fuse_opt.dialects.types.storage_kinds import CsrAttr, StorageKind, stored_as
 

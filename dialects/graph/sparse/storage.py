@@ -16,7 +16,9 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import DivideOp, SubtractOp,
 from fuse_opt.dialects.graph.elementwise.comparison import NotEqualOp
 from fuse_opt.dialects.graph.elementwise.math import ExpOp
 from fuse_opt.dialects.graph.reductions.reductions import MaxOp, SumOp
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder, OpaqueOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, tensor
 from fuse_opt.dialects.interfaces.stored_rules import Conversion, SampledProduct, StoredRule, StoredSoftmax

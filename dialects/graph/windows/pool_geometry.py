@@ -26,7 +26,8 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import DivideOp, MultiplyOp
 from fuse_opt.dialects.graph.movement.pad_roll_tile import PadOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.graph.windows.windows import positive
-from fuse_opt.dialects.interfaces.op import CompositeOp, GraphBuilder
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import flag, float_value, int_array, int_value, ints
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, shape_text, tensor
 

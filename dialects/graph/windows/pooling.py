@@ -39,7 +39,8 @@ from fuse_opt.dialects.graph.windows.pool_geometry import (
     spatial_extents,
 )
 from fuse_opt.dialects.graph.windows.windows import SlidingWindowsOp, WindowMaxOp, WindowSumOp, positive
-from fuse_opt.dialects.interfaces.op import CompositeOp, ErrorBound, GraphBuilder
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, ints
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import I64

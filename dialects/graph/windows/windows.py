@@ -16,9 +16,9 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import ViewOp
 from fuse_opt.dialects.graph.reductions.reductions import Joined
-from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.properties import IntArray, ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, shape_text, tensor_type
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.index_expr import Index
 
 

@@ -11,7 +11,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F32
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers

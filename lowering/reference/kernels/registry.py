@@ -27,7 +27,7 @@ from fuse_opt.dialects.implementation.offers import (
     register_offer,
 )
 from fuse_opt.dialects.implementation.site import Cost, Site
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.lowering.program import Array, Config, Run
 from fuse_opt.lowering.program.float_formats import by_values
 

@@ -16,8 +16,8 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.layouts import address, element_index, memory_extents
-from fuse_opt.dialects.interfaces.op import FusionKind, StructuredOp
 from fuse_opt.dialects.interfaces.shapes import is_sized, shape
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import dimensions
 

@@ -16,8 +16,9 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.types import extents
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph
 

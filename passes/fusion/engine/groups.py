@@ -10,7 +10,9 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.fused import RECOMPUTED, STOP_FUSION, KernelOp
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import is_one_number
 
 

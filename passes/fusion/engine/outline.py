@@ -10,7 +10,8 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp, YieldOp
-from fuse_opt.dialects.interfaces.op import GraphOp, OpaqueOp
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.stored_values import holds_stored
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph
 from fuse_opt.passes.fusion.engine.groups import is_creation

@@ -16,8 +16,10 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops, trace
 from fuse_opt.dialects.fused import FUSED
 from fuse_opt.dialects.graph import GRAPH
-from fuse_opt.dialects.interfaces.op import CompositeOp, FusionKind, OpaqueOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.groups import is_creation
 from fuse_opt.passes.fusion.engine.peak_limit import PeakLimit

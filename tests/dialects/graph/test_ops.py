@@ -14,7 +14,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 import fuse_opt
 from fuse_opt.dialects.graph import GRAPH
-from fuse_opt.dialects.interfaces.op import CompositeOp, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.lowering.reference.kernels.registry import find_implementation
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.verification import OpVerifyError

@@ -24,9 +24,10 @@ from fuse_opt.dialects.graph.movement.pad_roll_tile import DiagonalOp, PadOp, Re
 from fuse_opt.dialects.graph.movement.slice_update import SelectScatterOp, SliceScatterOp
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, FlipOp, PermuteDimsOp, ReshapeOp, SliceOp
 from fuse_opt.dialects.graph.reductions.reductions import SumOp
-from fuse_opt.dialects.interfaces.op import FusionKind, GraphBuilder, StructuredOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.types.index_expr import dimensions
 
 SMALL = "{axes = array<i64: 0>}"

@@ -40,9 +40,10 @@ from fuse_opt.dialects.implementation.offers import (
 )
 from fuse_opt.dialects.implementation.queries import offer_of
 from fuse_opt.dialects.implementation.site import Site
-from fuse_opt.dialects.interfaces.op import FusionKind, OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.verify.memory_plan import verify_plans
 from fuse_opt.dialects.verify.plan_contents import PlanError
 from fuse_opt.lowering.emit import build_program

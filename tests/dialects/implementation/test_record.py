@@ -17,7 +17,7 @@ from xdsl.parser import Parser
 import fuse_opt
 from fuse_opt.dialects.implementation.offers import find_offer, forget_backend
 from fuse_opt.dialects.implementation.site import Site
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array
 from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plans

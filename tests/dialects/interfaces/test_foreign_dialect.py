@@ -23,8 +23,11 @@ from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.elementwise import Binary, Unary
 from fuse_opt.dialects.graph.movement.views import ViewOp
 from fuse_opt.dialects.graph.reductions.reductions import Reduction
-from fuse_opt.dialects.interfaces.op import CompositeOp, FusionKind, GraphBuilder, OpaqueOp, StructuredOp
+from fuse_opt.dialects.interfaces.composite_op import CompositeOp
+from fuse_opt.dialects.interfaces.op import GraphBuilder
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, tensor
+from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.index_expr import Index
 from fuse_opt.lowering.reference.kernels.registry import Config, implementation

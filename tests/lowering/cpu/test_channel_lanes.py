@@ -13,7 +13,7 @@ from lowered_programs import needs_compiler
 
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.lowering.cpu.convolution.tilings.lane_tiling import lane_tiling
 from fuse_opt.runtime.host import thread_pool
 

@@ -17,7 +17,7 @@ from narrow_floats import decode, encode
 import fuse_opt
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.runtime.host import thread_pool
 
 Array = np.ndarray[Any, Any]

@@ -10,8 +10,8 @@ from lowered_programs import KernelList, check, needs_compiler, softmax_program
 
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.graph.reductions.reductions import Reduction
-from fuse_opt.dialects.interfaces.op import StructuredOp
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array
+from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import DTYPES, F32, I32
 from fuse_opt.lowering.emit import emit_c
 

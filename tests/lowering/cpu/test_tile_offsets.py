@@ -9,7 +9,8 @@ from lowered_programs import Array, needs_compiler
 
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.runtime.cpu.program import CpuProgram
-from fuse_opt.tools.compiler.api import CompiledProgram, compile
+from fuse_opt.tools.compiler.api import compile
+from fuse_opt.tools.compiler.compiled_program import CompiledProgram
 
 pytestmark = needs_compiler
 KINDS = {"f32": np.float32, "f64": np.float64, "i16": np.int16, "i8": np.int8}

@@ -13,7 +13,7 @@ from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.graph.materialize import conversion_counts
 from fuse_opt.dialects.implementation.queries import implementation_counts
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.lowering.reference.interpreter import entry_function
 
 BLOCK = Path(__file__).resolve().parents[3] / "examples" / "transformer_block.mlir"

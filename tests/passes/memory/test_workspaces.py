@@ -17,7 +17,7 @@ import fuse_opt
 from fuse_opt.backend import Backend, Cost, Site
 from fuse_opt.dialects.analysis.storage import analyse_storage
 from fuse_opt.dialects.implementation.offers import forget_backend
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_value, ints
 from fuse_opt.dialects.verify.memory_plan import verify_plan
 from fuse_opt.dialects.verify.plan_contents import PlanError

@@ -16,7 +16,7 @@ from xdsl.parser import Parser
 import fuse_opt
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import forget_backend
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
 from fuse_opt.tools.compiler import backend_switch
 

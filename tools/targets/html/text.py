@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import OutlinedOp, PartitionOp
-from fuse_opt.dialects.interfaces.op import OpaqueOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.tools.source.diagnostics import format_position, source_position
 from fuse_opt.tools.targets.target_json import describe_attribute
