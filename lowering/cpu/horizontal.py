@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, func, scf
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from fuse_opt.dialects.analysis.loop_body import LoopBody
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.kernel import KernelLoops, PassLoops, kernel_block
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
@@ -57,16 +58,23 @@ def _make_shares(parts: Sequence[PassLoops]) -> list[_Share]:
     small: list[PassLoops] = []
     room = 0
     for part in parts:
-        if part.tasks > part.grain:
-            shares.append(_Share([part], -(-part.tasks // part.grain), part.grain))
+        tasks = _known(part.tasks)
+        if tasks > part.grain:
+            shares.append(_Share([part], -(-tasks // part.grain), part.grain))
             continue
-        work = part.tasks * part.work
+        work = tasks * part.work
         if work > room:
             small, room = [], WORK_PER_CHUNK
             shares.append(_Share(small, 1, 0))
         small.append(part)
         room -= work
     return shares
+
+
+def _known(tasks: Extent) -> int:
+    if isinstance(tasks, Size):
+        raise Unschedulable("undecided", f"parts of a pack have numbers of tasks that are known, got {tasks}")
+    return tasks
 
 
 class _Pack:

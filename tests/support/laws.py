@@ -212,7 +212,8 @@ def compiled_fault(subject: Subject, pipeline: Sequence[str] | None = None) -> s
     found: list[Array] = results if len(subject.values) > 1 else [results]
     differs = roughly_differs(found, subject.values)
     if differs:  # rarely: it takes some runs of the reference
-        is_open = open_elements(parse(subject.text), subject.arguments, subject.values)
+        module = parse(subject.text)
+        is_open = open_elements(module, subject.arguments, evaluate(module, subject.arguments))
         differs = roughly_differs(found, subject.values, is_open)
     return differs or _guarded_fault(program, subject, found)
 
