@@ -9,19 +9,9 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.interfaces.layouts import (
-    any_encoded,
-    encoding,
-)
+from fuse_opt.dialects.interfaces.layouts import any_encoded, encoding
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp, storage_error
-from fuse_opt.dialects.interfaces.shapes import (
-    AnyTensor,
-    are_sizes_asked_for,
-    dtype,
-    is_static,
-    shape,
-    tensor,
-)
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, are_sizes_asked_for, dtype, is_static, shape, tensor
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 
 

@@ -31,13 +31,7 @@ from fuse_opt.dialects.interfaces.layouts import (
     encoding,
     refuse_encodings,
 )
-from fuse_opt.dialects.interfaces.shapes import (
-    AnyTensor,
-    dtype,
-    has_sizes,
-    sizes_asked_for,
-    tensor,
-)
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, has_sizes, sizes_asked_for, tensor
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule
 from fuse_opt.dialects.types import symbolic_shape
 from fuse_opt.dialects.types.dtypes import DType

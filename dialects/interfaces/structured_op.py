@@ -23,14 +23,7 @@ from fuse_opt.dialects.interfaces.layouts import (
     shared_encoding,
 )
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphOp, storage_error
-from fuse_opt.dialects.interfaces.shapes import (
-    AnyTensor,
-    are_sizes_asked_for,
-    dtype,
-    is_static,
-    shape,
-    tensor,
-)
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, are_sizes_asked_for, dtype, is_static, shape, tensor
 from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule, reduction_rule, view_rule
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding

@@ -29,12 +29,7 @@ from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts
 from fuse_opt.tools.compiler.sized import SizedPrograms
-from fuse_opt.tools.compiler.specialization import (
-    SpecializedPrograms,
-    bind,
-    is_dynamic,
-    specialize,
-)
+from fuse_opt.tools.compiler.specialization import SpecializedPrograms, bind, is_dynamic, specialize
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 

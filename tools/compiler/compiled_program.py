@@ -18,10 +18,7 @@ from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.builders import Backend
 from fuse_opt.tools.compiler.notebook import notebook_html
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts, quick_call
-from fuse_opt.tools.compiler.specialization import (
-    FrozenSpecializedCalls,
-    SpecializedPrograms,
-)
+from fuse_opt.tools.compiler.specialization import FrozenSpecializedCalls, SpecializedPrograms
 
 
 @dataclass(frozen=True)
