@@ -16,13 +16,11 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from cuda_matrix_programs import FLOATS, INTEGERS, LARGE, OFFSETS, SIZES
 from cuda_matrix_units import Unit, by_all, by_some, ops, sampled_ops, schedules, views
@@ -97,8 +95,7 @@ def _run_together(units: Sequence[Unit], outcome: Outcome, sanitize: bool) -> No
         found.sym_name = StringAttr(f"unit_{number}")
         functions.append(found)
     converted = apply(ModuleOp(functions), "convert-fused-to-gpu")
-    with tempfile.TemporaryDirectory(prefix="fuse-opt-") as folder:
-        on_cpu = CudaOnCpu(converted, Path(folder), sanitize)
+    on_cpu = CudaOnCpu(converted, sanitize)
     outcome.kernels += on_cpu.kernels
     for number, unit in enumerate(units):
         outcome.schedules.update(unit.kinds)

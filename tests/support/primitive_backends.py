@@ -28,6 +28,7 @@ from fuse_opt.lowering.c.language import CUDA, C, CLanguage
 from fuse_opt.lowering.c.printer import FunctionText, print_function, print_translation_unit
 from fuse_opt.lowering.kernel.scalar_to_arith import constant_op, emit_body, value_type
 from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES, evaluate_body
+from fuse_opt.runtime.emulation.translation import SHIM
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 
 Array = npt.NDArray[Any]
@@ -124,8 +125,7 @@ def source(language: CLanguage) -> str:
     text = print_translation_unit([printed(name, language) for name in BODIES], language)
     if language is C:
         return text + loops()
-    shim = Path(__file__).parent / "cuda_shim.h"
-    return f'#include "{shim}"\n{text}\nextern "C" {{\n{loops().replace("_Bool", "bool")}}}\n'
+    return f'#include "{SHIM}"\n{text}\nextern "C" {{\n{loops().replace("_Bool", "bool")}}}\n'
 
 
 def built(backend: str, folder: Path, extra: Sequence[str] = ()) -> Path:

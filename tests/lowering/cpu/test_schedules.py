@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,9 +142,9 @@ def test_in_place(schedule: str, shape: str, kept: str, axis: int) -> None:
 
 @needs_cxx
 @pytest.mark.parametrize("name", ["column stages in parts", "split kinds", "small tile"])
-def test_the_kinds_on_a_gpu(name: str, tmp_path: Path) -> None:
+def test_the_kinds_on_a_gpu(name: str) -> None:
     module, arguments, expected = with_expected(CASES[name]().text())
-    actual = CudaOnCpu(apply(module, ["convert-fused-to-gpu"]), tmp_path).run("main", arguments)
+    actual = CudaOnCpu(apply(module, ["convert-fused-to-gpu"])).run("main", arguments)
     assert_within_bounds(actual, expected, name)
 
 

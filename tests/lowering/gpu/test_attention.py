@@ -65,9 +65,9 @@ def values(array: Array) -> Array:
 
 
 @needs_cxx
-def test_one_kernel_gives_what_the_reference_gives(tmp_path: Path) -> None:
+def test_one_kernel_gives_what_the_reference_gives() -> None:
     module = chosen("".join(CASES))
-    emulated = CudaOnCpu(apply(module.clone(), ["convert-fused-to-gpu"]), tmp_path)
+    emulated = CudaOnCpu(apply(module.clone(), ["convert-fused-to-gpu"]))
     for text in CASES:
         whole = parse(text)
         name = function(whole).sym_name.data
@@ -82,10 +82,10 @@ def test_one_kernel_gives_what_the_reference_gives(tmp_path: Path) -> None:
 
 
 @needs_cxx
-def test_rows_of_nothing_but_infinity_are_nan_as_the_ops_say(tmp_path: Path) -> None:
+def test_rows_of_nothing_but_infinity_are_nan_as_the_ops_say() -> None:
     """Without a mask there is no 0 for such rows; a NaN in a key is one of every query."""
     text = attention("main", (1, 20, 8), (1, 40, 8), 8)
-    emulated = CudaOnCpu(apply(chosen(text), ["convert-fused-to-gpu"]), tmp_path)
+    emulated = CudaOnCpu(apply(chosen(text), ["convert-fused-to-gpu"]))
     for spoiled in (-np.inf, np.inf, np.nan):
         q, k, v = random_arguments(parse(text), 3)
         q[:], k[0, 35, 2] = np.abs(q), spoiled

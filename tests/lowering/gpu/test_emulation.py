@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from cuda_matrix import FEW, SAMPLES, Outcome, run_units, sanitized_faults, sanitizer_environment
 from cuda_matrix_units import KINDS
-from cuda_on_cpu import CXX, ORDERS, SANITIZE, needs_cxx
-from fake_cuda.nvcc import for_shim
+from cuda_on_cpu import CXX, ORDERS, needs_cxx
 from graph_op_table import rows
 
-SHIM = Path(__file__).resolve().parents[2] / "support" / "cuda_shim.h"
+from fuse_opt.runtime.emulation.program import SANITIZE
+from fuse_opt.runtime.emulation.translation import SHIM, for_shim
 
 
 @needs_cxx

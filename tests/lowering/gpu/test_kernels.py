@@ -155,8 +155,8 @@ def random_programs() -> ModuleOp:
 
 
 @pytest.fixture(scope="module")
-def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> CudaOnCpu:
-    return CudaOnCpu(programs(), tmp_path_factory.mktemp("programs"))
+def on_cpu() -> CudaOnCpu:
+    return CudaOnCpu(programs())
 
 
 TOLERANCES = {"float16": 3e-3, "bf16": 2.4e-2, "float32": 3e-5, "float64": 1e-12}
@@ -182,8 +182,8 @@ def test_program(name: str, order: int, on_cpu: CudaOnCpu) -> None:
 
 
 @needs_cxx
-def test_random_programs(tmp_path: Path) -> None:
-    on_cpu = CudaOnCpu(random_programs(), tmp_path)
+def test_random_programs() -> None:
+    on_cpu = CudaOnCpu(random_programs())
     for seed in SEEDS:
         name, module = f"main_{seed}", parse(text_of(random_program(seed)))
         arguments = random_arguments(module, seed)
@@ -217,12 +217,12 @@ def test_nvcc_compiles_random_programs(tmp_path: Path) -> None:
 
 
 @needs_cxx
-def test_the_shim_notices_a_missing_barrier(tmp_path: Path) -> None:
+def test_the_shim_notices_a_missing_barrier() -> None:
     module = combined({"f": softmax(3, 1000)})
     for op in list(module.walk()):
         if isinstance(op, gpu.BarrierOp):
             op.detach()
-    (result,) = CudaOnCpu(module, tmp_path).run("f", random_arguments(parse(softmax(3, 1000)), 1))
+    (result,) = CudaOnCpu(module).run("f", random_arguments(parse(softmax(3, 1000)), 1))
     assert np.isnan(result).any()
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
-import cuda_on_cpu
 import numpy as np
 import pytest
 from cuda_matrix_programs import Text, axes
@@ -22,6 +20,7 @@ from fuse_opt.lowering.emit.cuda import build_cuda_program, emit_cuda
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.gpu import kernel as gpu_kernel
 from fuse_opt.lowering.program import GridLaunch, Segment
+from fuse_opt.runtime.emulation import program as emulation
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 Entries = Mapping[str, int | str]
@@ -217,8 +216,8 @@ def programs() -> ModuleOp:
 
 
 @pytest.fixture(scope="module")
-def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> CudaOnCpu:
-    return CudaOnCpu(programs(), tmp_path_factory.mktemp("schedules"))
+def on_cpu() -> CudaOnCpu:
+    return CudaOnCpu(programs())
 
 
 def assert_close(actual: Sequence[Array], expected: Sequence[Array]) -> None:
@@ -245,7 +244,7 @@ def test_values_in_every_order_of_threads(name: str, on_cpu: CudaOnCpu) -> None:
 @pytest.mark.parametrize("name", [name for name in CASES if "vector" in CASES[name][2]])
 def test_buffers_that_begin_at_odd_places(name: str, on_cpu: CudaOnCpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Multiples of 8 bytes and no more, so that nothing goes by vectors; the shim's sanitizer would show it if it did."""
-    monkeypatch.setattr(cuda_on_cpu, "_ALIGNMENT", dict.fromkeys(("argument", "result", "arena", "constant"), 8))
+    monkeypatch.setattr(emulation, "ALIGNMENT", dict.fromkeys(("argument", "result", "arena", "constant"), 8))
     module = parse(CASES[name][0])
     arguments = random_arguments(module, 3)
     assert_close(on_cpu.run(name, arguments), evaluate(module, arguments))
@@ -351,7 +350,7 @@ def test_few_columns_share_a_reduction_over_many_blocks_without_atomics() -> Non
 
 
 @needs_cxx
-def test_a_small_grid_takes_blocks_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_grid_takes_blocks_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_kernel, "MOST_BLOCKS", 2)
     cases: dict[str, tuple[str, str, Entries]] = {
         "lanes": (softmax(70, 64, "f32"), "row", {}),
@@ -368,7 +367,7 @@ def test_a_small_grid_takes_blocks_in_turns(tmp_path: Path, monkeypatch: pytest.
         if isinstance(op, scf.ForOp) and isinstance(op.lb.owner, gpu.BlockIdOp)
     ]
     assert len(loops) == len(cases)
-    on_cpu = CudaOnCpu(module, tmp_path)
+    on_cpu = CudaOnCpu(module)
     for name, (text, _, _) in cases.items():
         arguments = random_arguments(parse(text), 3)
         for order in ORDERS.values():

@@ -186,8 +186,8 @@ def on_cuda() -> ModuleOp:
 
 
 @needs_cxx
-def test_pack_in_cuda(on_cuda: ModuleOp, tmp_path: Path) -> None:
-    shim = CudaOnCpu(on_cuda, tmp_path)
+def test_pack_in_cuda(on_cuda: ModuleOp) -> None:
+    shim = CudaOnCpu(on_cuda)
     for name in PROGRAMS:
         expected = evaluate(parse(PROGRAMS[name]), arguments_of(name))
         for backwards in (False, True) if name == "mixed" else (False,):

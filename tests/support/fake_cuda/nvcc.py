@@ -14,30 +14,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-SHIM = Path(__file__).resolve().parent.parent / "cuda_shim.h"
-_FLAGS = ("-std=gnu++17", "-O0", "-ffp-contract=off", "-fPIC", "-shared", "-w")
-_KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\((\d+)[^)]*\)\s+)?(\w+)\(([^)]*)\)\s*\{")
-_WAITS = re.compile(r"__sync|__shfl|__shared__")
+from fuse_opt.runtime.emulation.translation import FLAGS, KERNEL, SHIM, kernels_of, translated
 
 
-_DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?([\w ]+?)\s+(\w+)\[\];")
-
-
-def for_shim(text: str) -> str:
-    """CUDA text as C++ for the shim, without the shim itself."""
-    text = re.sub(r"#include <cuda_\w+\.h>\n", "", text)
-    return _DYNAMIC.sub(r"\1 *const \2 = reinterpret_cast<\1 *>(shim::dynamic);", text)
-
-
-def translated(text: str) -> str:
+def with_figures(text: str) -> str:
     """C++ for the shim, with what the stand-in driver asks of each kernel."""
-    lines = [f'#include "{SHIM}"', for_shim(text)]
-    starts = list(_KERNEL.finditer(text))
-    for kernel, following in zip(starts, [*starts[1:], None], strict=True):
+    lines = [translated(text)]
+    for kernel, _ in kernels_of(text):
         threads, name, parameters = kernel.groups()
-        waits = _WAITS.search(text, kernel.end(), following.start() if following else len(text)) is not None
         count = parameters.count(",") + 1 if parameters.strip() else 0
-        lines.append(f"SHIM_EXPORT({name}, {str(waits).lower()})")
         lines.append(f'extern "C" {{ int parameters_of_{name} = {count}, threads_of_{name} = {threads or 1024}; }}')
     return "\n".join(lines) + "\n"
 
@@ -55,15 +40,15 @@ def main(arguments: list[str]) -> int:
         return 1
     source, target = Path(arguments[-1]), arguments[arguments.index("-o") + 1]
     text = source.read_text()
-    for kernel in _KERNEL.finditer(text):
+    for kernel in KERNEL.finditer(text):
         if (refused := os.environ.get("FAKE_NVCC_REFUSES")) and re.fullmatch(refused, kernel[2]):
             line = text.count("\n", 0, kernel.start()) + 1
             print(f"{source}({line}): error: {kernel[2]} is refused on request", file=sys.stderr)
             return 1
-    command = ["g++", *_FLAGS, "-x", "c++", "-", "-o", target]
-    result = subprocess.run(command, input=translated(text), capture_output=True, text=True)
+    command = ["g++", *FLAGS, "-x", "c++", "-", "-o", target]
+    result = subprocess.run(command, input=with_figures(text), capture_output=True, text=True)
     sys.stderr.write(result.stderr)
-    for kernel in _KERNEL.finditer(text):
+    for kernel in KERNEL.finditer(text):
         print(f"ptxas info    : Compiling entry function '{kernel[2]}' for 'sm_90'")
         print("    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 16 registers")
     return result.returncode

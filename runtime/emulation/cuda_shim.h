@@ -1,4 +1,4 @@
-// Runs generated CUDA kernels on the CPU, for tests: blocks one after another, each thread of a block a coroutine.
+// Runs generated CUDA kernels on the CPU: blocks one after another, each thread of a block a coroutine.
 //
 // Faults that it shows: threads that wait at different barriers, for lanes that have gone or with masks that differ (an
 // error); reads of shared memory before any write (NaN); and, by running blocks and threads in another order, missing
