@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import (
@@ -22,6 +23,7 @@ from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.dialects.types.size import Extent, Size
 
 IntArray: TypeAlias = DenseArrayBase[IntegerType]
 PlainScalar: TypeAlias = bool | int | float | str
@@ -42,8 +44,14 @@ def int_array(values: Sequence[int]) -> IntArray:
     return DenseArrayBase.from_list(i64, list(values))
 
 
+def extents_array(extents: Sequence[Extent]) -> IntArray:
+    """The shape that a `reshape` gives: a size is written as -1 where it is the only one, as it follows from the others."""
+    sizes = sum(isinstance(extent, Size) for extent in extents)
+    return int_array([-1 if sizes == 1 and isinstance(extent, Size) else cast(int, extent) for extent in extents])
+
+
 def int_value(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
+    return IntegerAttr(index(value), i64)
 
 
 def float_value(value: float) -> FloatAttr:

@@ -7,7 +7,7 @@ proof or a guess, and each has its spelling:
   the symbols; what is proven neither way raises `Undecided`, as does `bool()` of what may be 0.
 - `estimate` (in `extents.py`) is the value at typical sizes: for profit alone, as a wrong one is slow and never wrong.
 
-A size never becomes a number by itself: `int()`, `float()`, `range()`, an index and `/` are a TypeError.
+A size never becomes a number by itself: `int()`, `float()`, `range()`, an index and `/` are a `SizeRefusal`, a TypeError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,18 @@ from fuse_opt.dialects.types.polynomial import Atom, Terms
 from fuse_opt.dialects.types.symbol import MOST, Symbol, written
 
 
-class Undecided(TypeError):
+class SizeRefusal(TypeError):
+    """What is asked of sizes and only numbers answer: a program is compiled for each set of numbers instead."""
+
+
+class NotANumber(SizeRefusal):
+    """A number is asked for in the place of a size."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(f"expected a number, got the size '{size}'")
+
+
+class Undecided(SizeRefusal):
     """A comparison of sizes that is proven neither way."""
 
     def __init__(self, a: Extent, b: Extent) -> None:
@@ -181,6 +192,17 @@ class Size:
         if any(size_proofs.is_never_negative(_terms(self * sign - 1)) for sign in (1, -1)):
             return True
         raise Undecided(self, 0)
+
+    def __index__(self) -> int:
+        """Raises NotANumber, as `int()`, `float()`, `/` and `**` do."""
+        raise NotANumber(self)
+
+    __int__ = __float__ = __index__
+
+    def __truediv__(self, other: object) -> float:
+        raise NotANumber(self)
+
+    __rtruediv__ = __pow__ = __truediv__
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The number where symbols have these values; raises KeyError for one that is missing."""

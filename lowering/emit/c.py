@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.lowering.c.language import C
 from fuse_opt.lowering.c.printer import FunctionText, print_function, print_translation_unit
 from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoopsPass
@@ -17,7 +18,6 @@ from fuse_opt.lowering.emit.c_program import segments_text
 from fuse_opt.lowering.emit.lower import lowered_record, prepared_record, program_of
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder
 from fuse_opt.lowering.emit.sized_program import SizedProgram
-from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.program import Preparation, Program, Segment, Unit
 
 _CALL = 1000
@@ -42,15 +42,13 @@ def build_program(module: ModuleOp, function: str | None = None) -> Program:
 def build_sized_program(module: ModuleOp, function: str | None = None) -> SizedProgram:
     """
     The same of a function some of whose extents are sizes, while these are asked for: one text for all of them. Raises
-    LoweringError for what needs numbers.
+    SizeRefusal for what needs numbers.
     """
     record = lowered_record(module, function, ConvertFusedToLoopsPass())
     if (call := next((step for step in record.steps if not isinstance(step, Segment)), None)) is not None:
-        raise LoweringError(
-            f"'{call.operation}': '{call.implementation}' takes extents that are numbers", record.function
-        )
+        raise SizeRefusal(f"'{call.operation}': '{call.implementation}' takes extents that are numbers")
     if prepared_record(record) is not None:
-        raise LoweringError("arguments that are prepared have extents that are numbers", record.function)
+        raise SizeRefusal("arguments that are prepared have extents that are numbers")
     return SizedProgram(_program(record), record.size_table)
 
 

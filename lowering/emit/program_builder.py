@@ -38,7 +38,7 @@ from fuse_opt.dialects.implementation.subgraph import Subgraph
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import plain_value
 from fuse_opt.dialects.types.dtypes import dtype_of
-from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.size import Size, SizeRefusal
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.c.printer import is_helper_target
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE
@@ -395,6 +395,8 @@ def _refusing(op: Operation) -> Generator[None]:
     """
     try:
         yield
+    except SizeRefusal:
+        raise
     except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         what = f"'{op.name}' is not as programs on buffers have it ({type(error).__name__}: {error})"
         raise LoweringError(f"{what}; convert the program again", op) from error

@@ -11,12 +11,12 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType, Unrealiz
 from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store, Unschedulable
+from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.dtypes import DType, Kind
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, Loaded
-from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
 from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr, index_dims, simplify_space
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_body, value_type
 from fuse_opt.lowering.kernel.scope import Scope
@@ -164,7 +164,7 @@ class ElementEmitter:
         value, element, last = self.value(node, scope), dtype(node.value), extent - 1
         unsigned = element.kind is Kind.UINT
         if isinstance(last, Size):
-            raise Unschedulable("data-position", "it reads at positions that are data of an axis of unknown size")
+            raise SizeRefusal(f"it reads at positions that are data, of an axis of the unknown extent '{extent}'")
         if not unsigned:
             value = scope.add(arith.MaxSIOp(value, scope.constant(0, element)))
         if last < (1 << (element.bits - (0 if unsigned else 1))) - 1:

@@ -111,7 +111,7 @@ class Scope:
         for atom, factor in inner:
             value = home._plus(value, home._atom(atom), factor)
         assert value is not None
-        if not outer.terms and outer.constant:
+        if not outer.terms and outer.constant != 0:
             value = home.add(arith.AddiOp(value, self.index_constant(outer.constant)))
         home.values[expression] = value
         return value

@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, sizes, sizes_asked_for, tensor
 from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
-from fuse_opt.dialects.types.size import Size, symbol
+from fuse_opt.dialects.types.size import Size, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
 from fuse_opt.dialects.types.symbolic_shape import with_extents
 from fuse_opt.lowering.reference.interpreter import entry_function
@@ -80,7 +80,7 @@ class SizedPrograms:
                 run_pipeline(module, self._passes, ctx)
                 program = build_sized_program(module, self._function)
             made = SizedCpuProgram(program.program, program.at)
-        except Exception as error:  # whatever goes wrong with sizes: each set of numbers is compiled as ever
+        except SizeRefusal as error:
             self.problem = f"{type(error).__name__}: {error}"
             remark("compile", entry, "specialised", f"is compiled for each set of shapes: {self.problem}")
             return
@@ -88,7 +88,7 @@ class SizedPrograms:
         self._made = stated, made.at
 
 
-class UnknownSize(TypeError):
+class UnknownSize(SizeRefusal):
     """A value of which not all extents follow from those of the arguments, or one of them may be 0."""
 
 
@@ -112,7 +112,7 @@ def _check_ops(function: FuncOp) -> None:
             continue
         try:
             found = [type_ for type_ in op.infer_types()]
-        except (TypeError, VerifyException) as error:
+        except (SizeRefusal, VerifyException) as error:
             raise UnknownSize(f"'{op.name}': {error}") from error
         for result, type_ in zip(op.results, found, strict=True):
             if symbolic_extents(type_) != sizes(result):

@@ -18,7 +18,7 @@ from fuse_opt.dialects.interfaces.symbols import EQUAL, SYMBOLS, argument_extent
 from fuse_opt.dialects.types.extents import evaluate, is_symbol
 from fuse_opt.dialects.types.extents import symbols as symbols_of
 from fuse_opt.dialects.types.size import Size
-from fuse_opt.dialects.types.symbolic_shape import with_extents
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr, with_extents
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.runtime.frozen import Bound, FrozenCalls, wrong_count
 from fuse_opt.tools.compiler.signature import Signature
@@ -57,8 +57,11 @@ def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
 
 
 def _evaluate_sizes(function: FuncOp, values: Mapping[str, int]) -> None:
-    """Numbers in place of sizes, in the types of all values."""
+    """Numbers in place of sizes, in the types of all values and in what ops say."""
     for op in function.walk():
+        for name, said in op.properties.items():
+            if isinstance(said, SizeAttr) and isinstance(said.data, Size):
+                op.properties[name] = SizeAttr(evaluate(said.data, values))
         blocks = [block for region in op.regions for block in region.blocks]
         for value in (*op.results, *(argument for block in blocks for argument in block.args)):
             if isinstance(value.type, TensorType) and has_sizes(value):
@@ -114,9 +117,10 @@ class SpecializedPrograms:
     def __init__(
         self, function: FuncOp, make: Callable[[Shapes], Any], sized: Callable[[Shapes], Any] = lambda shapes: None
     ) -> None:
-        """`sized` gives one of a program for all sizes, or None where there is none for these shapes: then one is made."""
         self._signature = Signature.of(function)
-        self._make, self._sized = make, sized
+        self._make = make
+        self.sized = sized
+        """Gives one of a program for all sizes, or None where there is none for these shapes: then one is made."""
         self._programs: dict[Shapes, Any] = {}
         self._direct: dict[Shapes, Callable[..., Any]] = {}
         """Calls of programs that take arrays as they are, where these are what is expected."""
@@ -155,7 +159,7 @@ class SpecializedPrograms:
         self._used[shapes] = next(self._count)
         if (found := self._programs.get(shapes)) is not None:
             return found
-        found = self._sized(shapes)
+        found = self.sized(shapes)
         program = self._make(shapes) if found is None else found
         with self._lock:
             self.made += found is None

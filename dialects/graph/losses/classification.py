@@ -12,7 +12,15 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.graph.bases.movement import axis_of
 from fuse_opt.dialects.graph.creation.constant import number_constant, number_of, scalar_constant
 from fuse_opt.dialects.graph.creation.filled import FullOp, IotaOp
-from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, DivideOp, MultiplyOp, NegativeOp, SubtractOp, WhereOp
+from fuse_opt.dialects.graph.elementwise.arithmetic import (
+    AddOp,
+    DivideOp,
+    MultiplyOp,
+    NegativeOp,
+    ReciprocalOp,
+    SubtractOp,
+    WhereOp,
+)
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, GreaterEqualOp, LessOp, LogicalAndOp, NotEqualOp
 from fuse_opt.dialects.graph.losses.regression import Loss
 from fuse_opt.dialects.graph.movement.gather import ReadAtOp
@@ -23,14 +31,16 @@ from fuse_opt.dialects.graph.reductions.composite import (
     narrowed,
     number,
     on_axis,
+    share_of,
     softmax_of,
     total_of,
     widened,
 )
 from fuse_opt.dialects.interfaces.op import GraphBuilder
-from fuse_opt.dialects.interfaces.properties import int_array, int_value
+from fuse_opt.dialects.interfaces.properties import extents_array, int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape, shape_text, tensor
 from fuse_opt.dialects.types.dtypes import I32, I64
+from fuse_opt.dialects.types.size import Size
 
 
 class ClassLoss(Loss):
@@ -80,7 +90,7 @@ class ClassLoss(Loss):
         axis, none = self.class_axis(x), number_constant(builder, 0, targets)
         place = builder(ExpandDimsOp, targets, axis=int_value(axis))
         found = builder(ReadAtOp, values, place, axis=int_value(axis))
-        found = builder(ReshapeOp, found, shape=int_array(shape(targets)))
+        found = builder(ReshapeOp, found, shape=extents_array(shape(targets)))
         count = number_constant(builder, shape(x)[axis], targets)
         known = builder(LogicalAndOp, builder(GreaterEqualOp, targets, none), builder(LessOp, targets, count))
         return builder(WhereOp, known, found, scalar_constant(builder, 0.0, values))
@@ -100,11 +110,14 @@ class ClassLoss(Loss):
         if self.way() != "mean":
             return None
         if not weight and self.ignore_index is None:
-            return scalar_constant(builder, self.divisor(shape(targets)), x)
+            divisor = self.divisor(shape(targets))
+            if isinstance(divisor, Size):
+                return builder(ReciprocalOp, share_of(builder, 1.0, divisor, x))
+            return scalar_constant(builder, divisor, x)
         rows = scalar_constant(builder, 1.0, x)
         if weight:
             extents = [n if k == self.class_axis(x) else 1 for k, n in enumerate(shape(x))]
-            along = builder(ReshapeOp, weight[0], shape=int_array(extents))
+            along = builder(ReshapeOp, weight[0], shape=extents_array(extents))
             rows = self.of_class(builder, x, targets, along)
         return total_of(builder, self.of_counted(builder, targets, rows), range(len(shape(targets))))
 
@@ -136,7 +149,7 @@ class Forward(ClassLoss):
         """The rows' losses: of their classes' values, and of the mean of all values for the part that is spread."""
         if not (smoothing := self.smoothing()):
             return builder(NegativeOp, hit)
-        spread = scalar_constant(builder, smoothing / shape(values)[axis], hit)
+        spread = share_of(builder, smoothing, shape(values)[axis], hit)
         all_ = builder(MultiplyOp, spread, total_of(builder, values, [axis]))
         return builder(
             NegativeOp, builder(AddOp, builder(MultiplyOp, scalar_constant(builder, 1 - smoothing, hit), hit), all_)
@@ -159,7 +172,8 @@ class Backward(ClassLoss):
         """The gradient of the log-probabilities: minus each one's share in the loss of its row."""
         weight = [widened(builder, value) for value in self.weight]
         axis, hits = self.class_axis(x), self.hits(builder, x, self.targets)
-        full, spread = 1 - self.smoothing(), self.smoothing() / shape(x)[axis]
+        full, smoothing = 1 - self.smoothing(), self.smoothing()
+        spread = smoothing / shape(x)[axis] if smoothing else 0.0
         part, none = scalar_constant(builder, -full - spread, x), scalar_constant(builder, -spread, x)
         shares = builder(WhereOp, hits, part, none)
         if weight:

@@ -34,6 +34,7 @@ from fuse_opt.dialects.graph.reductions.composite import (
     FloatComposite,
     check_shape,
     choice,
+    divided,
     narrowed,
     number,
     total_of,
@@ -41,6 +42,7 @@ from fuse_opt.dialects.graph.reductions.composite import (
 )
 from fuse_opt.dialects.interfaces.op import ErrorBound, GraphBuilder
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, shape, tensor, tensor_type
+from fuse_opt.dialects.types.size import Size
 
 
 class Loss(FloatComposite):
@@ -60,7 +62,7 @@ class Loss(FloatComposite):
         """Raises VerifyException unless operand 0 is of the shape of the result where there are losses of this shape."""
         check_shape("grad", self._operands[0], losses if self.way() == "none" else [])
 
-    def divisor(self, losses: Sequence[int]) -> float:
+    def divisor(self, losses: Sequence[int]) -> float | Size:
         """What the sum of losses of this shape is divided by; NaN for a mean of none."""
         counts = {"mean": prod(losses), "batchmean": losses[0] if losses else 1}
         return counts.get(self.way(), 1) or float("nan")
@@ -99,7 +101,7 @@ class Forward(ValueLoss):
             extents = shape(self.x)
             result = total_of(builder, result, range(len(extents)))
             if (divisor := self.divisor(extents)) != 1:
-                result = builder(DivideOp, result, scalar_constant(builder, divisor, result))
+                result = divided(builder, result, divisor)
         return (narrowed(builder, result, self.x),)
 
 
@@ -118,7 +120,7 @@ class Backward(ValueLoss):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         grad, x, target = (widened(builder, value) for value in self._operands)
         if (divisor := self.divisor(shape(x))) != 1:
-            grad = builder(DivideOp, grad, scalar_constant(builder, divisor, x))
+            grad = divided(builder, grad, divisor)
         dx = builder(MultiplyOp, self.slopes(builder, x, target), grad)
         return (narrowed(builder, dx, self.x),)
 

@@ -17,6 +17,7 @@ from fuse_opt.dialects.interfaces.properties import ints, normalize_axis
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
+from fuse_opt.dialects.types.extents import is_decided
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr, constant, delinearize, linearize
 
 
@@ -71,7 +72,7 @@ class PadOp(MovingOp):
         return tuple(self._origin(i, n, low, high) for i, n, (low, high) in limits)
 
     def _origin(self, i: IndexExpr, n: int, low: int, high: int) -> IndexExpr:
-        if n + low + high == 0 or n <= 1:
+        if n + low + high == 0 or is_decided(lambda: n <= 1):
             return constant(0)
         match self._mode():
             case "wrap":
@@ -95,7 +96,9 @@ class PadOp(MovingOp):
         inside: Scalar | None = None
         for axis, (n, (low, high)) in enumerate(zip(shape(self.x), self._pads(), strict=True)):
             position = sc.index(axis, I64)
-            tests = ([position >= low] if low > 0 else []) + ([position < low + n] if high > 0 else [])
+            tests = ([position >= low] if low > 0 else []) + (
+                [position < sc.constant(low + n, I64)] if high > 0 else []
+            )
             for test in tests:
                 inside = test if inside is None else inside & test
         return x if inside is None else sc.where(inside, x, value)

@@ -29,7 +29,7 @@ from fuse_opt.dialects.graph.reductions.composite import (
     widened,
 )
 from fuse_opt.dialects.interfaces.op import GraphBuilder
-from fuse_opt.dialects.interfaces.properties import int_array, int_value
+from fuse_opt.dialects.interfaces.properties import extents_array, int_value
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, extents_of, shape, shape_text, tensor, tensor_type
 
 
@@ -75,7 +75,7 @@ class BatchNormTrainingOp(ByChannel):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         x, scale, bias = (widened(builder, value) for value in self._operands)
         axis, others = self.split_axes(x)
-        rank, extents = len(shape(x)), int_array(shape(self.scale))
+        rank, extents = len(shape(x)), extents_array(shape(self.scale))
         mean = mean_of(builder, x, others, True)
         centred = builder(SubtractOp, x, mean)
         variance = mean_of(builder, builder(SquareOp, centred), others, True)
@@ -150,7 +150,7 @@ def _grouped(builder: GraphBuilder, x: SSAValue, groups: int) -> SSAValue:
     """[N, C, ...] as [N, groups, C / groups, all else]; [C] as [1, groups, C / groups, 1]."""
     extents = shape(x)
     batch, channels, inner = (1, extents[0], 1) if len(extents) == 1 else (*extents[:2], prod(extents[2:]))
-    return builder(ReshapeOp, x, shape=int_array([batch, groups, channels // groups, inner]))
+    return builder(ReshapeOp, x, shape=extents_array([batch, groups, channels // groups, inner]))
 
 
 @irdl_op_definition
@@ -177,7 +177,7 @@ class GroupNormOp(ByGroup):
         x, *parameters = (_grouped(builder, widened(builder, value), groups) for value in self._operands)
         result, _ = standardized(builder, x, [2, 3], number(self.epsilon, 1e-5))
         result = narrowed(builder, scaled(builder, result, parameters), self.x)
-        result = builder(ReshapeOp, result, shape=int_array(shape(self.x)))
+        result = builder(ReshapeOp, result, shape=extents_array(shape(self.x)))
         return (result,)
 
 
@@ -217,7 +217,8 @@ class GroupNormBackwardOp(ByGroup):
             (total_of(builder, grad, [0, 3]), shape(self.x)[1:2]),
         )
         return [
-            builder(ReshapeOp, narrowed(builder, value, self.x), shape=int_array(extents)) for value, extents in found
+            builder(ReshapeOp, narrowed(builder, value, self.x), shape=extents_array(extents))
+            for value, extents in found
         ]
 
 

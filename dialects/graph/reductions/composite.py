@@ -15,6 +15,7 @@ from fuse_opt.dialects.graph.creation.filled import ReciprocalOfSizeOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import (
     AddOp,
     AstypeOp,
+    DivideOp,
     MultiplyOp,
     ReciprocalOp,
     SquareOp,
@@ -25,7 +26,7 @@ from fuse_opt.dialects.graph.movement.views import ReshapeOp
 from fuse_opt.dialects.graph.reductions.reductions import MaxOp, SumOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
-from fuse_opt.dialects.interfaces.properties import bool_value, int_array
+from fuse_opt.dialects.interfaces.properties import bool_value, extents_array, int_array
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
@@ -70,11 +71,23 @@ def total_of(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: 
 
 def mean_of(builder: GraphBuilder, x: SSAValue, axes: Sequence[int], keepdims: bool) -> SSAValue:
     total = builder(SumOp, x, axes=int_array(axes), keepdims=bool_value(keepdims))
-    count = prod(shape(x)[axis] for axis in axes)
-    if isinstance(count, Size):
-        factor = builder(ReciprocalOfSizeOp, size=SizeAttr(count), dtype=dtype(x).compute.attribute)
-        return builder(MultiplyOp, total, narrowed(builder, factor, x))
-    return builder(MultiplyOp, total, scalar_constant(builder, 1.0 / count if count else float("nan"), x))
+    return builder(MultiplyOp, total, share_of(builder, 1.0, prod(shape(x)[axis] for axis in axes), x))
+
+
+def share_of(builder: GraphBuilder, value: float, count: float | Size, like: SSAValue) -> SSAValue:
+    """A number over a count, as a 0-d value of the type of `like`; NaN over 0."""
+    if not isinstance(count, Size):
+        return scalar_constant(builder, value / count if count else float("nan"), like)
+    factor = builder(ReciprocalOfSizeOp, size=SizeAttr(count), dtype=dtype(like).compute.attribute)
+    share = factor if value == 1 else builder(MultiplyOp, factor, scalar_constant(builder, value, factor))
+    return narrowed(builder, share, like)
+
+
+def divided(builder: GraphBuilder, x: SSAValue, divisor: float | Size) -> SSAValue:
+    """A floating-point value over a number, or over a size by its reciprocal."""
+    if isinstance(divisor, Size):
+        return builder(MultiplyOp, x, share_of(builder, 1.0, divisor, x))
+    return builder(DivideOp, x, scalar_constant(builder, divisor, x))
 
 
 def widened(builder: GraphBuilder, x: SSAValue) -> SSAValue:
@@ -129,7 +142,7 @@ def shares_of(builder: GraphBuilder, parts: SSAValue, total: SSAValue) -> SSAVal
 
 
 def reshaped(builder: GraphBuilder, x: SSAValue, extents: Sequence[int]) -> SSAValue:
-    return x if shape(x) == tuple(extents) else builder(ReshapeOp, x, shape=int_array(extents))
+    return x if shape(x) == tuple(extents) else builder(ReshapeOp, x, shape=extents_array(extents))
 
 
 def on_axis(builder: GraphBuilder, value: SSAValue, axis: int, rank: int) -> SSAValue:
@@ -138,7 +151,7 @@ def on_axis(builder: GraphBuilder, value: SSAValue, axis: int, rank: int) -> SSA
         return value  # broadcasting aligns it
     extents = [1] * rank
     extents[axis] = shape(value)[0]
-    return builder(ReshapeOp, value, shape=int_array(extents))
+    return builder(ReshapeOp, value, shape=extents_array(extents))
 
 
 class FloatComposite(CompositeOp):

@@ -26,7 +26,14 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, DivideOp, Mult
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, IsfiniteOp, IsnanOp, LogicalOrOp
 from fuse_opt.dialects.graph.elementwise.math import ExpOp, LogOp, SqrtOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp
-from fuse_opt.dialects.graph.reductions.composite import FloatComposite, mean_of, narrowed, total_of, widened
+from fuse_opt.dialects.graph.reductions.composite import (
+    FloatComposite,
+    mean_of,
+    narrowed,
+    share_of,
+    total_of,
+    widened,
+)
 from fuse_opt.dialects.graph.reductions.reductions import (
     MaxOp,
     MinOp,
@@ -47,6 +54,7 @@ from fuse_opt.dialects.interfaces.properties import (
 )
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, extents_of, shape, tensor_type
 from fuse_opt.dialects.types.dtypes import F64
+from fuse_opt.dialects.types.size import Size
 
 
 class Statistic(OverAxes, FloatComposite):
@@ -103,9 +111,10 @@ class Spread(Statistic):
         axes = self.reduced_axes()
         mean = mean_of(builder, x, axes, True)
         total = total_of(builder, builder(SquareOp, builder(SubtractOp, x, mean)), axes, flag(self.keepdims))
-        degrees = self.count() - self._correction()
-        if degrees > 0:
-            return builder(MultiplyOp, total, scalar_constant(builder, 1.0 / degrees, x)), mean
+        count, correction = self.count(), self._correction()
+        degrees = count - (int(correction) if correction.is_integer() else correction)
+        if isinstance(degrees, Size) or degrees > 0:  # of none the total is 0, and over 0 as it is by numbers
+            return builder(MultiplyOp, total, share_of(builder, 1.0, degrees, x)), mean
         return builder(DivideOp, total, scalar_constant(builder, 0.0, x)), mean
 
 

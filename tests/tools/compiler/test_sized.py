@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from guard_pages import guarded, needs_guard_pages
 from lowered_programs import needs_compiler
 
 import fuse_opt
+from fuse_opt.lowering import emit
 from fuse_opt.passes.remarks import collect
 from fuse_opt.tools.compiler.specialization import SpecializedPrograms
 
@@ -57,6 +58,17 @@ KERNELS = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]},
   %s = graph.softmax %a : (tensor<?x?xf32>) -> tensor<?x?xf32>
   func.return %s : tensor<?x?xf32>
 }"""
+MOVED = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]}) -> (tensor<?x?xf32>, tensor<?xf32>) {
+  %0 = graph.flip %x {axes = array<i64: 1>} : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  %1 = graph.pad %0 {pads = array<i64: 0, 2, 0, 3>} : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  %2 = graph.var %x {axes = array<i64: 1>, correction = 1 : i64} : (tensor<?x?xf32>) -> tensor<?xf32>
+  func.return %1, %2 : tensor<?x?xf32>, tensor<?xf32>
+}"""
+LOSS = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]},
+                     %t: tensor<?x?xf32> {graph.dims = ["m", "n"]}) -> tensor<f32> {
+  %0 = graph.smooth_l1_loss %x, %t : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<f32>
+  func.return %0 : tensor<f32>
+}"""
 CASES: dict[str, tuple[str, Shapes]] = {
     "rows": (ROWS, lambda n: [(n, 24), (24,)]),
     "broadcast": (BROADCAST, lambda n: [(n % 3 + 1, 3, n), (3, n), (n % 3 + 1, 1, 1)]),
@@ -64,6 +76,8 @@ CASES: dict[str, tuple[str, Shapes]] = {
     "layer norm": (LAYER_NORM, lambda n: [(n % 4 + 1, n), (n,)]),
     "concat": (CONCAT, lambda n: [(3, n), (3, n % 5 + 2)]),
     "in place": (IN_PLACE, lambda n: [(n % 4 + 1, n)]),
+    "moved": (MOVED, lambda n: [(n % 4 + 1, n)]),
+    "loss": (LOSS, lambda n: [(n % 4 + 1, n)] * 2),
     "kernels": (KERNELS, lambda n: [(n % 4 + 1, n), (n, n % 4 + 1)]),
 }
 
@@ -91,9 +105,11 @@ def test_one_program_runs_at_every_size(name: str) -> None:
         wanted = fuse_opt.evaluate(text, *given)
         with guarded() as allocate:
             arrays = [allocate(array, at_end=number % 2 == 0) for array in given]
-            out = allocate(np.full_like(wanted, np.nan), at_end=number % 2 == 0)
+            results = cast("tuple[Array, ...]", wanted if isinstance(wanted, tuple) else (wanted,))
+            out = [allocate(np.full_like(one, np.nan), at_end=number % 2 == 0) for one in results]
             program(*arrays, out=out)
-            np.testing.assert_allclose(out, wanted, 2e-6, 2e-6)
+            for found, one in zip(out, results, strict=True):
+                np.testing.assert_allclose(found, one, 2e-6, 2e-6)
         sources.add(program.source)
     assert made_apart(program) == 0 and len(sources) == 1
 
@@ -117,6 +133,16 @@ def test_what_is_undecided_is_compiled_for_each_set_of_shapes_with_a_remark() ->
             np.testing.assert_allclose(program(*given), fuse_opt.evaluate(text, *given), 1e-6)
     assert made_apart(program) == 2
     assert [remark.code for remark in remarks if remark.pass_name == "compile"] == ["specialised"]
+
+
+@needs_compiler
+def test_a_fault_of_lowering_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(*arguments: object) -> None:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(emit, "build_sized_program", fault)
+    with pytest.raises(ValueError, match="a fault"):
+        fuse_opt.compile(SOFTMAX)(*drawn([(3, 5), (5,)]))
 
 
 @needs_compiler
