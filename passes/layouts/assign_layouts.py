@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -21,9 +21,10 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.dialects.types.encodings import with_encoding
 from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.layouts.choices import Alternative, Layout
 from fuse_opt.passes.layouts.followed import Values
-from fuse_opt.passes.layouts.layout_problem import Layout, LayoutProblem, has_encodings
-from fuse_opt.passes.remarks import RefusedError, remark
+from fuse_opt.passes.layouts.layout_problem import LayoutProblem, has_encodings
+from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
 
@@ -69,41 +70,33 @@ class AssignLayoutsPass(RewritePass):
                 raise RefusedError(str(fault), function) from fault
             if not problem.settled:
                 self._assign(problem)
-            _make_run(function, self.name)
+            _make_run(function, self.name, problem.of)
 
     def _assign(self, problem: LayoutProblem) -> None:
         chosen = problem.solved()
+        misplaced = problem.misplaced(chosen)
         made: dict[tuple[SSAValue, Layout], SSAValue] = {}
         for op in list(problem.function.body.block.ops):
-            for number, value in enumerate(op.operands):
-                wanted = problem.wanted(op, number, chosen)
-                if wanted is True or _is(problem.types.kind(value).layout, wanted):
-                    continue
-                assert not isinstance(wanted, bool)
+            for number, wanted in misplaced.get(op, ()):
+                value = op.operands[number]
                 if (found := made.get((value, wanted))) is None:
                     found = made[value, wanted] = _converted(value, wanted, op)
                     us = round(problem.conversion_seconds(value) * 1e6, 1)
                     remark(self.name, op, "converted", _says(value, wanted), bytes=byte_size(value) or 0, us=us)
                 op.operands[number] = found
-            self._give(problem, op, chosen)
+            if (variable := problem.of.get(op)) is not None:
+                self._give(problem, op, problem.variables[variable].alternatives[chosen[variable]])
 
-    def _give(self, problem: LayoutProblem, op: Operation, chosen: Sequence[int]) -> None:
+    def _give(self, problem: LayoutProblem, op: Operation, chosen: Alternative) -> None:
         """Lets the op's results lie as chosen."""
-        for value in list(op.results):
-            if (variable := problem.of.get(op)) is None:
-                return
-            layout = problem.given(value, chosen)
-            if _is(problem.types.kind(value).layout, layout):
+        for number, value in enumerate(op.results):
+            layout = chosen.result(number)
+            if layout is None or not problem.types.kind(value).has_order:
                 continue
             Rewriter.replace_value_with_new_type(value, problem.types.laid_out(value, layout))
-            alternative = problem.variables[variable].alternatives[chosen[variable]]
-            if alternative.name:
-                us = round(alternative.seconds * 1e6, 1)
-                remark(self.name, op, "assigned", f"lies as '{alternative.name}' wants it: {layout}", us=us)
-
-
-def _is(layout: Layout, wanted: Layout | bool) -> bool:
-    return layout is wanted or layout == wanted
+            if chosen.name and is_collecting():
+                us = round(chosen.seconds * 1e6, 1)
+                remark(self.name, op, "assigned", f"lies as '{chosen.name}' wants it: {layout}", us=us)
 
 
 def _says(value: SSAValue, wanted: Layout) -> str:
@@ -120,11 +113,11 @@ def _converted(value: SSAValue, wanted: Layout, before: Operation) -> SSAValue:
     return conversion.results[0]
 
 
-def _make_run(function: FuncOp, name: str) -> None:
-    """Puts conversions around ops with encodings that no implementation takes."""
+def _make_run(function: FuncOp, name: str, decided: Collection[Operation] = ()) -> None:
+    """Puts conversions around ops with encodings that no implementation takes; those decided about lie as one does."""
     types, known = Values(), dict[Hashable, bool]()
     for op in list(function.body.block.ops):
-        if not isinstance(op, OpaqueOp) or not any_encoded((*op.operands, *op.results)):
+        if not isinstance(op, OpaqueOp) or op in decided or not any_encoded((*op.operands, *op.results)):
             continue
         if (runs := known.get(key := types.key(op))) is None:
             runs = known[key] = _is_taken(op)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import NoneAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from fuse_opt.dialects.analysis.storage import byte_size
@@ -34,10 +34,11 @@ class Values:
 
     _kinds: dict[int, tuple[SSAValue, Kind]] = field(default_factory=dict[int, tuple[SSAValue, Kind]])
     """By the identity of a value, which lives as long as it is here."""
-    _of_type: dict[Attribute, Kind] = field(default_factory=dict[Attribute, Kind])
-    _laid_out: dict[tuple[int, EncodingPart | None], TensorType[Attribute]] = field(
-        default_factory=dict[tuple[int, EncodingPart | None], TensorType[Attribute]]
+    _of_type: dict[Hashable, Kind] = field(default_factory=dict[Hashable, Kind])
+    _laid_out: dict[tuple[int, int], tuple[TensorType[Attribute], EncodingPart | None]] = field(
+        default_factory=dict[tuple[int, int], "tuple[TensorType[Attribute], EncodingPart | None]"]
     )
+    """By kind and the identity of a layout, which lives as long as it is here."""
     _followed: dict[int, tuple[Operation, tuple[int, ...]]] = field(
         default_factory=dict[int, tuple[Operation, tuple[int, ...]]]
     )
@@ -46,26 +47,31 @@ class Values:
     def kind(self, value: SSAValue) -> Kind:
         if (known := self._kinds.get(id(value))) is not None:
             return known[1]
-        type_ = value.type
-        if (found := self._of_type.get(type_)) is None:
-            extents = shape(value)
+        type_, extents = tensor(value), shape(value)
+        there = None if isinstance(type_.encoding, NoneAttr) else type_.encoding
+        key = extents, type_.element_type, there  # the type, in what is hashed fast
+        if (found := self._of_type.get(key)) is None:
             nbytes = byte_size(value) or 0
             found = Kind(len(self._of_type), extents, is_static(value), has_order(extents), nbytes, encoding(value))
-            self._of_type[type_] = found
+            self._of_type[key] = found
         self._kinds[id(value)] = value, found
         return found
 
     def laid_out(self, value: SSAValue, layout: EncodingPart | None) -> TensorType[Attribute]:
         """The value's type with its elements in other places; one object for values of equal types."""
-        key = self.kind(value).number, layout
+        key = self.kind(value).number, id(layout)
         if (found := self._laid_out.get(key)) is None:
-            found = self._laid_out[key] = with_encoding(tensor(value), layout)
-        return found
+            found = self._laid_out[key] = with_encoding(tensor(value), layout), layout
+        return found[0]
 
     def key(self, op: Operation) -> Hashable:
         """Equal for ops that differ in nothing but the values that they read."""
         kinds = tuple([self.kind(value).number for value in (*op.operands, *op.results)])
-        return type(op), kinds, frozenset(op.properties.items())
+        return type(op), kinds, frozenset(op.properties.items()) if op.properties else None
+
+    def ordered(self, op: Operation) -> Iterable[int]:
+        """The operands whose order an op that has a say in it asks for: those that it follows, or of an opaque op all."""
+        return self.followed(op) if isinstance(op, StructuredOp) else range(len(op.operands))
 
     def followed(self, op: StructuredOp) -> tuple[int, ...]:
         """

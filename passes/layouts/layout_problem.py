@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from fuse_opt.dialects.analysis.prepared import frozen_arguments
 from fuse_opt.dialects.implementation.offers import Offer
@@ -20,38 +20,28 @@ from fuse_opt.dialects.implementation.switch import allowed_offers
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.dialects.types.encodings import EncodingPart
 from fuse_opt.passes.devices.device import Device
-from fuse_opt.passes.layouts.followed import Values
+from fuse_opt.passes.layouts.choices import Alternative, Choices, Layout, Layouts, Variable
+from fuse_opt.passes.layouts.followed import Kind, Values
 from fuse_opt.passes.layouts.quadratic_assignment import Assignment, Matrix, solve
 from fuse_opt.passes.layouts.shared_conversions import Role, Roles, better
 
-Layout = EncodingPart | None
-
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
-    """Layouts of a variable's values: of a site by operand and result, of a group one for all."""
+class Read:
+    """An operand that lies as a choice says: who makes it and who wants it, where these are variables."""
 
-    row: LayoutRow | None
-    order: Layout = None
-    seconds: float = 0.0
-    name: str = ""
-    """The implementation that it is an alternative of."""
-
-    def operand(self, number: int) -> Layout:
-        return self.order if self.row is None else self.row.operands[number]
-
-    def result(self, number: int) -> Layout:
-        return self.order if self.row is None else self.row.results[number]
-
-
-@dataclass
-class Variable:
-    """A site, or a group of ops."""
-
-    ops: list[Operation]
-    alternatives: list[Alternative] = field(default_factory=list[Alternative])
+    op: Operation
+    number: int
+    value: SSAValue
+    seconds: float
+    """Of a conversion."""
+    own: int
+    """How it lies where nobody decides about it."""
+    maker: int | None
+    place: int
+    """Which of its maker's results it is."""
+    reader: int | None
 
 
 @dataclass
@@ -66,8 +56,8 @@ class LayoutProblem:
     def __post_init__(self) -> None:
         arguments = self.function.body.block.args
         self.frozen = {arguments[number] for number in frozen_arguments(self.function)}
-        self.types = Values()
-        self._rows: dict[Hashable, list[Alternative]] = {}
+        self.types, self.layouts = Values(), Layouts()
+        self._rows: dict[Hashable, Choices] = {}
         self._seconds: dict[int, float] = {}
         self._matrices: dict[Hashable, Matrix] = {}
         self._add_sites()
@@ -75,16 +65,15 @@ class LayoutProblem:
         """Whether nothing can gain from another layout, so that there is nothing to solve."""
         if not self.settled:
             self._add_groups()
+            self.reads = list(self._found_reads())
+            """In the order of ops."""
 
     def _add_sites(self) -> None:
         for op in self.function.body.block.ops:
-            if (
-                not isinstance(op, OpaqueOp)
-                or not op.TAKES_ORDERS
-                or not all(self.types.kind(value).is_static for value in (*op.operands, *op.results))
-            ):
+            if not isinstance(op, OpaqueOp) or not op.TAKES_ORDERS:
                 continue
-            if len(found := self._alternatives(op)) > 1:
+            found = self._choices(op)
+            if len(found.alternatives) > 1:
                 self.of[op] = len(self.variables)
                 self.variables.append(Variable([op], found))
 
@@ -92,24 +81,28 @@ class LayoutProblem:
         """Whether each site is cheapest as it is written, where all arguments are so, too: then no conversion is worth it."""
         if any(_as_it_is(argument) is not None for argument in self.function.body.block.args):
             return False
-        lists = {id(variable.alternatives): variable.alternatives for variable in self.variables}  # sites share them
-        return all(map(_is_plain, (min(found, key=lambda one: one.seconds) for found in lists.values())))
+        lists = dict.fromkeys(variable.choices for variable in self.variables)  # sites share them
+        return all(_is_plain(min(each.alternatives, key=lambda one: one.seconds)) for each in lists)
+
+    def _choices(self, op: OpaqueOp) -> Choices:
+        """By implementation and row of layouts; the cheapest implementation of each row. Raises BackendFault."""
+        never = tuple([value in self.frozen for value in op.operands]) if self.frozen else ()
+        key = (self.types.key(op), never)
+        if (found := self._rows.get(key)) is None:
+            is_static = all(self.types.kind(value).is_static for value in (*op.operands, *op.results))
+            found = self._rows[key] = Choices(self._alternatives(op) if is_static else (), self.layouts)
+        return found
 
     def _alternatives(self, op: OpaqueOp) -> list[Alternative]:
-        """By implementation and row of layouts; the cheapest implementation of each row. Raises BackendFault."""
-        never = tuple(value in self.frozen for value in op.operands)
-        key = (self.types.key(op), never)
-        if key not in self._rows:
-            site = Site.of(op, self.device, self.frozen)
-            best: dict[LayoutRow, Alternative] = {}
-            for offer in allowed_offers(op):
-                if not offer.composite and offer.numerics == "strict":
-                    for row, seconds in _rows_of(offer, site):
-                        known = best.get(row)
-                        if known is None or seconds < known.seconds:
-                            best[row] = Alternative(row, None, seconds, offer.name)
-            self._rows[key] = list(best.values())
-        return self._rows[key]
+        site = Site.of(op, self.device, self.frozen)
+        best: dict[LayoutRow, Alternative] = {}
+        for offer in allowed_offers(op):
+            if not offer.composite and offer.numerics == "strict":
+                for row, seconds in _rows_of(offer, site):
+                    known = best.get(row)
+                    if known is None or seconds < known.seconds:
+                        best[row] = Alternative(row, None, seconds, offer.name)
+        return list(best.values())
 
     def _add_groups(self) -> None:
         """Connected ops that take any order; each gets the layouts of its rank that sites know."""
@@ -122,35 +115,73 @@ class LayoutProblem:
         )
         if set(known) <= {None}:
             return
-        roots: dict[Operation, Operation] = {}
+        groups: dict[Operation, Variable] = {}
+        fitting: dict[tuple[int, ...], Choices] = {}
+        for op, root in self._roots().items():
+            if (group := groups.get(root)) is None:
+                extents = self.types.kind(op.results[0]).extents
+                if extents not in fitting:
+                    orders = [e for e in known if e is not None and e.problem(extents) is None]
+                    alternatives = [Alternative(None, e) for e in (None, *orders)]
+                    fitting[extents] = Choices(alternatives, self.layouts)
+                group = groups[root] = Variable([], fitting[extents])
+                self.variables.append(group)
+            group.ops.append(op)
+        for number, variable in enumerate(self.variables):
+            for op in variable.ops:
+                self.of[op] = number
+
+    def _roots(self) -> dict[Operation, Operation]:
+        """The ops that take any order, each with one that stands for all that are connected to it."""
+        above: dict[Operation, Operation] = {}
 
         def root(op: Operation) -> Operation:
-            while roots[op] is not op:
-                roots[op] = roots[roots[op]]
-                op = roots[op]
+            while (found := above[op]) is not op:
+                above[op] = above[found]
+                op = above[op]
             return op
 
         for op in self.function.body.block.ops:
             if isinstance(op, StructuredOp) and (followed := self.types.followed(op)):
-                roots[op] = op
+                above[op] = op
                 for number in followed:
                     owner = op.operands[number].owner
-                    if owner in roots:
-                        roots[root(op)] = root(owner)  # pyright: ignore[reportArgumentType]
-        groups: dict[Operation, Variable] = {}
-        fitting: dict[tuple[int, ...], list[Alternative]] = {}
-        for op in roots:
-            found = root(op)
-            if found not in groups:
-                extents = self.types.kind(op.results[0]).extents
-                if extents not in fitting:
-                    orders = [e for e in known if e is not None and e.problem(extents) is None]
-                    fitting[extents] = [Alternative(None, e) for e in (None, *orders)]
-                groups[found] = Variable([], fitting[extents])
-                self.variables.append(groups[found])
-            groups[found].ops.append(op)
-        for number, variable in enumerate(self.variables):
-            self.of.update(dict.fromkeys(variable.ops, number))
+                    if isinstance(owner, Operation) and owner in above:
+                        above[root(op)] = root(owner)
+        return {op: root(op) for op in above}
+
+    def _found_reads(self) -> Iterable[Read]:
+        made: dict[int, tuple[int, int]] = {}  # by identity
+        for op in self.function.body.block.ops:
+            reader, operands = self.of.get(op), tuple(op.operands)
+            for number in range(len(operands)) if reader is None else self.types.ordered(op):
+                value = operands[number]
+                kind, (maker, place) = self.types.kind(value), made.get(id(value), _NOBODY)
+                own = 0 if maker is not None else self.layouts.number(_as_it_is(value))
+                if (kind.has_order and (reader is not None or maker is not None)) or own:
+                    yield Read(op, number, value, self._kind_seconds(kind, value), own, maker, place, reader)
+            if reader is not None:
+                for place, value in enumerate(op.results):
+                    made[id(value)] = reader, place
+
+    def misplaced(self, chosen: Sequence[int]) -> dict[Operation, list[tuple[int, Layout]]]:
+        """By op, the operands that lie in another layout than it wants by a choice, each with that layout."""
+        found: dict[Operation, list[tuple[int, Layout]]] = {}
+        for read in self.reads:
+            if not self.types.kind(read.value).has_order:
+                given, wanted = read.own, 0 if read.reader is not None else read.own
+            else:
+                given = self._given(read)[0 if read.maker is None else chosen[read.maker]]
+                wanted = self._wanted(read)[0 if read.reader is None else chosen[read.reader]]
+            if given != wanted:
+                found.setdefault(read.op, []).append((read.number, self.layouts.known[wanted]))
+        return found
+
+    def _given(self, read: Read) -> Sequence[int]:
+        return (read.own,) if read.maker is None else self.variables[read.maker].choices.result(read.place)
+
+    def _wanted(self, read: Read) -> Sequence[int]:
+        return (read.own,) if read.reader is None else self.variables[read.reader].choices.operand(read.number)
 
     def wanted(self, op: Operation, number: int, chosen: Sequence[int]) -> Layout | bool:
         """How an op's operand has to lie by a choice; True where that is all one to it."""
@@ -173,7 +204,9 @@ class LayoutProblem:
 
     def conversion_seconds(self, value: SSAValue) -> float:
         """What another layout of a value takes: a kernel of its own reads it and writes it, once across its neighbours."""
-        kind = self.types.kind(value)
+        return self._kind_seconds(self.types.kind(value), value)
+
+    def _kind_seconds(self, kind: Kind, value: SSAValue) -> float:
         if not kind.is_static or not kind.has_order or (self.frozen and value in self.frozen):
             return 0.0
         if (found := self._seconds.get(kind.nbytes)) is None:
@@ -188,48 +221,28 @@ class LayoutProblem:
         """
         problem = Assignment()
         for variable in self.variables:
-            problem.node([alternative.seconds for alternative in variable.alternatives])
-        for op in self.function.body.block.ops:
-            for number, value in enumerate(op.operands):
-                self._connect(problem, op, number, value)
+            problem.node(variable.choices.seconds)
+        for read in self.reads:
+            if read.seconds:
+                self._connect(problem, read)
         chosen = solve(problem).chosen
-        own = [[alternative.seconds for alternative in variable.alternatives] for variable in self.variables]
-        better(own, self._roles(), chosen)
+        better([variable.choices.seconds for variable in self.variables], self._roles(), chosen)
         return chosen
 
     def _roles(self) -> list[list[Role]]:
         """What each variable has to do with values whose conversion costs anything."""
         roles = Roles(len(self.variables))
-        for op in self.function.body.block.ops:
-            variable = self.of.get(op)
-            if variable is None:
-                for value in op.operands:
-                    if seconds := self.conversion_seconds(value):
-                        roles.read(value, seconds, _as_it_is(value))
-                continue
-            alternatives = self.variables[variable].alternatives
-            followed = self.types.followed(op) if isinstance(op, StructuredOp) else range(len(op.operands))
-            for number in followed:
-                value = op.operands[number]
-                if seconds := self.conversion_seconds(value):
-                    wanted = roles.layouts(alternatives, number, Alternative.operand)
-                    roles.add(variable, roles.value(value, seconds, _as_it_is(value)), wanted, True)
-            for place, value in enumerate(op.results):
-                if seconds := self.conversion_seconds(value):
-                    given = roles.layouts(alternatives, place, Alternative.result)
-                    roles.add(variable, roles.value(value, seconds, None), given, False)
+        for read in self.reads:
+            if read.seconds:
+                value = roles.value(id(read.value), read.seconds, read.own)
+                if read.maker is not None and not value.readers:
+                    roles.made(read.maker, value, self._given(read))
+                roles.read(value, read.reader, self._wanted(read))
         return roles.lists()
 
-    def _connect(self, problem: Assignment, op: Operation, number: int, value: SSAValue) -> None:
+    def _connect(self, problem: Assignment, read: Read) -> None:
         """Adds what it costs that an op wants an operand in another layout than what makes it gives."""
-        reader, owner = self.of.get(op), value.owner
-        maker = self.of.get(owner) if isinstance(owner, Operation) else None
-        if (reader is None and maker is None) or not self.types.kind(value).has_order:
-            return
-        if isinstance(op, StructuredOp) and reader is not None and number not in self.types.followed(op):
-            return
-        place = value.index if isinstance(value, OpResult) else 0
-        matrix = self._matrix(maker, place, reader, number, value)
+        maker, reader, matrix = read.maker, read.reader, self._matrix(read)
         if maker is not None and reader is not None:
             problem.connect(maker, reader, matrix)
         elif maker is not None:
@@ -237,25 +250,21 @@ class LayoutProblem:
         elif reader is not None:
             problem.costs[reader] = [a + b for a, b in zip(problem.costs[reader], matrix[0], strict=True)]
 
-    def _matrix(self, maker: int | None, place: int, reader: int | None, number: int, value: SSAValue) -> Matrix:
-        """What a value costs between each alternative of what makes it and each of what reads it; None: it is as it is."""
-        seconds, own = self.conversion_seconds(value), _as_it_is(value)
-        makers = None if maker is None else self.variables[maker].alternatives
-        readers = None if reader is None else self.variables[reader].alternatives
+    def _matrix(self, read: Read) -> Matrix:
+        """What a value costs between each alternative of what makes it and each of what reads it."""
+        given, wanted = self._given(read), self._wanted(read)
         key = (
-            id(makers),
-            place,
-            id(readers),
-            number,
-            seconds,
-            own,
-        )  # lists of alternatives live as long as this problem
+            read.seconds,
+            read.own if read.maker is None else (id(given),),
+            read.own if read.reader is None else (id(wanted),),
+        )  # lists of layouts live as long as this problem
         if (known := self._matrices.get(key)) is not None:
             return known
-        given = [own] if makers is None else [alternative.result(place) for alternative in makers]
-        wanted = [own] if readers is None else [alternative.operand(number) for alternative in readers]
-        found = self._matrices[key] = [[0.0 if a == b else seconds for b in wanted] for a in given]
+        found = self._matrices[key] = [[0.0 if a == b else read.seconds for b in wanted] for a in given]
         return found
+
+
+_NOBODY: tuple[int | None, int] = (None, 0)
 
 
 def _is_plain(alternative: Alternative) -> bool:
@@ -265,7 +274,7 @@ def _is_plain(alternative: Alternative) -> bool:
 
 def _as_it_is(value: SSAValue) -> Layout:
     """The layout of a value that nobody has decided about: of an argument as the caller has it."""
-    return None if isinstance(value.owner, Operation) else encoding(value)
+    return encoding(value) if isinstance(value, BlockArgument) else None
 
 
 def _rows_of(offer: Offer, site: Site) -> Iterable[tuple[LayoutRow, float]]:

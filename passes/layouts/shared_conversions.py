@@ -5,11 +5,9 @@ The solver counts a conversion for each reader. Here choices change one by one, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-A = TypeVar("A")
 ROUNDS = 4
 
 
@@ -22,77 +20,91 @@ class SharedValue:
     given: int = 0
     read: dict[int, int] = field(default_factory=dict[int, int])
     """By layout: how many read it so."""
+    readers: int = 0
     variables: list[int] = field(default_factory=list[int])
     """Whose choices say how it lies, or is read."""
 
-    def cost(self) -> float:
-        given, count = self.given, 0
-        for layout, readers in self.read.items():
-            if readers and layout != given:
-                count += 1
-        return self.seconds * count
+    def take(self, layout: int, readers: int) -> None:
+        """So many readers more, or fewer, read it in a layout."""
+        count = self.read.get(layout, 0) + readers
+        if count:
+            self.read[layout] = count
+        else:
+            del self.read[layout]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Role:
-    """What a variable has to do with a value: the layout, by alternative, in which it makes it or reads it so often."""
+    """What a variable has to do with a value: by alternative, the layout in which it makes it, and those in which it reads it."""
 
     value: SharedValue
-    layouts: Sequence[int]
-    readers: int
-    """0: it makes it."""
+    given: Sequence[int] | None = None
+    """None: another one makes it, or nobody decides about that."""
+    wanted: list[Sequence[int]] = field(default_factory=list[Sequence[int]])
 
-    def take(self, alternative: int) -> None:
-        layout, value = self.layouts[alternative], self.value
-        if self.readers:
-            value.read[layout] = value.read.get(layout, 0) + self.readers
-        else:
-            value.given = layout
+    def take(self, alternative: int, readers: int = 1) -> None:
+        """The variable reads it as an alternative says (1), or no longer does (-1)."""
+        if self.given is not None:
+            self.value.given = self.given[alternative]
+        for layouts in self.wanted:
+            self.value.take(layouts[alternative], readers)
 
-    def leave(self, alternative: int) -> None:
-        if self.readers:
-            self.value.read[self.layouts[alternative]] -= self.readers
+    def is_free(self, alternative: int) -> bool:
+        """Whether the value is not converted for the variable alone, where what it reads by the alternative counts."""
+        value = self.value
+        if self.given is not None:
+            return len(value.read) == (value.given in value.read)
+        count = len(self.wanted)
+        return all([each[alternative] == value.given or value.read[each[alternative]] > count for each in self.wanted])
+
+    def costs(self, alternatives: int) -> list[float]:
+        """By alternative, what conversions of the value take beside what others read, who alone count there now."""
+        value, others = self.value, self.value.read
+        found: list[float] = []
+        for number in range(alternatives):
+            given = value.given if self.given is None else self.given[number]
+            count = len(others) - (given in others)
+            if self.wanted:
+                more = {layouts[number] for layouts in self.wanted}
+                count += sum([layout != given and layout not in others for layout in more])
+            found.append(value.seconds * count)
+        return found
 
 
 class Roles:
     """The roles of variables as they are found; values by what they are, layouts by numbers."""
 
     def __init__(self, variables: int) -> None:
-        self._found: list[dict[tuple[int, int, bool], Role]] = [{} for _ in range(variables)]
+        self._found: list[dict[int, Role]] = [{} for _ in range(variables)]
         self._values: dict[Hashable, SharedValue] = {}
-        self._numbers: dict[Hashable, int] = {}
-        self._lists: dict[tuple[int, int, Callable[..., Hashable]], list[int]] = {}
 
-    def value(self, key: Hashable, seconds: float, given: Hashable) -> SharedValue:
+    def value(self, key: Hashable, seconds: float, given: int) -> SharedValue:
         """The value of that key, which lies as given unless a variable makes it."""
         if (found := self._values.get(key)) is None:
-            found = self._values[key] = SharedValue(seconds, self._number(given))
+            found = self._values[key] = SharedValue(seconds, given)
         return found
 
-    def read(self, key: Hashable, seconds: float, layout: Hashable) -> None:
-        """A value is read as it is by what is no variable."""
-        read, number = self.value(key, seconds, layout).read, self._number(layout)
-        read[number] = read.get(number, 0) + 1
+    def made(self, variable: int, value: SharedValue, layouts: Sequence[int]) -> None:
+        """A variable makes the value."""
+        self._role(variable, value).given = layouts
 
-    def layouts(self, alternatives: Sequence[A], place: int, of: Callable[[A, int], Hashable]) -> list[int]:
-        """By alternative, the layout of an operand or a result; lists of alternatives outlive this."""
-        key = (id(alternatives), place, of)
-        if (found := self._lists.get(key)) is None:
-            found = self._lists[key] = [self._number(of(one, place)) for one in alternatives]
-        return found
+    def read(self, value: SharedValue, variable: int | None, layouts: Sequence[int]) -> None:
+        """A variable reads the value, or what is none does, in a layout alone."""
+        value.readers += 1
+        if variable is None:
+            value.take(layouts[0], 1)
+        else:
+            self._role(variable, value).wanted.append(layouts)
 
-    def add(self, variable: int, value: SharedValue, layouts: list[int], reads: bool) -> None:
-        own, key = self._found[variable], (id(value), id(layouts), reads)
-        if key not in own:
+    def _role(self, variable: int, value: SharedValue) -> Role:
+        own = self._found[variable]
+        if (role := own.get(id(value))) is None:
+            role = own[id(value)] = Role(value)
             value.variables.append(variable)
-        readers = (own[key].readers if key in own else 0) + reads
-        own[key] = Role(value, layouts, readers)
+        return role
 
     def lists(self) -> list[list[Role]]:
         return [list(own.values()) for own in self._found]
-
-    def _number(self, layout: Hashable) -> int:
-        return self._numbers.setdefault(layout, len(self._numbers))
 
 
 def better(costs: Sequence[Sequence[float]], roles: Sequence[Sequence[Role]], chosen: list[int]) -> None:
@@ -100,33 +112,26 @@ def better(costs: Sequence[Sequence[float]], roles: Sequence[Sequence[Role]], ch
     for number, own in zip(chosen, roles, strict=True):
         for role in own:
             role.take(number)
-    nodes: Iterable[int] = [n for n, own in enumerate(roles) if any(_is_shared(role.value) for role in own)]
+    nodes: Iterable[int] = [n for n, own in enumerate(roles) if any(role.value.readers > 1 for role in own)]
     for _ in range(ROUNDS):
-        near: set[int] = set()
+        moved: dict[int, SharedValue] = {}
         for number in nodes:
             if _changed(costs[number], roles[number], chosen, number):
-                near.update(n for role in roles[number] for n in role.value.variables)
-        nodes = sorted(near)
-        if not near:
+                moved.update((id(role.value), role.value) for role in roles[number])
+        if not moved:
             return
-
-
-def _is_shared(value: SharedValue) -> bool:
-    return sum(value.read.values()) > 1
+        nodes = sorted({number for value in moved.values() for number in value.variables})
 
 
 def _changed(costs: Sequence[float], own: Sequence[Role], chosen: list[int], number: int) -> bool:
     kept = chosen[number]
-    sums: list[float] = []
-    values = {id(role.value): role.value for role in own}.values()
+    if costs[kept] <= min(costs) and all([role.is_free(kept) for role in own]):
+        return False
+    sums = list(costs)
     for role in own:
-        role.leave(kept)
-    for candidate, cost in enumerate(costs):
-        for role in own:
-            role.take(candidate)
-        sums.append(cost + sum([value.cost() for value in values]))
-        for role in own:
-            role.leave(candidate)
+        role.take(kept, -1)
+        for alternative, more in enumerate(role.costs(len(costs))):
+            sums[alternative] += more
     least = min(sums)
     chosen[number] = sums.index(least) if least < sums[kept] else kept
     for role in own:
