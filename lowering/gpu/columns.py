@@ -25,6 +25,8 @@ FEWEST_OF_THREAD = 4
 """Elements that a further thread of a row must have."""
 FEWEST_OF_VECTOR = 4
 """Elements of vectors for which several threads of a warp take on a short row."""
+MOST_KEPT = 32
+"""Elements of a row that each of its threads keeps in registers for later stages; with more, memory is read again."""
 SETS = 2
 """Sets of slots, which take turns."""
 
@@ -40,7 +42,7 @@ def is_short(plan: RowPlan) -> bool:
 
 
 def column_shape(plan: RowPlan) -> tuple[int, int]:
-    """Rows of a block, threads of each."""
+    """Rows of a block, threads of each: so many that they can keep what several stages read, where that is few enough."""
     schedule = plan.parts.schedule
     limits = schedule.limits
     if plan.columns <= SHORT and schedule.threads is None:
@@ -49,6 +51,10 @@ def column_shape(plan: RowPlan) -> tuple[int, int]:
     few = -(-plan.row.extent // WARP) < 2 * limits.processors
     while few and threads < limits.max_threads // WARP and plan.columns >= 2 * threads * FEWEST_OF_THREAD:
         threads *= 2
+    most = limits.max_threads // WARP
+    if threads < most and threads * MOST_KEPT < plan.columns <= most * MOST_KEPT and plan.is_read_again():
+        threads = -(-plan.columns // MOST_KEPT)
+        threads = 1 << (threads - 1).bit_length()
     if schedule.threads is not None:
         threads = max(min(schedule.threads, limits.max_threads) // WARP, 1)
     size = sum(dtype(p.value).compute.itemsize for stage in plan.stages() for p in stage.reductions)
@@ -71,7 +77,7 @@ def build_columns(parts: GpuParts, plan: RowPlan, shape: tuple[int, int]) -> Gri
     lanes, threads = shape
     team = column_team(parts, plan, parts.kernel.block_number(), shape)
     rows = RowStages(parts, team, plan.settle)
-    kept, stages = plan.kept_in_registers(threads)
+    kept, stages = plan.kept_in_registers(threads, MOST_KEPT)
     rows.keep(kept, shared=False)
     if not kept:
         build_moments(rows, stages, parts.kernel)

@@ -1,17 +1,19 @@
-"""Sums and sums of squared deviations on a GPU, by one way through memory.
+"""Sums and squares about their means on a GPU, and maxima and sums of exponentials below them, by one way through memory.
 
 A thread takes elements in batches that it holds in registers: their squares are taken about their own mean, and batches
 are joined as Chan, Golub and LeVeque (1983, algorithms for computing the sample variance) join parts. Above a thread no
 pair has to be joined: once the mean of all is known, a part's squares about it are those about its own mean and its count
-times the distance of the two means squared, and these are added up like any sum.
+times the distance of the two means squared, and these are added up like any sum. Sums of exponentials are those below the
+largest element so far, in batches for which that is known first; `lowering/kernel/running_maximum.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith, math, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
@@ -19,12 +21,14 @@ from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.gpu.limits import GpuLimits
+from fuse_opt.lowering.gpu.reduce import combine
 from fuse_opt.lowering.gpu.scope import Values, combined_index, loop, named, store_at, unrolled
 from fuse_opt.lowering.gpu.stages import Columns, RowStages
 from fuse_opt.lowering.gpu.vectors import VectorMover
 from fuse_opt.lowering.kernel.element_emitter import Stage
 from fuse_opt.lowering.kernel.iteration_space import extent
 from fuse_opt.lowering.kernel.moments import Moments, find_moments, float_of
+from fuse_opt.lowering.kernel.running_maximum import Running, find_running
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import Scope
 
@@ -51,20 +55,26 @@ def batch_units(columns: Columns, limits: GpuLimits) -> int:
 
 
 def build_moments(rows: RowStages, stages: Sequence[Stage], scope: Scope) -> None:
-    """Makes the reductions of the first two stages known where they are sums and squares about their means."""
+    """Makes the reductions of the first two stages known where one way through memory is enough for both."""
     if moments := plan_moments(stages):
-        row = MomentsOfRow(rows, stages[0], moments)
-        for node, value in row.total(scope, row.reduce(scope)).items():
-            rows.emitter.define(node, value, scope)
+        _define(MomentsOfRow(rows, stages[0], moments), scope)
+    elif extent(stages[0].dims) > 1 and (running := find_running(stages[:2])):
+        _define(RunningOfRow(rows, stages[0], running), scope)
+
+
+def _define(row: MomentsOfRow | RunningOfRow, scope: Scope) -> None:
+    for node, value in row.total(scope, row.reduce(scope)).items():
+        row.rows.emitter.define(node, value, scope)
 
 
 @dataclass
-class MomentsOfRow:
-    """The sums of a stage of a row, and the squares about their means of the next one."""
+class _BatchesOfRow(ABC):
+    """Reductions of a row by batches of elements that a thread holds in registers."""
 
     rows: RowStages
     stage: Stage
-    moments: Moments
+    pairs: Moments | Running
+    """What is reduced in one way with a reduction of the stage, by what."""
     totals: list[ScalarNode] = field(init=False)
     kind: DType = field(init=False)
 
@@ -72,11 +82,21 @@ class MomentsOfRow:
         self.totals = list(self.stage.reductions)
         self.kind = dtype(self.totals[0].value).compute
 
+    @abstractmethod
+    def starts(self, scope: Scope) -> Values:
+        """What `reduce` gives where there are no elements."""
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Of these values."""
+
+    @abstractmethod
+    def joined(self, scope: Scope, before: Values, batch: Batch) -> list[SSAValue]:
+        """What was known before with one more batch."""
+
     def reduce(self, scope: Scope) -> Values:
-        """
-        What this thread's elements come to: how many they are, one over that or 0, then a sum and squares about their
-        mean for each total.
-        """
+        """What this thread's elements come to."""
         columns = self.rows.flattened(self.stage.dims)
         constant, threads = scope.index_constant, self.rows.team.threads
         start, end, _ = self.rows.bounds(scope, columns)
@@ -91,71 +111,24 @@ class MomentsOfRow:
             values = self._loop(scope, (next_, end, constant(threads)), values, columns, 1)
         return values
 
-    def starts(self, scope: Scope) -> Values:
-        """What `reduce` gives where there are no elements."""
-        return [scope.constant(0.0, self.kind)] * (2 + 2 * len(self.totals))
-
-    def total(self, scope: Scope, partials: Values) -> dict[ScalarNode, SSAValue]:
-        """What sums and squares are over all threads of the row, known to each of them."""
-        count, inverse, *pairs = partials
-        reducer = self.rows.team.reducer
-        sums = dict(zip(self.totals, reducer.total(scope, self.totals, pairs[::2]), strict=True))
-        scale = self._inverse_of_all(scope)
-        squares: dict[ScalarNode, SSAValue] = {}
-        for total, part, about in zip(self.totals, pairs[::2], pairs[1::2], strict=True):
-            mean = scope.add(arith.MulfOp(sums[total], scale))
-            squares[total] = about_mean(scope, (part, about), (count, inverse), mean)
-        nodes = list(self.moments)
-        found = reducer.total(scope, nodes, [named(squares[self.moments[p]], "squares") for p in nodes])
-        return {**sums, **dict(zip(nodes, found, strict=True))}
-
-    def _inverse_of_all(self, scope: Scope) -> SSAValue:
-        """One over how many elements all threads have."""
-        columns, one = self.rows.flattened(self.stage.dims), scope.constant(1.0, self.kind)
-        length = self.rows.counted(columns)
-        if columns.counted.extent % length == 0:
-            return scope.constant(1.0 / (length * columns.width), self.kind)
-        first, end = self.rows.part_bounds(scope, columns)
-        units = scope.add(arith.SubiOp(end, first))
-        elements = scope.add(arith.MuliOp(units, scope.index_constant(columns.width)))
-        return scope.add(arith.DivfOp(one, float_of(scope, elements, self.kind)))
-
     def _loop(
         self, scope: Scope, bounds: tuple[SSAValue, SSAValue, SSAValue], values: Values, columns: Columns, units: int
     ) -> Values:
         """Batches of so many units; where the last of the values is an index, it becomes that of the next unit."""
         place = Dim("batch", max(columns.counted.extent, 2))
-        names = ["count", "inverse", *(name for _ in self.totals for name in ("sum", "squares")), "next"]
+        names = [*self.names, "next"]
 
         def batch(inner: Scope, before: Values) -> Values:
             known = len(names) - 1
-            after = self._batch(inner, before[:known], columns, units, inner.dim_value(place))
+            after = self.joined(inner, before[:known], self._batch(inner, columns, units, inner.dim_value(place)))
             if len(before) > known:
                 after.append(inner.add(arith.AddiOp(inner.dim_value(place), bounds[2])))
             return after
 
         return loop(scope, bounds, values, batch, (place, "first"), names[: len(values)])
 
-    def _batch(self, scope: Scope, before: Values, columns: Columns, units: int, first: SSAValue) -> list[SSAValue]:
-        sums, memories = self._sums(scope, columns, units, first)
-        size, width = units * columns.width, scope.constant
-        count, inverse, *pairs = before
-        more = scope.add(arith.AddfOp(count, width(size, self.kind)))
-        smaller = scope.add(arith.DivfOp(width(1.0, self.kind), more))
-        share = scope.add(arith.MulfOp(scope.add(arith.MulfOp(count, width(size, self.kind))), smaller))
-        after: list[SSAValue] = [more, smaller]
-        for sum_, memory, part, about in zip(sums, memories, pairs[::2], pairs[1::2], strict=True):
-            mean = sum_ if size == 1 else scope.add(arith.MulfOp(sum_, width(1.0 / size, self.kind)))
-            squares = about if size == 1 else scope.add(arith.AddfOp(about, self._squares(scope, memory, mean, size)))
-            apart = scope.add(arith.SubfOp(mean, scope.add(arith.MulfOp(part, inverse))))
-            between = scope.add(arith.MulfOp(scope.add(arith.MulfOp(apart, share)), apart))
-            after += [scope.add(arith.AddfOp(part, sum_)), scope.add(arith.AddfOp(squares, between))]
-        return after
-
-    def _sums(
-        self, scope: Scope, columns: Columns, units: int, first: SSAValue
-    ) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
-        """Of a batch, and the thread's own memory in which its elements are."""
+    def _batch(self, scope: Scope, columns: Columns, units: int, first: SSAValue) -> Batch:
+        """What the totals are of a batch, and the thread's own memory in which its elements are."""
         kernel, threads = self.rows.parts.kernel, self.rows.team.threads
         unit, width = Dim("unit", units), columns.width
         memories = [
@@ -179,12 +152,12 @@ class MomentsOfRow:
 
         def element(inner: Scope, values: Values) -> Values:
             columns.emitter.emit(local.roots(), inner, local)
-            sums: list[SSAValue] = []
+            found: list[SSAValue] = []
             for total, memory, value in zip(self.totals, memories, values, strict=True):
                 x = columns.emitter.reduced_element(total, inner)
                 store_at(inner, x, memory, inner.index(position))
-                sums.append(inner.add(arith.AddfOp(value, x)))
-            return sums
+                found.append(combine(inner, total, value, x))
+            return found
 
         def several(inner: Scope, values: Values) -> Values:
             at(inner)
@@ -192,22 +165,142 @@ class MomentsOfRow:
                 return element(inner, values)
             return unrolled(inner, columns.plan.inner, values, element, "lane", hints)
 
-        hints = ["batch_sum"] * len(self.totals)
+        hints = ["batch"] * len(self.totals)
         if mover is not None:
             unrolled(scope, unit, (), load, "unit")
-        starts = [scope.constant(0.0, self.kind)] * len(self.totals)
-        return unrolled(scope, unit, starts, several, "unit", hints), memories
+        starts = [self.rows.initial(total) for total in self.totals]
+        return Batch(unrolled(scope, unit, starts, several, "unit", hints), memories, units * width)
 
-    def _squares(self, scope: Scope, memory: SSAValue, mean: SSAValue, size: int) -> SSAValue:
-        """Of a batch about its mean."""
+    def sum_of(
+        self, scope: Scope, memory: SSAValue, size: int, term: Callable[[Scope, SSAValue], SSAValue]
+    ) -> SSAValue:
+        """Of a term of each element of a batch."""
         place = Dim("element", size)
 
         def element(inner: Scope, values: Values) -> Values:
             x = inner.add(memref.LoadOp.get(memory, [inner.dim_value(place)]))
-            apart = inner.add(arith.SubfOp(x, mean))
-            return [inner.add(arith.AddfOp(values[0], inner.add(arith.MulfOp(apart, apart))))]
+            return [inner.add(arith.AddfOp(values[0], term(inner, x)))]
 
-        return unrolled(scope, place, [scope.constant(0.0, self.kind)], element, "element", ["batch_squares"])[0]
+        return unrolled(scope, place, [scope.constant(0.0, self.kind)], element, "element", ["batch_sum"])[0]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Elements of a thread: what the reductions of a stage are of them, their memory, their number."""
+
+    results: Values
+    memories: Values
+    size: int
+
+
+@dataclass
+class MomentsOfRow(_BatchesOfRow):
+    """
+    The sums of a stage of a row, and the squares about their means of the next one. What a thread's elements come to: how many
+    they are, one over that or 0, then a sum and squares about their mean for each total.
+    """
+
+    @property
+    def names(self) -> list[str]:
+        return ["count", "inverse", *(name for _ in self.totals for name in ("sum", "squares"))]
+
+    def starts(self, scope: Scope) -> Values:
+        return [scope.constant(0.0, self.kind)] * (2 + 2 * len(self.totals))
+
+    def total(self, scope: Scope, partials: Values) -> dict[ScalarNode, SSAValue]:
+        """What sums and squares are over all threads of the row, known to each of them."""
+        count, inverse, *pairs = partials
+        reducer = self.rows.team.reducer
+        sums = dict(zip(self.totals, reducer.total(scope, self.totals, pairs[::2]), strict=True))
+        scale = self._inverse_of_all(scope)
+        squares: dict[ScalarNode, SSAValue] = {}
+        for total, part, about in zip(self.totals, pairs[::2], pairs[1::2], strict=True):
+            mean = scope.add(arith.MulfOp(sums[total], scale))
+            squares[total] = about_mean(scope, (part, about), (count, inverse), mean)
+        nodes = list(self.pairs)
+        found = reducer.total(scope, nodes, [named(squares[self.pairs[p]], "squares") for p in nodes])
+        return {**sums, **dict(zip(nodes, found, strict=True))}
+
+    def _inverse_of_all(self, scope: Scope) -> SSAValue:
+        """One over how many elements all threads have."""
+        columns, one = self.rows.flattened(self.stage.dims), scope.constant(1.0, self.kind)
+        length = self.rows.counted(columns)
+        if columns.counted.extent % length == 0:
+            return scope.constant(1.0 / (length * columns.width), self.kind)
+        first, end = self.rows.part_bounds(scope, columns)
+        units = scope.add(arith.SubiOp(end, first))
+        elements = scope.add(arith.MuliOp(units, scope.index_constant(columns.width)))
+        return scope.add(arith.DivfOp(one, float_of(scope, elements, self.kind)))
+
+    def joined(self, scope: Scope, before: Values, batch: Batch) -> list[SSAValue]:
+        size, width = batch.size, scope.constant
+        count, inverse, *pairs = before
+        more = scope.add(arith.AddfOp(count, width(size, self.kind)))
+        smaller = scope.add(arith.DivfOp(width(1.0, self.kind), more))
+        share = scope.add(arith.MulfOp(scope.add(arith.MulfOp(count, width(size, self.kind))), smaller))
+        after: list[SSAValue] = [more, smaller]
+        for sum_, memory, part, about in zip(batch.results, batch.memories, pairs[::2], pairs[1::2], strict=True):
+            mean = sum_ if size == 1 else scope.add(arith.MulfOp(sum_, width(1.0 / size, self.kind)))
+            squares = about if size == 1 else scope.add(arith.AddfOp(about, self._squares(scope, memory, mean, size)))
+            apart = scope.add(arith.SubfOp(mean, scope.add(arith.MulfOp(part, inverse))))
+            between = scope.add(arith.MulfOp(scope.add(arith.MulfOp(apart, share)), apart))
+            after += [scope.add(arith.AddfOp(part, sum_)), scope.add(arith.AddfOp(squares, between))]
+        return after
+
+    def _squares(self, scope: Scope, memory: SSAValue, mean: SSAValue, size: int) -> SSAValue:
+        """Of a batch about its mean."""
+
+        def square(inner: Scope, x: SSAValue) -> SSAValue:
+            apart = inner.add(arith.SubfOp(x, mean))
+            return inner.add(arith.MulfOp(apart, apart))
+
+        return self.sum_of(scope, memory, size, square)
+
+
+@dataclass
+class RunningOfRow(_BatchesOfRow):
+    """The maxima of a stage of a row, and the sums of exponentials below them of the next one; both, of a thread's elements."""
+
+    @property
+    def names(self) -> list[str]:
+        return [name for _ in self.totals for name in ("largest", "sum")]
+
+    def starts(self, scope: Scope) -> Values:
+        zero = scope.constant(0.0, self.kind)
+        return [value for total in self.totals for value in (self.rows.initial(total), zero)]
+
+    def joined(self, scope: Scope, before: Values, batch: Batch) -> list[SSAValue]:
+        after: list[SSAValue] = []
+        values = zip(self.totals, batch.results, batch.memories, before[::2], before[1::2], strict=True)
+        for total, found, memory, old, sum_ in values:
+            largest = combine(scope, total, old, found)
+            below = self._finite(scope, total, largest)
+            kept = scope.add(arith.MulfOp(sum_, _power(scope, old, below)))
+            terms = self.sum_of(scope, memory, batch.size, lambda inner, x, below=below: _power(inner, x, below))
+            after += [largest, scope.add(arith.AddfOp(kept, terms))]
+        return after
+
+    def _finite(self, scope: Scope, total: ScalarNode, largest: SSAValue) -> SSAValue:
+        """A maximum, or 0 where all so far are minus infinity: they add nothing to what others of the row may be."""
+        least = scope.add(arith.CmpfOp(largest, self.rows.initial(total), "oeq"))
+        return scope.add(arith.SelectOp(least, scope.constant(0.0, self.kind), largest))
+
+    def total(self, scope: Scope, partials: Values) -> dict[ScalarNode, SSAValue]:
+        """What both are over all threads of the row, known to each of them."""
+        reducer, own = self.rows.team.reducer, dict(zip(self.totals, partials[::2], strict=True))
+        sums = dict(zip(self.totals, partials[1::2], strict=True))
+        largest = dict(zip(self.totals, reducer.total(scope, self.totals, partials[::2]), strict=True))
+        scaled: list[SSAValue] = []
+        for each in self.pairs.values():
+            factor = _power(scope, own[each], largest[each])
+            scaled.append(named(scope.add(arith.MulfOp(sums[each], factor)), "sum"))
+        nodes = list(self.pairs)
+        return {**largest, **dict(zip(nodes, reducer.total(scope, nodes, scaled), strict=True))}
+
+
+def _power(scope: Scope, x: SSAValue, below: SSAValue) -> SSAValue:
+    """exp(x - below)."""
+    return scope.add(math.ExpOp(scope.add(arith.SubfOp(x, below))))
 
 
 def about_mean(

@@ -109,12 +109,16 @@ class RowPlan:
         is_filled = self.row.extent * fewer >= limits.processors * limits.processor_threads
         return fewer if width > 1 and is_filled and fewer * 2 * width == self.columns else lanes
 
-    def kept_in_registers(self, threads: int) -> tuple[Sequence[KeptRow], list[Stage]]:
-        """What threads keep for later stages, and the stages that do."""
+    def is_read_again(self) -> bool:
+        """Whether several stages go through the elements of a row."""
+        return sum(extent(stage.dims) > 1 for stage in self.stages()) > 1
+
+    def kept_in_registers(self, threads: int, each: int | None = None) -> tuple[Sequence[KeptRow], list[Stage]]:
+        """What threads keep for later stages, `each` so many elements at most, and the stages that do."""
         unit, stages = 4 * threads, self.stages()
         if self.parts.schedule.variant in ("shared", "stream"):
             return [], stages
-        most = (MOST_KEPT_IN_WARP if threads <= WARP else MOST_KEPT) * unit
+        most = (each or (MOST_KEPT_IN_WARP if threads <= WARP else MOST_KEPT)) * unit
         rules = KeepRules(COSTLY, COSTLY, most, 2 * most)
         return plan_kept_rows(self.parts.nodes, stages, rules), stages
 

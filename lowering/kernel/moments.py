@@ -37,49 +37,54 @@ def find_moments(stages: Sequence[Stage]) -> Moments:
 
 def _sum_below(node: ScalarNode, sums: Sequence[ScalarNode], count: int) -> ScalarNode | None:
     """The sum s where the node sums (x - s / count) ** 2 over what s sums, or that with a multiplication by 1 / count."""
-    if not _is_sum(node) or dtype(node.value) not in (F32, F64):
+    if not is_operand_reduced(node, "add") or dtype(node.value) not in (F32, F64):
         return None
-    factors = _operands(_viewed(node.operands[0]), "mul")
+    factors = operands_of(viewed(node.operands[0]), "mul")
     if factors is None or factors[0] is not factors[1]:
         return None
-    if (difference := _operands(factors[0], "sub")) is None:
+    if (difference := operands_of(factors[0], "sub")) is None:
         return None
     x, mean = difference
     for total, scale, wanted in _scaled(mean, count):
-        if total in sums and _is_sum(total) and _viewed(total.operands[0]) is x and _is_constant(scale, wanted):
+        if (
+            total in sums
+            and is_operand_reduced(total, "add")
+            and viewed(total.operands[0]) is x
+            and _is_constant(scale, wanted)
+        ):
             return total
     return None
 
 
 def _scaled(mean: ScalarNode, count: int) -> list[tuple[ScalarNode, ScalarNode, float]]:
     """What may be a sum in a mean, what it is scaled by, and what that has to be."""
-    if (parts := _operands(mean, "mul")) is not None:
+    if (parts := operands_of(mean, "mul")) is not None:
         first, second = parts
         return [(first, second, 1.0 / count), (second, first, 1.0 / count)]
-    if (parts := _operands(mean, "div")) is not None:
+    if (parts := operands_of(mean, "div")) is not None:
         return [(parts[0], parts[1], float(count))]
     return []
 
 
-def _viewed(node: ScalarNode) -> ScalarNode:
+def viewed(node: ScalarNode) -> ScalarNode:
     """What a node is a view of: the scalar itself, under another shape."""
     while node.op is not None and node.op.is_view() and not node.op.COMBINE:
         node = node.operands[int(node.op.body().value)]
     return node
 
 
-def _is_sum(node: ScalarNode) -> bool:
-    return node.op is not None and node.op.COMBINE == "add" and node.op.body().function == "operand"
+def is_operand_reduced(node: ScalarNode, primitive: str) -> bool:
+    """Whether a node joins its operand as it is, by a primitive."""
+    return node.op is not None and primitive == node.op.COMBINE and node.op.body().function == "operand"
 
 
-def _operands(node: ScalarNode, function: str) -> tuple[ScalarNode, ScalarNode] | None:
-    """The two nodes that an op with this body takes."""
+def operands_of(node: ScalarNode, function: str) -> tuple[ScalarNode, ...] | None:
+    """The nodes that an op with this body takes."""
     if node.op is None or node.op.COMBINE or (body := node.op.body()).function != function:
         return None
-    if len(body.args) != 2 or any(arg.function != "operand" for arg in body.args):
+    if any(arg.function != "operand" for arg in body.args):
         return None
-    first, second = (_viewed(node.operands[int(arg.value)]) for arg in body.args)
-    return first, second
+    return tuple(viewed(node.operands[int(arg.value)]) for arg in body.args)
 
 
 def _is_constant(node: ScalarNode, value: float) -> bool:

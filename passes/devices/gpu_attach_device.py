@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.gpu.kernels import DEVICE
 from fuse_opt.dialects.interfaces.properties import int_value
 from fuse_opt.passes.devices.device import Device, device_names, find_device, nearest_gpu
+from fuse_opt.passes.remarks import RefusedError
 
 DEFAULT_GPU = "h100"
 """What kernels are made for where nothing is said."""
@@ -29,7 +30,7 @@ class GpuAttachDevicePass(ModulePass):
     builtin.module attributes {fused.device = {name = "h100", processors = 132 : i64, shared_memory = 232448 : i64, ...}} { ... }
     ```
     `convert-fused-to-gpu` goes by them when it chooses how kernels run; without them it goes by an H100's. The module is made
-    for CUDA from then on: fusion and `select-implementation` ask implementations of that platform, and no other.
+    for CUDA from then on: costs are those of the device, and fusion and `select-implementation` ask no other implementations.
 
     Requires: a device whose file has the table `gpu`. Ensures: nothing but the attribute changes.
     """
@@ -97,3 +98,11 @@ def device_of(module: ModuleOp) -> Device:
     given = {name: found.data.get(name) for name in ("processors", "cache_bytes", "bandwidth")}
     numbers = {name: value.value.data for name, value in given.items() if isinstance(value, IntegerAttr)}
     return replace(device, **{name: value for name, value in numbers.items() if value > 0})
+
+
+def attached_machine(pass_name: str, device: str, op: ModuleOp) -> Device:
+    """The device of that name, or without a name the one that the module is made for. Raises RefusedError for an unknown one."""
+    try:
+        return find_device(device) if device else device_of(op)
+    except ValueError as error:
+        raise RefusedError(f"'{pass_name}': attribute '{DEVICE}': {error}; run gpu-attach-device again", op) from None

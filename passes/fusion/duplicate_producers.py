@@ -18,6 +18,7 @@ from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.devices.device import Device, find_device
+from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing, work
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule
 from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
@@ -54,15 +55,19 @@ class DuplicateProducersPass(RewritePass):
 
     max_copies: int = 8
     """Readers of one value at most."""
-    device: str = "cpu"
-    """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
+    device: str = ""
+    """
+    What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a
+    word what the module is made for (see gpu-attach-device), or else cpu.
+    """
 
     def __post_init__(self) -> None:
         check_counts(self)
-        find_device(self.device)
+        if self.device:
+            find_device(self.device)
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        device, steering = find_device(self.device), steer(self.name, op, None)
+        device, steering = attached_machine(self.name, self.device, op), steer(self.name, op, None)
         for block in sweep_functions(op):
             replayed = None if steering is None or steering.steps is None else steering.steps.get(block, [])
             if replayed is not None:

@@ -14,6 +14,7 @@ from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule
 from fuse_opt.passes.fusion.engine.outline import sweep_functions
@@ -48,21 +49,26 @@ class ExplainFusionPass(ModulePass):
     """Operands of one kernel, likewise."""
     max_results: int = 16
     """Results of one kernel, likewise."""
-    device: str = "cpu"
-    """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
+    device: str = ""
+    """
+    What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a
+    word what the module is made for (see gpu-attach-device), or else cpu.
+    """
 
     def __post_init__(self) -> None:
         check_counts(self)
-        find_device(self.device)
+        if self.device:
+            find_device(self.device)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if not is_collecting():
             return
         retract_provisional()
         limits = Limits(self.max_ops, self.max_operands, self.max_results)
+        device = attached_machine(self.name, self.device, op)
         rules = [(pass_.name, pass_().rule()) for pass_ in _PASSES]
         for block in sweep_functions(op):
-            graph = GroupGraph(block, limits, find_device(self.device))
+            graph = GroupGraph(block, limits, device)
             for consumer in graph.groups():
                 for producer in consumer.producers:
                     if all(isinstance(group.first, GraphOp | KernelOp) for group in (producer, consumer)):

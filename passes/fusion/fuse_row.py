@@ -89,7 +89,10 @@ def _refuse_strided(graph: GroupGraph, members: list[Group], loop_body: LoopBody
     """Refuses to store whole rows whose elements do not lie side by side.
 
     Where many rows are reduced side by side and nothing stored waits for what they come to, that is on the way; but other
-    reductions of what is stored may do with copies of what makes it."""
+    reductions of what is stored may do with copies of what makes it. On a GPU neighbours are threads side by side, whatever
+    waits."""
+    if graph.device.gpu and choose_order(loop_body).kind == "column":
+        return None
     if not _is_reduced_elsewhere(graph, members) and _is_one_pass(loop_body, "column"):
         return None
     inner = [dim for index in loop_body.columns for dim in index.dims()][-1:]

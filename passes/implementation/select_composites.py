@@ -20,10 +20,11 @@ from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.devices.device import Device, find_device
+from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
 from fuse_opt.passes.implementation.costs import decomposed_seconds
-from fuse_opt.passes.implementation.select_implementation import attached_machine, check_preferred, promised
+from fuse_opt.passes.implementation.select_implementation import check_preferred, promised
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 

@@ -35,7 +35,7 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.passes.devices.device import Device, find_device
-from fuse_opt.passes.devices.gpu_attach_device import DEVICE, device_of
+from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.remarks import Number, RefusedError, is_collecting, remark
 from fuse_opt.passes.simplify.decompose import decomposed
 
@@ -269,14 +269,6 @@ class _Choice:
         if self.unread:
             numbers["unread"] = ",".join(map(str, self.unread))
         return numbers
-
-
-def attached_machine(pass_name: str, device: str, op: ModuleOp) -> Device:
-    """The device of that name, or without a name the one that the module is made for. Raises RefusedError for an unknown one."""
-    try:
-        return find_device(device) if device else device_of(op)
-    except ValueError as error:
-        raise RefusedError(f"'{pass_name}': attribute '{DEVICE}': {error}; run gpu-attach-device again", op) from None
 
 
 def check_preferred(pass_name: str, preferred: Sequence[str], op: ModuleOp) -> None:

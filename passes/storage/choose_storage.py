@@ -22,8 +22,8 @@ from fuse_opt.dialects.interfaces.stored_values import holds_stored, is_stored
 from fuse_opt.dialects.types.encodings import with_encoding
 from fuse_opt.dialects.types.storage_kinds import part_types
 from fuse_opt.passes.devices.device import Device, find_device
+from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.implementation.costs import alone_seconds
-from fuse_opt.passes.implementation.select_implementation import attached_machine
 from fuse_opt.passes.remarks import Number, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 

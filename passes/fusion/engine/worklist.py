@@ -12,6 +12,7 @@ from xdsl.ir import Operation
 
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.passes.devices.device import Device, find_device
+from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.fusion.engine.cost_model import estimate
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule
 from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
@@ -38,14 +39,18 @@ class FusionPass(RewritePass, ABC):
     """Names of ops, with or without their dialect: kernels grow by no others. Empty for all."""
     except_: tuple[str, ...] = ()
     """Names of ops that stay as they are."""
-    device: str = "cpu"
-    """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
+    device: str = ""
+    """
+    What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a
+    word what the module is made for (see gpu-attach-device), or else cpu.
+    """
     peak_limit: int | None = None
     """Bytes of intermediate values alive at once that no merge may exceed, unless they were exceeded before."""
 
     def __post_init__(self) -> None:
         check_counts(self)
-        find_device(self.device)
+        if self.device:
+            find_device(self.device)
 
     @abstractmethod
     def rule(self) -> Rule:
@@ -54,7 +59,7 @@ class FusionPass(RewritePass, ABC):
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         limits = Limits(self.max_ops, self.max_operands, self.max_results)
         selection = Selection(self.only, self.except_)
-        options = Options(limits, find_device(self.device), selection, self.peak_limit)
+        options = Options(limits, attached_machine(self.name, self.device, op), selection, self.peak_limit)
         run_rule(op, self.name, self.rule(), options, steer(self.name, op, self.fuel))
 
 

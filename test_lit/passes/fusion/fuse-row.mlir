@@ -109,3 +109,21 @@ func.func @sum_of_exp(%x: tensor<1000000xf32>) -> tensor<f32> {
   %s = graph.sum %e {axes = array<i64: 0>} : (tensor<1000000xf32>) -> tensor<f32>
   func.return %s : tensor<f32>
 }
+
+// -----
+
+// On a GPU neighbours that belong to other rows are threads side by side, so whole rows may be stored.
+// CHECK-LABEL: func.func @softmax_of_columns(
+// CHECK-NEXT:      %r = fused.kernel(%x_1 = %x : tensor<16x512x256xf32>) -> (tensor<16x512x256xf32>) {
+// CHECK-NOT:       fused.kernel
+// CHECK:           func.return %r
+builtin.module attributes {fused.device = {name = "h100", processors = 132 : i64}} {
+  func.func @softmax_of_columns(%x: tensor<16x512x256xf32>) -> tensor<16x512x256xf32> {
+    %m = graph.max %x {axes = array<i64: 1>, keepdims = true} : (tensor<16x512x256xf32>) -> tensor<16x1x256xf32>
+    %d = graph.subtract %x, %m : (tensor<16x512x256xf32>, tensor<16x1x256xf32>) -> tensor<16x512x256xf32>
+    %e = graph.exp %d : (tensor<16x512x256xf32>) -> tensor<16x512x256xf32>
+    %s = graph.sum %e {axes = array<i64: 1>, keepdims = true} : (tensor<16x512x256xf32>) -> tensor<16x1x256xf32>
+    %r = graph.divide %e, %s : (tensor<16x512x256xf32>, tensor<16x1x256xf32>) -> tensor<16x512x256xf32>
+    func.return %r : tensor<16x512x256xf32>
+  }
+}

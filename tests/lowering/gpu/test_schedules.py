@@ -170,6 +170,8 @@ CASES: dict[str, tuple[str, str, Entries]] = {
        for d in FLOATS for c in (2048, 1999)},
     **{f"moments_split_{d}": (moments(2, 5000, 1, d), "split", {"splits": 3, "vector": 8, "threads": 64}) for d in FLOATS},
     **{f"moments_norm_{d}": (layer_norm(3, 2056, d), "row", {"variant": "stream", "threads": 64}) for d in FLOATS},
+    **{f"running_column_{d}": (softmax(1100, 33, d, 0), "column", {"splits": 1, "threads": 128}) for d in ("f32", "bf16")},
+    "running_stream": (softmax(3, 3001, "f32"), "row", {"variant": "stream", "threads": 64}),
     "moments_of_nothing": (moments_of_nothing(), "row", {}),
     "moments_by_division": (moments_by_division(1000, 37), "column", {"splits": 3}),
     "moments_one_split": (moments(2, 5000, 1, "f32"), "split", {"splits": 1, "threads": 64}),
@@ -268,12 +270,26 @@ def test_moments_of_values_far_from_zero(name: str, on_cpu: CudaOnCpu) -> None:
     assert np.isposinf(mean[1]) and np.isnan(variance[1]) and np.isfinite([mean[2], variance[2]]).all()
 
 
+@needs_cxx
+@pytest.mark.parametrize("name", ["running_column_f32", "running_stream"])
+def test_sums_below_a_running_maximum_at_infinities(name: str, on_cpu: CudaOnCpu) -> None:
+    """Who sees minus infinity alone adds nothing; a row of nothing else is NaN, as one with infinity or NaN."""
+    (x,) = random_arguments(parse(CASES[name][0]), 3)
+    rows = x.T if "column" in name else x
+    rows[0, :700], rows[0, 800], rows[1] = -np.inf, 300, -np.inf
+    rows[2, 7] = np.inf
+    (found,) = on_cpu.run(name, [x])
+    found = found.T if "column" in name else found
+    assert found[0, 800] == 1 and not found[0, :800].any() and np.isnan(found[1:3]).all()
+
+
 @pytest.mark.parametrize(
     ("name", "launches", "loads"),
     [("moments_splits_f16", 2, 2), ("moments_column_f32_1024", 1, 1), ("moments_stream_f64_1999", 1, 2),
-     ("moments_split_f32", 2, 2), ("moments_norm_f32", 1, 3), ("moments_by_division", 2, 2)],
+     ("moments_split_f32", 2, 2), ("moments_norm_f32", 1, 3), ("moments_by_division", 2, 2),
+     ("running_column_f32", 1, 3), ("running_stream", 1, 3), ("column_threads", 1, 1)],
 )  # fmt: skip
-def test_moments_go_once_through_memory(name: str, launches: int, loads: int) -> None:
+def test_reductions_go_once_through_memory(name: str, launches: int, loads: int) -> None:
     """A load in the loop over batches, one in that over the rest, one where the elements are used."""
     module = apply(scheduled(*CASES[name]), "convert-fused-to-gpu")
     first, *others = main_kernels(module)
