@@ -29,7 +29,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import ALIGNED, UNALIGNED
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
+from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.gpu.attention.kernel import build_attention_kernel
 from fuse_opt.lowering.gpu.kernel import GpuKernel, build_gpu_kernels
@@ -78,6 +78,12 @@ class ConvertFusedToGpuPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         convert_programs(op, _GpuConverter)
+
+    def traced(self, op: ModuleOp) -> list[ConvertedKernel]:
+        """The same with each kernel in a bulk of its own; gives what became of each, in order."""
+        found: list[ConvertedKernel] = []
+        convert_programs(op, _GpuConverter, found)
+        return found
 
 
 class _GpuConverter(ModuleConverter[list[GpuKernel]]):

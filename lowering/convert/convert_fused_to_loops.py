@@ -21,7 +21,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import CUT
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.lowering.convert.functions import ModuleConverter, convert_programs
+from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
 from fuse_opt.lowering.cpu.columns import build_column_loops
@@ -88,6 +88,12 @@ class ConvertFusedToLoopsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         convert_programs(op, _LoopsConverter)
+
+    def traced(self, op: ModuleOp) -> list[ConvertedKernel]:
+        """The same with each kernel in a bulk of its own; gives what became of each, in order."""
+        found: list[ConvertedKernel] = []
+        convert_programs(op, _LoopsConverter, found)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

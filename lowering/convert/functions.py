@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -79,14 +80,35 @@ Generated = TypeVar("Generated")
 """A kernel's code on a target, with what launching it takes."""
 
 
-def convert_programs(module: ModuleOp, converter: Callable[[Block], ModuleConverter[Any]]) -> None:
-    """Lowers every function on tensors; those of one block share a converter."""
+@dataclass(frozen=True)
+class ConvertedKernel:
+    """A kernel, and where its program on buffers has it: asked for by those who look at kernels one by one."""
+
+    name: str
+    """Of its ops; several kernels may have it."""
+    kernel: OutlinedOp
+    """A copy that stands by itself: its operands are the arguments of a block without ops."""
+    bulk: BulkOp
+    """All launches and calls of it and of no other kernel."""
+    operands: tuple[SSAValue, ...]
+    """Buffers, in the kernel's order."""
+    results: tuple[SSAValue, ...]
+
+
+def convert_programs(
+    module: ModuleOp, converter: Callable[[Block], ModuleConverter[Any]], traced: list[ConvertedKernel] | None = None
+) -> None:
+    """
+    Lowers every function on tensors; those of one block share a converter. What becomes of each kernel is added to `traced`
+    where it is given: then each has a bulk of its own.
+    """
     converters: dict[Block, ModuleConverter[Any]] = {}
     for function in functions_of(module):
         block = function.parent
         if block is not None and is_program(function):
             if block not in converters:
                 converters[block] = converter(block)
+                converters[block].traced = traced
             converters[block].convert(function)
 
 
@@ -116,6 +138,7 @@ class ModuleConverter(ABC, Generic[Generated]):
             for number in prepared_arguments(op)
         }
         """Names of functions that compute arguments of others."""
+        self.traced: list[ConvertedKernel] | None = None
         self.constants = Constants(block, self.symbols, self.ALIGNMENT)
         self.kernels: dict[Hashable, Generated] = {}
 
@@ -192,6 +215,10 @@ class _FunctionConverter(Generic[Generated]):
                 self._convert_kernel(op)
             elif isinstance(op, PartitionOp):
                 self._bulk_of(op).body.block.add_op(self._partition_call(op))
+            else:
+                continue
+            if self.module.traced is not None:
+                self.module.traced.append(self._traced(op))
         self.memory.finish()
         for bulk in self.bulks:
             self.block.add_op(bulk)
@@ -266,10 +293,22 @@ class _FunctionConverter(Generic[Generated]):
     def _bulk_of(self, kernel: OutlinedOp) -> BulkOp:
         """The bulk to launch the kernel in: that of the one before if both are of one segment."""
         segment = kernel if kernel.segment is None else kernel.segment.value.data
+        if self.module.traced is not None:
+            segment = kernel
         if not self.bulks or segment != self._segment:
             self.bulks.append(BulkOp(len(self.bulks)))
         self._segment = segment
         return self.bulks[-1]
+
+    def _traced(self, kernel: OutlinedOp) -> ConvertedKernel:
+        """What became of the kernel just now."""
+        operands = Block(arg_types=[value.type for value in kernel.operands]).args
+        copy = kernel.clone(dict(zip(kernel.operands, operands, strict=False)))
+        copy.operands = operands
+        copy.location = kernel.location
+        buffers = [tuple(map(self.memory.shaped, values)) for values in (kernel.operands, kernel.results)]
+        name = kernel_name(kernel) if isinstance(kernel, KernelOp) else "partition"
+        return ConvertedKernel(name, copy, self.bulks[-1], *buffers)
 
     def _launch(self, kernel: KernelOp, generated: Generated) -> None:
         def buffer(parameter: Parameter) -> SSAValue:

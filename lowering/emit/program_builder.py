@@ -313,6 +313,10 @@ class ProgramBuilder:
             raise LoweringError(f"'gpu.library_call' of the reference: there is no function '{name}'", op)
         return function
 
+    def reference(self, value: SSAValue) -> BufferRef:
+        """What a buffer of the function is in the program."""
+        return self._refs[value]
+
     def results(self) -> tuple[Result, ...]:
         own = [number for number, buffer in enumerate(self.buffers) if buffer.kind == "result"]
         found: list[Result] = []

@@ -133,6 +133,11 @@ def _run_block(block: Block, values: dict[SSAValue, Value]) -> list[Value]:
     raise EvaluationError("the block has no terminator that returns values")
 
 
+def evaluate_op(op: Operation, operands: Sequence[Array]) -> list[Array]:
+    """The results of a graph op or a kernel on dense operands, by the indices of their types. Raises EvaluationError."""
+    return cast("list[Array]", list(_run_op(op, operands)))
+
+
 def _run_op(op: Operation, given: Sequence[Value]) -> Sequence[Value]:
     if isinstance(op, GraphOp) and any(map(is_stored, (*op.operands, *op.results))):
         return _run_stored(op, given)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from fuse_opt.lowering.program import Program, Segment
-from fuse_opt.runtime.cpu.frames import BoundFrame, PythonCall
+from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, Program, Segment
+from fuse_opt.runtime.cpu.arguments import contiguous_view
+from fuse_opt.runtime.cpu.frames import BoundFrame, PythonCall, constant_data
 from fuse_opt.runtime.cpu.program import Array, CpuProgram, call_library
 from fuse_opt.runtime.disk_cache import DiskCache
 
@@ -34,3 +35,35 @@ class StepwiseProgram(CpuProgram):
         else:
             call = next(piece for piece in frame.pieces if isinstance(piece, PythonCall) and piece.step is step)
             call_library(call, memory)
+
+
+Look = Callable[[BufferRef], Array]
+"""What a reference of the program means now, as an array over the same memory."""
+Watch = Callable[[int, Look], None]
+"""Told the number of a step, and how to look at the memory of the run."""
+
+
+class WatchedProgram(StepwiseProgram):
+    """A program whose memory is looked at before and after each step of a run; one run at a time."""
+
+    def __init__(self, program: Program, cache: DiskCache | None = None) -> None:
+        """Nobody looks until `before` and `after` are given."""
+        super().__init__(program, cache)
+        self.before: Watch = _ignore
+        self.after: Watch = _ignore
+
+    def _take_steps(self, frame: BoundFrame, memory: list[Array]) -> None:
+        def look(ref: BufferRef) -> Array:
+            buffer = self.program.buffers[ref.buffer]
+            if buffer.kind == "arena":
+                return frame.arena.view(ref.offset, ref.shape, NUMPY_NAMES[ref.dtype])
+            return contiguous_view(constant_data(buffer) if buffer.kind == "constant" else memory[ref.buffer], ref)
+
+        for number in range(len(self._steps)):
+            self.before(number, look)
+            self._take_step(number, frame, memory)
+            self.after(number, look)
+
+
+def _ignore(number: int, look: Look) -> None:
+    """What is told of steps that nobody watches."""

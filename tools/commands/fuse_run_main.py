@@ -115,6 +115,9 @@ def _make_parser() -> argparse.ArgumentParser:
         help="random arguments' unknown extents (default: 4 each); with ranges the program runs at each of them",
     )
     add("--check", action="store_true", help="compare with the reference on the program as written")
+    add("--check-each", action="store_true", help="compare each kernel with the reference on its own operands")
+    add("--against", metavar="c,cuda", type=_against, default=["c"], help="as which text (default: c; CUDA C by g++)")
+    add("--all", action="store_true", help="with --check-each: go on behind a kernel that is wrong")
     add("--poison", action="store_true", help="fill what no later step reads with NaN after each, to find errors")
     add("--repeat", type=int, default=0, metavar="N", help="time N calls after a warm-up")
     add("--stats", choices=("text", "json"), default="text", help="how the summary is printed")
@@ -134,6 +137,8 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
 
     source, weights = _load(given, wanted.file)
     pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
+    if given.check_each:
+        return _check_each(given, wanted, source, weights, pipeline)
     program = compile_program(
         source, given.target, pipeline, given.function, poison=given.poison, backend=given.backend, budget=given.budget
     )
@@ -163,6 +168,30 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
         chosen |= {"fallbacks": {"count": made[0], "bytes": made[1]}}
     _print({"file": given.file, "target": program.target, **known, **chosen, **seen}, given.stats)
     return OK if passed else FAILED
+
+
+def _check_each(
+    given: argparse.Namespace, wanted: _Inputs, source: ModuleOp, weights: dict[str, Array], pipeline: str | None
+) -> int:
+    from fuse_opt.lowering.reference.interpreter import entry_function
+    from fuse_opt.tools.commands.array_files import read_arguments
+    from fuse_opt.tools.commands.measuring import example_inputs
+    from fuse_opt.tools.commands.watching import check_kernels
+    from fuse_opt.tools.compiler.signature import Signature
+
+    points = _points(given)
+    if len(points) > 1:
+        raise ValueError("--check-each: expected one size of each extent, got a range in --extents")
+    random = [] if wanted.file else example_inputs(source, wanted.seed, given.function, points[0])
+    signature = Signature.of(entry_function(source, given.function))
+    inputs = read_arguments(signature, wanted.file, wanted.own, random, weights)
+    return OK if check_kernels(given, source, inputs, pipeline) else FAILED
+
+
+def _against(text: str) -> list[str]:
+    from fuse_opt.tools.commands.watching import against
+
+    return against(text)
 
 
 def _points(given: argparse.Namespace) -> list[dict[str, int]]:

@@ -1,0 +1,55 @@
+"""What `fuse-run` does to look into a program: its kernels one by one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.tools.compiler.api import compile as compile_program
+from fuse_opt.tools.compiler.compiled_program import CompiledProgram
+from fuse_opt.tools.compiler.specialization import is_dynamic, specialize
+from fuse_opt.tools.watching.check_each import TARGETS, check_each
+from fuse_opt.tools.watching.check_table import CheckTable
+
+FOLDER = "check"
+"""Where kernels that are wrong are written, below the current directory."""
+
+
+def against(text: str) -> list[str]:
+    """The targets of `--against`, for argparse."""
+    names = text.split(",")
+    if wrong := [name for name in names if name not in TARGETS]:
+        raise argparse.ArgumentTypeError(f"expected {', '.join(TARGETS)} or both with a comma, got '{wrong[0]}'")
+    return list(dict.fromkeys(names))
+
+
+def fixed(source: ModuleOp, function: str | None, inputs: Sequence[Any]) -> ModuleOp:
+    """The program for the shapes of these arguments."""
+    if not is_dynamic(entry_function(source, function)):
+        return source
+    return specialize(source, function, tuple(tuple(array.shape) for array in inputs))
+
+
+def check_kernels(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> bool:
+    """Compares each kernel with the reference and prints the table; whether all are within their bounds."""
+    source = fixed(source, given.function, inputs)
+    compiled: Callable[[str], CompiledProgram] = partial(
+        compile_program, source, pipeline=pipeline, function=given.function, backend=given.backend, budget=given.budget
+    )
+    table = CheckTable(Path(FOLDER), given.all)
+    for name in given.against:
+        program = compiled(TARGETS[name])
+        arrays = program.signature.convert_inputs(inputs)
+        check_each(program.module, given.function, arrays, name, table.watcher(name))
+    if given.stats == "json":
+        print(json.dumps({"file": given.file, "kernels": table.rows, "passed": table.passed}))
+    else:
+        print(table.text())
+    return table.passed
