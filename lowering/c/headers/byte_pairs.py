@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from textwrap import indent
 
-from fuse_opt.lowering.c.headers.product_tiles import vectors_of_columns
+from fuse_opt.lowering.c.headers.tile_steps import vectors_of_columns
 
 MOST_ROWS = 6
 """Of a part: two vectors beside each other and six rows leave registers for elements of both operands."""

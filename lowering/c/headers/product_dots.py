@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from fuse_opt.lowering.c.headers.product_tiles import Bounds, even_parts
+from fuse_opt.lowering.c.headers.tile_steps import Bounds, even_parts
 
 _NAME = re.compile(r"fo_dot_(f32|f64)_(\d+)x(\d+)")
 _TYPES = {"f32": ("float", "fo_i32", 4), "f64": ("double", "fo_i64", 8)}

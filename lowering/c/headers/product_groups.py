@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from fuse_opt.lowering.c.headers.byte_pairs import byte_pairs
-from fuse_opt.lowering.c.headers.product_tiles import ask_for_sums, even_parts, vectors_of_columns
+from fuse_opt.lowering.c.headers.tile_steps import ask_for_sums, even_parts, vectors_of_columns, written_out
 
 _NAME = re.compile(r"fo_tile_(bf16|i8|ui8)_(\d+)x(\d+)")
 _LINE = 64
@@ -71,14 +71,16 @@ class _Kind:
     instruction: str
     terms: tuple[str, ...]
     """What is added to a sum, where no instruction does: from a group `x` and a vector `y` of them; or none: both are widened."""
+    group: int = 4
+    """Elements of a group."""
     moved: bool = False
     """Whether the left operand's elements are 128 too large, and sums 128 times those of the right operand's columns."""
 
 
 _BYTES = tuple(f"(int)({{x}} >> {8 * place} & 255) * ((fo_s)({{y}} << {24 - 8 * place}) >> 24)" for place in range(4))
 _KINDS = {
-    "bf16": _Kind("unsigned short", "unsigned short", "float", "__AVX512BF16__", "vdpbf16ps", ()),
-    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, True),
+    "bf16": _Kind("unsigned short", "unsigned short", "float", "__AVX512BF16__", "vdpbf16ps", (), group=2),
+    "i8": _Kind("signed char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES, moved=True),
     "ui8": _Kind("unsigned char", "signed char", "int", "__AVX512VNNI__", "vpdpbusd", _BYTES),
 }
 
@@ -134,17 +136,21 @@ def _part(kind: _Kind, width: int, rows: tuple[int, int], columns: tuple[int, in
         f"typedef {kind.sum} __attribute__((vector_size({4 * lanes}), aligned(4), may_alias)) fo_s;",
         f"typedef fo_u32 __attribute__((vector_size({4 * lanes}), aligned(1), may_alias)) fo_y;",
         "fo_s " + ", ".join(f"{s} = {{0}}" for row in names.values() for s in row) + ";",
-        "for (long p = 0; p < k; p++) {",
-        *(ask_for_sums(len(names), starts, "c") if width == _LINE else ()),
-        "  const fo_group *restrict q = b + p * b_step;",
+    ]
+    step = [
+        "  const fo_group *restrict q = b + u * b_step;",
         "  const fo_y " + ", ".join(f"y{j} = *(const fo_y *)(q + {at})" for j, at in enumerate(starts)) + ";",
     ]
     for i, row in names.items():
-        lines.append(f"  const fo_u32 x{i} = ((const fo_group *)(a + {i} * a_step))[p];")
-        lines += _products(kind, f"x{i}", row, instructions)
-    lines.append("}")
+        step.append(f"  const fo_u32 x{i} = ((const fo_group *)(a + {i} * a_step))[u];")
+        step += _products(kind, f"x{i}", row, instructions)
+    if width == _LINE:
+        lines += written_out(ask_for_sums(len(names), starts, "c"), step, (("a", str(kind.group)), ("b", "b_step")))
+    else:
+        lines += ["for (long u = 0; u < k; u++) {", *step, "}"]
     if kind.moved:  # 128 times the sums of columns lie behind the panel
-        moved = [f"*(const fo_s *)(b + k * b_step + {at})" for at in starts]
+        behind = "k - p" if width == _LINE else "k"
+        moved = [f"*(const fo_s *)(b + ({behind}) * b_step + {at})" for at in starts]
         lines += [f"{s} -= {sums};" for row in names.values() for s, sums in zip(row, moved, strict=True)]
     places = [
         (s, f"*(fo_s *)(c + {i} * c_step + {at})")

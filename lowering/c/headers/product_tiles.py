@@ -14,7 +14,9 @@ from functools import cache
 from itertools import groupby, pairwise
 from typing import Literal
 
-_NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)")
+from fuse_opt.lowering.c.headers.tile_steps import Bounds, ask_for_sums, even_parts, vectors_of_columns, written_out
+
+_NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _LINE = 64
 """Bytes of a vector of the widest kind."""
@@ -24,8 +26,6 @@ _WAITING_ROWS = 3
 """Rows of a tile that waits for the right operand whatever it does."""
 _AHEAD = 8
 """Rows of the right operand that a tile asks for before it is at them: each may lie in another page."""
-_APART = 4
-"""Steps from one request for a row of sums to the next."""
 _NARROW = 32
 """Bytes of a vector where there are sixteen registers."""
 _PART_ROWS = (6, 4)
@@ -72,7 +72,7 @@ class _Steps:
     row: str
     element: str
     line: str = ""
-    """When a step begins to read another line of a, of which rows of a tile lie apart."""
+    """What counts elements of a line of a, of which rows of a tile lie apart."""
     shift: str = ""
     """Added to places in a."""
     prefetch: str = ""
@@ -80,7 +80,7 @@ class _Steps:
 
 
 _STEPS = {
-    "tile": _Steps("", "", "", ("for (long p = 0; p < k; p++) {",), "p * b_step", "p", "p % {elements} == 0"),
+    "tile": _Steps("", "", "", ("for (long p = 0; p < k; p++) {",), "{p} * b_step", "{p}"),
     "taps": _Steps(
         ",\n    long a_block, const long *taps, long n",
         " and n taps",
@@ -88,7 +88,7 @@ _STEPS = {
         ("for (long p = 0; p < k; p++) {", "for (long t = 0; t < n; t++) {"),
         "p * b_step + taps[t]",
         "p * a_block + t",
-        "t % {elements} == 0",
+        "t",
     ),
     "windows": _Steps(
         ",\n    const long *taps, long n, long ahead",
@@ -104,10 +104,18 @@ _STEPS = {
 
 
 def tile_name(
-    element: str, rows: int, columns: int, transposed: bool = False, kind: Literal["tile", "taps", "windows"] = "tile"
+    element: str,
+    rows: int,
+    columns: int,
+    transposed: bool = False,
+    kind: Literal["tile", "taps", "windows"] = "tile",
+    is_far: bool = False,
 ) -> str:
-    """The function for so many rows and columns; transposed: whose left operand has the rows of a tile side by side."""
-    return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}"
+    """
+    The function for so many rows and columns; transposed: whose left operand has the rows of a tile side by side; `is_far`:
+    whose right one may be in no near cache, so that it is asked for.
+    """
+    return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}{'r' * is_far}"
 
 
 @cache
@@ -117,7 +125,7 @@ def tile_text(name: str) -> str | None:
     if found is None:
         return None
     steps, (kind, size) = _STEPS[found[1]], _TYPES[found[2]]
-    tile = _Tile(kind, size, bool(found[5]), steps)
+    tile = _Tile(kind, size, bool(found[5]), bool(found[6]), steps)
     rows, columns = int(found[3]), int(found[4])
     return _TILE.format(
         name=name,
@@ -133,25 +141,6 @@ def tile_text(name: str) -> str | None:
     )
 
 
-def vectors_of_columns(columns: int, lanes: int) -> tuple[int, list[int]]:
-    """Lanes of vectors that hold so many columns, and where each begins: the last may hold some that the one before has."""
-    while lanes > columns:
-        lanes //= 2
-    return lanes, sorted({*range(0, columns - lanes + 1, lanes), columns - lanes})
-
-
-def ask_for_sums(rows: int, starts: list[int], c: str) -> list[str]:
-    """
-    Prefetches, in the loop over `p`, of where a tile's sums go, a row at a time: all at once, they would wait for each other, and
-    stores, or loads of sums to add to, at the end for what may be far away.
-    """
-    lines = [f"    __builtin_prefetch({c} + p / {_APART} * c_step + {at}, 1);" for at in starts]
-    return [f"  if (p % {_APART} == 0 && p < {_APART * rows}) {{", *lines, "  }"]
-
-
-Bounds = list[tuple[int, int]]
-
-
 def _best_parts(rows: int, vectors: int, beside: Mapping[int, int]) -> tuple[Bounds, Bounds]:
     """The parts of a tile's rows, and of its vectors, so many side by side by the rows, which are done soonest."""
     cuts = [
@@ -165,12 +154,6 @@ def _part_time(rows: int, vectors: int) -> int:
     return max(rows * vectors, rows + vectors, _LATENCY)
 
 
-def even_parts(count: int, most: int) -> Bounds:
-    """The bounds of as few parts as can be of at most so many each, the larger ones first."""
-    parts = -(-count // most)
-    return list(pairwise(-(-count * number // parts) for number in range(parts + 1)))
-
-
 @dataclass(frozen=True, slots=True)
 class _Tile:
     """Text for elements of a C type of so many bytes."""
@@ -178,14 +161,16 @@ class _Tile:
     kind: str
     size: int
     transposed: bool
+    is_far: bool
+    """Whether the right operand may be far away."""
     steps: _Steps
 
     def sums(
-        self, width: int, rows: int, columns: int, pointers: tuple[str, str, str], indent: str, asks: bool = True
+        self, width: int, rows: int, columns: int, pointers: tuple[str, str, str], indent: str, asks_ahead: bool = True
     ) -> str:
         """
         Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to;
-        `asks` for the right operand ahead where vectors are shorter than lines; else a tile does that has time to load more.
+        `asks_ahead` for the right operand where vectors are shorter than lines; else a tile does that has time to load more.
         """
         kind, (a, b, c) = self.kind, pointers
         lanes, starts = vectors_of_columns(columns, width // self.size)
@@ -193,45 +178,60 @@ class _Tile:
         lines = [f"typedef {kind} fo_v __attribute__(({vector}aligned(sizeof({kind})), may_alias));"]
         names = [[f"s{i}_{j}" for j in range(len(starts))] for i in range(rows)]
         lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
-        lines += self.steps.loops
-        if width == _LINE and rows > _WAITING_ROWS and len(self.steps.loops) == 1:
-            lines += ask_for_sums(rows, starts, c)
-        lines.append(f"  const {kind} *restrict q = {b} + {self.steps.row};")
-        if width == _LINE and rows > _WAITING_ROWS and not self.transposed and self.steps.line:
-            lines += self._ask_for_next_rows(rows, a)
-        lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
-        if width == _LINE and self.steps.prefetch:
-            lines.append(f"  {self.steps.prefetch}")
-        waits = rows <= _WAITING_ROWS and len(starts) > 2
-        if width == _LINE and (waits or rows + 2 * len(starts) <= rows * len(starts)) and len(self.steps.loops) == 1:
-            lines += [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
-        if width == _NARROW and asks and len(self.steps.loops) == 1:
+        single = len(self.steps.loops) == 1
+        ahead = [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
+        if width == _LINE and single and rows > _WAITING_ROWS:
+            asks = ask_for_sums(rows, starts, c)
+            if not self.transposed:
+                asks += self._ask_for_next_rows(rows, a, "p", "0")
+            far = self.is_far and rows + 2 * len(starts) <= rows * len(starts)
+            step = self._step(width, names, starts, ("u", a, b), ahead if far else [])
+            lines += written_out(asks, step, ((a, "a_step" if self.transposed else "1"), (b, "b_step")))
+        else:
+            asks = []
+            if width == _LINE and single and len(starts) > 2:
+                asks = ahead
+            elif width == _NARROW and asks_ahead and single:
+                places = range(0, columns, lanes * 2)
+                asks = [f"  __builtin_prefetch(q + {_AHEAD // 2} * b_step + {at});" for at in places]
+            elif width == _LINE:
+                asks = [f"  {self.steps.prefetch}"] if self.steps.prefetch else []
+                if rows > _WAITING_ROWS and self.steps.line:
+                    asks += self._ask_for_next_rows(rows, a, self.steps.line, self.steps.element)
             lines += [
-                f"  __builtin_prefetch(q + {_AHEAD // 2} * b_step + {at});" for at in range(0, columns, lanes * 2)
+                *self.steps.loops,
+                *self._step(width, names, starts, ("p", a, b), asks),
+                "}" * len(self.steps.loops),
             ]
-        if width >= _NARROW and 1 < rows <= _FEW_USES:
-            kept = [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
-            lines += [
-                "#if !defined(__clang__)",
-                *kept,
-                "#endif",
-            ]  # clang has no register for vectors of 8 bytes, nor the need
-        for i, row in enumerate(names):
-            lines.append(f"  const {kind} x{i} = {a}[{self._place(str(i), self.steps.element)}{self.steps.shift}];")
-            lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
-        lines.append("}" * len(self.steps.loops))
         pairs = [(s, i, at) for i, row in enumerate(names) for s, at in zip(row, starts, strict=True)]
         places = [(s, f"*(fo_v *)({c} + {i} * c_step + {at})") for s, i, at in pairs]
         lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
         lines += [f"{place} = {s};" for s, place in places]
         return "".join(f"{'' if line.startswith('#') else indent}{line}\n" for line in lines)
 
-    def _ask_for_next_rows(self, rows: int, a: str) -> list[str]:
+    def _step(
+        self, width: int, names: list[list[str]], starts: list[int], at: tuple[str, str, str], asks: list[str]
+    ) -> list[str]:
+        """What is added to all sums for a row of b: that of a number, from the pointers to a and b."""
+        kind, (number, a, b) = self.kind, at
+        lines = [f"  const {kind} *restrict q = {b} + {self.steps.row.format(p=number)};"]
+        lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
+        lines += asks
+        if width >= _NARROW and 1 < len(names) <= _FEW_USES:
+            kept = [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
+            # clang has no register for vectors of 8 bytes, nor the need
+            lines += ["#if !defined(__clang__)", *kept, "#endif"]
+        element = self.steps.element.format(p=number)
+        for i, row in enumerate(names):
+            lines.append(f"  const {kind} x{i} = {a}[{self._place(str(i), element)}{self.steps.shift}];")
+            lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
+        return lines
+
+    def _ask_for_next_rows(self, rows: int, a: str, number: str, at: str) -> list[str]:
         """Prefetches of the rows of a behind the tile's, a line at a time: they lie far from each other, and may be far away."""
-        each, place = self.steps.line.format(elements=_LINE // self.size), self.steps.element
         return [
-            f"  if ({each}) {{",
-            *(f"    __builtin_prefetch({a} + {self._place(str(i + rows), place)}, 0, 2);" for i in range(rows)),
+            f"  if ({number} % {_LINE // self.size} == 0) {{",
+            *(f"    __builtin_prefetch({a} + {self._place(str(i + rows), at)}, 0, 2);" for i in range(rows)),
             "  }",
         ]
 

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOperand
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
-from fuse_opt.dialects.analysis.contractions.product_copies import FEW_TRANSPOSED
+from fuse_opt.dialects.analysis.contractions.product_copies import FEW_ROWS, FEW_TRANSPOSED
 from fuse_opt.dialects.analysis.contractions.products import Product, product_of
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
@@ -108,7 +108,8 @@ class _Tiles:
         self.root = root
         product, tiling, sources = build.product, build.tiling, build.memory.sources
         self.epilogue = BlockEpilogue(product.epilogue, product.places, self.of, product.raw, build.memory, root)
-        self.calls = TileCalls(self.arithmetic.tile, tiling, self.of.rows > self.of.columns)
+        is_far = not tiling.packs and self.of.rows <= FEW_ROWS and self.arithmetic.group == 1
+        self.calls = TileCalls(self.arithmetic.tile, tiling, self.of.rows > self.of.columns, is_far)
         self.computed = [operand_matrix(operand, build.memory, root) for operand in (product.lhs, product.rhs)]
         self.in_memory = [
             arguments[sources[o.value]] if o.value in sources else None for o in (product.lhs, product.rhs)

@@ -45,6 +45,8 @@ class TileCalls:
     tiling: Tiling
     tall: bool
     """Whether rows are more than columns: then a tile's rows are gone through once, else a tile's columns."""
+    is_far: bool
+    """Whether the right operand may be far away when a tile reads it."""
 
     @property
     def rows(self) -> RowTiles:
@@ -111,7 +113,7 @@ class TileCalls:
         transposed = self.tiling.transposed_rows
         name = dot_name(self.element, rows, columns)
         if not along:
-            name = tile_name(self.element, rows, columns, transposed)
+            name = tile_name(self.element, rows, columns, transposed, is_far=self.is_far)
         scope.call_for_effect(
             name,
             [
