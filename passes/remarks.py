@@ -10,7 +10,7 @@ Outside of `collect` a remark costs one look at a context variable; collections 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -71,6 +71,12 @@ def remark(
     if (collected := _COLLECTED.get()) is not None:
         found = (*(numbers or {}).items(), *more.items())
         collected.append(Remark(pass_name, op.name, location(op), code, message, found, flip, provisional))
+
+
+def pass_on(remarks: Sequence[Remark]) -> None:
+    """Gives the remarks of a collection that is over to the one around it, if there is any."""
+    if (collected := _COLLECTED.get()) is not None:
+        collected += remarks
 
 
 def retract_provisional() -> None:

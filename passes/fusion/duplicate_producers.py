@@ -11,18 +11,20 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.rewriter import Rewriter
 
+from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.fused import directives
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.passes.decisions.steering import Steering, steer
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing, work
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule
-from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
-from fuse_opt.passes.fusion.engine.replay import Steering, steer
+from fuse_opt.passes.fusion.engine.named_merges import describe_merge
+from fuse_opt.passes.fusion.engine.outline import build_kernels
 from fuse_opt.passes.fusion.fuse_elementwise import FuseElementwisePass
 from fuse_opt.passes.fusion.fuse_injective import FuseInjectivePass
 from fuse_opt.passes.fusion.fuse_row import FuseRowPass
@@ -125,7 +127,9 @@ def _duplicate(before: GroupGraph, chosen: Sequence[Group], steering: Steering |
     any was.
     """
     block = before.block
-    decisions = {group.first: steering and steering.describe(before, [group, *group.consumers]) for group in chosen}
+    decisions = {
+        group.first: steering and describe_merge(steering, before, [group, *group.consumers]) for group in chosen
+    }
     pairs = {group.first: _copies(group.first, before.place) for group in chosen}
     unfit = list(pairs)
     graph = GroupGraph(block, Limits(), before.device)

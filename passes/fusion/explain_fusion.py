@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphOp
@@ -17,7 +18,6 @@ from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule
-from fuse_opt.passes.fusion.engine.outline import sweep_functions
 from fuse_opt.passes.fusion.engine.worklist import FusionPass, remark_refusal
 from fuse_opt.passes.fusion.fuse_elementwise import FuseElementwisePass
 from fuse_opt.passes.fusion.fuse_epilogue import EpilogueRule

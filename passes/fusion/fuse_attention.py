@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
+from fuse_opt.dialects.analysis.bare_ops import bare_source, is_creation
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
 from fuse_opt.dialects.implementation.offers import Offer
 from fuse_opt.dialects.implementation.switch import allowed_composites
@@ -16,7 +17,6 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
-from fuse_opt.passes.fusion.engine.groups import bare_source, is_creation
 from fuse_opt.passes.fusion.engine.rule_checks import is_internal
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
 

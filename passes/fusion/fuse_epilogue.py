@@ -10,6 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
+from fuse_opt.dialects.analysis.bare_ops import is_creation
 from fuse_opt.dialects.analysis.contractions.product_copies import Computed
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops
 from fuse_opt.dialects.fused import KernelOp
@@ -22,7 +23,7 @@ from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
-from fuse_opt.passes.fusion.engine.groups import is_creation, kind_of
+from fuse_opt.passes.fusion.engine.groups import kind_of
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits
-from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
+from fuse_opt.passes.fusion.engine.outline import build_kernels
 from fuse_opt.passes.fusion.engine.worklist import merge_named_groups
 from fuse_opt.passes.rewrite_pass import RewritePass
 

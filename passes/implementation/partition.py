@@ -11,6 +11,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from fuse_opt.dialects.analysis.bare_ops import is_creation, sweep_functions
 from fuse_opt.dialects.analysis.training import TRAINING, is_training
 from fuse_opt.dialects.fused import PLANNED, KernelOp, PartitionOp, directives
 from fuse_opt.dialects.implementation.offers import BackendFault
@@ -20,10 +21,10 @@ from fuse_opt.dialects.implementation.subgraph import Subgraph
 from fuse_opt.dialects.implementation.switch import allowed_backends, platform_of
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_static
+from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits
-from fuse_opt.passes.fusion.engine.groups import is_creation
-from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
+from fuse_opt.passes.fusion.engine.outline import build_kernels
 from fuse_opt.passes.implementation.costs import alone_seconds
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import Number, RefusedError, remark
@@ -75,12 +76,16 @@ class PartitionPass(RewritePass):
         training = is_training(op)
         if training:
             _check_gradients(op)
+        with choosing(self.name, op) as choices:
+            self._partition(op, machine, training, choices)
+
+    def _partition(self, op: ModuleOp, machine: Device, training: bool, choices: Choices) -> None:
         for offer in self._offers(op):
             if training and not offer.differentiable:
                 remark(self.name, op, "training", f"'{offer.backend}' takes no parts of a program that is trained")
                 continue
             for block in sweep_functions(op):
-                partitioner = _Partitioner(self, offer, machine, block)
+                partitioner = _Partitioner(self, offer, machine, block, choices)
                 while partitioner.make_parts():  # what a review dropped may be parts of its own
                     pass
 
@@ -112,7 +117,10 @@ def _check_gradients(module: ModuleOp) -> None:
 class _Partitioner:
     """Makes parts of a block for a backend."""
 
-    def __init__(self, options: PartitionPass, offer: PartitionOffer, machine: Device, block: Block) -> None:
+    def __init__(
+        self, options: PartitionPass, offer: PartitionOffer, machine: Device, block: Block, choices: Choices
+    ) -> None:
+        self.choices = choices
         self.options = options
         self.offer = offer
         self.machine = machine
@@ -130,7 +138,12 @@ class _Partitioner:
             if not (dropped := {op for part in parts for op in self._dropped(part)}):
                 break
             taken -= dropped
-        chosen = self._chosen([part for part in parts if self._pays(part)])
+        name = self.offer.backend
+        if self.choices.replays:
+            chosen = [part for part in parts if self.choices.says(part.group.first, name)]
+        else:
+            chosen = self._chosen([part for part in parts if self._pays(part)])
+        chosen = [part for part in chosen if self.choices.take(part.group.first, name)]
         for kernel, part in zip(build_kernels(graph, [part.group for part in chosen]), chosen, strict=True):
             self._take(kernel, part)
         return bool(chosen)

@@ -10,6 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation
 
+from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.analysis.training import is_training
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, offers_of
 from fuse_opt.dialects.implementation.queries import wanted_implementation
@@ -19,10 +20,11 @@ from fuse_opt.dialects.implementation.switch import allowed_offers
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
+from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
-from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
+from fuse_opt.passes.fusion.engine.outline import build_kernels
 from fuse_opt.passes.implementation.costs import decomposed_seconds
 from fuse_opt.passes.implementation.select_implementation import check_preferred, promised
 from fuse_opt.passes.remarks import Number, RefusedError, remark
@@ -68,26 +70,32 @@ class SelectCompositesPass(RewritePass):
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         check_preferred(self.name, self.prefer, op)
         machine = attached_machine(self.name, self.device, op)
-        for block in sweep_functions(op):
-            if chosen := dict(self._choices(block, machine)):
+        with choosing(self.name, op) as choices:
+            self._select(op, machine, choices)
+
+    def _select(self, module: ModuleOp, machine: Device, choices: Choices) -> None:
+        for block in sweep_functions(module):
+            if chosen := dict(self._choices(block, machine, choices)):
                 graph = GroupGraph(block, Limits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT))
                 groups = [group for group in graph.groups() if group.first in chosen]
                 names = [chosen[group.first].name for group in groups]
                 for kernel, name in zip(build_kernels(graph, groups), names, strict=True):
                     kernel.implementation = StringAttr(name)
 
-    def _choices(self, block: Block, machine: Device) -> Iterator[tuple[Operation, Offer]]:
+    def _choices(self, block: Block, machine: Device, choices: Choices) -> Iterator[tuple[Operation, Offer]]:
         for op in block.ops:
             if not isinstance(op, CompositeOp | StructuredOp) or not offers_of(op.name):
                 continue
             try:
-                offer = self._choice(op, machine)
+                offer = self._choice(op, machine, choices)
             except BackendFault as fault:
                 raise RefusedError(str(fault), op) from fault
-            if offer is not None:
+            if offer is not None and (
+                wanted_implementation(op) is not None or choices.take(op, offer.name)  # a directive is no decision
+            ):
                 yield op, offer
 
-    def _choice(self, op: CompositeOp | StructuredOp, machine: Device) -> Offer | None:
+    def _choice(self, op: CompositeOp | StructuredOp, machine: Device, choices: Choices) -> Offer | None:
         """What is to run the op as a whole; None where code of the program is. Raises BackendFault."""
         wanted = wanted_implementation(op)
         if wanted is None and isinstance(op, StructuredOp):
@@ -99,12 +107,24 @@ class SelectCompositesPass(RewritePass):
         if wanted is not None:
             return promised(op, wanted, [Candidate(one, refused.get(one.name, "")) for one in offers]).offer
         able = [offer for offer in offers if offer.name not in refused]
+        if choices.replays:
+            return self._told(op, able, choices)
         preferred = (offer for word in self.prefer for offer in able if is_called(offer, word))
         if (found := next(preferred, None)) is not None:
             remark(self.name, op, "selected", f'is run by "{found.name}", which is preferred')
             return found
         assert isinstance(op, CompositeOp)
         return self._cheapest(op, site, able, refused, machine)
+
+    def _told(self, op: CompositeOp | StructuredOp, able: list[Offer], choices: Choices) -> Offer | None:
+        """What a file says. Raises DecisionError."""
+        found = None
+        for decision in (step.decision for step in choices.told(op)):
+            found = next((offer for offer in able if offer.name == decision.choice), None)
+            if found is None:
+                names = ", ".join(offer.name for offer in able) or "none"
+                raise decision.choice_error(f"expected one of {names}, got '{decision.choice}'")
+        return found
 
     def _refusal(self, offer: Offer, site: Site, training: bool) -> str | None:
         if training and not offer.differentiable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from xdsl.context import Context
@@ -34,6 +34,7 @@ from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_static
+from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.remarks import Number, RefusedError, is_collecting, remark
@@ -91,11 +92,12 @@ class SelectImplementationPass(ModulePass):
         check_preferred(self.name, self.prefer, op)
         machine, table = attached_machine(self.name, self.device, op), self._table(op)
         known: dict[Hashable, _Choice] = {}
-        for function in functions_of(op):
-            frozen = _frozen(function)
-            for kernel in function.body.block.ops:
-                if isinstance(kernel, KernelOp) and dispatched_ops(kernel):
-                    self._visit(kernel, machine, frozen, table, known)
+        with choosing(self.name, op) as choices:
+            for function in functions_of(op):
+                frozen = _frozen(function)
+                for kernel in function.body.block.ops:
+                    if isinstance(kernel, KernelOp) and dispatched_ops(kernel):
+                        self._visit(kernel, machine, frozen, table, known, choices)
 
     def _table(self, op: ModuleOp) -> CostTable | None:
         if not self.table:
@@ -118,15 +120,16 @@ class SelectImplementationPass(ModulePass):
         frozen: Collection[SSAValue],
         table: CostTable | None,
         known: dict[Hashable, _Choice],
+        choices: Choices,
     ) -> None:
         """Decides for a kernel; `known` are choices for kernels that say nothing, by what they compute."""
         if (kind := kernel.schedule_kind()) == "reference":
             return
         is_free = kernel.implementation is None and wanted_implementation(kernel) is None
         never = tuple([value in frozen for value in kernel.operands]) if frozen else ()
-        key = (kernel_structure(kernel), never, kind) if is_free else None
+        key = (kernel_structure(kernel), never, kind) if is_free and not choices.replays else None
         if key is not None and (same := known.get(key)) is not None:
-            self._take(kernel, same)
+            self._take(kernel, same, choices)
             return
         if not all(map(is_static, (*kernel.operands, *kernel.results))):
             message = "has unknown extents: what runs it is chosen for the shapes of a call"
@@ -135,14 +138,19 @@ class SelectImplementationPass(ModulePass):
         try:
             found = candidates(kernel, machine, self.numerics, frozen)
             choice = self._checked(kernel, found, machine, frozen, table)
+            if choice.chosen is not None and choice.by_rule and choices.replays:
+                choice = self._told(kernel, choice, machine, frozen, choices)
         except BackendFault as fault:
             raise RefusedError(str(fault), kernel) from fault
         if choice.chosen is None:
+            if choice.by_rule:
+                _name_nothing(kernel)
+                return
             self._refuse(kernel, choice.found, machine)
             return
         if key is not None:
             known[key] = choice
-        self._take(kernel, choice)
+        self._take(kernel, choice, choices)
 
     def _checked(
         self,
@@ -157,11 +165,41 @@ class SelectImplementationPass(ModulePass):
         while (pair := self._choose(kernel, found)) is not None:
             chosen, second = pair
             if (reason := machine_refusal(kernel, chosen.offer, machine, frozen)) is None:
-                check_pairs(kernel, chosen.offer)
-                unread = unread_operands(kernel, chosen.offer)
-                return _Choice(found, chosen, second, workspace_of(kernel, chosen.offer, machine, frozen), unread)
+                return self._made(kernel, found, chosen, second, machine, frozen)
             found = tuple(Candidate(one.offer, reason) if one is chosen else one for one in found)
         return _Choice(found)
+
+    def _made(
+        self,
+        kernel: KernelOp,
+        found: Found,
+        chosen: Candidate,
+        second: Candidate | None,
+        machine: Device,
+        frozen: Collection[SSAValue],
+    ) -> _Choice:
+        """A choice, with what later passes ask of it."""
+        check_pairs(kernel, chosen.offer)
+        named = None if kernel.implementation is None else kernel.implementation.data
+        by_rule = wanted_implementation(kernel) is None and named != chosen.offer.name
+        space, unread = workspace_of(kernel, chosen.offer, machine, frozen), unread_operands(kernel, chosen.offer)
+        return _Choice(found, chosen, second, space, unread, by_rule)
+
+    def _told(
+        self, kernel: KernelOp, choice: _Choice, machine: Device, frozen: Collection[SSAValue], choices: Choices
+    ) -> _Choice:
+        """What a file says in place of a rule; nothing is chosen where it says nothing. Raises DecisionError."""
+        chosen = replace(choice, chosen=None)
+        for decision in (step.decision for step in choices.told(kernel)):
+            wanted = next((one for one in choice.found if one.offer.name == decision.choice), None)
+            refusal = f"expected one of {', '.join(one.offer.name for one in choice.found)}, got '{decision.choice}'"
+            if wanted is not None:
+                reason = wanted.refusal or machine_refusal(kernel, wanted.offer, machine, frozen)
+                refusal = f"'{decision.choice}' does not run it: {reason}" if reason else ""
+            if wanted is None or refusal:
+                raise decision.choice_error(refusal)
+            chosen = self._made(kernel, choice.found, wanted, choice.second, machine, frozen)
+        return chosen
 
     def _choose(self, kernel: KernelOp, found: Sequence[Candidate]) -> tuple[Candidate, Candidate | None] | None:
         """What runs the kernel, and the next best one where that was compared; None where nothing runs it as a whole."""
@@ -228,13 +266,16 @@ class SelectImplementationPass(ModulePass):
         message = f"'{op.name}' runs on the host, between copies: no implementation takes it on the device"
         remark(self.name, kernel, "host", message, flip="a backend that does, or other types", numbers=numbers)
 
-    def _take(self, kernel: KernelOp, choice: _Choice) -> None:
+    def _take(self, kernel: KernelOp, choice: _Choice, choices: Choices) -> None:
         assert choice.chosen is not None
         name = choice.chosen.offer.name
         if kernel.implementation is not None and kernel.implementation.data == name:
             kernel.set_workspace(choice.workspace)
             kernel.set_unread(choice.unread)
             remark(self.name, kernel, "kept", f'is run by "{name}", as it says')
+            return
+        if choice.by_rule and not choices.take(kernel, name, inner=dispatched_ops(kernel)[0]):
+            _name_nothing(kernel)
             return
         _write(kernel, choice.chosen.offer)
         kernel.set_workspace(choice.workspace)
@@ -256,6 +297,8 @@ class _Choice:
     workspace: int = 0
     unread: tuple[int, ...] = ()
     """Operands of the kernel that it does not read."""
+    by_rule: bool = False
+    """Whether it is a decision: neither a directive nor what the kernel names already."""
 
     def numbers(self) -> dict[str, Number]:
         numbers: dict[str, Number] = {} if self.chosen is None else {**_microseconds("", self.chosen)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -20,8 +20,10 @@ from fuse_opt.dialects.interfaces.layouts import any_encoded, encoding
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.dialects.types.encodings import with_encoding
+from fuse_opt.passes.decisions.choices import choosing
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.layouts.choices import Alternative, Layout
+from fuse_opt.passes.layouts.decided_layouts import decided
 from fuse_opt.passes.layouts.followed import Values
 from fuse_opt.passes.layouts.layout_problem import LayoutProblem, has_encodings
 from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
@@ -60,20 +62,20 @@ class AssignLayoutsPass(RewritePass):
         find_device(self.device)
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions_of(op):
-            if has_encodings(function):
-                _make_run(function, self.name)
-                continue
-            try:
-                problem = LayoutProblem(function, find_device(self.device))
-            except BackendFault as fault:
-                raise RefusedError(str(fault), function) from fault
-            if not problem.settled:
-                self._assign(problem)
-            _make_run(function, self.name, problem.of)
+        with choosing(self.name, op) as choices:
+            for function in functions_of(op):
+                if has_encodings(function):
+                    _make_run(function, self.name)
+                    continue
+                try:
+                    problem = LayoutProblem(function, find_device(self.device))
+                except BackendFault as fault:
+                    raise RefusedError(str(fault), function) from fault
+                if not problem.settled:
+                    self._assign(problem, decided(problem, choices))
+                _make_run(function, self.name, problem.of)
 
-    def _assign(self, problem: LayoutProblem) -> None:
-        chosen = problem.solved()
+    def _assign(self, problem: LayoutProblem, chosen: Sequence[int]) -> None:
         misplaced = problem.misplaced(chosen)
         made: dict[tuple[SSAValue, Layout], SSAValue] = {}
         for op in list(problem.function.body.block.ops):

@@ -23,11 +23,28 @@ class Alternative:
     name: str = ""
     """The implementation that it is an alternative of."""
 
+    def __str__(self) -> str:
+        """As decisions write it."""
+        if self.row is None:
+            return _word(self.order)
+        operands, results = (",".join(map(_word, layouts)) for layouts in (self.row.operands, self.row.results))
+        return f"{self.name}({operands})->({results})"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all values are in row-major order."""
+        layouts = (self.order,) if self.row is None else (*self.row.operands, *self.row.results)
+        return all(layout is None for layout in layouts)
+
     def operand(self, number: int) -> Layout:
         return self.order if self.row is None else self.row.operands[number]
 
     def result(self, number: int) -> Layout:
         return self.order if self.row is None else self.row.results[number]
+
+
+def _word(layout: Layout) -> str:
+    return "-" if layout is None else str(layout).removeprefix("#graph.").replace(" ", "")
 
 
 @dataclass

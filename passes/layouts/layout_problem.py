@@ -82,7 +82,7 @@ class LayoutProblem:
         if any(_as_it_is(argument) is not None for argument in self.function.body.block.args):
             return False
         lists = dict.fromkeys(variable.choices for variable in self.variables)  # sites share them
-        return all(_is_plain(min(each.alternatives, key=lambda one: one.seconds)) for each in lists)
+        return all(min(each.alternatives, key=lambda one: one.seconds).is_plain for each in lists)
 
     def _choices(self, op: OpaqueOp) -> Choices:
         """By implementation and row of layouts; the cheapest implementation of each row. Raises BackendFault."""
@@ -265,11 +265,6 @@ class LayoutProblem:
 
 
 _NOBODY: tuple[int | None, int] = (None, 0)
-
-
-def _is_plain(alternative: Alternative) -> bool:
-    row = alternative.row
-    return row is not None and not any(layout is not None for layout in (*row.operands, *row.results))
 
 
 def _as_it_is(value: SSAValue) -> Layout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,9 +14,13 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.storage import aliased_operand, directed_results, functions_of, value_name
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array
+from fuse_opt.passes.decisions.choices import Choices, choosing, result_meant, result_word
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules, Reason
 from fuse_opt.passes.memory.ordering.matching import largest_matching
 from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
+
+_PAIR = re.compile(r"(?:result\s+(\d{1,9})\s+)?over\s+operand\s+(\d{1,9})", re.ASCII)
+"""How a decision writes a pair."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +50,22 @@ class InferInplacePass(ModulePass):
     """Take over nothing but donated arguments (and results that already live in one)."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions_of(op):
-            rules = InplaceRules(function)
-            _refuse_bare_directives(rules.classes.ops)
-            for step, kernel in rules.kernels:
-                at = rules.at(step, kernel)
-                pairs = _Chooser(at, self.donated_only).choose()
-                for result, operand in pairs:
-                    at.take(result, operand)
-                flat = [number for pair in pairs for number in pair]
-                chosen = int_array(flat) if flat else None
-                if chosen != kernel.inplace:
-                    kernel.drop_places()  # they were planned for other pairs
-                kernel.inplace = chosen
+        with choosing(self.name, op) as choices:
+            for function in functions_of(op):
+                self._infer(InplaceRules(function), choices)
+
+    def _infer(self, rules: InplaceRules, choices: Choices) -> None:
+        _refuse_bare_directives(rules.classes.ops)
+        for step, kernel in rules.kernels:
+            at = rules.at(step, kernel)
+            pairs = _Chooser(at, self.donated_only, choices).choose()
+            for result, operand in pairs:
+                at.take(result, operand)
+            flat = [number for pair in pairs for number in pair]
+            chosen = int_array(flat) if flat else None
+            if chosen != kernel.inplace:
+                kernel.drop_places()  # they were planned for other pairs
+            kernel.inplace = chosen
 
 
 def _refuse_bare_directives(ops: Sequence[Operation]) -> None:
@@ -69,8 +77,9 @@ def _refuse_bare_directives(ops: Sequence[Operation]) -> None:
 class _Chooser:
     """The pairs of one kernel: as many results as can be matched with storages, those that must be first."""
 
-    def __init__(self, rules: KernelRules, donated_only: bool) -> None:
+    def __init__(self, rules: KernelRules, donated_only: bool, choices: Choices) -> None:
         self.rules = rules
+        self.choices = choices
         self.kernel = rules.kernel
         self.donated_only = donated_only
         self.must = directed_results(rules.kernel, "must_inplace")
@@ -81,14 +90,43 @@ class _Chooser:
         for result in self.must:
             if result not in matching:
                 raise self._conflict(result, candidates.get(result, []))
-        for result, operand in sorted(matching.items()):
+        if self.choices.replays:
+            matching = self._told({result: matching[result] for result in self.must})
+        chosen = [pair for pair in sorted(matching.items()) if self._takes(*pair)]
+        for result, operand in chosen:
             taken = value_name(self.kernel.operands[operand])
             message = f"{value_name(self.kernel.results[result])} takes over the memory of {taken}"
             size = self.rules.sizes[result]
             remark(InferInplacePass.name, self.kernel, "inplace", message, result=result, operand=operand, bytes=size)
         if is_collecting():
             self._remark_refusals(matching)
-        return sorted(matching.items())
+        return chosen
+
+    def _takes(self, result: int, operand: int) -> bool:
+        """Whether there is fuel for a pair; what a directive asks for is no decision."""
+        choice = f"{result_word(self.kernel, result)}over operand {operand}"
+        return result in self.must or self.choices.take(self.kernel, choice, value=self.kernel.results[result])
+
+    def _told(self, promised: Mapping[int, int]) -> dict[int, int]:
+        """The pairs of a file beside those that directives ask for. Raises DecisionError."""
+        pairs, memory = dict(promised), self.rules.memory
+        taken = {id(memory[operand]) for operand in pairs.values()}
+        for step in self.choices.told(self.kernel):
+            decision = step.decision
+            match = _PAIR.fullmatch(decision.choice)
+            operand = int(match[2]) if match else len(memory)
+            if match is None or operand >= len(memory):
+                wanted = f"'over operand N' of {len(memory)} operands, or 'result M over operand N'"
+                raise decision.choice_error(f"expected {wanted}, got '{decision.choice}'")
+            result = result_meant(step, self.kernel, match[1])
+            name = value_name(self.kernel.operands[operand])
+            if (reason := self.rules.refuse(result, operand)) is not None:
+                raise decision.choice_error(f"{name} {reason.message}")
+            if result in pairs or id(memory[operand]) in taken:
+                raise decision.choice_error(f"result {result} or {name} is of another pair already")
+            pairs[result] = operand
+            taken.add(id(memory[operand]))
+        return pairs
 
     def _results(self) -> list[int]:
         return sorted(range(len(self.kernel.results)), key=lambda result: (result not in self.must, result))

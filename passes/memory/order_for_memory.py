@@ -21,6 +21,8 @@ from fuse_opt.dialects.fused import KernelOp, OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.passes.decisions.choices import Choices, choosing
+from fuse_opt.passes.memory.decided_order import taken_moves, told_moves
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
 from fuse_opt.passes.memory.inside_partitions import peak_inside
 from fuse_opt.passes.memory.ordering.ordering import STRATEGIES, Order, reorder
@@ -70,14 +72,24 @@ class OrderForMemoryPass(RewritePass):
             raise RefusedError(f"'{self.name}' option window: expected 0 to 64 kernels, got {self.window}", op)
         if self.alignment < 1:
             raise RefusedError(f"'{self.name}' option alignment: expected 1 byte or more, got {self.alignment}", op)
-        for function in functions_of(op):
-            nodes = ordered_ops(function)
-            if len(nodes) < 2:
-                continue
-            found = reorder(memory_problem(function, self.alignment), self.strategy, self.window)
+        with choosing(self.name, op) as choices:
+            for function in functions_of(op):
+                nodes = ordered_ops(function)
+                if len(nodes) >= 2:
+                    self._order(function, nodes, memory_problem(function, self.alignment), choices)
+
+    def _order(self, function: FuncOp, nodes: Sequence[Operation], problem: Problem, choices: Choices) -> None:
+        if choices.replays:
+            order, is_moved = told_moves(function.body.block, nodes, problem, choices)
+        else:
+            found = reorder(problem, self.strategy, self.window)
             self._report(function, found)
-            if found.bound < found.given:
-                _move(function, [nodes[number] for number in found.order])
+            order, is_moved = list(found.order), found.bound < found.given
+            if is_moved:
+                order = taken_moves(nodes, order, choices) if choices.is_asked else order
+                is_moved = order != list(range(len(nodes)))
+        if is_moved:
+            _move(function, [nodes[number] for number in order])
 
     def _report(self, function: FuncOp, found: Order) -> None:
         if found.bound < found.given:

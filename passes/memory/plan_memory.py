@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -14,6 +15,7 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.storage import (
     ARENA,
     MOST_BYTES,
+    Storage,
     StorageMap,
     analyse_storage,
     byte_size,
@@ -26,6 +28,8 @@ from fuse_opt.dialects.fused import NOT_IN_ARENA, OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Size
+from fuse_opt.passes.decisions.choices import Choices, choosing
+from fuse_opt.passes.memory.decided_slots import Entry, decided_slots, kept_pairs, storage_entry, told_slots
 from fuse_opt.passes.memory.inplace_rules import InplaceRules
 from fuse_opt.passes.memory.inside_partitions import Clock
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
@@ -92,10 +96,11 @@ class PlanMemoryPass(ModulePass):
         check_counts(self)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions_of(op):
-            self._plan(function)
+        with choosing(self.name, op) as choices:
+            for function in functions_of(op):
+                self._plan(function, choices)
 
-    def _plan(self, function: FuncOp) -> None:
+    def _plan(self, function: FuncOp, choices: Choices) -> None:
         _refuse_endless(function)
         kept = _legal_pairs(function)
         if not any(isinstance(op, OutlinedOp) for op in function.body.block.ops):
@@ -119,7 +124,9 @@ class PlanMemoryPass(ModulePass):
                 numbers = {"arena": other.solution.arena, "arena_with": plan.solution.arena}
                 remark(self.name, function, "inplace-dropped", message, numbers=numbers)
                 plan = other
-        if self.peak_limit is not None and plan.solution.arena > self.peak_limit:
+        if choices.is_asked:
+            plan = self._decided(function, kept.pairs, plan, choices)
+        if self.peak_limit is not None and not choices.is_out_of_fuel and plan.solution.arena > self.peak_limit:
             raise RefusedError(_over_limit(plan, self.peak_limit), function)
         if plan.solution.arena >= MOST_BYTES:
             message = f"the arena needs {plan.solution.arena} bytes; expected fewer than 2**63"
@@ -128,7 +135,26 @@ class PlanMemoryPass(ModulePass):
         if is_collecting():
             _report(function, plan)
 
+    def _decided(self, function: FuncOp, legal: _Pairs, best: _Plan, choices: Choices) -> _Plan:
+        """The plan as far as it is decided, or as a file says in place of it. Raises DecisionError."""
+        kernels = [op for op in function.body.block.ops if isinstance(op, OutlinedOp)]
+        told = told_slots(kernels, choices) if choices.replays else None
+        pairs = kept_pairs(legal, best.pairs, told, choices)
+        is_best = pairs == {kernel: found for kernel, found in best.pairs.items() if found}
+        layout = best.layout if is_best else self._layout(function, analyse_storage(function, pairs), pairs)
+        solved = best.solution if is_best else None
+        solution = decided_slots(layout.entries(), layout.alignment, solved, told, layout.storages, choices)
+        return _Plan(layout, solution)
+
     def _solve(self, function: FuncOp, storages: StorageMap, pairs: _Pairs, strategy: str) -> _Plan:
+        layout = self._layout(function, storages, pairs)
+        try:
+            return _Plan(layout, pack(Problem(layout.buffers, layout.alignment), strategy))
+        except ValueError as error:
+            raise RefusedError(f"'{self.name}' {PINNED}: {error}", function) from None
+
+    def _layout(self, function: FuncOp, storages: StorageMap, pairs: _Pairs) -> _Layout:
+        """What a plan has to find room for."""
         chosen = [storage for storage in storages.storages if storage.kind == "intermediate"]
         alignment = plan_alignment(function, self.alignment)
         pins = pinned_offsets(function, storages, alignment)
@@ -137,16 +163,7 @@ class PlanMemoryPass(ModulePass):
         spaces = workspaces_of(function)
         buffers += [Buffer(space.nbytes, clock.at(space.step), clock.at(space.step + 1)) for space in spaces]
         buffers += [Buffer(one.nbytes, one.birth, one.death) for one in clock.inside]
-        try:
-            solution = pack(Problem(tuple(buffers), alignment), strategy)
-        except ValueError as error:
-            raise RefusedError(f"'{self.name}' {PINNED}: {error}", function) from None
-        offsets = dict(zip((storage.number for storage in chosen), solution.offsets, strict=False))
-        places = dict(zip((space.kernel for space in spaces), solution.offsets[len(chosen) :], strict=False))
-        inside = dict(
-            zip((one.value for one in clock.inside), solution.offsets[len(chosen) + len(spaces) :], strict=True)
-        )
-        return _Plan(pairs, storages, offsets, spaces, places, clock, inside, alignment, solution)
+        return _Layout(pairs, storages, chosen, spaces, clock, alignment, tuple(buffers))
 
 
 def _refuse_endless(function: FuncOp) -> None:
@@ -159,19 +176,45 @@ def _refuse_endless(function: FuncOp) -> None:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Layout:
+    """What needs room: storages, then workspaces, then values inside of partitions, a buffer each."""
+
     pairs: _Pairs
     storages: StorageMap
-    offsets: Mapping[int, int]
-    """By number of the storage."""
+    chosen: Sequence[Storage]
     spaces: Sequence[Workspace]
-    places: Mapping[OutlinedOp, int]
-    """By kernel, where its workspace is."""
     clock: Clock
-    inside: Mapping[SSAValue, int]
-    """By value inside of a partition, its offset."""
     alignment: int
-    solution: Solution
+    buffers: tuple[Buffer, ...]
+
+    def entries(self) -> list[Entry]:
+        """The buffers as decisions call them."""
+        buffers = iter(self.buffers)
+        found = [storage_entry(storage.values, next(buffers)) for storage in self.chosen]
+        found += [Entry(space.kernel, "workspace", 0, next(buffers), space.name) for space in self.spaces]
+        inside = Counter[Operation]()
+        for one in self.clock.inside:
+            name, op = value_name(one.value), one.partition
+            found.append(Entry(op, "inside", inside[op], next(buffers), name))
+            inside[op] += 1
+        return found
+
+
+class _Plan:
+    """Where everything is."""
+
+    def __init__(self, layout: _Layout, solution: Solution) -> None:
+        self.layout = layout
+        self.solution = solution
+        self.pairs, self.storages, self.spaces, self.clock = layout.pairs, layout.storages, layout.spaces, layout.clock
+        self.alignment = layout.alignment
+        offsets = iter(solution.offsets)
+        self.offsets: dict[int, int] = {storage.number: next(offsets) for storage in layout.chosen}
+        """By number of the storage."""
+        self.places: dict[OutlinedOp, int] = {space.kernel: next(offsets) for space in layout.spaces}
+        """By kernel, where its workspace is."""
+        self.inside: dict[SSAValue, int] = {one.value: next(offsets) for one in layout.clock.inside}
+        """By value inside of a partition, its offset."""
 
 
 @dataclass

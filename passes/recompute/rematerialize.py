@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from fuse_opt.dialects.analysis.storage import functions_of, value_name
+from fuse_opt.passes.decisions.steering import Steering, Step, steer
 from fuse_opt.passes.devices.device import find_device
-from fuse_opt.passes.fusion.engine.replay import Steering, Step, steer
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.recompute.cloning import clone, erase_unread
 from fuse_opt.passes.recompute.proposals import Clones, Cut, Proposal, clones_of
@@ -161,7 +161,7 @@ class _Sweep:
                 message = f"not computed again: the fuel for {limit} decision{'' if limit == 1 else 's'} is used up"
                 remark(RematerializePass.name, clones.ops[-1], "fuel", message, flip="more fuel", fuel=limit)
                 return False
-            steering.made(steering.describe_ops(clones.ops, clones.readers))
+            steering.made(steering.describe(clones.ops, clones.readers))
         if is_collecting():
             names = " and ".join(dict.fromkeys(f"'{reader.name}'" for reader in clones.readers))
             numbers = {} if proposal is None else _numbers(proposal)
@@ -173,7 +173,7 @@ class _Sweep:
     def _checked(self, step: Step) -> Clones:
         """What a decision of a file says. Raises DecisionError."""
         decision, times = step.decision, self.times
-        if not decision.readers:
+        if not decision.readers or decision.word != "for":
             raise decision.error("expected 'for' and the ops that read what is computed again")
         for op, ref in zip(step.ops, decision.ops, strict=True):
             if op.parent is not times.block or not times.can_repeat(op):

@@ -33,8 +33,8 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
 import fuse_opt
+from fuse_opt.dialects.analysis.bare_ops import is_creation
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.passes.fusion.engine.groups import is_creation
 from fuse_opt.passes.fusion.engine.worklist import FusionPass
 from fuse_opt.passes.rewrite_pass import RewritePass
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes

@@ -9,10 +9,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from fuse_opt.tools.steering.expectations import Expectation
 
 from fuse_opt.passes.deprecated_spellings import current_spelling
 
+EXPECT_HELP = (
+    "an error where figures of functions are not so, with what explains it: kernels<=7, arena<=14MiB, copies=0"
+)
 FAILED = 1
 USAGE = 2
 INTERNAL = 70
@@ -135,6 +141,16 @@ def _drop_output() -> None:
     """Python would complain again when it flushes standard output at exit."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def expectations(text: str) -> list[Expectation]:
+    """Those of an argument such as kernels<=7, arena<=14MiB."""
+    from fuse_opt.tools.steering.expectations import parse_expectations
+
+    try:
+        return parse_expectations(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def budget_bytes(text: str) -> int:

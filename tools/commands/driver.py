@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from io import StringIO
@@ -22,13 +22,15 @@ from xdsl.utils.arg_spec import ArgSpec, parse_spec
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 from xdsl.utils.target import Target
 
+from fuse_opt.passes.decisions.text import Decision
 from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.recompute.budget import within_budget
 from fuse_opt.passes.remarks import Remark, collect
 from fuse_opt.tools.compiler.pipeline import UsageError, run_pipeline
 from fuse_opt.tools.compiler.registry import available_targets, make_context
-from fuse_opt.tools.source.diagnostics import InputError, located, located_error, one_line
+from fuse_opt.tools.source.diagnostics import InputError, located, located_error, one_line, with_notes
 from fuse_opt.tools.source.parsing import decode, parse_module
+from fuse_opt.tools.steering.expectations import Expectation, checked
 
 _SEPARATOR = "// -----\n"
 _SPLIT = re.compile(rb"^[ \t]*// -----[ \t]*$\n?", re.MULTILINE)
@@ -57,6 +59,8 @@ class Options:
     replay_decisions: str | None = None
     budget: int | None = None
     """Bytes that the arena may have at most."""
+    expected: Sequence[Expectation] = ()
+    """What is to come of each function."""
     extents: Mapping[str, int] | None = None
     """What the names of a model's unknown extents stand for."""
 
@@ -92,10 +96,10 @@ def run(options: Options, passes: Sequence[ModulePass]) -> int:
                     parts.append(_process(chunk, name, first_line, options, passes, target, report, steered))
             except InputError as error:
                 if options.verify_diagnostics:
-                    parts.append(f"{error}\n")
+                    parts.append(f"{with_notes(error)}\n")
                     continue
                 status = 1
-                print(error, file=sys.stderr)
+                print(with_notes(error), file=sys.stderr)
     if status == 0 or parts:
         write_text(_SEPARATOR.join(parts), options.output if status == 0 else None)
     if options.timing:
@@ -197,7 +201,7 @@ class Steering:
         try:
             with ExitStack() as stack:
                 if self.options.fuel is not None:
-                    from fuse_opt.passes.fusion.engine.replay import limit_fuel
+                    from fuse_opt.passes.decisions.steering import limit_fuel
 
                     stack.enter_context(limit_fuel(self.options.fuel))
                 yield
@@ -211,8 +215,8 @@ class Steering:
         if self.options.dump_decisions is None and self.options.replay_decisions is None:
             yield
             return
-        from fuse_opt.passes.fusion.engine.replay import record_decisions, replay_decisions
-        from fuse_opt.passes.fusion.engine.replay_text import DecisionError, format_decisions, parse_decisions
+        from fuse_opt.passes.decisions.steering import record_decisions, replay_decisions
+        from fuse_opt.passes.decisions.text import DecisionError, format_decisions, parse_decisions
 
         with record_decisions() as decisions:
             try:
@@ -227,6 +231,17 @@ class Steering:
                 raise InputError(error.file, error.line, error.col, error.message) from error
             finally:
                 self._dumped[number] = format_decisions(decisions)
+
+
+def read_decisions(file: str) -> list[Decision]:
+    """The decisions of a file. Raises InputError and UnreadableError."""
+    from fuse_opt.passes.decisions.text import DecisionError, parse_decisions
+
+    data, name = _read(file)
+    try:
+        return parse_decisions(decode(data, name), name)
+    except DecisionError as error:
+        raise InputError(error.file, error.line, error.col, error.message) from error
 
 
 def _process(
@@ -250,7 +265,8 @@ def _process(
             make_for(module, getattr(target, "platform", ""))
             if options.budget is not None:
                 passes = within_budget(module, passes, options.budget, partial(run_pipeline, ctx=ctx))
-            run_pipeline(module, passes, ctx, observer=report)
+            with checked(module, options.expected) if passes or options.expected else nullcontext():
+                run_pipeline(module, passes, ctx, observer=report)
         start = time.perf_counter()
         output = StringIO()
         target.emit(ctx, module, output)

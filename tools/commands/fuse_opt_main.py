@@ -8,12 +8,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fuse_opt import __version__
-from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, budget_bytes, run_command
+from fuse_opt.tools.commands.command import BACKEND_HELP, EXPECT_HELP, Parser, budget_bytes, expectations, run_command
 from fuse_opt.tools.compiler.pipeline import PIPELINES
 from fuse_opt.tools.compiler.registry import available_passes
+
+if TYPE_CHECKING:
+    from xdsl.passes import ModulePass
+
+    from fuse_opt.tools.commands.driver import Options
 
 OK, REFUSED = 0, 1
 _DESCRIPTION = "Reads MLIR text, applies passes in the order written, and prints the result."
@@ -42,6 +49,8 @@ def _main(arguments: list[str]) -> int:
     if given.target == "help":
         print(_targets(), end="")
         return OK
+    if given.diff_decisions is not None:
+        return _diff(*given.diff_decisions)
     if given.file is None and sys.stdin is not None and sys.stdin.isatty():
         parser.error("no input: name a file, or - for standard input")
     from fuse_opt.tools.commands.driver import Options, UnreadableError, run
@@ -65,18 +74,73 @@ def _main(arguments: list[str]) -> int:
         dump_decisions=given.dump_decisions,
         replay_decisions=given.replay_decisions,
         budget=given.budget,
+        expected=given.expect,
         extents=given.extents,
     )
     try:
         passes = backend_passes(given.backend)
         for kind, name, text in given.passes:
             passes += parse_pass_flag(name, text) if kind == "flag" else parse_pipeline(text)
-        return run(options, with_dispatch_table(passes))
+        passes = with_dispatch_table(passes)
+        return run(options, passes) if given.bisect is None else _bisect(given.bisect, options, passes)
     except UsageError as error:
         parser.error(str(error))
     except UnreadableError as error:
         print(f"fuse-opt: error: {error}", file=sys.stderr)
         return REFUSED
+
+
+def _diff(old: str, new: str) -> int:
+    """Prints what differs between two files of decisions; as `diff`, 1 where anything does."""
+    from fuse_opt.tools.commands.driver import UnreadableError, read_decisions
+    from fuse_opt.tools.source.diagnostics import InputError
+    from fuse_opt.tools.steering.decision_diff import diff_decisions
+
+    try:
+        text = diff_decisions(read_decisions(old), read_decisions(new))
+    except (InputError, UnreadableError) as error:
+        print(error if isinstance(error, InputError) else f"fuse-opt: error: {error}", file=sys.stderr)
+        return REFUSED
+    print(text, end="")
+    return REFUSED if text else OK
+
+
+def _bisect(command: str, options: Options, passes: Sequence[ModulePass]) -> int:
+    """Prints the first decision with which a command fails on the output; what is tried goes to stderr."""
+    from tempfile import TemporaryDirectory
+
+    from fuse_opt.tools.commands.driver import read_decisions, run
+    from fuse_opt.tools.compiler.pipeline import UsageError
+    from fuse_opt.tools.steering.bisection import NotRunError, command_fails, first_failing
+
+    if options.file == "-" or options.split:
+        raise UsageError("--bisect runs the passes again and again: name one file, not standard input or one in parts")
+    with TemporaryDirectory() as folder:
+        output, notes = Path(folder) / "output", Path(folder) / "decisions"
+        quiet = replace(options, output=str(output), dump_decisions=str(notes), remarks=None, timing=False)
+        if run(replace(quiet, fuel=None), passes) != OK:
+            return REFUSED
+        every, runs = read_decisions(str(notes)), 0
+
+        def fails(count: int) -> bool:
+            nonlocal runs
+            runs += 1
+            fine = count == len(every) or run(replace(quiet, fuel=count), passes) == OK
+            failed = not fine or command_fails(command, output)
+            print(f"with {count} of {len(every)} decisions: {'fails' if failed else 'passes'}", file=sys.stderr)
+            return failed
+
+        try:
+            found = first_failing(len(every), fails)
+        except NotRunError as error:
+            raise UsageError(f"--bisect: {error}") from None
+    if not found:
+        how = "passes with all decisions made" if found is None else "fails without any decision"
+        print(f"fuse-opt: error: --bisect: '{command}' {how}: no decision is to blame", file=sys.stderr)
+        return REFUSED
+    print(f"decision {found} of {len(every)}, found by {runs} runs of the command:", file=sys.stderr)
+    print(every[found - 1])
+    return OK
 
 
 class _AddPipeline(argparse.Action):
@@ -131,8 +195,11 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="make the decisions of a file, which may be edited, and no other",
     )
+    add("--bisect", metavar="COMMAND", help="find the first decision with which COMMAND fails on the output, {} in it")
+    add("--diff-decisions", metavar="FILE", nargs=2, help="print what differs between two files of decisions")
     add = parser.add_argument_group("what happened").add_argument
     add("--remarks", metavar="FILE", nargs="?", const="", help="what passes decided and refused; JSON for FILE.json")
+    add("--expect", metavar="FIGURES", type=expectations, default=(), help=EXPECT_HELP)
     add("--print-ir-after-all", action="store_true", help="dump the module after every pass")
     add("--print-ir-after-change", action="store_true", help="dump it after the passes that changed it")
     add("--timing", action="store_true", help="print how long each step took")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, budget_bytes, run_command
+from fuse_opt.tools.commands.command import BACKEND_HELP, EXPECT_HELP, Parser, budget_bytes, expectations, run_command
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -42,14 +42,14 @@ def _main(arguments: Sequence[str]) -> int:
     if given.results is not None and not given.results.endswith(".npz"):
         parser.error(f"argument --results: expected FILE.npz, got '{given.results}'")
     from fuse_opt.tools.compiler.pipeline import UsageError
-    from fuse_opt.tools.source.diagnostics import InputError
+    from fuse_opt.tools.source.diagnostics import InputError, with_notes
 
     try:
         return _run(given, inputs)
     except UsageError as error:
         parser.error(str(error))
     except InputError as error:
-        print(error, file=sys.stderr)
+        print(with_notes(error), file=sys.stderr)
     except (OSError, MemoryError, IndexError, RuntimeError, TypeError, ValueError) as error:
         expected = (IndexError, RuntimeError, TypeError, ValueError)
         runs = type(error).__module__.startswith("fuse_opt.runtime.")
@@ -94,6 +94,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("-p", "--passes", metavar="PIPELINE", help='instead of the default pipeline; "" fuses nothing')
     add("--unfused", action="store_true", help="one kernel for each op: the same as -p unfused")
     add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
+    add("--expect", metavar="FIGURES", type=expectations, help=EXPECT_HELP)
     add("--budget", metavar="64MiB", type=budget_bytes, help="compute values again as far as the arena needs it to fit")
     add("--function", metavar="NAME", help="which function (default: the only one, or main)")
     add(
@@ -140,7 +141,14 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
     if given.check_each:
         return _check_each(given, wanted, source, weights, pipeline)
     program = compile_program(
-        source, given.target, pipeline, given.function, poison=given.poison, backend=given.backend, budget=given.budget
+        source,
+        given.target,
+        pipeline,
+        given.function,
+        poison=given.poison,
+        backend=given.backend,
+        budget=given.budget,
+        expect=given.expect,
     )
     points = _points(given)
     if len(points) > 1:

@@ -1,7 +1,7 @@
 """`compile()`: pipelines, the registry of passes, programs to call; knows no front end.
 
 May import dialects, dialects/*, passes, passes/*, lowering, lowering/*, runtime, runtime/*, tools/source,
-tools/watching.
+tools/watching, tools/steering.
 """
 
 from typing import TYPE_CHECKING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from fuse_opt.tools.compiler.sized import SizedPrograms
 from fuse_opt.tools.compiler.specialization import SpecializedPrograms, bind, is_dynamic, specialize
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
+from fuse_opt.tools.steering.expectations import Expectation, checked, parse_expectations
 
 __all__ = ["CompiledProgram", "InputError", "compile", "evaluate", "load", "optimize", "register", "show"]
 
@@ -102,6 +103,7 @@ def compile(
     poison: bool = False,
     whole: bool = False,
     budget: str | int | None = None,
+    expect: str | Sequence[Expectation] | None = None,
 ) -> CompiledProgram:
     """
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
@@ -118,6 +120,9 @@ def compile(
     With a `budget`, bytes or a text such as "64MiB", values are computed again as far as its arena needs it; raises InputError
     where nothing that is tried keeps it.
 
+    What the passes make of the function is compared with `expect`, such as "kernels<=7, arena<=14MiB, copies=0"; raises
+    InputError where it is something else, with remarks that explain it as notes.
+
     Extents that are unknown (`?`) are those of each call: for "cpu" one program for all of them is compiled at the first call,
     or where that cannot be, one for each set of shapes when it is first met.
 
@@ -128,7 +133,8 @@ def compile(
     passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
     target = _usable(target, whole)
     most = parse_budget(budget) if isinstance(budget, str) else budget
-    build = partial(_backend, target=target, source=source, poison=poison, whole=whole, budget=most)
+    wanted = parse_expectations(expect) if isinstance(expect, str) else expect or ()
+    build = partial(_backend, target=target, source=source, poison=poison, whole=whole, budget=most, expected=wanted)
 
     def compiled(frozen: frozenset[int]) -> Compiled:
         return _compiled(source, function, frozen, passes, build, target, sized=not poison)
@@ -228,12 +234,14 @@ def _backend(
     poison: bool,
     whole: bool,
     budget: int | None,
+    expected: Sequence[Expectation],
 ) -> Backend:
     """Runs the passes on the module, and gives what runs its function."""
     with located(source, module):
         if budget is not None:
             passes = within_budget(module, passes, budget, partial(run_pipeline, ctx=make_context()))
-        run_pipeline(module, passes, make_context())
+        with checked(module, expected, entry_function(module, function)) if passes or expected else nullcontext():
+            run_pipeline(module, passes, make_context())
         if target == "reference":
             return Reference(source, entry_function(module, function))
         made = builder(target, poison)
@@ -249,8 +257,8 @@ def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
     Programs compiled in its body are fused by the decisions in the file `replay`, and no other, where one is given. Gives a
     function for the text of the decisions made. Raises InputError for a file that cannot be read or applied.
     """
-    from fuse_opt.passes.fusion.engine import replay as decisions
-    from fuse_opt.passes.fusion.engine import replay_text as texts
+    from fuse_opt.passes.decisions import steering as decisions
+    from fuse_opt.passes.decisions import text as texts
 
     try:
         with ExitStack() as stack:

@@ -38,6 +38,7 @@ FACES: tuple[str, ...] = (
     "fuse_opt.dialects.graph",
     "fuse_opt.dialects.implementation",
     "fuse_opt.lowering.reference.kernels",
+    "fuse_opt.passes.decisions",
     "fuse_opt.passes.fusion.engine",
     "fuse_opt.tools.compiler",
 )

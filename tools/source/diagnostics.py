@@ -39,7 +39,15 @@ def located_error(error: Exception, file: str, op: Operation | None = None) -> I
     if isinstance(error, InputError):
         return error
     about = getattr(error, "op", None)
-    return located(about if isinstance(about, Operation) else op, str(error) or type(error).__name__, file)
+    found = located(about if isinstance(about, Operation) else op, str(error) or type(error).__name__, file)
+    for note in getattr(error, "__notes__", ()):
+        found.add_note(note)
+    return found
+
+
+def with_notes(error: InputError) -> str:
+    """The error, and behind it what explains it, a line each."""
+    return "\n".join((str(error), *map(_printable, getattr(error, "__notes__", ()))))
 
 
 def format_position(file: str, line: int, col: int) -> str:
@@ -49,13 +57,17 @@ def format_position(file: str, line: int, col: int) -> str:
 
 def one_line(message: str) -> str:
     """The message without line breaks and control characters, and with its middle left out when it is very long."""
-    head = message if len(message) <= 2 * _LONGEST else f"{message[:_LONGEST]} ... {message[-_LONGEST:]}"
-    text = " ".join(head.split())
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    text = _printable(message)
     if len(text) <= _LONGEST:
         return text
     half = (_LONGEST - 5) // 2
     return f"{text[:half]} ... {text[-half:]}"
+
+
+def _printable(message: str) -> str:
+    head = message if len(message) <= 2 * _LONGEST else f"{message[:_LONGEST]} ... {message[-_LONGEST:]}"
+    text = " ".join(head.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def source_position(op: Operation) -> tuple[str, int, int] | None:

@@ -13,11 +13,12 @@ from typing import Protocol
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
+from fuse_opt.dialects.analysis.bare_ops import is_creation
 from fuse_opt.dialects.analysis.storage import byte_size
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.devices.device import Device, find_device
-from fuse_opt.passes.fusion.engine.groups import Group, canonical_order, is_creation, single, used_values
+from fuse_opt.passes.fusion.engine.groups import Group, canonical_order, single, used_values
 from fuse_opt.passes.fusion.engine.limits import Limits, Refusal, refuse_by_limits, refuse_by_results
 
 __all__ = ["Group", "GroupGraph", "Guard", "Limits", "Listener", "Refusal", "Rule"]

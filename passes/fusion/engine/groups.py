@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 
+from fuse_opt.dialects.analysis.bare_ops import is_creation
 from fuse_opt.dialects.analysis.loop_body import member_ops
 from fuse_opt.dialects.fused import RECOMPUTED, STOP_FUSION, KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
-from fuse_opt.dialects.scalar import is_one_number
 
 
 @dataclass(eq=False)
@@ -93,25 +93,6 @@ def _is_stop(op: Operation | Block) -> bool:
 def kind_of(op: GraphOp) -> FusionKind:
     """An op's fusion kind; opaque when it has no scalar meaning."""
     return op.fusion_kind() if isinstance(op, StructuredOp) else FusionKind.OPAQUE
-
-
-def bare_source(value: SSAValue) -> SSAValue:
-    """The value as the bare op that makes it gives it, in a kernel or outside, or the function's argument that it is."""
-    while True:
-        owner = value.owner
-        if isinstance(value, OpResult) and isinstance(owner, KernelOp):
-            value = owner.yielded()[value.index]
-        elif isinstance(value, BlockArgument) and isinstance(kernel := value.block.parent_op(), KernelOp):
-            value = kernel.operands[value.index]
-        else:
-            return value
-
-
-def is_creation(op: Operation | Block) -> bool:
-    """Whether an op gives one number everywhere, from nothing, so that every kernel may have its own copy."""
-    if not isinstance(op, StructuredOp) or op.operands or op.stored_value() is not None:
-        return False
-    return is_one_number(op.body())
 
 
 def used_values(op: Operation) -> Iterable[SSAValue]:

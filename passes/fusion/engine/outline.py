@@ -9,12 +9,11 @@ from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
+from fuse_opt.dialects.analysis.bare_ops import is_creation
 from fuse_opt.dialects.fused import USE_IMPLEMENTATION, KernelOp, YieldOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.stored_values import holds_stored
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph
-from fuse_opt.passes.fusion.engine.groups import is_creation
 
 _KERNEL_DIRECTIVES = ("must_inplace", "no_inplace", "keep_live", USE_IMPLEMENTATION)
 
@@ -169,9 +168,3 @@ class _KernelBody:
             self._own.add(copy)
             self._constants[key] = copy.results[0]
         return self._constants[key]
-
-
-def sweep_functions(module: Operation) -> list[Block]:
-    """The blocks whose ops are tensor programs: those of functions, outermost first; none with values of storage kinds."""
-    functions = [op for op in module.walk() if op.name == "func.func" and not holds_stored(op)]
-    return [block for op in functions for region in op.regions for block in region.blocks]

@@ -10,14 +10,16 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.analysis.loop_body import member_ops
+from fuse_opt.passes.decisions.steering import Steering, Step, steer
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.gpu_attach_device import attached_machine
 from fuse_opt.passes.fusion.engine.cost_model import estimate
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule
-from fuse_opt.passes.fusion.engine.outline import build_kernels, sweep_functions
+from fuse_opt.passes.fusion.engine.named_merges import describe_merge
+from fuse_opt.passes.fusion.engine.outline import build_kernels
 from fuse_opt.passes.fusion.engine.peak_limit import PeakLimit
-from fuse_opt.passes.fusion.engine.replay import Steering, Step, steer
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import RefusedError, is_collecting, location, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -225,7 +227,7 @@ class _Run:
         if steering is not None:
             if (without := _refuse_for_fuel(steering)) is not None:
                 return graph.refuse(members) or without
-            decision = steering.describe(graph, members)
+            decision = describe_merge(steering, graph, members)
         collecting = is_collecting()
         found = estimate(graph, members) if collecting else None
         first, names = members[-1].first, ", ".join(f"'{group.first.name}'" for group in members)

@@ -13,6 +13,7 @@ from xdsl.dialects import get_all_dialects
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import PassFailedException, VerifyException
 
+from fuse_opt.dialects.analysis.bare_ops import is_creation
 from fuse_opt.dialects.analysis.loop_body import Unschedulable, member_ops, trace
 from fuse_opt.dialects.fused import FUSED
 from fuse_opt.dialects.graph import GRAPH
@@ -21,7 +22,6 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
-from fuse_opt.passes.fusion.engine.groups import is_creation
 from fuse_opt.passes.fusion.engine.peak_limit import PeakLimit
 from fuse_opt.passes.fusion.engine.worklist import FusionPass, Selection, merge_named_groups
 from fuse_opt.passes.fusion.patterns.pdl import BlockView, Pattern, parse_patterns

@@ -29,8 +29,8 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
+from fuse_opt.dialects.analysis.bare_ops import bare_source, is_creation
 from fuse_opt.dialects.analysis.loop_body import member_ops
-from fuse_opt.passes.fusion.engine.groups import bare_source, is_creation
 from fuse_opt.passes.fusion.patterns.rule_files import refused_at
 from fuse_opt.passes.remarks import RefusedError
 

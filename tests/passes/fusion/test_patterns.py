@@ -23,7 +23,7 @@ from ir_testing import (
 )
 from program_generator import random_program
 
-from fuse_opt.passes.fusion.engine.replay import limit_fuel, record_decisions, replay_decisions
+from fuse_opt.passes.decisions.steering import limit_fuel, record_decisions, replay_decisions
 from fuse_opt.passes.fusion.patterns.fuse_patterns import FusePatternsPass
 from fuse_opt.passes.remarks import RefusedError, Remark, collect, location
 from fuse_opt.tools.commands.fuse_opt_main import main

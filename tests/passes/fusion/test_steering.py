@@ -12,13 +12,12 @@ from program_generator import random_program
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult
 
+from fuse_opt.dialects.analysis.bare_ops import is_creation, sweep_functions
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.passes.devices.device import device_names, find_device
 from fuse_opt.passes.fusion.engine.cost_model import estimate
 from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
-from fuse_opt.passes.fusion.engine.groups import is_creation
-from fuse_opt.passes.fusion.engine.outline import sweep_functions
 from fuse_opt.passes.fusion.engine.peak_limit import PeakLimit
 from fuse_opt.passes.remarks import collect
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, UsageError, make_passes

@@ -9,8 +9,8 @@ import pytest
 from ir_testing import apply, assert_same_bits, evaluate, parse, random_arguments, text_of
 from laws import parses_to_itself
 
-from fuse_opt.passes.fusion.engine import DecisionError, limit_fuel, record_decisions, replay_decisions
-from fuse_opt.passes.fusion.engine.replay_text import format_decisions, parse_decisions
+from fuse_opt.passes.decisions import DecisionError, limit_fuel, record_decisions, replay_decisions
+from fuse_opt.passes.decisions.text import format_decisions, parse_decisions
 from fuse_opt.passes.recompute.least_cut import LeastCut
 from fuse_opt.passes.recompute.stabbing import Stabbing
 

@@ -2,8 +2,11 @@
 
     fuse-elementwise#1 @main: graph.max#0 %m + graph.subtract#1 %s  # a comment
     rematerialize @main: graph.exp#0 + graph.add#0 for graph.multiply#3
+    order-for-memory @main: graph.sum#0 before graph.exp#1
+    select-implementation @main: graph.matmul#0 %h = numpy.matmul
 
-The first fuses, the second computes ops again for those behind `for`.
+The first fuses, the second computes ops again for those behind `for`, the third moves a kernel, and the fourth chooses what is
+behind `=` for an op, or for the kernel that holds it; what may stand there is up to the pass.
 
 `#1` after the pass is its second run in the pipeline (the first has no number). `#1` after an op counts the ops of that
 name in the function from 0, in the order in which the first fusion pass finds them; constants that every kernel copies
@@ -49,7 +52,7 @@ class OpRef:
 class Decision:
     """
     The kernels of these ops became one, in run number `run` (from 0) of a pass, in a function; or with `readers` the ops are
-    computed again for these.
+    computed again for these, or moved before them; or with `choice` that is chosen for them.
     """
 
     pass_name: str
@@ -57,17 +60,26 @@ class Decision:
     function: str
     ops: tuple[OpRef, ...]
     readers: tuple[OpRef, ...] = ()
+    choice: str = ""
+    word: str = "for"
+    """What stands before `readers`: "for" or "before"."""
+    choice_col: int = field(default=1, compare=False)
     file: str = field(default="<decisions>", compare=False)
     line: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         run = f"#{self.run}" if self.run else ""
-        readers = f" for {' + '.join(map(str, self.readers))}" if self.readers else ""
-        return f"{self.pass_name}{run} {self.function}: {' + '.join(map(str, self.ops))}{readers}"
+        readers = f" {self.word} {' + '.join(map(str, self.readers))}" if self.readers else ""
+        choice = f" = {self.choice}" if self.choice else ""
+        return f"{self.pass_name}{run} {self.function}: {' + '.join(map(str, self.ops))}{readers}{choice}"
 
     def error(self, message: str, ref: OpRef | None = None) -> DecisionError:
         """An error about the decision, at one of its ops where that is given."""
         return DecisionError(self.file, self.line, 1 if ref is None else ref.col, message)
+
+    def choice_error(self, message: str) -> DecisionError:
+        """An error about what is chosen."""
+        return DecisionError(self.file, self.line, self.choice_col, message)
 
 
 def format_decisions(decisions: Iterable[Decision]) -> str:
@@ -82,7 +94,8 @@ _SYMBOL = r'@(?:[\w$.-]+|"(?:[^"\\]|\\.)*")'
 _FUNCTION = re.compile(rf"\s*({_SYMBOL}(?:::{_SYMBOL})*)")
 _COLON = re.compile(r"\s*:")
 _OP = re.compile(r"\s*([A-Za-z_][\w$.-]*)(?:#([0-9]{1,9})(?![0-9]))?(?:\s*%([A-Za-z_$.-][\w$.-]*))?")
-_FOR = re.compile(r"\s+for(?=\s|$)")
+_FOR = re.compile(r"\s+(for|before)(?=\s|$)")
+_CHOICE = re.compile(r"\s*=\s*(\S(?:.*?\S)?)(?=\s*(?:\s#.*)?$)")
 _PLUS = re.compile(r"\s*\+")
 _SHOWN = 40
 """Characters of a line that a message quotes."""
@@ -106,16 +119,25 @@ class _Line:
         (function,) = self._take(_FUNCTION, "a function, as in '@main'")
         self._take(_COLON, "':'")
         ops, readers = [self._op()], list[OpRef]()
-        while not _FOR.match(self.text, self.at) and (not ops[1:] or not _END.match(self.text, self.at)):
+        while not self._ends(len(ops) > 1):
             self._take_plus(ops)
+        word: str | None = "for"
         if _FOR.match(self.text, self.at):
-            self._take(_FOR, "'for'")
+            (word,) = self._take(_FOR, "'for' or 'before'")
             readers.append(self._op())
-            while not _END.match(self.text, self.at):
+            while not self._ends(True):
                 self._take_plus(readers)
-        return Decision(
-            str(pass_name), int(run or 0), str(function), tuple(ops), tuple(readers), self.file, self.number
-        )
+        choice, col = "", 1
+        if match := _CHOICE.match(self.text, self.at):
+            choice, col = match[1], match.start(1) + 1
+        places = (tuple(ops), tuple(readers), choice, str(word), col, self.file, self.number)
+        return Decision(str(pass_name), int(run or 0), str(function), *places)
+
+    def _ends(self, may_end: bool) -> bool:
+        """Whether no further op follows."""
+        if _FOR.match(self.text, self.at) or _CHOICE.match(self.text, self.at):
+            return True
+        return may_end and _END.match(self.text, self.at) is not None
 
     def _take_plus(self, ops: list[OpRef]) -> None:
         self._take(_PLUS, "'+' and another op, as in 'graph.exp#0 %e + graph.add#1'")

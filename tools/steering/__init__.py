@@ -1,0 +1,4 @@
+"""What compares and bisects decisions, and what is expected of programs.
+
+May import dialects, dialects/*, passes, passes/*, tools/source.
+"""
