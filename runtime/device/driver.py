@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 DEFAULT_STREAM = 0
 """The handle of the stream that waits for all others, and they for it, but for those made not to."""
@@ -41,6 +42,10 @@ class DriverError(CudaError):
     """A function of the driver library failed."""
 
 
+_FORKED = (
+    "this process was forked from one that had opened the CUDA device, which no process shares: start it by "
+    "multiprocessing.get_context('spawn'), or fork before the first program for cuda"
+)
 _DISABLE_TIMING = 2
 _P, _I, _U = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 _OUT = ctypes.POINTER(ctypes.c_void_p)
@@ -121,6 +126,14 @@ class DriverLibrary:
         return event.value
 
 
+class Reserve(Protocol):
+    """Device memory that nobody uses now."""
+
+    def give_back(self) -> None:
+        """Frees it, or leaves it to the thread that can."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Device:
     """A device with the context that all programs of the process share."""
@@ -154,6 +167,10 @@ class Device:
     """The one that PyCUDA takes for the context's: objects that are dropped in another one it does not free."""
     dropped: deque[Any] = field(default_factory=deque[Any])
     """What was dropped elsewhere and waits for that thread."""
+    reserves: weakref.WeakSet[Reserve] = field(default_factory=lambda: weakref.WeakSet[Reserve]())
+    """Who keeps memory for later that may be given back."""
+    process: int = field(default_factory=os.getpid)
+    """The one that opened it: a context does not live on in a process that is forked from it."""
 
     def drop(self, owned: Any) -> None:
         """Drops objects of PyCUDA's, here or where they can be freed."""
@@ -173,7 +190,9 @@ class Device:
 
     @contextmanager
     def active(self) -> Generator[None]:
-        """Its context is the current one of this thread."""
+        """Its context is the current one of this thread. Raises CudaUnavailable in a process that was forked."""
+        if self.process != os.getpid():
+            raise CudaUnavailable(_FORKED)
         self.context.push()
         if self.dropped and threading.get_ident() == self.thread:
             self.dropped.clear()
@@ -212,11 +231,15 @@ class Device:
 
     def allocate(self, nbytes: int, what: str) -> Any:
         """
-        A block of at least one byte on the device, at a multiple of 256 bytes. Raises CudaMemoryError saying what it
-        was to be for.
+        A block of at least one byte on the device, at a multiple of 256 bytes; for want of memory all that is only kept for
+        later is given back first. Raises CudaMemoryError saying what it was to be for.
         """
         try:
-            return self.driver.mem_alloc(max(nbytes, 1))
+            try:
+                return self.driver.mem_alloc(max(nbytes, 1))
+            except self.driver.MemoryError:
+                self._give_back()
+                return self.driver.mem_alloc(max(nbytes, 1))
         except self.driver.MemoryError as error:
             free, total = self.driver.mem_get_info()
             raise CudaMemoryError(
@@ -224,13 +247,24 @@ class Device:
                 "use smaller shapes, or free what other programs hold"
             ) from error
 
+    def _give_back(self) -> None:
+        """Frees what reserves and torch hold for later."""
+        for reserve in list(self.reserves):
+            reserve.give_back()
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
 
 def open_device() -> Device:
     """
     The device that PyCUDA's current context is of, else that of the thread's current context (torch's), else the first
     one, with its primary context, which torch and cupy use, too. The same for the whole process. Raises CudaUnavailable.
     """
-    return _opened(os.getpid())
+    device = _opened()
+    if device.process != os.getpid():
+        raise CudaUnavailable(_FORKED)
+    return device
 
 
 def device_problem() -> str | None:
@@ -242,8 +276,8 @@ def device_problem() -> str | None:
     return None
 
 
-@functools.lru_cache(maxsize=1)
-def _opened(_: int) -> Device:
+@functools.cache
+def _opened() -> Device:
     try:
         import_module("pycuda")
     except ImportError as error:
@@ -261,9 +295,12 @@ def _opened(_: int) -> Device:
         device = driver.Device(number)
         context = driver.Context.get_current() or device.retain_primary_context()
         major, minor = device.compute_capability()
-        return Device(driver, library, context, number, device.name(), f"sm_{major}{minor}")
+        opened = Device(driver, library, context, number, device.name(), f"sm_{major}{minor}")
     except driver.Error as error:
         raise CudaUnavailable(f"there is no usable CUDA device ({_line(error)})") from error
+    # In a child something waits to be dropped, so that no call takes the short way, which asks for nothing.
+    os.register_at_fork(after_in_child=lambda: opened.dropped.append(None))
+    return opened
 
 
 def _current_number(library: DriverLibrary) -> int:

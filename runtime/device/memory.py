@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from fuse_opt.runtime.device.driver import Device
@@ -23,6 +24,7 @@ class DevicePool:
         """By size: memory and where it is."""
         self._idle_bytes = 0
         self._returned: deque[tuple[int, Any, int]] = deque()
+        device.reserves.add(self)
 
     def allocate(self, nbytes: int) -> DeviceBlock:
         """A block with any content, as PyCUDA's arrays want it. Raises CudaMemoryError."""
@@ -32,10 +34,10 @@ class DevicePool:
         """The same, of a size that `size_class` gives."""
         if self._returned:
             self._settle()
-        if blocks := self._idle.get(size):
+        try:
+            memory, address = self._idle[size].pop()
             self._idle_bytes -= size
-            memory, address = blocks.pop()
-        else:
+        except LookupError:
             with self._device.active():
                 memory = self._device.allocate(size, self._what)
             address = int(memory)
@@ -45,11 +47,21 @@ class DevicePool:
 
     def _settle(self) -> None:
         """Files what was dropped; too much of it goes back to the device."""
-        while self._returned:
-            size, memory, address = self._returned.popleft()
-            if self._idle_bytes + size <= _MOST_IDLE_BYTES:
-                self._idle.setdefault(size, []).append((memory, address))
-                self._idle_bytes += size
+        with suppress(IndexError):  # another thread may give back what was dropped
+            while self._returned:
+                size, memory, address = self._returned.popleft()
+                if self._idle_bytes + size <= _MOST_IDLE_BYTES:
+                    self._idle.setdefault(size, []).append((memory, address))
+                    self._idle_bytes += size
+
+    def give_back(self) -> None:
+        """Frees all that is idle, in whatever thread it is asked for."""
+        idle, self._idle, self._idle_bytes = self._idle, {}, 0
+        dropped: list[Any] = [idle]
+        with suppress(IndexError):
+            while True:
+                dropped.append(self._returned.popleft())
+        self._device.drop(dropped)
 
 
 class DeviceBlock(int):

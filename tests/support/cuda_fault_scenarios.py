@@ -14,11 +14,12 @@ from io import StringIO
 from pathlib import Path
 
 import numpy as np
-from cuda_running import SCALED, chain, chain_value, compiled, counters, normal, raises
+from cuda_running import SCALED, chain, chain_value, compiled, counters, normal, on_device, raises
 from cuda_scenarios import changing_pointers
 
 import fuse_opt
 from fuse_opt.runtime.device import compiler as cuda_compiler
+from fuse_opt.runtime.device.driver import CudaUnavailable
 from fuse_opt.runtime.device.installation import find_cuda_library
 from fuse_opt.tools.commands.fuse_run_main import main as fuse_run
 
@@ -66,6 +67,35 @@ def out_of_memory() -> str:
         small = compiled(chain(1, "8xf32"))
         np.testing.assert_allclose(small(normal(8)), np.tanh(normal(8)), 1e-5)
     return "2 errors"
+
+
+def idle_memory() -> str:
+    """Results that were dropped make room for others of another size."""
+    small, large = compiled(chain(1, "8x1024xf32")), compiled(chain(1, "24x1024xf32"))
+    with on_device() as (_, gpuarray):
+        x, y = (gpuarray.to_gpu(normal(rows, 1024)) for rows in (8, 24))
+        with environment(FAKE_CUDA_MEMORY=str(100_000 + used_bytes())):
+            for _ in range(2):
+                small(x)
+            np.testing.assert_allclose(large(y).get(), np.tanh(y.get()), 1e-5)
+    return "made room"
+
+
+def forked_process() -> str:
+    """A program of the parent's, and one that is new, are refused in a child by one line."""
+    program, x = compiled(chain(1, "8xf32")), normal(8)
+    program(x)
+    if (child := os.fork()) == 0:
+        try:
+            with on_device():
+                pass
+        except CudaUnavailable as error:
+            raises(RuntimeError, "was forked from one that had opened", lambda: program(x))
+            os._exit("spawn" not in str(error))
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    np.testing.assert_allclose(program(x), np.tanh(x), 1e-5)
+    return "refused"
 
 
 def used_bytes() -> int:
@@ -161,6 +191,8 @@ def failing_kernel() -> str:
 FAULTS: tuple[Callable[[], str], ...] = (
     messages,
     out_of_memory,
+    idle_memory,
+    forked_process,
     refused_captures,
     refused_kernels,
     older_compiler,

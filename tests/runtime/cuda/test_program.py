@@ -50,6 +50,8 @@ def test_faults_of_the_stand_in_driver(record_property: Any) -> None:
     assert list(said) == [
         "messages",
         "out_of_memory",
+        "idle_memory",
+        "forked_process",
         "refused_captures",
         "refused_kernels",
         "older_compiler",
