@@ -6,7 +6,6 @@ twenty times as many. Sequences of passes are in test_random_programs.py.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from dataclasses import fields
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
+from draws import draws
 from ir_testing import (
     apply,
     assert_same_bits,
@@ -41,10 +41,8 @@ from fuse_opt.passes.remarks import RefusedError, location
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, UsageError
 from fuse_opt.tools.compiler.registry import available_passes
 
-MULTIPLIER = float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1"))
-FIRST = int(os.environ.get("FUSE_OPT_FUZZ_FIRST", "0"))
-PROGRAMS = range(FIRST, FIRST + int(150 * MULTIPLIER))
-PER_PASS = range(FIRST, FIRST + int(14 * MULTIPLIER))
+PROGRAMS = draws(20)
+PER_PASS = draws(8)
 
 STATES = ("", "fuse-elementwise,fuse-row", "decompose,fuse-row,wrap-kernels")
 """What a program has been through before the pass under test sees it; the empty one is raw IR."""

@@ -27,6 +27,7 @@ func.func @main(%x: tensor<64xf32>) -> tensor<64xf32> {
 }"""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted({*OPTIMIZATIONS} - {*REWRITES}))
 def test_what_is_no_rewrite_keeps_all_that_plans_are_made_for(name: str) -> None:
     """A pass that changes ops, or who reads a value, is a RewritePass, which drops stale plans."""

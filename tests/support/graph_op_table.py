@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -279,8 +279,13 @@ class Row:
         self._cases = cases
 
     def cases(self) -> list[Case]:
+        return list(self._computed)
+
+    @cached_property
+    def _computed(self) -> Sequence[Case]:
+        """Several tests of a process ask for the same."""
         with np.errstate(all="ignore"):
-            return list(self._cases())
+            return tuple(self._cases())
 
 
 @dataclass(frozen=True)

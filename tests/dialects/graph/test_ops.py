@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from draws import MULTIPLIER
 from graph_op_table import NAMES, TYPES, Array, Case, Row, arguments_of, check_all, program_text, rows, type_text
 from ir_testing import evaluate, graph_ops, parse
 from lowered_programs import as_list, needs_compiler
@@ -55,9 +56,10 @@ def test_every_record_has_a_backend() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_reference(row: Row, record_property: Record) -> None:
-    compute_and_check(row.op, row.cases(), evaluate, "reference", record_property)
+    compute_and_check(row.op, share(row.cases(), 3), evaluate, "reference", record_property)
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_other_types_are_refused(row: Row) -> None:
     """An element type that the row does not name is refused by the verifier, which names the op."""
@@ -82,19 +84,21 @@ def test_c(
 ) -> None:
     """A share of the cases as C under the sanitizer, all types: right, and nothing happens that C leaves undefined."""
     sanitize(monkeypatch, ARITHMETIC)
-    compute_and_check(row.op, share(row.cases(), 10, 2), compiled, "C", record_property)
+    compute_and_check(row.op, share(row.cases(), 20, 3), compiled, "C", record_property)
     assert "runtime error" not in capfd.readouterr().err
 
 
+@pytest.mark.sampled(90)
 @needs_compiler
 @pytest.mark.parametrize("row", [row for row in ROWS if row.op not in LIBRARY], ids=lambda row: row.op)
 def test_optimized_c(row: Row, record_property: Record) -> None:
     """A share of the cases as C with the flags that users get: what is right unoptimised stays right in vectors."""
-    compute_and_check(row.op, share(row.cases(), 20, 4), compiled, "optimized C", record_property)
+    compute_and_check(row.op, share(row.cases(), 40, 4), compiled, "optimized C", record_property)
 
 
 def share(cases: list[Case], step: int, of_types: int = 1) -> list[Case]:
     """One case in so many of all, and the first one of one in so many combinations of element types."""
+    step, of_types = (max(1, round(n / MULTIPLIER)) for n in (step, of_types))
     types = [tuple(NAMES[array.dtype] for array in (*case.inputs, *case.wanted)) for case in cases]
     firsts = [k for k in range(len(cases)) if types.index(types[k]) == k][::of_types]
     return [cases[k] for k in sorted({*firsts, *range(0, len(cases), step)})]

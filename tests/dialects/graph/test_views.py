@@ -259,6 +259,7 @@ def chain(seed: int) -> ModuleOp:
     return ModuleOp([FuncOp("main", types, Region(block))])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("part", range(4))
 def test_chains_give_the_same_after_all_passes(part: int) -> None:
     """Fused, simplified and in C: the bits of the reference."""

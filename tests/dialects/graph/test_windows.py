@@ -40,6 +40,7 @@ def results_in_c(text: str, arguments: Sequence[Array], count: int) -> list[Arra
     return list(cast(Sequence[Array], found)) if count > 1 else [found]
 
 
+@pytest.mark.sampled(2)
 @needs_cc
 @pytest.mark.parametrize("block", range(4))
 def test_random_programs_in_c(block: int) -> None:

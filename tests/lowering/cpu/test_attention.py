@@ -57,6 +57,7 @@ def check(text: str, *, seed: int = 1, others: int = 0) -> Any:
     return program
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(("queries", "keys"), [(6, 2), (7, 15), (13, 16), (31, 33), (50, 64), (64, 129), (197, 197)])
 def test_lengths(queries: int, keys: int) -> None:
@@ -64,6 +65,7 @@ def test_lengths(queries: int, keys: int) -> None:
         check(program_text((2, queries, depth), (2, keys, depth), width))
 
 
+@pytest.mark.sampled(8)
 @needs_compiler
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("mask", ["", "tensor<1x3x50x37xE>", "tensor<50x37xi1>", "tensor<2x1x1x37xi1>", "tensor<1xE>"])
@@ -215,6 +217,7 @@ LONG = {
 }
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("kind", LONG)
 def test_long_keys_are_copied_by_a_launch_of_their_own(kind: str) -> None:
@@ -325,6 +328,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @pytest.mark.parametrize("hidden", HIDDEN)
 @pytest.mark.parametrize("spoiled", [None, 17, 39])

@@ -36,6 +36,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", CASES)

@@ -71,6 +71,7 @@ func.func @main(%x: {x}, %w: {w}) -> {y} {{
         return x @ w
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("element", ["bf16", "f16"])
 @pytest.mark.parametrize("flags", FLAGS)
@@ -85,6 +86,7 @@ def test_strict_products_are_those_of_f32_rounded_once(element: str, flags: tupl
         np.testing.assert_allclose(actual, wanted, rtol=2.1 * unit, atol=1e-4 * max(np.abs(wanted).max(), 1))
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("flags", FLAGS)
 def test_fast_products_of_bf16_have_sums_of_f32(flags: tuple[bool, bool]) -> None:
@@ -98,6 +100,7 @@ def test_fast_products_of_bf16_have_sums_of_f32(flags: tuple[bool, bool]) -> Non
         )
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("element", ["i8", "ui8"])
 @pytest.mark.parametrize("flags", FLAGS)

@@ -93,6 +93,7 @@ BIAS_GELU_RESIDUAL = """  %a = graph.add %p, %b : (T, B) -> T
 """
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("columns", [16, 17, 31, 47, 63, 64, 65, 100, 129, 197])
 def test_every_width_has_its_tail(columns: int) -> None:
@@ -100,6 +101,7 @@ def test_every_width_has_its_tail(columns: int) -> None:
         Case(rows, 19, columns, epilogue=BIAS_GELU_RESIDUAL if rows % 2 else "").check()
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @pytest.mark.parametrize("transposed", [(False, True), (True, False), (True, True)], ids=["right", "left", "both"])
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(33, 16, 16), (37, 45, 70), (64, 33, 48), (50, 530, 19)])
@@ -108,6 +110,7 @@ def test_transposed_operands(rows: int, depth: int, columns: int, transposed: tu
     Case(rows, depth, columns, transposed=transposed, element="f64").check()
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("lhs", "rhs"),
@@ -158,6 +161,7 @@ def test_few_rows_of_a_transposed_operand_are_sums_along_the_contracted_dimensio
             case.check()
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
 def test_few_columns(transposed: tuple[bool, bool]) -> None:

@@ -32,6 +32,7 @@ def compiled(case: Conv, x_last: bool, y_last: bool = True) -> fuse_opt.Compiled
     return program
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("name", CASES)

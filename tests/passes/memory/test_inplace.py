@@ -280,6 +280,7 @@ def test_decisions_and_refusals_are_remarks() -> None:
 FUSIONS = (FuseInjectivePass(), FuseElementwisePass(), FuseRowPass())
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("seed", range(40))
 def test_planned_programs_compute_the_same_in_real_memory(seed: int) -> None:
     rng = random.Random(seed)
@@ -313,12 +314,14 @@ def try_every_pair(programs: Iterable[tuple[str, random.Random]]) -> None:
     assert tried > 20
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("block", range(8))
 def test_no_pair_lets_a_kernel_read_what_it_overwrote(block: int) -> None:
     seeds = map(random.Random, range(block * 50, (block + 1) * 50))
     try_every_pair((random_program(rng, rng.randrange(2, 9), ROW_OPS), rng) for rng in seeds)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("block", range(4))
 def test_no_pair_lets_a_window_read_what_it_overwrote(block: int) -> None:
     seeds = (random.Random(f"windows {seed}") for seed in range(block * 100, (block + 1) * 100))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from draws import draws
 from ir_testing import apply, evaluate, parse, text_of
 from laws import DECISIONS, OPTIMIZATIONS, Subject, pass_fault
 from lowered_programs import needs_compiler
@@ -14,11 +14,9 @@ from sparse_programs import Array, SparseProgram, dense_of
 
 import fuse_opt
 
-MULTIPLIER = float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1"))
-FIRST = int(os.environ.get("FUSE_OPT_FUZZ_FIRST", "0"))
-SEEDS = range(FIRST, FIRST + int(40 * MULTIPLIER))
-COMPILED = range(FIRST, FIRST + int(12 * MULTIPLIER))
-ORDERS = range(FIRST, FIRST + int(12 * MULTIPLIER))
+SEEDS = draws(20)
+COMPILED = draws(6)
+ORDERS = draws(6)
 
 
 def compare(program: SparseProgram, found: Any) -> None:

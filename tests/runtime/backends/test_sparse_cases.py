@@ -6,7 +6,6 @@ of 32 and 64 bits; and what is refused before anything is written.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,13 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from draws import draws
 from lowered_programs import as_list, needs_compiler
 from sparse_programs import Array, dense_of
 
 import fuse_opt
 
-FIRST = int(os.environ.get("FUSE_OPT_FUZZ_FIRST", "0"))
-CASES = range(FIRST, FIRST + int(12 * float(os.environ.get("FUSE_OPT_FUZZ_CASES", "1"))))
+CASES = draws(12)
 SPECIAL = np.array([0.0, -0.0, np.nan, np.inf, -np.inf], np.float32)
 
 
