@@ -26,7 +26,7 @@ from fuse_opt.passes.decisions.text import Decision
 from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.passes.recompute.budget import within_budget
 from fuse_opt.passes.remarks import Remark, collect
-from fuse_opt.tools.compiler.pipeline import UsageError, run_pipeline
+from fuse_opt.tools.compiler.pipeline import Observer, UsageError, run_pipeline
 from fuse_opt.tools.compiler.registry import available_targets, make_context
 from fuse_opt.tools.source.diagnostics import InputError, located, located_error, one_line, with_notes
 from fuse_opt.tools.source.parsing import decode, parse_module
@@ -61,6 +61,9 @@ class Options:
     """Bytes that the arena may have at most."""
     expected: Sequence[Expectation] = ()
     """What is to come of each function."""
+    check_passes: bool = False
+    inputs: str | None = None
+    """For checking passes: random:SEED or FILE.npz."""
     extents: Mapping[str, int] | None = None
     """What the names of a model's unknown extents stand for."""
 
@@ -266,7 +269,7 @@ def _process(
             if options.budget is not None:
                 passes = within_budget(module, passes, options.budget, partial(run_pipeline, ctx=ctx))
             with checked(module, options.expected) if passes or options.expected else nullcontext():
-                run_pipeline(module, passes, ctx, observer=report)
+                run_pipeline(module, passes, ctx, observer=_observer(options, name, report))
         start = time.perf_counter()
         output = StringIO()
         target.emit(ctx, module, output)
@@ -274,6 +277,15 @@ def _process(
     except Exception as error:
         raise _refusal(error, module, name) from error
     return output.getvalue()
+
+
+def _observer(options: Options, name: str, report: Report) -> Observer:
+    """Who is told of the passes over a module."""
+    if not options.check_passes:
+        return report
+    from fuse_opt.tools.commands.watching import pass_checker
+
+    return pass_checker(options.inputs, name, report)
 
 
 def _read_module(chunk: bytes, name: str, first_line: int, ctx: Context, options: Options) -> ModuleOp:

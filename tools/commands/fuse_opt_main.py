@@ -76,6 +76,8 @@ def _main(arguments: list[str]) -> int:
         budget=given.budget,
         expected=given.expect,
         extents=given.extents,
+        check_passes=given.check_passes,
+        inputs=given.inputs,
     )
     try:
         passes = backend_passes(given.backend)
@@ -202,6 +204,8 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--expect", metavar="FIGURES", type=expectations, default=(), help=EXPECT_HELP)
     add("--print-ir-after-all", action="store_true", help="dump the module after every pass")
     add("--print-ir-after-change", action="store_true", help="dump it after the passes that changed it")
+    add("--check-passes", action="store_true", help="evaluate the program after every pass: which one changes a value")
+    add("--inputs", metavar="random:SEED|FILE.npz", type=_inputs, help="its arguments (default: random:0)")
     add("--timing", action="store_true", help="print how long each step took")
     add = parser.add_argument_group("about").add_argument
     add("-h", "--help", action=_Show, nargs=0, const=_help_text, help="print this; --PASS=help prints one pass")
@@ -214,6 +218,13 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise argparse.ArgumentTypeError(f"expected a number of decisions, got '{text[:40]}'")
     return int(text)
+
+
+def _inputs(text: str) -> str:
+    kind, _, rest = text.partition(":")
+    if not text.endswith(".npz") and not (kind == "random" and rest.isascii() and rest.isdecimal()):
+        raise argparse.ArgumentTypeError(f"expected random:SEED with a whole number, or FILE.npz, got '{text[:40]}'")
+    return text
 
 
 def _extents(text: str) -> dict[str, int]:

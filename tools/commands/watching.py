@@ -1,4 +1,4 @@
-"""What `fuse-run` does to look into a program: its kernels one by one."""
+"""What the commands do to look into a program: its kernels and its passes one by one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.tools.commands.array_files import read_arguments
+from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.compiler.api import compile as compile_program
 from fuse_opt.tools.compiler.compiled_program import CompiledProgram
+from fuse_opt.tools.compiler.pipeline import Observer
+from fuse_opt.tools.compiler.signature import Signature
 from fuse_opt.tools.compiler.specialization import is_dynamic, specialize
 from fuse_opt.tools.watching.check_each import TARGETS, check_each
+from fuse_opt.tools.watching.check_passes import PassChecker
 from fuse_opt.tools.watching.check_table import CheckTable
 
 FOLDER = "check"
@@ -53,3 +58,16 @@ def check_kernels(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[
     else:
         print(table.text())
     return table.passed
+
+
+def pass_checker(inputs: str | None, file: str, others: Observer) -> PassChecker:
+    """What compares the values of a module of a file after every pass; `inputs` as `fuse-opt --inputs` takes them."""
+    saved = inputs if inputs is not None and inputs.endswith(".npz") else None
+    seed = int((inputs or "random:0").partition(":")[2]) if saved is None else 0
+
+    def arguments(module: ModuleOp, function: str) -> Sequence[Any]:
+        signature = Signature.of(entry_function(module, function))
+        random = [] if saved is not None else example_inputs(module, seed, function)
+        return signature.convert_inputs(read_arguments(signature, saved, {}, random, {}))
+
+    return PassChecker(file, arguments, others)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from xdsl.dialects.builtin import TensorType, f64
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -61,6 +62,28 @@ def allowed_differences(
     ]
 
 
+def allowed_in_function(function: FuncOp, arrays: Sequence[Array], expected: Sequence[Array]) -> list[Array]:
+    """The same for the results of a function of graph ops and kernels on dense values of known extents."""
+    ops = list(function.body.block.ops)
+    last = ops.pop()
+    floors = [np.zeros(array.shape) for array in expected]
+
+    def results(run: _Run) -> list[Array]:
+        values: dict[SSAValue, Array] = {
+            value: wide(array) if is_float(array.dtype) else array
+            for value, array in zip(function.body.block.args, arrays, strict=True)
+        }
+        run.take(ops, values)
+        return [values[value] for value in last.operands]
+
+    with np.errstate(all="ignore"):
+        exact, *runs = [results(_Run(None)), *(results(_Run(np.random.default_rng([n, 1]))) for n in range(RUNS))]
+    return [
+        _allowed(expected[number], exact[number], [run[number] for run in runs], floors[number])
+        for number in range(len(expected))
+    ]
+
+
 def _allowed(expected: Array, exact: Array, runs: Sequence[Array], floor: Array) -> Array:
     moved = np.max([distances(run, exact) for run in runs], axis=0)
     if not is_float(expected.dtype):
@@ -81,21 +104,33 @@ class _Run:
             value: wide(array) if is_float(array.dtype) else array
             for value, array in zip(kernel.block.args, operands, strict=True)
         }
-        self._take(kernel.ops(), values)
+        self.take(kernel.ops(), values)
         return [values[value] for value in kernel.yielded()]
 
-    def _take(self, ops: Sequence[Operation], values: dict[SSAValue, Array]) -> None:
+    def take(self, ops: Sequence[Operation], values: dict[SSAValue, Array]) -> None:
+        """Puts the results of ops to the values that they take."""
         for op in ops:
-            if isinstance(op, CompositeOp):
-                expansion = op.expansion()
-                pairs = zip(expansion.block.args, op.operands, strict=True)
-                inner: dict[SSAValue, Array] = {argument: values[operand] for argument, operand in pairs}
-                self._take(list(expansion.block.ops), inner)
-                found = [inner[result] for result in expansion.results]
+            if isinstance(op, OutlinedOp):
+                found = self._inner(op.ops(), op.block.args, op.operands, op.yielded(), values)
+            elif isinstance(op, CompositeOp):
+                made = op.expansion()
+                found = self._inner(list(made.block.ops), made.block.args, op.operands, made.results, values)
             else:
                 assert isinstance(op, GraphOp)
                 found = self._evaluated(op, [values[operand] for operand in op.operands])
             values.update(zip(op.results, found, strict=True))
+
+    def _inner(
+        self,
+        ops: Sequence[Operation],
+        arguments: Sequence[SSAValue],
+        operands: Sequence[SSAValue],
+        results: Sequence[SSAValue],
+        values: dict[SSAValue, Array],
+    ) -> list[Array]:
+        inner = {argument: values[operand] for argument, operand in zip(arguments, operands, strict=True)}
+        self.take(ops, inner)
+        return [inner[result] for result in results]
 
     def _evaluated(self, op: GraphOp, operands: Sequence[Array]) -> list[Array]:
         """The results of an op, each moved by what the op may lose."""
