@@ -41,26 +41,51 @@ def is_short(plan: RowPlan) -> bool:
     return plan.row.extent >= plan.parts.schedule.limits.processors * THREADS
 
 
+def few_lanes(plan: RowPlan) -> int:
+    """Rows of a block: those of a warp, or all where they are fewer, so that its other threads read what lies behind them."""
+    rows = plan.row.extent
+    return 1 << (rows - 1).bit_length() if 1 < rows < WARP else WARP
+
+
+def lie_side_by_side(plan: RowPlan) -> bool:
+    """Whether neighbours in memory are of other rows, all of which a warp has at once, and a row is long."""
+    rows, nodes = plan.row.extent, plan.parts.nodes
+    if not 1 < rows < WARP or plan.columns < THREADS * FEWEST_OF_THREAD:
+        return False
+    loads = [node for node in nodes.loop_body.loads() if nodes.varies(node, nodes.loop(nodes.loop_body.columns))]
+    return bool(loads) and all(nodes.addresses[node].step(plan.row) == 1 for node in loads)
+
+
 def column_shape(plan: RowPlan) -> tuple[int, int]:
     """Rows of a block, threads of each: so many that they can keep what several stages read, where that is few enough."""
     schedule = plan.parts.schedule
     limits = schedule.limits
     if plan.columns <= SHORT and schedule.threads is None:
         return THREADS, 1
-    threads = THREADS // WARP
+    if (lanes := few_lanes(plan)) < WARP:
+        threads = THREADS // lanes
+        while threads > 1 and plan.columns < threads * FEWEST_OF_THREAD:
+            threads //= 2
+    else:
+        threads = _threads_of_column(plan)
+    if schedule.threads is not None:
+        threads = max(min(schedule.threads, limits.max_threads) // lanes, 1)
+    size = sum(dtype(p.value).compute.itemsize for stage in plan.stages() for p in stage.reductions)
+    while threads > 1 and SETS * threads * lanes * size > limits.static_shared:
+        threads //= 2
+    return lanes, threads
+
+
+def _threads_of_column(plan: RowPlan) -> int:
+    """Of each of a warp's rows."""
+    limits, threads = plan.parts.schedule.limits, THREADS // WARP
     few = -(-plan.row.extent // WARP) < 2 * limits.processors
     while few and threads < limits.max_threads // WARP and plan.columns >= 2 * threads * FEWEST_OF_THREAD:
         threads *= 2
     most = limits.max_threads // WARP
     if threads < most and threads * MOST_KEPT < plan.columns <= most * MOST_KEPT and plan.is_read_again():
-        threads = -(-plan.columns // MOST_KEPT)
-        threads = 1 << (threads - 1).bit_length()
-    if schedule.threads is not None:
-        threads = max(min(schedule.threads, limits.max_threads) // WARP, 1)
-    size = sum(dtype(p.value).compute.itemsize for stage in plan.stages() for p in stage.reductions)
-    while threads > 1 and SETS * threads * WARP * size > limits.static_shared:
-        threads //= 2
-    return WARP, threads
+        threads = 1 << (-(-plan.columns // MOST_KEPT) - 1).bit_length()
+    return threads
 
 
 def column_team(parts: GpuParts, plan: RowPlan, block: SSAValue, shape: tuple[int, int]) -> Team:

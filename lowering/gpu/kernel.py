@@ -16,7 +16,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import DYNAMIC_SHARED, shared_bytes
 from fuse_opt.lowering.errors import LoweringError
-from fuse_opt.lowering.gpu.columns import THREADS, build_columns, column_shape, is_short
+from fuse_opt.lowering.gpu.columns import THREADS, build_columns, column_shape, is_short, lie_side_by_side
 from fuse_opt.lowering.gpu.context import GpuParts, Grid
 from fuse_opt.lowering.gpu.horizontal import build_horizontal_blocks
 from fuse_opt.lowering.gpu.limits import GpuLimits, GpuSchedule, gpu_limits, gpu_schedule
@@ -153,11 +153,12 @@ def _build_phases(
         grid = build_horizontal_blocks(parts)
     elif first.nodes.loop_body.is_row:
         plan = plan_rows(first)
-        split = _split(plan, kind == COLUMN)
+        columns = kind == COLUMN or (schedule.variant is None and lie_side_by_side(plan))
+        split = _split(plan, columns)
         if split is not None:
             phases = split.build()
             return phases, [Parameter(None, None, each) for each in split.scratch]
-        grid = _build_whole(plan, kind == COLUMN)
+        grid = _build_whole(plan, columns)
     elif kind == TILE:
         grid = build_tiles(first)
     grid = grid or build_pointwise(first)

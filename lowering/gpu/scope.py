@@ -145,13 +145,20 @@ def loop(
 
 
 def unrolled(
-    scope: Scope, dim: Dim, accumulators: Values, body: Body, name: str, hints: Sequence[str | None] = ()
+    scope: Scope,
+    dim: Dim,
+    accumulators: Values,
+    body: Body,
+    name: str,
+    hints: Sequence[str | None] = (),
+    count: int | None = None,
 ) -> Values:
-    """A loop over all of a dimension that is written out by the compiler."""
+    """A loop over all of a dimension, or its first elements, that is written out by the compiler."""
     if dim.extent == 1:
         scope.indices[dim] = scope.index_constant(0)
         return body(scope, accumulators)
-    bounds = (scope.index_constant(0), scope.index_constant(dim.extent), scope.index_constant(1))
+    last = dim.extent if count is None else count
+    bounds = (scope.index_constant(0), scope.index_constant(last), scope.index_constant(1))
     results = loop(scope, bounds, accumulators, body, (dim, name), hints)
     made = scope.block.last_op
     assert made is not None

@@ -211,18 +211,27 @@ class RowStages:
     def _turn_loop(
         self, scope: Scope, columns: Columns, starts: Values, body: Body, hints: Sequence[str | None]
     ) -> Values:
-        """A loop that counts the vectors of a thread from 0, so that it can be unrolled and they be registers."""
-        turns, counted = self._turns(columns), columns.counted
+        """
+        A loop that counts the vectors of a thread from 0, so that it can be unrolled and they be registers; behind it a last turn
+        of those threads that have one more.
+        """
+        turns, counted, threads = self._turns(columns), columns.counted, self.team.threads
         name = "column" if columns.plan is None else "vector"
 
-        def turn(inner: Scope, values: Values) -> Values:
-            place = combined_index(inner, inner.dim_value(turns), self.team.threads, self.team.number, name)
-            if counted.extent % self.team.threads == 0:
-                inner.indices[counted] = place
-                return body(inner, values)
-            return when(inner, less(inner, place, counted.extent), values, body, {counted: place})
+        def place(inner: Scope, turn_number: SSAValue) -> SSAValue:
+            return combined_index(inner, turn_number, threads, self.team.number, name)
 
-        return unrolled(scope, turns, starts, turn, "turn", hints)
+        def turn(inner: Scope, values: Values) -> Values:
+            inner.indices[counted] = place(inner, inner.dim_value(turns))
+            return body(inner, values)
+
+        full = counted.extent // threads
+        if full == turns.extent:
+            return unrolled(scope, turns, starts, turn, "turn", hints)
+        values = unrolled(scope, turns, starts, turn, "turn", hints, full) if full else starts
+        last = scope.index_constant(full)
+        own = place(scope, last)
+        return when(scope, less(scope, own, counted.extent), values, body, {counted: own, turns: last})
 
     def _build_once(self, stage: Stage, scope: Scope, starts: Values) -> Values:
         """A row of one element: every thread computes it, one stores it and alone counts it."""

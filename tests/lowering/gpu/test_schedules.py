@@ -172,6 +172,8 @@ CASES: dict[str, tuple[str, str, Entries]] = {
     **{f"moments_norm_{d}": (layer_norm(3, 2056, d), "row", {"variant": "stream", "threads": 64}) for d in FLOATS},
     **{f"running_column_{d}": (softmax(1100, 33, d, 0), "column", {"splits": 1, "threads": 128}) for d in ("f32", "bf16")},
     "running_stream": (softmax(3, 3001, "f32"), "row", {"variant": "stream", "threads": 64}),
+    **{f"few_columns_{c}": (softmax(1500, c, "bf16", 0), "split", {"splits": 3}) for c in (3, 4)},
+    "few_columns_whole": (moments(1300, 5, 0, "f32"), "split", {"splits": 1}),
     "moments_of_nothing": (moments_of_nothing(), "row", {}),
     "moments_by_division": (moments_by_division(1000, 37), "column", {"splits": 3}),
     "moments_one_split": (moments(2, 5000, 1, "f32"), "split", {"splits": 1, "threads": 64}),
@@ -288,7 +290,7 @@ def test_sums_below_a_running_maximum_at_infinities(name: str, on_cpu: CudaOnCpu
     ("name", "launches", "loads"),
     [("moments_splits_f16", 2, 2), ("moments_column_f32_1024", 1, 1), ("moments_stream_f64_1999", 1, 2),
      ("moments_split_f32", 2, 2), ("moments_norm_f32", 1, 3), ("moments_by_division", 2, 2),
-     ("running_column_f32", 1, 3), ("running_stream", 1, 3), ("column_threads", 1, 1)],
+     ("running_column_f32", 1, 3), ("running_stream", 1, 3), ("column_threads", 1, 2)],
 )  # fmt: skip
 def test_reductions_go_once_through_memory(name: str, launches: int, loads: int) -> None:
     """A load in the loop over batches, one in that over the rest, one where the elements are used."""
@@ -338,6 +340,15 @@ def test_the_variant_of_a_row_goes_by_its_size(rows: int, columns: int, variant:
     found = kernels_of(softmax(rows, columns, "f32"), "row", {})
     assert (found[0][0], len(found)) == (variant, launches)
     assert (found[0][1].shared > 48 << 10) == ("shared" in variant)
+
+
+def test_few_columns_are_read_side_by_side() -> None:
+    ((note, launch), *_) = kernels_of(reduce("sum", 1 << 20, 3, 0, "f32"), "row", {})
+    assert note == "split, launch 1 of 2: 256 blocks share a row, 64 threads a row, 4 a block" and launch.block == (
+        4,
+        64,
+        1,
+    )
 
 
 def test_a_device_with_less_shared_memory_streams_the_row() -> None:
