@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.ir import SSAValue
@@ -61,6 +62,10 @@ class OpaqueOp(GraphOp):
         An axis of the second operand and one of the only result such that who multiplies the operand along its axis multiplies
         the result along the other; None where there are none.
         """
+        return None
+
+    def permuted(self, order: Sequence[int]) -> GraphOp | None:
+        """An op that gives the only result with its axes in another order, at no further cost; None where there is none."""
         return None
 
     def refuse_arithmetic(self) -> None:

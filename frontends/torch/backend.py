@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -27,21 +27,11 @@ from fuse_opt.frontends.torch.importer.imported import Imported
 from fuse_opt.frontends.torch.importer.importer import Importer
 from fuse_opt.frontends.torch.operators.decompositions import decompositions
 from fuse_opt.frontends.torch.report import GraphReport, collect_reports, report
+from fuse_opt.frontends.torch.saved_values import saved_bytes
 from fuse_opt.tools.compiler import api
+from fuse_opt.tools.compiler.api import parse_budget
 
 __all__ = ["GraphReport", "Options", "collect_reports", "compile_graph", "fuse_opt"]
-
-_OPTIONS = (
-    "target",
-    "pipeline",
-    "backend",
-    "dump",
-    "decisions",
-    "programs",
-    "strict",
-    "freezing",
-    "emulate_precision_casts",
-)
 
 
 @dataclass(frozen=True)
@@ -59,7 +49,7 @@ class Options:
     decisions: str | None = None
     """A file of fusion decisions to make, and no other."""
     budget: str | None = None
-    """Bytes of intermediate values of each graph, such as 64MiB; what is kept from forward to backward is not counted."""
+    """Bytes of intermediate values of each graph, such as 64MiB, with what is kept from forward to backward."""
     programs: int = 256
     """The most programs of one graph, where extents vary."""
     strict: bool = False
@@ -68,6 +58,9 @@ class Options:
     """Whether what follows from parameters and buffers alone is kept between calls under inference, until one is written to."""
     emulate_precision_casts: bool = False
     """Whether every operator rounds f16 and bf16, as eager's do; if not, they stay f32 inside of a kernel, as Inductor's do."""
+
+
+_OPTIONS = tuple(field.name for field in fields(Options))
 
 
 def fuse_opt(
@@ -104,6 +97,8 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
     for name in ("pipeline", "backend", "dump", "decisions", "budget"):
         if not isinstance(text := options.get(name), str | Path | None):
             raise ValueError(f"option '{name}': expected a text, got {text!r}")
+    if (budget := options.get("budget")) is not None:
+        parse_budget(budget)
     if type(programs := options.get("programs", 1)) is not int or programs < 0:
         raise ValueError(
             f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
@@ -142,10 +137,16 @@ def compile_graph(
 
     frozen = _static_inputs() if kind == "inference" and options.freezing else frozenset[int]()
 
+    saved = saved_bytes(graph_module) if kind == "forward" else 0
+    if original is not None and kind == "forward":
+        original.saved_bytes = saved
+    elif original is not None and kind == "backward":
+        saved = original.saved_bytes
+
     def compile_for(metas: Callable[[], Callable[[Any], Any]]) -> Callable[[list[Any]], Any]:
         try:
             may_leave = original is not None and kind != "backward"
-            return _compile(graph_module, kind, options, metas(), may_leave, frozen)
+            return _compile(graph_module, kind, options, metas(), may_leave, frozen, saved)
         except Exception as error:
             return _left(graph_module, kind, original, error)
 
@@ -193,6 +194,7 @@ def _compile(
     metas: Callable[[Any], Any],
     may_leave: bool,
     frozen: frozenset[int],
+    saved: int,
 ) -> Callable[[list[Any]], Any]:
     started = time.perf_counter()
     api.use_openmp_threads()  # those that PyTorch's own kernels run on
@@ -206,7 +208,7 @@ def _compile(
         with api.steered(options.decisions) as decisions:
             if kind == "forward":
                 imported.module.attributes[TRAINING] = UnitAttr()
-            program = _program(imported, options)
+            program = _program(imported, options, saved)
         call, text = compile_call(imported, program.native)
     found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)
     report(found)
@@ -223,15 +225,19 @@ def _compile(
     return call
 
 
-def _program(imported: Imported, options: Options) -> Any:
+def _program(imported: Imported, options: Options, saved: int) -> Any:
     if not imported.has_results:
         return NoProgram(imported.module)
+    budget = None if options.budget is None else parse_budget(options.budget) - saved
+    if budget is not None and budget < 0:
+        kept = f"values that are kept from the forward to the backward graph take {saved} bytes"
+        raise ValueError(f"option 'budget': {kept} of {options.budget}; give a larger one, or checkpoint the model")
     return api.compile(
         imported.module,
         target=options.target,
         pipeline=options.pipeline,
         backend=options.backend,
-        budget=options.budget,
+        budget=budget,
         whole=True,
     )
 

@@ -41,6 +41,8 @@ class Original:
         self.strict = strict
         self.left = False
         self.has_backward = False
+        self.saved_bytes = 0
+        """What its forward graph keeps for its backward graph."""
         self._graph = graph_module.graph
 
     def leave(self, what: str, error: Exception) -> None:

@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.movement.views import PermuteDimsOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
+from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import bool_value, flag
@@ -113,6 +114,19 @@ class MatmulOp(OpaqueOp):
         if len(shape(self.operands[1 - stored[0]])) > 2 or not is_static(self.operands[1 - stored[0]]):
             return None
         return Product(tuple(self.infer_types()), stored[0], (flag(self.transpose_lhs), flag(self.transpose_rhs)))
+
+    def permuted(self, order: Sequence[int]) -> GraphOp | None:
+        """With its last two axes swapped, the product of the operands in the other order, each transposed."""
+        lhs, rhs, last = self.lhs, self.rhs, len(order) - 2
+        if last < 0 or list(order) != [*range(last), last + 1, last] or any_encoded((lhs, rhs, self.result)):
+            return None
+        if len(shape(lhs)) != len(shape(rhs)) or shape(lhs)[:-2] != shape(rhs)[:-2]:
+            return None  # rows of a stack that meet one operand are one product, its columns are several
+        flags = {"transpose_lhs": not flag(self.transpose_rhs), "transpose_rhs": not flag(self.transpose_lhs)}
+        kept: dict[str, Attribute] = {name: bool_value(True) for name, value in flags.items() if value}
+        if self.dtype is not None:
+            kept["dtype"] = self.dtype
+        return MatmulOp.build_op(rhs, lhs, **kept)
 
     def canonical(self) -> GraphOp | None:
         """Of what an operand was transposed from."""

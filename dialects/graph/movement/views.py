@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.bases.movement import SlicingOp, ViewOp, slice_properties
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axes
 from fuse_opt.dialects.interfaces.shapes import is_static, may_be_equal, shape, shape_text
 from fuse_opt.dialects.types.index_expr import Index, constant, delinearize, linearize
@@ -80,7 +81,7 @@ class PermuteDimsOp(ViewOp):
         return [source[axis] for axis in self.order()]
 
     def canonical(self) -> GraphOp | None:
-        """Of what the operand was permuted from; a reshape when only axes of extent 1 move."""
+        """Of what the operand was permuted from, or made so at once; a reshape when only axes of extent 1 move."""
         inner, order = self.x.owner, self.order()
         if isinstance(inner, PermuteDimsOp):
             first = inner.order()
@@ -88,6 +89,8 @@ class PermuteDimsOp(ViewOp):
         moving = [axis for axis in order if shape(self.x)[axis] != 1]
         if is_static(self.x) and moving == sorted(moving) and list(order) != sorted(order):
             return self.simplified(ReshapeOp, self.x, shape=int_array(shape(self.result)))
+        if isinstance(inner, OpaqueOp) and self.x.has_one_use() and not inner.attributes:
+            return inner.permuted(order)
         return None
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:

@@ -143,3 +143,25 @@ func.func @padded(%x: tensor<1x2x8xf32>, %y: tensor<1x1x8xf32>, %w: tensor<3x2x3
   %f = graph.conv %e, %w : (tensor<1x2x7xf32>, tensor<3x2x3xf32>) -> tensor<1x3x5xf32>
   func.return %a, %b, %d, %f : tensor<1x3x5xf32>, tensor<1x3x7xf32>, tensor<1x3x6xf32>, tensor<1x3x5xf32>
 }
+
+// -----
+
+// A product that is transposed is the product of the transposed operands in the other order; one that others read, or of a
+// stack and one matrix, stays.
+
+// CHECK-LABEL: @transposed_products
+// CHECK:       %t = graph.matmul %w, %x {transpose_rhs = true} :
+// CHECK-NEXT:  %p = graph.matmul %x, %w {transpose_rhs = true} :
+// CHECK-NEXT:  %u = graph.permute_dims %p {axes = array<i64: 1, 0>} :
+// CHECK-NEXT:  %q = graph.matmul %s, %w {transpose_rhs = true} :
+// CHECK-NEXT:  %v = graph.permute_dims %q {axes = array<i64: 0, 2, 1>} :
+
+func.func @transposed_products(%x: tensor<3x4xf32>, %w: tensor<5x4xf32>, %s: tensor<2x3x4xf32>) -> (tensor<5x3xf32>, tensor<3x5xf32>, tensor<5x3xf32>, tensor<2x5x3xf32>) {
+  %0 = graph.matmul %x, %w {transpose_rhs = true} : (tensor<3x4xf32>, tensor<5x4xf32>) -> tensor<3x5xf32>
+  %t = graph.permute_dims %0 {axes = array<i64: 1, 0>} : (tensor<3x5xf32>) -> tensor<5x3xf32>
+  %p = graph.matmul %x, %w {transpose_rhs = true} : (tensor<3x4xf32>, tensor<5x4xf32>) -> tensor<3x5xf32>
+  %u = graph.permute_dims %p {axes = array<i64: 1, 0>} : (tensor<3x5xf32>) -> tensor<5x3xf32>
+  %q = graph.matmul %s, %w {transpose_rhs = true} : (tensor<2x3x4xf32>, tensor<5x4xf32>) -> tensor<2x3x5xf32>
+  %v = graph.permute_dims %q {axes = array<i64: 0, 2, 1>} : (tensor<2x3x5xf32>) -> tensor<2x5x3xf32>
+  func.return %t, %p, %u, %v : tensor<5x3xf32>, tensor<3x5xf32>, tensor<5x3xf32>, tensor<2x5x3xf32>
+}

@@ -286,3 +286,28 @@ def test_descriptions_of_results_that_nobody_reads_are_not_checked():
 
     arguments = torch.randint(0, 5, (6,)), torch.randn(5, 5).bfloat16()
     check(function, *arguments, tolerance=2e-2)
+
+
+def test_a_budget_holds_for_what_is_saved_and_what_is_not():
+    def deep(x: Any, w: Any) -> Any:
+        for _ in range(4):
+            x = functional.gelu(x @ w)
+        return x.sum()
+
+    def arenas(options: dict[str, Any]) -> dict[str, int]:
+        torch.compiler.reset()
+        x, w = (torch.ones(64, 64, requires_grad=True) for _ in range(2))
+        with collect_reports() as reports:
+            torch.compile(deep, backend="fuse_opt", options={**options, "strict": True})(x, w).backward()
+        assert w.grad is not None
+        return {graph.kind: graph.stats.arena_bytes for graph in reports.graphs}
+
+    free = arenas({})
+    assert set(free) == {"forward", "backward"}
+    assert arenas({"budget": "1MiB"}) == free
+    with pytest.raises(
+        Exception, match="values that are kept from the forward to the backward graph take [0-9]+ bytes of 48KiB"
+    ):
+        arenas({"budget": "48KiB"})
+    with pytest.raises(ValueError, match="budget: expected a number with one of the units"):
+        torch.compile(deep, backend="fuse_opt", options={"budget": "48"})(torch.ones(2, 2), torch.ones(2, 2))
