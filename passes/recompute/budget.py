@@ -10,9 +10,12 @@ from functools import partial
 
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.storage import ARENA, analyse_storage, functions_of, value_name
+from fuse_opt.dialects.analysis.storage import ARENA, Storage, analyse_storage, functions_of, value_name
+from fuse_opt.dialects.fused import OutlinedOp
+from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.remarks import RefusedError
@@ -53,23 +56,25 @@ def within_budget(module: ModuleOp, passes: Sequence[ModulePass], budget: int, r
     """
     The passes, with as little recomputation as the budget needs: as they are where that is enough, else whatever it takes of
     pointwise ops, then reductions, then products. The module is not changed. Raises RefusedError where no pass recomputes or
-    plans, and for a budget that nothing tried keeps; that says what is alive at once.
+    plans, and for a budget that nothing tried keeps; that says what is alive at once, and where one op alone needs more, which.
     """
     names = [each.name for each in passes]
     for needed in ("rematerialize", "plan-memory"):
         if needed not in names:
             message = f"budget: expected a pipeline with '{needed}', got {','.join(names) or 'no passes'}"
             raise RefusedError(message, module)
-    first = _tried(module, list(passes), run)
-    if first.arena <= budget:
-        return first.passes
-    best = first
+    trials = [_tried(module, list(passes), run)]
+    if trials[0].arena <= budget:
+        return trials[0].passes
     for tier in _tiers():
         trial = _tried(module, _with_options(passes, tier), run)
         if trial.arena <= budget:
             return _least(module, passes, tier, budget, run) or trial.passes
-        best = min(best, trial, key=lambda each: each.arena)
-    raise _over(best, budget)
+        trials.append(trial)
+    needs = [max(map(_largest_need, functions_of(each.module)), key=lambda need: need.nbytes) for each in trials]
+    if (need := min(needs, key=lambda each: each.nbytes)).nbytes > budget:
+        raise _below(need, budget)
+    raise _over(min(trials, key=lambda each: each.arena), budget)
 
 
 def _tiers() -> Iterator[RematerializePass]:
@@ -107,6 +112,47 @@ def _arena(function: FuncOp) -> int:
     plan = function.attributes.get(ARENA)
     size = plan.data.get("size") if isinstance(plan, DictionaryAttr) else None
     return size.value.data if isinstance(size, IntegerAttr) else 0
+
+
+@dataclass(frozen=True)
+class _Need:
+    """What one op has in the arena at once, whatever the order: what it reads, writes and works in."""
+
+    op: Operation
+    nbytes: int
+    values: tuple[str, ...]
+
+
+def _largest_need(function: FuncOp) -> _Need:
+    storages = analyse_storage(function)
+    needs = [_Need(function, 0, ())]
+    for op in function.body.block.ops:
+        if not isinstance(op, OutlinedOp):
+            continue
+        own = dict.fromkeys(storages.of(value) for value in (*op.operands, *op.results))
+        inner = sorted((each for each in own if each.kind == "intermediate"), key=lambda each: -each.nbytes)
+        names = [f"{value_name(_own_value(op, each))} ({each.nbytes} bytes)" for each in inner]
+        if workspace := op.workspace_bytes():
+            names.append(f"its workspace ({workspace} bytes)")
+        needs.append(_Need(op, sum(each.nbytes for each in inner) + workspace, tuple(names)))
+    return max(needs, key=lambda need: need.nbytes)
+
+
+def _own_value(op: OutlinedOp, storage: Storage) -> SSAValue:
+    """By which of its values an op knows a storage."""
+    return next(value for value in (*op.operands, *op.results) if value in storage.values)
+
+
+def _below(need: _Need, budget: int) -> RefusedError:
+    """The refusal of a budget that no order and no recomputation between kernels can keep."""
+    ops = need.op.ops() if isinstance(need.op, OutlinedOp) else []
+    opaque = [op for op in ops if isinstance(op, OpaqueOp)]
+    name = (opaque or ops or [need.op])[-1].name
+    message = (
+        f"budget of {budget} bytes: '{name}' needs {need.nbytes} bytes at once: {', '.join(need.values[:4])}; nothing in the "
+        f"order or recomputation changes that; the least budget is {need.nbytes}B"
+    )
+    return RefusedError(message, need.op)
 
 
 def _over(best: Trial, budget: int) -> RefusedError:

@@ -63,10 +63,12 @@ def _arena(module: object) -> int:
 
 
 def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(
-        fuse_opt.InputError, match=r"budget of 1000 bytes: the least .* reach is \d+ bytes, as .* has alive"
-    ):
+    needs = rf"'graph.matmul' needs {2 * ONE} bytes at once: %\w+ \({ONE} bytes\), .*; the least budget is {2 * ONE}B"
+    with pytest.raises(fuse_opt.InputError, match=rf"<string>:\d+:3: error: budget of 1000 bytes: {needs}"):
         fuse_opt.compile(gradient(3), budget="1000B")
+    assert fuse_opt.compile(gradient(3), budget=2 * ONE).stats.arena_bytes == 2 * ONE
+    with pytest.raises(RefusedError, match=r"the least that .* reach is \d+ bytes, as '.*' has alive %"):
+        within_budget(parse(gradient(6)), make_passes("rematerialize,wrap-kernels,plan-memory"), 3 * ONE, RUN)
     with pytest.raises(RefusedError, match="budget: expected a pipeline with 'plan-memory'"):
         within_budget(parse(gradient(1)), make_passes("rematerialize"), 1, RUN)
     for text in ("64", "-1MiB", "64Mib", "MiB"):
