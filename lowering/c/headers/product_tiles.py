@@ -8,13 +8,19 @@ high-performance matrix multiplication). Where vectors are shorter than a cache 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, pairwise
 from typing import Literal
 
-from fuse_opt.lowering.c.headers.tile_steps import Bounds, ask_for_sums, even_parts, vectors_of_columns, written_out
+from fuse_opt.lowering.c.headers.tile_steps import (
+    STEPS,
+    Bounds,
+    ask_for_sums,
+    best_parts,
+    vectors_of_columns,
+    written_out,
+)
 
 _NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
@@ -28,14 +34,13 @@ _AHEAD = 8
 """Rows of the right operand that a tile asks for before it is at them: each may lie in another page."""
 _NARROW = 32
 """Bytes of a vector where there are sixteen registers."""
-_PART_ROWS = (6, 4)
-"""Rows at a time where vectors are shorter, at most: what sixteen registers hold of two, or of three, beside each other."""
 _PART_VECTORS = {1: 8, 2: 4, 3: 3, 4: 3, 5: 2, 6: 2}
 """By rows at a time: such vectors beside each other."""
 _MORE_VECTORS = {1: 8, 2: 8, 3: 6, 4: 5, 5: 4, 6: 3}
 """The same where there are thirty-two registers of 16 bytes, as NEON has; of larger parts gcc spills some."""
-_LATENCY = 8
-"""Sums that are added to while the first of them is not ready; fewer take as long."""
+_REGISTERS = 32
+"""For sums, a row of the right operand, and an element of the left one: a tile that fills them is gone through step by step, as
+gcc loads elements of later steps into more."""
 
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k{over} of elements of a,
@@ -68,39 +73,59 @@ class _Steps:
     parameters: str
     over: str
     more: str
-    loops: tuple[str, ...]
-    row: str
-    element: str
-    line: str = ""
-    """What counts elements of a line of a, of which rows of a tile lie apart."""
-    shift: str = ""
-    """Added to places in a."""
-    prefetch: str = ""
-    """At the begin of a step, where vectors are as long as lines."""
+    outer: tuple[str, ...] = ()
+    """What opens a loop around that over steps: `{a}` and `{b}` are where a's first element and b's first row lie."""
+    count: str = "k"
+    number: str = "p"
+    """How many steps there are, and what counts them."""
+    written: int = STEPS
+    row: str = "{b} + u * b_step"
+    """From where pointers are, that of the `u`-th step."""
+    element: str = "{a}[{row} + u]"
+    moves: tuple[tuple[str, str], ...] = (("a", "1"), ("b", "b_step"))
+    prefetch: tuple[str, ...] = ()
+    """A pointer to what steps ask for, and how they do, where vectors are as long as lines."""
 
 
 _STEPS = {
-    "tile": _Steps("", "", "", ("for (long p = 0; p < k; p++) {",), "{p} * b_step", "{p}"),
+    "tile": _Steps("", "", ""),
     "taps": _Steps(
         ",\n    long a_block, const long *taps, long n",
         " and n taps",
         " and as far from there as a tap says; elements of k are a_block apart in a, those of taps side by side",
-        ("for (long p = 0; p < k; p++) {", "for (long t = 0; t < n; t++) {"),
-        "p * b_step + taps[t]",
-        "p * a_block + t",
+        (
+            "for (long q = 0; q < k; q++) {{",
+            "const {c} *left = {a} + q * a_block, *right = {b} + q * b_step;",
+            "const long *tap = taps;",
+        ),
+        "n",
         "t",
+        1,
+        "right + tap[u]",
+        "left[{row} + u]",
     ),
     "windows": _Steps(
         ",\n    const long *taps, long n, long ahead",
         " and n taps",
         ",\n   n for each of k; a is read as far from there as a tap says; each step asks for a line that lies `ahead` in b",
-        ("for (long p = 0; p < k; p++) {", "for (long t = 0; t < n; t++) {"),
-        "(p * n + t) * b_step",
-        "p",
-        shift=" + taps[t]",
-        prefetch=f"__builtin_prefetch(b + ahead + (p * n + t) * ({_LINE} / (long)sizeof *b), 0, 2);",
+        (
+            "for (long q = 0; q < k; q++) {{",
+            "const {c} *left = {a} + q * {depth}, *right = {b} + q * n * b_step;",
+            "const long *tap = taps;",
+        ),
+        "n",
+        "t",
+        3,
+        "right + u * b_step",
+        "left[{row} + tap[u]]",
+        (("right", "b_step"), ("tap", "1"), ("next", str(_LINE))),
+        (
+            f"const char *next = (const char *)({{b}} + ahead) + q * n * {_LINE};",
+            f"  __builtin_prefetch(next + u * {_LINE}, 0, 2);",
+        ),
     ),
 }
+_TRANSPOSED = _Steps("", "", "", element="{a}[u * a_step + {row}]", moves=(("a", "a_step"), ("b", "b_step")))
 
 
 def tile_name(
@@ -125,6 +150,8 @@ def tile_text(name: str) -> str | None:
     if found is None:
         return None
     steps, (kind, size) = _STEPS[found[1]], _TYPES[found[2]]
+    if found[5] and found[1] == "tile":
+        steps = _TRANSPOSED
     tile = _Tile(kind, size, bool(found[5]), bool(found[6]), steps)
     rows, columns = int(found[3]), int(found[4])
     return _TILE.format(
@@ -139,19 +166,6 @@ def tile_text(name: str) -> str | None:
         wide=tile.sums(_LINE, rows, columns, ("a", "b", "c"), "  "),
         narrow=tile.parts(rows, columns),
     )
-
-
-def _best_parts(rows: int, vectors: int, beside: Mapping[int, int]) -> tuple[Bounds, Bounds]:
-    """The parts of a tile's rows, and of its vectors, so many side by side by the rows, which are done soonest."""
-    cuts = [
-        (found, even_parts(vectors, beside[found[0][1]])) for found in (even_parts(rows, most) for most in _PART_ROWS)
-    ]
-    return min(cuts, key=lambda cut: sum(_part_time(b - a, d - c) for a, b in cut[0] for c, d in cut[1]))
-
-
-def _part_time(rows: int, vectors: int) -> int:
-    """Of a step along the contracted dimension, in multiplications; two begin in a cycle, and two loads."""
-    return max(rows * vectors, rows + vectors, _LATENCY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,31 +192,25 @@ class _Tile:
         lines = [f"typedef {kind} fo_v __attribute__(({vector}aligned(sizeof({kind})), may_alias));"]
         names = [[f"s{i}_{j}" for j in range(len(starts))] for i in range(rows)]
         lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
-        single = len(self.steps.loops) == 1
+        of, single = self.steps, not self.steps.outer
+        places = {"a": a, "b": b, "c": kind, "depth": "a_step" if self.transposed else "1"}
+        lines += [line.format(**places) for line in (*of.outer, *(of.prefetch[:1] if width == _LINE else ()))]
+        waits = rows <= _WAITING_ROWS
         ahead = [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
-        if width == _LINE and single and rows > _WAITING_ROWS:
-            asks = ask_for_sums(rows, starts, c)
-            if not self.transposed:
-                asks += self._ask_for_next_rows(rows, a, "p", "0")
-            far = self.is_far and rows + 2 * len(starts) <= rows * len(starts)
-            step = self._step(width, names, starts, ("u", a, b), ahead if far else [])
-            lines += written_out(asks, step, ((a, "a_step" if self.transposed else "1"), (b, "b_step")))
+        far = single and (len(starts) > 2 if waits else self.is_far and rows + 2 * len(starts) <= rows * len(starts))
+        asks = ahead if far and width == _LINE else []
+        if width == _LINE:
+            asks += of.prefetch[1:]
+        elif width == _NARROW and asks_ahead and single:
+            asks = [f"  __builtin_prefetch(q + {_AHEAD // 2} * b_step + {at});" for at in range(0, columns, 2 * lanes)]
+        step = self._step(width, names, starts, places, asks)
+        first = [] if width != _LINE or waits else self._asks_of_tile(rows, starts, pointers)
+        if width == _LINE and not waits and of.written > 1 and (rows + 1) * len(starts) < _REGISTERS:
+            lines += written_out(first, step, of.moves, of.count, of.number, of.written)
         else:
-            asks = []
-            if width == _LINE and single and len(starts) > 2:
-                asks = ahead
-            elif width == _NARROW and asks_ahead and single:
-                places = range(0, columns, lanes * 2)
-                asks = [f"  __builtin_prefetch(q + {_AHEAD // 2} * b_step + {at});" for at in places]
-            elif width == _LINE:
-                asks = [f"  {self.steps.prefetch}"] if self.steps.prefetch else []
-                if rows > _WAITING_ROWS and self.steps.line:
-                    asks += self._ask_for_next_rows(rows, a, self.steps.line, self.steps.element)
-            lines += [
-                *self.steps.loops,
-                *self._step(width, names, starts, ("p", a, b), asks),
-                "}" * len(self.steps.loops),
-            ]
+            lines += [f"for (long {of.number} = 0; {of.number} < {of.count}; {of.number}++) {{"]
+            lines += [f"  const long u = {of.number};", *first, *step, "}"]
+        lines += ["}"] * bool(of.outer)
         pairs = [(s, i, at) for i, row in enumerate(names) for s, at in zip(row, starts, strict=True)]
         places = [(s, f"*(fo_v *)({c} + {i} * c_step + {at})") for s, i, at in pairs]
         lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
@@ -210,28 +218,36 @@ class _Tile:
         return "".join(f"{'' if line.startswith('#') else indent}{line}\n" for line in lines)
 
     def _step(
-        self, width: int, names: list[list[str]], starts: list[int], at: tuple[str, str, str], asks: list[str]
+        self, width: int, names: list[list[str]], starts: list[int], places: dict[str, str], asks: list[str]
     ) -> list[str]:
-        """What is added to all sums for a row of b: that of a number, from the pointers to a and b."""
-        kind, (number, a, b) = self.kind, at
-        lines = [f"  const {kind} *restrict q = {b} + {self.steps.row.format(p=number)};"]
+        """What is added to all sums for a row of b."""
+        kind, of = self.kind, self.steps
+        lines = [f"  const {kind} *restrict q = {of.row.format(**places)};"]
         lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
         lines += asks
         if width >= _NARROW and 1 < len(names) <= _FEW_USES:
             kept = [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
             # clang has no register for vectors of 8 bytes, nor the need
             lines += ["#if !defined(__clang__)", *kept, "#endif"]
-        element = self.steps.element.format(p=number)
         for i, row in enumerate(names):
-            lines.append(f"  const {kind} x{i} = {a}[{self._place(str(i), element)}{self.steps.shift}];")
+            lines.append(f"  const {kind} x{i} = {of.element.format(row=self._place(str(i), '0'), **places)};")
             lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
         return lines
 
-    def _ask_for_next_rows(self, rows: int, a: str, number: str, at: str) -> list[str]:
-        """Prefetches of the rows of a behind the tile's, a line at a time: they lie far from each other, and may be far away."""
+    def _asks_of_tile(self, rows: int, starts: list[int], pointers: tuple[str, str, str]) -> list[str]:
+        """
+        Prefetches of where sums go, and of the rows of a behind the tile's, a line at a time: they lie far from each other, and
+        may be far away.
+        """
+        number, single = self.steps.number, not self.steps.outer
+        asks = ask_for_sums(rows, starts, pointers[2]) if single else []
+        if self.transposed or self.steps.prefetch:
+            return asks
+        a = pointers[0] if single else f"left + {number}"
         return [
+            *asks,
             f"  if ({number} % {_LINE // self.size} == 0) {{",
-            *(f"    __builtin_prefetch({a} + {self._place(str(i + rows), at)}, 0, 2);" for i in range(rows)),
+            *(f"    __builtin_prefetch({a} + {i + rows} * a_step, 0, 2);" for i in range(rows)),
             "  }",
         ]
 
@@ -245,7 +261,7 @@ class _Tile:
         )
         for condition, width, beside in kinds:
             lanes = width // self.size
-            of_rows, of_vectors = _best_parts(rows, -(-columns // lanes), beside)
+            of_rows, of_vectors = best_parts(rows, -(-columns // lanes), beside)
             starts = [first * lanes for first, _ in of_vectors]
             sides = [end - start for start, end in pairwise([*starts, columns])]
             parts.append(condition)

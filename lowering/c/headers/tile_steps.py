@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 STEPS = 4
 """Steps from one request for a row of sums to the next, and those that are written out: counting, and asking, take instructions
 that a processor starts in the place of others, most of all one whose core another one shares."""
+_PART_ROWS = (6, 4)
+"""Rows at a time where vectors are shorter, at most: what sixteen registers hold of two, or of three, beside each other."""
+_LATENCY = 8
+"""Sums that are added to while the first of them is not ready; fewer take as long."""
 Bounds = list[tuple[int, int]]
 
 
@@ -20,30 +24,37 @@ def vectors_of_columns(columns: int, lanes: int) -> tuple[int, list[int]]:
 
 def ask_for_sums(rows: int, starts: list[int], c: str) -> list[str]:
     """
-    Prefetches, in a loop over every fourth `p`, of where a tile's sums go, a row at a time: all at once, they would wait for each
+    Prefetches, in a loop over `p`, of where a tile's sums go, a row at a time: all at once, they would wait for each
     other, and stores, or loads of sums to add to, at the end for what may be far away.
     """
     lines = [f"    __builtin_prefetch({c} + p / {STEPS} * c_step + {at}, 1);" for at in starts]
-    return [f"  if (p < {STEPS * rows}) {{", *lines, "  }"]
+    return [f"  if (p % {STEPS} == 0 && p < {STEPS * rows}) {{", *lines, "  }"]
 
 
-def written_out(asks: list[str], step: list[str], moves: Sequence[tuple[str, str]]) -> list[str]:
+def written_out(
+    asks: list[str],
+    step: list[str],
+    moves: Sequence[tuple[str, str]],
+    count: str = "k",
+    number: str = "p",
+    steps: int = STEPS,
+) -> list[str]:
     """
-    A loop over `p` up to `k`, some steps at a time, of which the first asks for something: each is the `u`-th from where
+    A loop over a number up to a count, some steps at a time, of which the first asks for something: each is the `u`-th from where
     pointers are, which then move by so much a step. Steps that are left over come one by one.
     """
-    forward = [f"{pointer} += {STEPS} * {by};" for pointer, by in moves]
+    forward = [f"{pointer} += {steps} * {by};" for pointer, by in moves]
     return [
-        "long p = 0;",
-        f"for (; p + {STEPS} <= k; p += {STEPS}) {{",
+        f"long {number} = 0;",
+        f"for (; {number} + {steps} <= {count}; {number} += {steps}) {{",
         *asks,
-        f"#pragma GCC unroll {STEPS}",
-        f"  for (long u = 0; u < {STEPS}; u++) {{",
+        f"#pragma GCC unroll {steps}",
+        f"  for (long u = 0; u < {steps}; u++) {{",
         *(f"  {line}" for line in step),
         "  }",
         *(f"  {line}" for line in forward),
         "}",
-        "for (long u = 0; u < k - p; u++) {",
+        f"for (long u = 0; u < {count} - {number}; u++) {{",
         *step,
         "}",
     ]
@@ -53,3 +64,16 @@ def even_parts(count: int, most: int) -> Bounds:
     """The bounds of as few parts as can be of at most so many each, the larger ones first."""
     parts = -(-count // most)
     return list(pairwise(-(-count * number // parts) for number in range(parts + 1)))
+
+
+def best_parts(rows: int, vectors: int, beside: Mapping[int, int]) -> tuple[Bounds, Bounds]:
+    """The parts of a tile's rows, and of its vectors, so many side by side by the rows, which are done soonest."""
+    cuts = [
+        (found, even_parts(vectors, beside[found[0][1]])) for found in (even_parts(rows, most) for most in _PART_ROWS)
+    ]
+    return min(cuts, key=lambda cut: sum(_part_time(b - a, d - c) for a, b in cut[0] for c, d in cut[1]))
+
+
+def _part_time(rows: int, vectors: int) -> int:
+    """Of a step along the contracted dimension, in multiplications; two begin in a cycle, and two loads."""
+    return max(rows * vectors, rows + vectors, _LATENCY)

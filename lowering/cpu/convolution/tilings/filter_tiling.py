@@ -8,15 +8,20 @@ from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach
-from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS
+from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, REGISTERS
 from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 DEPTH = 256
 """Channels and taps that are summed up at a time, about: a second cache holds what a panel has of them for all positions."""
-VECTORS = 32
-"""Registers for sums and filters: elements of the input come from memory as they are multiplied."""
 MOST_TASKS = 8
 """Of an image, at most: each of these tasks copies what windows see where others have not."""
+
+
+def position_tiles(positions: int, vectors: int) -> int:
+    """Tiles of neighbouring positions over so many vectors of filters: as registers hold, or one if it has a row too many."""
+    most = min(MOST_ROWS, REGISTERS // vectors - 1)
+    whole = min(MOST_ROWS, (REGISTERS + 1) // vectors - 1)
+    return 1 if positions <= whole else -(-positions // most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ def filter_tiling(contraction: WindowContraction, width: int, itemsize: int) -> 
     pitch = contraction.extents[2] if inside else reach.pitch(row) if height > 1 else row + reach.behind
     block = Block(height, row, pitch, not inside)
     lines, length = (1, block.positions(height)) if pitch == row else (height, row)
-    tiles = -(-length // min(MOST_ROWS, VECTORS // (width * itemsize // LANE_BYTES) - 1))
+    tiles = position_tiles(length, width * itemsize // LANE_BYTES)
     panels = -(-contraction.filters // width)
     most = min(MOST_TASKS // contraction.batch, contraction.operations // (contraction.batch * TASK_OPERATIONS))
     some = -(-panels // max(min(most, panels), 1))

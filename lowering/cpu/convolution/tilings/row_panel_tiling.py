@@ -9,10 +9,9 @@ from functools import cache
 from fuse_opt.dialects.analysis.contractions.filter_panels import LARGEST_COPY
 from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
-from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import DEPTH, VECTORS
+from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import DEPTH, position_tiles
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS
 from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import copied_elements
-from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS
 from fuse_opt.lowering.cpu.matmul.tiling import TASK_OPERATIONS
 
 COLLISION = 1024
@@ -66,7 +65,7 @@ def _cuts(of: WindowContraction, panel: int, itemsize: int) -> Iterator[tuple[fl
     height, row = of.positions[1:]
     panels, lanes = -(-of.filters // panel), LANE_BYTES // itemsize
     width = of.channels + lanes * (of.channels * itemsize % COLLISION == 0)
-    tiles = -(-row // min(MOST_ROWS, VECTORS // (panel // lanes) - 1))
+    tiles = position_tiles(row, panel // lanes)
     channels = -(-of.channels // max(-(-of.channels * of.taps // DEPTH), 1))
     weights = of.channels * of.taps * panel / lanes
     far = weights * panels * LANE_BYTES > FAR_FILTERS
