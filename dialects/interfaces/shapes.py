@@ -44,16 +44,26 @@ def extents_of(type_: AnyTensor) -> tuple[int, ...]:
 
 
 _SIZES_ASKED_FOR: ContextVar[bool] = ContextVar("_SIZES_ASKED_FOR", default=False)
+_LONG_ROWS: ContextVar[bool] = ContextVar("_LONG_ROWS", default=False)
 
 
 @contextmanager
-def sizes_asked_for() -> Generator[None]:
-    """While it lasts `shape` gives sizes. What runs in it can take them, or what it raises is caught."""
-    token = _SIZES_ASKED_FOR.set(True)
+def sizes_asked_for(long_rows: bool = False) -> Generator[None]:
+    """
+    While it lasts `shape` gives sizes. What runs in it can take them, or what it raises is caught. With `long_rows` generated
+    code says of no row that it is short enough for memory of its own.
+    """
+    token, rows = _SIZES_ASKED_FOR.set(True), _LONG_ROWS.set(long_rows)
     try:
         yield
     finally:
         _SIZES_ASKED_FOR.reset(token)
+        _LONG_ROWS.reset(rows)
+
+
+def may_rows_be_long() -> bool:
+    """Whether a row whose extent is a size may have any extent of its range; else code may be for short ones alone."""
+    return _LONG_ROWS.get()
 
 
 def are_sizes_asked_for() -> bool:

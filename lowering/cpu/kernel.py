@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, UnitAttr, i64
@@ -11,7 +12,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import LoopBody, ScalarNode, Store
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.interfaces.shapes import dtype, may_rows_be_long
 from fuse_opt.dialects.types.extents import estimate, may_exceed, most
 from fuse_opt.dialects.types.index_expr import Dim, constant
 from fuse_opt.dialects.types.size import Extent, Size
@@ -33,7 +34,7 @@ from fuse_opt.lowering.kernel.row_stages import (
 )
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.loops.masked_tails import padded
+from fuse_opt.lowering.loops.masked_tails import PADDED, padded
 from fuse_opt.lowering.loops.nontemporal_stores import FEWEST, WIDTH
 
 FEWEST_TASKS = 32
@@ -42,6 +43,8 @@ SHORTEST_LOOP = 8
 """Elements; a shorter innermost dimension is written out."""
 MOST_WRITTEN_OUT = 400
 """Simple operations of an iteration that is written out."""
+LIMITS = "fused.limits"
+"""What a kernel's function says of sizes: pairs of one and the largest number that it has room for."""
 CHUNK_MULTIPLE = 64
 """Elements; chunks of a pointwise loop begin at multiples, so that no two threads write one cache line."""
 
@@ -59,6 +62,8 @@ class KernelLoops:
     helpers: dict[str, tuple[tuple[Attribute, ...], Attribute]]
     sizes: tuple[Size, ...] = ()
     """What the function takes between its buffers and the bounds of its tasks."""
+    limits: tuple[tuple[Size, int], ...] = ()
+    """Sizes with the largest numbers that the function has room for."""
 
     def size_arguments(self) -> dict[SSAValue, Size]:
         """The arguments that are sizes."""
@@ -74,7 +79,8 @@ def build_kernel_loops(kernel: KernelOp, loop_body: LoopBody, storages: Sequence
     loops = PassLoops(loop_body, memory, buffers, root, (begin, end))
     root.block.add_op(func.ReturnOp())
     parameters, sizes = tuple(memory.parameters), tuple(root.sizes)
-    return KernelLoops(root.block, parameters, memory.shared, loops.tasks, loops.grain, root.helpers, sizes)
+    limits = tuple(root.limits.items())
+    return KernelLoops(root.block, parameters, memory.shared, loops.tasks, loops.grain, root.helpers, sizes, limits)
 
 
 def kernel_block(memory: KernelBuffers) -> Block:
@@ -228,7 +234,8 @@ class PassLoops(PipelinedRows):
         """What is kept of rows; of rows without a limit what results lend their rows to."""
         refused: set[tuple[ScalarNode, tuple[Dim, ...]]] = set()
         while True:
-            found = plan_kept_rows(self.nodes, stages, KeepRules(refused=frozenset(refused)))
+            rules = KeepRules(long_rows=may_rows_be_long(), refused=frozenset(refused))
+            found = plan_kept_rows(self.nodes, stages, rules)
             endless = [kept for kept in found if kept.is_endless]
             is_alone = len(self.loop_body.stores) == 1  # of several results others may be read back, too
             lenders = find_lenders(self.nodes, endless, stages) if is_alone and not late else {}
@@ -253,7 +260,14 @@ class PassLoops(PipelinedRows):
         return extent(columns) * max((dtype(store.node.value).itemsize for store in stores), default=1) <= LARGEST_ROW
 
     def _row_buffer(self, kept: KeptRow) -> RowBuffer:
-        alloca = memref.AllocaOp.get(value_type(dtype(kept.node.value)), 64, [padded(most(extent(kept.dims)))])
+        element, count = dtype(kept.node.value), cast("Extent", extent(kept.dims))
+        capacity, limit = most(count), LARGEST_ROW // element.compute.itemsize
+        is_limited = isinstance(count, Size) and capacity > limit
+        if isinstance(count, Size) and is_limited:
+            capacity = self.root.limits[count] = limit
+        alloca = memref.AllocaOp.get(value_type(element), 64, [padded(capacity + is_limited)])
+        if is_limited:
+            alloca.attributes[PADDED] = UnitAttr()
         memory = self.root.add(alloca)
         memory.name_hint = f"{kept.node.value.name_hint or 'kept'}_row"
         return RowBuffer(memory, kept.position)
@@ -290,4 +304,7 @@ def kernel_function(name: str, loops: KernelLoops, comment: str) -> func.FuncOp:
     tasks = loops.tasks
     function.attributes["fused.tasks"] = SizeAttr(tasks) if isinstance(tasks, Size) else IntegerAttr(tasks, i64)
     function.attributes["fused.grain"] = IntegerAttr(loops.grain, i64)
+    if loops.limits:
+        limits = (ArrayAttr([SizeAttr(size), SizeAttr(most)]) for size, most in loops.limits)
+        function.attributes[LIMITS] = ArrayAttr(limits)
     return function

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
-from fuse_opt.dialects.types.size import SizeRefusal
+from fuse_opt.dialects.types.size import Size, SizeRefusal
 from fuse_opt.lowering.c.language import C
 from fuse_opt.lowering.c.printer import FunctionText, print_function, print_translation_unit
 from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoopsPass
@@ -49,7 +49,8 @@ def build_sized_program(module: ModuleOp, function: str | None = None) -> SizedP
         raise SizeRefusal(f"'{call.operation}': '{call.implementation}' takes extents that are numbers")
     if prepared_record(record) is not None:
         raise SizeRefusal("arguments that are prepared have extents that are numbers")
-    return SizedProgram(_program(record), record.size_table)
+    limits = [(size, most) for size, most in record.limits.items() if isinstance(size, Size) and isinstance(most, int)]
+    return SizedProgram(_program(record), record.size_table, tuple(limits))
 
 
 def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:

@@ -38,11 +38,12 @@ from fuse_opt.dialects.implementation.subgraph import Subgraph
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import plain_value
 from fuse_opt.dialects.types.dtypes import dtype_of
-from fuse_opt.dialects.types.size import Size, SizeRefusal
-from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
+from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
 from fuse_opt.lowering.c.printer import is_helper_target
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE
 from fuse_opt.lowering.convert.memory import AXES, RESULTS, SIZES
+from fuse_opt.lowering.cpu.kernel import LIMITS
 from fuse_opt.lowering.emit.access_ranges import task_slices
 from fuse_opt.lowering.emit.barriers import is_sized, one_by_one, plan_phases
 from fuse_opt.lowering.emit.c_program import NO_SIZES, SizeTable
@@ -85,6 +86,8 @@ class ProgramBuilder:
     """Those that take the place of others, by where buffers begin."""
     bulks: int = 0
     arena_alignment: int = 1
+    limits: dict[Extent, Extent] = field(default_factory=dict[Extent, Extent])
+    """Sizes with the largest numbers that kernels have room for."""
     segment_names: str = "fuse_segment"
     """What names of segments begin with: no two programs of a text may share it."""
 
@@ -186,6 +189,9 @@ class ProgramBuilder:
         if not isinstance(kernel, func.FuncOp) or kernel.is_declaration:
             raise LoweringError(f"'func.call' of '{name}', which is no kernel of this module", op)
         self.kernels[name] = kernel
+        if isa(said := kernel.attributes.get(LIMITS), ArrayAttr[ArrayAttr[SizeAttr]]):
+            for size, most in said:
+                self.limits[size.data] = min(most.data, self.limits.get(size.data, most.data))
         buffers = tuple(self._refs[argument] for argument in op.arguments if argument in self._refs)
         *given, _, _ = op.arguments
         sizes = tuple(_constant_index(argument) for argument in given if argument not in self._refs)

@@ -19,15 +19,27 @@ MOST = (1 << 63) - 1
 Part = TypeVar("Part")
 
 
+class LongRows(ValueError):
+    """A row is longer than the program's text is for."""
+
+
 @dataclass(frozen=True)
 class SizedProgram:
     """A program with sizes in the place of numbers; `table` has those that its text asks for."""
 
     program: Program
     table: SizeTable
+    limits: tuple[tuple[Size, int], ...] = ()
+    """Sizes with the largest numbers that the text has room for."""
 
     def at(self, values: Mapping[str, int]) -> Program:
-        """The program where symbols have these values: the same text. Raises OverflowError where a number is too large."""
+        """
+        The program where symbols have these values: the same text. Raises LongRows where these are more than its text is for,
+        OverflowError where a number is too large.
+        """
+        for size, most in self.limits:
+            if size.evaluate(values) > most:
+                raise LongRows(f"'{self.program.name}': {size} is {size.evaluate(values)}; expected {most} at most")
         numbers = [size.evaluate(values) for size in self.table.sizes]
         found = cast(Program, _at(self.program, values))
         if max([found.arena_bytes, *numbers]) > MOST:

@@ -73,6 +73,8 @@ class KeepRules:
     room: int = LARGEST_ROWS
     along: Dim | None = None
     """The dimension whose elements are made side by side; the innermost one of a loop where None."""
+    long_rows: bool = False
+    """Whether rows whose extents are sizes may be larger than these; else a call with such rows is not the kernel's."""
     refused: frozenset[tuple[ScalarNode, tuple[Dim, ...]]] = frozenset()
     """What is not kept in loops over these dimensions, as nothing has room for it."""
 
@@ -94,6 +96,8 @@ def plan_kept_rows(nodes: KernelNodes, stages: list[Stage], rules: KeepRules = K
             key = (node, stage.dims)
             size = most(extent(stage.dims)) * dtype(node.value).compute.itemsize
             is_endless = size > rules.largest and isinstance(extent(stage.dims), Size)
+            if is_endless and not rules.long_rows:
+                size, is_endless = rules.largest, False
             if key in kept:
                 kept[key].readers.append(stage)
             elif (

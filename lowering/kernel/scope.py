@@ -36,6 +36,8 @@ class Scope:
         """Functions called so far, with their types; shared by the whole nest."""
         self.sizes: dict[Size, SSAValue] = {} if parent is None else parent.sizes
         """Sizes asked for so far, in the order of the function's arguments; shared by the whole nest."""
+        self.limits: dict[Size, int] = {} if parent is None else parent.limits
+        """Sizes that calls must not have larger than a number, as memory has no room for more; shared by the whole nest."""
 
     def add(self, op: Operation) -> SSAValue:
         """Puts the op at the end of the block; gives its first result."""

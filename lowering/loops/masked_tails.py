@@ -39,6 +39,8 @@ FEWEST = 5
 would wait for narrow stores."""
 _ENDS = (WIDTH, 4 * WIDTH)
 """Elements that a loop over accumulators has at most."""
+PADDED = "fused.padded"
+"""Says of memory of a function's own that `WIDTH` elements more than are ever asked for belong to it."""
 _BITS = "fo_bits"
 NARROWEST = 4
 """Bytes of an element in memory: machines with masks for fewer are few."""
@@ -293,8 +295,12 @@ class _Guard:
         """Whether the function's own memory has an element for every iteration, the last ones of which nobody reads."""
         kind = store.memref.type
         assert isa(kind, MemRefType)
-        offset = self._offset(store.indices[0])
-        if offset is None or not isinstance(store.memref.owner, memref.AllocaOp):
+        offset, owner = self._offset(store.indices[0]), store.memref.owner
+        if not isinstance(owner, memref.AllocaOp):
+            return False
+        if PADDED in owner.attributes:
+            return self._known(store) is None and self._counts(store.indices[0])
+        if offset is None:
             return False
         size = kind.get_shape()[0]
         return self.end + offset == size or (self.end + offset < size and self._known(store) is not None)
@@ -307,6 +313,13 @@ class _Guard:
         if isinstance(owner, arith.AddiOp) and counter in owner.operands:
             return constant(owner.rhs if owner.lhs is counter else owner.lhs)
         return None
+
+    def _counts(self, index: SSAValue) -> bool:
+        """Whether an index is the counter, or more than it by what is the same for all iterations."""
+        owner = index.owner
+        if index is self.counter or isinstance(owner, Block) or not isinstance(owner, arith.AddiOp):
+            return index is self.counter
+        return self._counts(owner.lhs) != self._counts(owner.rhs)
 
     def _known(self, store: memref.StoreOp) -> memref.LoadOp | None:
         """The load of what the store replaces."""

@@ -19,6 +19,7 @@ from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
 from fuse_opt.dialects.types.size import Size, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
 from fuse_opt.dialects.types.symbolic_shape import with_extents
+from fuse_opt.lowering.emit.sized_program import LongRows
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.remarks import remark
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
@@ -31,7 +32,10 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class SizedPrograms:
-    """The programs for argument shapes of one text, which is compiled when the first of them is asked for."""
+    """
+    The programs for argument shapes of one text, which is compiled when the first of them is asked for. Rows are mostly short:
+    the text has memory for what it keeps of them, and there is another one for longer rows, compiled when one is met.
+    """
 
     def __init__(
         self,
@@ -43,27 +47,34 @@ class SizedPrograms:
         """`bind` gives the values of a function's symbols where arguments have shapes; it raises ValueError."""
         self._module, self._function, self._passes, self._bind = module, function, passes, bind
         self._lock = threading.Lock()
-        self._made: tuple[FuncOp, Callable[[Mapping[str, int]], CpuProgram]] | None = None
+        self._made: list[tuple[FuncOp, Callable[[Mapping[str, int]], CpuProgram]]] = []
+        """For short rows, then for all."""
         self.problem: str | None = None
         """Why there is no such program; None where there is one, or nobody has asked yet."""
-        self.compiled = 0
-        """How many texts were compiled: one at most."""
+
+    @property
+    def compiled(self) -> int:
+        """How many texts were compiled: two at most."""
+        return len(self._made)
 
     def __call__(self, shapes: Shapes) -> CpuProgram | None:
         """The program for arguments of these shapes; None where they are to be compiled by themselves."""
-        with self._lock:
-            if self._made is None and self.problem is None:
-                self._make()
-        if self._made is None:
-            return None
-        function, at = self._made
-        try:
-            values = self._bind(function, dict(enumerate(shapes)))
-        except ValueError:
-            return None
-        return at(values)
+        for number in range(2):
+            with self._lock:
+                if len(self._made) == number and self.problem is None:
+                    self._make(long_rows=number == 1)
+                if len(self._made) == number:
+                    return None
+                function, at = self._made[number]
+            try:
+                return at(self._bind(function, dict(enumerate(shapes))))
+            except LongRows:
+                continue
+            except ValueError:
+                return None
+        return None
 
-    def _make(self) -> None:
+    def _make(self, long_rows: bool) -> None:
         from fuse_opt.lowering.emit import build_sized_program
         from fuse_opt.runtime.cpu.program import SizedCpuProgram
 
@@ -74,18 +85,16 @@ class SizedPrograms:
             run_pipeline(module, make_passes("infer-shapes{symbols=true}"), ctx)
             _without_zeros(entry)
             stated = entry.clone()
-            with sizes_asked_for():
+            with sizes_asked_for(long_rows):
                 _check_sizes(entry)
                 _check_ops(entry)
                 run_pipeline(module, self._passes, ctx)
                 program = build_sized_program(module, self._function)
-            made = SizedCpuProgram(program.program, program.at)
         except SizeRefusal as error:
             self.problem = f"{type(error).__name__}: {error}"
             remark("compile", entry, "specialised", f"is compiled for each set of shapes: {self.problem}")
             return
-        self.compiled = 1
-        self._made = stated, made.at
+        self._made.append((stated, SizedCpuProgram(program.program, program.at).at))
 
 
 class UnknownSize(SizeRefusal):

@@ -136,6 +136,23 @@ def test_what_is_undecided_is_compiled_for_each_set_of_shapes_with_a_remark() ->
 
 
 @needs_compiler
+@needs_guard_pages
+def test_longer_rows_than_code_has_memory_for_have_a_program_of_their_own() -> None:
+    program = fuse_opt.compile(SOFTMAX)
+    sources: list[str] = []
+    for length in (16384, 16385, 20011, 16383):
+        given = drawn([(2, length), (length,)])
+        with guarded() as allocate:
+            arrays = [allocate(array, at_end=True) for array in given]
+            out = allocate(np.full_like(given[0], np.nan), at_end=True)
+            program(*arrays, out=out)
+            np.testing.assert_allclose(out, fuse_opt.evaluate(SOFTMAX, *given), 2e-5, 1e-9)
+        sources.append(program.source)
+    assert made_apart(program) == 0
+    assert sources[0] == sources[3] != sources[1] == sources[2]
+
+
+@needs_compiler
 def test_a_fault_of_lowering_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     def fault(*arguments: object) -> None:
         raise ValueError("a fault")
