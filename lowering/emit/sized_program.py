@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache
-from typing import TypeVar, cast
+from functools import cached_property
+from operator import itemgetter
+from typing import cast
 
 import numpy as np
 
@@ -15,8 +16,6 @@ from fuse_opt.lowering.program import Program
 
 MOST = (1 << 63) - 1
 """The largest number that the text computes with."""
-
-Part = TypeVar("Part")
 
 
 class LongRows(ValueError):
@@ -32,6 +31,13 @@ class SizedProgram:
     limits: tuple[tuple[Size, int], ...] = ()
     """Sizes with the largest numbers that the text has room for."""
 
+    @cached_property
+    def _evaluation(self) -> tuple[_Evaluation | None, tuple[Size, ...]]:
+        """How the program follows from numbers of these sizes, the table's first."""
+        evaluations = _Evaluations({size: place for place, size in enumerate(self.table.sizes)})
+        found = evaluations.of(self.program)
+        return found, tuple(evaluations.sizes)
+
     def at(self, values: Mapping[str, int]) -> Program:
         """
         The program where symbols have these values: the same text. Raises LongRows where these are more than its text is for,
@@ -40,8 +46,10 @@ class SizedProgram:
         for size, most in self.limits:
             if size.evaluate(values) > most:
                 raise LongRows(f"'{self.program.name}': {size} is {size.evaluate(values)}; expected {most} at most")
-        numbers = [size.evaluate(values) for size in self.table.sizes]
-        found = cast(Program, _at(self.program, values))
+        evaluation, sizes = self._evaluation
+        known = [size.evaluate(values) for size in sizes]
+        found = self.program if evaluation is None else cast(Program, evaluation(known))
+        numbers = known[: len(self.table.sizes)]
         if max([found.arena_bytes, *numbers]) > MOST:
             extents = ", ".join(f"{name} = {value}" for name, value in values.items())
             raise OverflowError(f"'{found.name}': extents {extents} give more than 2**63 bytes")
@@ -53,21 +61,34 @@ class SizedProgram:
         return replace(found, buffers=tuple(buffers))
 
 
-def _at(part: object, values: Mapping[str, int]) -> object:
-    """A part of the record with numbers in the place of sizes; itself where it has none."""
-    if isinstance(part, Size):
-        return part.evaluate(values)
-    if isinstance(part, tuple):
-        items = cast("tuple[object, ...]", part)
-        found = tuple([_at(item, values) for item in items])
-        return found if any(a is not b for a, b in zip(found, items, strict=True)) else items
-    if not is_dataclass(part) or isinstance(part, type):
-        return part
-    given = {name: getattr(part, name) for name in _names(type(part))}
-    changed = {name: new for name, old in given.items() if (new := _at(old, values)) is not old}
-    return replace(part, **changed) if changed else part
+_Numbers = Sequence[int]
+_Evaluation = Callable[[_Numbers], object]
 
 
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+@dataclass
+class _Evaluations:
+    """How parts of a record follow from the numbers of its sizes; what has none is itself and looked at once."""
+
+    sizes: dict[Size, int]
+    """With their places among the numbers."""
+
+    def of(self, part: object) -> _Evaluation | None:
+        """None where the part has no sizes."""
+        if isinstance(part, Size):
+            return itemgetter(self.sizes.setdefault(part, len(self.sizes)))
+        if isinstance(part, tuple):
+            return self._of_items(cast("tuple[object, ...]", part))
+        if not is_dataclass(part) or isinstance(part, type):
+            return None
+        found = {each.name: self.of(getattr(part, each.name)) for each in fields(part)}
+        changed = [(name, evaluation) for name, evaluation in found.items() if evaluation is not None]
+        if not changed:
+            return None
+        return lambda numbers: replace(part, **{name: evaluation(numbers) for name, evaluation in changed})
+
+    def _of_items(self, items: tuple[object, ...]) -> _Evaluation | None:
+        found = [self.of(item) for item in items]
+        if not any(found):
+            return None
+        pairs = list(zip(items, found, strict=True))
+        return lambda numbers: tuple([item if of is None else of(numbers) for item, of in pairs])

@@ -7,7 +7,7 @@ import functools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -69,6 +69,12 @@ class ProgramStruct(ctypes.Structure):
     _fields_ = fields_of("host/program_call.c", "fuse_program")
 
 
+class _Recent(ctypes.Structure):
+    """The record `fuse_recent`: programs of one signature for different shapes."""
+
+    _fields_ = fields_of("host/program_call.c", "fuse_recent")
+
+
 class _Method(ctypes.Structure):
     """CPython's record PyMethodDef."""
 
@@ -116,6 +122,38 @@ class Caller:
     program_call.c reads them.
     """
     interpreter: Interpreter
+    call_recent: int | None
+    """The same of what runs one of several programs, the one for the shapes of arguments."""
+    remember: Callable[[int, Any], int | None]
+    """Makes a program, the object of a `Call`, the first of a record's; gives the address of one that had to go."""
+
+
+class RecentCalls:
+    """
+    The calls of programs of one signature that were used last, and one call of them all, by compiled code: it takes the program
+    for the shapes of its arguments, and gives NotImplemented where that is none of them, too.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        """The caller must know how objects are laid out (`call_recent`)."""
+        assert caller.call_recent is not None
+        self._remember = caller.remember
+        self._record = _Recent()
+        self._kept: dict[int, tuple[Any, Any]] = {}
+        self.call: Call = callable_of(self._record, caller.call_recent)
+
+    def add(self, call: Call, program: Any) -> None:
+        """Makes the call of a program, `CpuProgram.direct`, the one that was used last."""
+        record = cast("Any", call).__self__
+        self._kept[id(record)] = record, program
+        dropped = self._remember(ctypes.addressof(self._record), record)
+        if dropped is not None:
+            self._kept.pop(dropped, None)
+
+    def last(self) -> Any:
+        """The program that was used last, or None."""
+        found = self._kept.get(self._record.programs[0] or 0)
+        return None if found is None else found[1]
 
 
 @functools.cache
@@ -133,8 +171,11 @@ def load_caller() -> Caller:
     drop: Any = held.fuse_drop_frame
     drop.argtypes, drop.restype = [ctypes.c_void_p, ctypes.c_void_p], None
     interpreter = Interpreter(*(address_in(ctypes.pythonapi, f"PyEval_{name}Thread") for name in ("Save", "Restore")))
-    call = address_in(held, "fuse_call") if _layout_is_known(held) else None
-    return Caller(run, take, keep, drop, call, interpreter)
+    remember: Any = held.fuse_remember
+    remember.argtypes, remember.restype = [ctypes.c_void_p, ctypes.py_object], ctypes.c_void_p
+    names = ("fuse_call", "fuse_call_recent")
+    calls = [address_in(held, name) for name in names] if _layout_is_known(held) else [None, None]
+    return Caller(run, take, keep, drop, calls[0], interpreter, calls[1], remember)
 
 
 def callable_of(record: ctypes.Structure, address: int) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts
 from fuse_opt.tools.compiler.sized import SizedPrograms
-from fuse_opt.tools.compiler.specialization import SpecializedPrograms, bind, is_dynamic, specialize
+from fuse_opt.tools.compiler.specialization import SpecializedPrograms, bind, is_dynamic, recent_calls, specialize
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
 from fuse_opt.tools.steering.expectations import Expectation, checked, parse_expectations
@@ -166,7 +166,8 @@ def _compiled(
             backend: Backend = SpecializedPrograms(
                 entry,
                 lambda shapes: build(specialize(module, function, shapes), function, known),
-                *([SizedPrograms(module.clone(), function, passes, bind)] if sized else []),
+                SizedPrograms(module.clone(), function, passes, bind) if sized else lambda shapes: None,
+                recent_calls(),
             )
         else:
             backend = build(module, function, passes)

@@ -15,8 +15,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, sizes, sizes_asked_for, tensor
+from fuse_opt.dialects.interfaces.symbols import argument_extents
 from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
-from fuse_opt.dialects.types.size import Size, SizeRefusal, symbol
+from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
 from fuse_opt.dialects.types.symbolic_shape import with_extents
 from fuse_opt.lowering.emit.sized_program import LongRows
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fuse_opt.runtime.cpu.program import CpuProgram
 
 Shapes = tuple[tuple[int, ...], ...]
+_Extents = Sequence[tuple[Extent, ...]]
 
 
 class SizedPrograms:
@@ -42,12 +44,15 @@ class SizedPrograms:
         module: ModuleOp,
         function: str | None,
         passes: Sequence[ModulePass],
-        bind: Callable[[FuncOp, Mapping[int, Sequence[int]]], dict[str, int]],
+        bind: Callable[[FuncOp, Mapping[int, Sequence[int]], _Extents], dict[str, int]],
     ) -> None:
-        """`bind` gives the values of a function's symbols where arguments have shapes; it raises ValueError."""
+        """
+        `bind` gives the values of a function's symbols where arguments have shapes, of its `argument_extents`; it raises
+        ValueError.
+        """
         self._module, self._function, self._passes, self._bind = module, function, passes, bind
         self._lock = threading.Lock()
-        self._made: list[tuple[FuncOp, Callable[[Mapping[str, int]], CpuProgram]]] = []
+        self._made: list[tuple[FuncOp, _Extents, Callable[[Mapping[str, int]], CpuProgram]]] = []
         """For short rows, then for all."""
         self.problem: str | None = None
         """Why there is no such program; None where there is one, or nobody has asked yet."""
@@ -65,9 +70,9 @@ class SizedPrograms:
                     self._make(long_rows=number == 1)
                 if len(self._made) == number:
                     return None
-                function, at = self._made[number]
+                function, known, at = self._made[number]
             try:
-                return at(self._bind(function, dict(enumerate(shapes))))
+                return at(self._bind(function, dict(enumerate(shapes)), known))
             except LongRows:
                 continue
             except ValueError:
@@ -94,7 +99,7 @@ class SizedPrograms:
             self.problem = f"{type(error).__name__}: {error}"
             remark("compile", entry, "specialised", f"is compiled for each set of shapes: {self.problem}")
             return
-        self._made.append((stated, SizedCpuProgram(program.program, program.at).at))
+        self._made.append((stated, argument_extents(stated), SizedCpuProgram(program.program, program.at).at))
 
 
 class UnknownSize(SizeRefusal):

@@ -6,7 +6,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from types import BuiltinMethodType
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
@@ -17,11 +18,14 @@ from fuse_opt.dialects.interfaces.shapes import has_sizes, is_static, sizes, ten
 from fuse_opt.dialects.interfaces.symbols import EQUAL, SYMBOLS, argument_extents, equal_names
 from fuse_opt.dialects.types.extents import evaluate, is_symbol
 from fuse_opt.dialects.types.extents import symbols as symbols_of
-from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr, with_extents
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.runtime.frozen import Bound, FrozenCalls, wrong_count
 from fuse_opt.tools.compiler.signature import Signature
+
+if TYPE_CHECKING:
+    from fuse_opt.runtime.host.program_call import Call, RecentCalls
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -71,15 +75,18 @@ def _evaluate_sizes(function: FuncOp, values: Mapping[str, int]) -> None:
                 Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
 
 
-def bind(function: FuncOp, shapes: Mapping[int, Sequence[int]]) -> dict[str, int]:
+def bind(
+    function: FuncOp, shapes: Mapping[int, Sequence[int]], known: Sequence[tuple[Extent, ...]] = ()
+) -> dict[str, int]:
     """
-    The values of a function's symbols where arguments, by their number, have these shapes. Raises ValueError for extents of one
+    The values of a function's symbols where arguments, by their number, have these shapes; `known` may have the function's
+    `argument_extents`. Raises ValueError for extents of one
     name that differ, and for others than the function takes.
     """
     values: dict[str, int] = {}
     places: dict[str, str] = {}
     computed: list[tuple[str, int, Size]] = []
-    known = argument_extents(function)
+    known = known or argument_extents(function)
     for number, extents in shapes.items():
         for axis, (size, extent) in enumerate(zip(known[number], extents, strict=False)):
             place = f"argument {number}, axis {axis}"
@@ -115,8 +122,13 @@ class SpecializedPrograms:
     """A backend of programs for one set of argument shapes each. `make` compiles one; calls come from any thread."""
 
     def __init__(
-        self, function: FuncOp, make: Callable[[Shapes], Any], sized: Callable[[Shapes], Any] = lambda shapes: None
+        self,
+        function: FuncOp,
+        make: Callable[[Shapes], Any],
+        sized: Callable[[Shapes], Any] = lambda shapes: None,
+        recent: RecentCalls | None = None,
     ) -> None:
+        """With `recent` compiled code finds the program of a call."""
         self._signature = Signature.of(function)
         self._make = make
         self.sized = sized
@@ -130,9 +142,12 @@ class SpecializedPrograms:
         self.made = 0
         """How many programs were compiled for shapes of their own."""
         self._lock = threading.Lock()
+        self._recent = recent
+        self.direct: Call = self._direct_by_shapes if self._recent is None else self._recent.call
+        """The result, where a program for arrays of their shapes is there and takes them as they are; else NotImplemented."""
 
-    def direct(self, arrays: Sequence[Any], out: Any) -> Any:
-        """The result, where a program for arrays of these shapes is there and takes them as they are; else NotImplemented."""
+    def _direct_by_shapes(self, arrays: Sequence[Any], out: Any) -> Any:
+        """`direct`, where compiled code does not know how arrays are laid out."""
         try:
             shapes = tuple([array.shape for array in arrays])
             call = self._direct[shapes]
@@ -158,6 +173,7 @@ class SpecializedPrograms:
         """The one for arguments of these shapes."""
         self._used[shapes] = next(self._count)
         if (found := self._programs.get(shapes)) is not None:
+            self._remember(found)
             return found
         found = self.sized(shapes)
         program = self._make(shapes) if found is None else found
@@ -170,13 +186,32 @@ class SpecializedPrograms:
                 oldest = min(self._programs, key=lambda known: self._used.get(known, 0))
                 for kept in (self._programs, self._direct, self._used):
                     kept.pop(oldest, None)
+        self._remember(program)
         return program
 
+    def _remember(self, program: Any) -> None:
+        """Lets compiled code call a program, if it can."""
+        direct = getattr(program, "direct", None)
+        if self._recent is not None and isinstance(direct, BuiltinMethodType):
+            self._recent.add(cast("Any", direct), program)
+
     def _last(self) -> Any:
+        if self._recent is not None and (found := self._recent.last()) is not None:
+            return found
         with self._lock:
             if not self._programs:
                 raise RuntimeError("the program has unknown extents: it is compiled at its first call, and known then")
             return self._programs[max(self._programs, key=lambda known: self._used.get(known, 0))]
+
+
+def recent_calls() -> RecentCalls | None:
+    """One call of several programs by compiled code; None where there is none."""
+    from fuse_opt.runtime.host.program_call import RecentCalls, load_caller
+    from fuse_opt.runtime.host.thread_pool import pool_library
+
+    if pool_library() is None or (caller := load_caller()).call_recent is None:
+        return None
+    return RecentCalls(caller)
 
 
 class FrozenSpecializedCalls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import Thread
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from lowered_programs import needs_compiler
 import fuse_opt
 from fuse_opt.lowering import emit
 from fuse_opt.passes.remarks import collect
-from fuse_opt.tools.compiler.specialization import SpecializedPrograms
+from fuse_opt.tools.compiler.specialization import KEPT, SpecializedPrograms
 
 Array = np.ndarray[Any, Any]
 Shapes = Callable[[int], Sequence[tuple[int, ...]]]
@@ -150,6 +151,29 @@ def test_longer_rows_than_code_has_memory_for_have_a_program_of_their_own() -> N
         sources.append(program.source)
     assert made_apart(program) == 0
     assert sources[0] == sources[3] != sources[1] == sources[2]
+
+
+@needs_compiler
+def test_more_sizes_in_turn_than_are_kept_from_several_threads() -> None:
+    program = fuse_opt.compile(ROWS)
+    wrong: list[int] = []
+
+    def call(lengths: Sequence[int]) -> None:
+        for length in lengths:
+            (x, b) = drawn([(length, 24), (24,)])
+            if not np.array_equal(program(x, b), wanted[length]):
+                wrong.append(length)
+
+    lengths = range(1, KEPT + 12)
+    wanted = {length: program(*drawn([(length, 24), (24,)])) for length in lengths}
+    threads = [Thread(target=call, args=([*lengths[::step], *lengths[-3:]],)) for step in (1, -1, 2, -3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and made_apart(program) == 0
+    program(*drawn([(5, 24), (24,)]))
+    assert program.stats.arena_bytes == 0 and program.native.direct((1.0,), None) is NotImplemented
 
 
 @needs_compiler
