@@ -14,6 +14,10 @@ ROLLED = "fused.rolled"
 where the one around it is unrolled."""
 
 
+LIMITS = "fused.limits"
+"""What a kernel's function says of sizes: pairs of one and the largest number that it has room for."""
+
+
 NONPOSITIVE = "fused.nonpositive"
 """Attribute of a `math.exp` whose operand is never greater than zero."""
 

@@ -18,6 +18,7 @@ from fuse_opt.dialects.types.index_expr import Dim, constant
 from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.cpu.pipelined_rows import PipelinedRows
+from fuse_opt.lowering.hints import LIMITS
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, Parameter, Scratch
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage, body_cost
 from fuse_opt.lowering.kernel.iteration_space import extent
@@ -43,8 +44,6 @@ SHORTEST_LOOP = 8
 """Elements; a shorter innermost dimension is written out."""
 MOST_WRITTEN_OUT = 400
 """Simple operations of an iteration that is written out."""
-LIMITS = "fused.limits"
-"""What a kernel's function says of sizes: pairs of one and the largest number that it has room for."""
 CHUNK_MULTIPLE = 64
 """Elements; chunks of a pointwise loop begin at multiples, so that no two threads write one cache line."""
 

@@ -43,11 +43,11 @@ from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
 from fuse_opt.lowering.c.printer import is_helper_target
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE
 from fuse_opt.lowering.convert.memory import AXES, RESULTS, SIZES
-from fuse_opt.lowering.cpu.kernel import LIMITS
 from fuse_opt.lowering.emit.access_ranges import task_slices
 from fuse_opt.lowering.emit.barriers import is_sized, one_by_one, plan_phases
 from fuse_opt.lowering.emit.c_program import NO_SIZES, SizeTable
 from fuse_opt.lowering.errors import EvaluationError, LoweringError
+from fuse_opt.lowering.hints import LIMITS
 from fuse_opt.lowering.program import (
     CHAIN,
     INSIDE,
