@@ -22,12 +22,11 @@ import numpy as np
 from gpu_workloads import Torch, Workload, array_bytes, workloads
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.emit.cuda import build_cuda_program
 from fuse_opt.lowering.program.float_formats import NARROW, narrow
 from fuse_opt.runtime.cuda.program import CudaProgram
 from fuse_opt.runtime.device.driver import NON_BLOCKING, open_device
 from fuse_opt.tools.commands.measuring import difference
-from fuse_opt.tools.compiler.api import evaluate, optimize
+from fuse_opt.tools.compiler.api import compile, evaluate
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 _SMALL = 1 << 24
@@ -130,11 +129,18 @@ def program_calls(program: CudaProgram, sets: Sequence[list[Any]]) -> list[Calla
     return [program.bind(*arrays) for arrays in sets]
 
 
+def made(workload: Workload, pipeline: list[str] | None = None) -> CudaProgram:
+    """What a caller gets: made for the device that is there."""
+    native = compile(workload.text(), target="cuda", pipeline=pipeline).native
+    assert isinstance(native, CudaProgram)
+    return native
+
+
 def fast_program(workload: Workload, strict: CudaProgram) -> CudaProgram | None:
     """The workload with `math=fast`; None where its text is that of the strict one but for what comments say."""
     passes = [text.replace("schedule-kernels", "schedule-kernels{math=fast}") for text in DEFAULT_PIPELINE]
-    program = build_cuda_program(optimize(workload.text(), passes))
-    return None if program.source == strict.source else CudaProgram(program)
+    program = made(workload, passes)
+    return None if program.source == strict.source else program
 
 
 PEERS = ("eager", "compile", "graphs", "autotune", "triton")
@@ -206,7 +212,7 @@ def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) 
     """A row of the table; torch is left out where no time is left for it."""
     ends = time.monotonic() + seconds
     moved = sum(array_bytes(shape, workload.dtype(k)) for k, shape in enumerate(workload.shapes))
-    program = CudaProgram(build_cuda_program(optimize(workload.text())))
+    program = made(workload)
     stats = program.stats
     moved += sum(array_bytes(r.shape, r.dtype) for r in program.program.results)
     small = moved < _SMALL

@@ -37,7 +37,7 @@ def arguments_of(program: Any, seed: int = 0) -> list[Any]:
             values = np.abs(values) + 0.5 if len(buffer.shape) == 1 else values
             made.append(values.astype(np.float32 if buffer.dtype == "f32" else np.float64))
         elif buffer.dtype == "i1":
-            made.append(random.random(buffer.shape) < 0.5)
+            made.append(np.ones(buffer.shape, np.bool_))  # masks, of which no row may be empty
         else:
             made.append(random.integers(0, _WORDS, buffer.shape, np.int64).astype(f"int{buffer.dtype[1:]}"))
     return made
