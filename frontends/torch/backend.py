@@ -47,7 +47,7 @@ class Options:
     dump: str | None = None
     """A directory for the programs as text, before and after the passes, with the generated C and calls."""
     decisions: str | None = None
-    """A file of fusion decisions to make, and no other."""
+    """A file of decisions to make, of all kinds, and no other."""
     budget: str | None = None
     """Bytes of intermediate values of each graph, such as 64MiB, with what is kept from forward to backward."""
     programs: int = 256

@@ -255,7 +255,7 @@ def _backend(
 @contextmanager
 def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
     """
-    Programs compiled in its body are fused by the decisions in the file `replay`, and no other, where one is given. Gives a
+    Programs compiled in its body are made by the decisions in the file `replay`, and no other, where one is given. Gives a
     function for the text of the decisions made. Raises InputError for a file that cannot be read or applied.
     """
     from fuse_opt.passes.decisions import steering as decisions
