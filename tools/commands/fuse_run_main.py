@@ -31,11 +31,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     parser = _make_parser()
+    if "--calibrate" in arguments:
+        return _calibrate([argument for argument in arguments if argument != "--calibrate"])
     given = parser.parse_args(arguments)
     if given.repeat < 0:
         parser.error(f"argument --repeat: expected 0 or more, got {given.repeat}")
     if given.poison and given.target != "cpu":
         parser.error(f"argument --poison: expected --target cpu, got --target {given.target}")
+    if (given.profile or given.report) and given.target != "cpu":
+        parser.error(f"arguments --profile and --report: expected --target cpu, got --target {given.target}")
     if given.unfused and given.passes is not None:
         parser.error("--unfused and -p exclude each other")
     inputs = _inputs(parser, given.inputs or ["random:0"])
@@ -57,6 +61,13 @@ def _main(arguments: Sequence[str]) -> int:
             raise
         print(f"fuse-run: error: {_reason(error)}", file=sys.stderr)
     return FAILED
+
+
+def _calibrate(options: Sequence[str]) -> int:
+    """As `fuse-tune calibrate`, which stands above this command and so is a process of its own."""
+    from subprocess import run
+
+    return run([sys.executable, "-m", "fuse_opt.tools.tuning.fuse_tune_main", "calibrate", *options]).returncode
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,17 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--check-each", action="store_true", help="compare each kernel with the reference on its own operands")
     add("--against", metavar="c,cuda", type=_against, default=["c"], help="as which text (default: c; CUDA C by g++)")
     add("--all", action="store_true", help="with --check-each: go on behind a kernel that is wrong")
+    add("--profile", metavar="TRACE.json", help="time each kernel; the trace opens in Perfetto and chrome://tracing")
+    add(
+        "--report",
+        metavar="FILE.html",
+        help="time each kernel; a page with graph, arena, roofline and table, for offline",
+    )
+    add(
+        "--calibrate",
+        action="store_true",
+        help="alone, with -o FILE.toml: measure this machine, as fuse-tune calibrate",
+    )
     add("--poison", action="store_true", help="fill what no later step reads with NaN after each, to find errors")
     add("--repeat", type=int, default=0, metavar="N", help="time N calls after a warm-up")
     add("--stats", choices=("text", "json"), default="text", help="how the summary is printed")
@@ -138,8 +160,8 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
 
     source, weights = _load(given, wanted.file)
     pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
-    if given.check_each:
-        return _check_each(given, wanted, source, weights, pipeline)
+    if given.check_each or given.profile or given.report:
+        return _watch(given, wanted, source, weights, pipeline)
     program = compile_program(
         source,
         given.target,
@@ -178,22 +200,27 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
     return OK if passed else FAILED
 
 
-def _check_each(
+def _watch(
     given: argparse.Namespace, wanted: _Inputs, source: ModuleOp, weights: dict[str, Array], pipeline: str | None
 ) -> int:
     from fuse_opt.lowering.reference.interpreter import entry_function
     from fuse_opt.tools.commands.array_files import read_arguments
     from fuse_opt.tools.commands.measuring import example_inputs
-    from fuse_opt.tools.commands.watching import check_kernels
+    from fuse_opt.tools.commands.watching import check_kernels, profile_call
     from fuse_opt.tools.compiler.signature import Signature
 
     points = _points(given)
     if len(points) > 1:
-        raise ValueError("--check-each: expected one size of each extent, got a range in --extents")
+        raise ValueError(
+            "--check-each, --profile, --report: expected one size of each extent, got a range in --extents"
+        )
     random = [] if wanted.file else example_inputs(source, wanted.seed, given.function, points[0])
     signature = Signature.of(entry_function(source, given.function))
     inputs = read_arguments(signature, wanted.file, wanted.own, random, weights)
-    return OK if check_kernels(given, source, inputs, pipeline) else FAILED
+    passed = not given.check_each or check_kernels(given, source, inputs, pipeline)
+    if given.profile or given.report:
+        profile_call(given, source, inputs, pipeline)
+    return OK if passed else FAILED
 
 
 def _against(text: str) -> list[str]:

@@ -5,23 +5,28 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.tools.commands.array_files import read_arguments
 from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.compiler.api import compile as compile_program
+from fuse_opt.tools.compiler.api import show
 from fuse_opt.tools.compiler.compiled_program import CompiledProgram
-from fuse_opt.tools.compiler.pipeline import Observer
+from fuse_opt.tools.compiler.pipeline import Observer, make_passes, run_pipeline
+from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.compiler.signature import Signature
 from fuse_opt.tools.compiler.specialization import is_dynamic, specialize
 from fuse_opt.tools.watching.check_each import TARGETS, check_each
 from fuse_opt.tools.watching.check_passes import PassChecker
 from fuse_opt.tools.watching.check_table import CheckTable
+from fuse_opt.tools.watching.report import profile_section
 
 FOLDER = "check"
 """Where kernels that are wrong are written, below the current directory."""
@@ -71,3 +76,35 @@ def pass_checker(inputs: str | None, file: str, others: Observer) -> PassChecker
         return signature.convert_inputs(read_arguments(signature, saved, {}, random, {}))
 
     return PassChecker(file, arguments, others)
+
+
+def profile_call(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> None:
+    """Times the kernels of a program, prints the table, and writes the trace and the report that are asked for."""
+    source = fixed(source, given.function, inputs)
+    steps: list[tuple[str, float]] = []
+    program = compile_program(
+        source, pipeline=pipeline, function=given.function, backend=given.backend, budget=given.budget
+    )
+    found = program.profile(*inputs, repeat=given.repeat or 10)
+    print(found.text())
+    if given.profile is not None:
+        run_pipeline(source.clone(), make_passes(pipeline), make_context(), observer=_Stopwatch(steps))
+        steps.append(("C compiler", program.stats.compile_s))
+        Path(given.profile).write_text(json.dumps(found.trace(steps)) + "\n", encoding="utf-8")
+    if given.report is not None:
+        page = show(program).html
+        head, body, tail = page.rpartition("<script>")
+        Path(given.report).write_text(f"{head}{profile_section(found)}{body}{tail}", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class _Stopwatch:
+    """An observer of a pipeline that notes how long passes take."""
+
+    steps: list[tuple[str, float]]
+
+    def applied(self, pass_: ModulePass, module: ModuleOp, seconds: float) -> None:
+        self.steps.append((pass_.name, seconds))
+
+    def verified(self, module: ModuleOp, seconds: float) -> None:
+        self.steps.append(("verify", seconds))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -17,8 +18,11 @@ from fuse_opt.dialects.implementation.queries import implementation_counts
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.builders import Backend
 from fuse_opt.tools.compiler.notebook import notebook_html
-from fuse_opt.tools.compiler.signature import Signature, call_with_parts, quick_call
+from fuse_opt.tools.compiler.signature import Signature, Value, call_with_parts, quick_call
 from fuse_opt.tools.compiler.specialization import FrozenSpecializedCalls, SpecializedPrograms
+
+if TYPE_CHECKING:
+    from fuse_opt.tools.watching.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,35 @@ class CompiledProgram:
         Counts of kernels, launches, bytes and so on, and `compile_s`: ProgramStats, for "cpu" and "cuda" with further fields.
         """
         return self._backend.stats
+
+    def profile(self, *arrays: Any, repeat: int = 10) -> Profile:
+        """
+        Where the time of a call on these arguments goes, kernel by kernel, for "cpu": `.text()` is a table, `.save("trace.json")`
+        a trace for Perfetto. Another program is compiled for it, this one stays as it is. Raises ValueError for a program with
+        bound arguments, unknown extents or another target.
+        """
+        from fuse_opt.tools.watching.timing import profile_program
+
+        if self.target != "cpu" or self._bound or isinstance(self._backend, SpecializedPrograms):
+            raise ValueError(
+                "profile: expected a program for 'cpu' of known extents and without bound arguments, got "
+                f"target '{self.target}'{', bound arguments' if self._bound else ''}"
+            )
+        given = [value.convert(a) if value.stored is None else a for value, a in self._pairs(arrays)]
+        flat = self.signature.convert_inputs(given)
+        donated = any(value.donated for value in self.signature.arguments)
+        return profile_program(
+            self.module,
+            self.signature.name,
+            flat,
+            lambda: self(*(deepcopy(given) if donated else given)),
+            repeat,
+        )
+
+    def _pairs(self, arrays: Sequence[Any]) -> list[tuple[Value, Any]]:
+        if len(arrays) != len(self.signature.arguments):
+            raise TypeError(f"profile: expected {len(self.signature.arguments)} arguments, got {len(arrays)}")
+        return list(zip(self.signature.arguments, arrays, strict=True))
 
     @property
     def implementations(self) -> dict[str, int]:
