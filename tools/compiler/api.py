@@ -124,7 +124,8 @@ def compile(
     InputError where it is something else, with remarks that explain it as notes.
 
     Extents that are unknown (`?`) are those of each call: for "cpu" one program for all of them is compiled at the first call,
-    or where that cannot be, one for each set of shapes when it is first met.
+    a second one where a row of more than 64 KiB is met that code keeps in memory; where neither can be, one for each set of
+    shapes when it is first met.
 
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
