@@ -24,7 +24,7 @@ def for_shim(text: str) -> str:
 def kernels_of(text: str) -> Iterator[tuple[re.Match[str], bool]]:
     """The head of each kernel of a text, and whether its threads may wait for each other."""
     starts = list(KERNEL.finditer(text))
-    for kernel, following in zip(starts, [*starts[1:], None], strict=True):
+    for kernel, following in zip(starts, [*starts[1:], None], strict=False):
         yield kernel, _WAITS.search(text, kernel.end(), following.start() if following else len(text)) is not None
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +17,7 @@ from fuse_opt.dialects.implementation.queries import implementation_counts
 from fuse_opt.runtime.frozen import Bound, FrozenCalls
 from fuse_opt.tools.compiler.builders import Backend
 from fuse_opt.tools.compiler.notebook import notebook_html
-from fuse_opt.tools.compiler.signature import Signature, Value, call_with_parts, quick_call
+from fuse_opt.tools.compiler.signature import Signature, call_with_parts, quick_call
 from fuse_opt.tools.compiler.specialization import FrozenSpecializedCalls, SpecializedPrograms
 
 if TYPE_CHECKING:
@@ -192,21 +191,8 @@ class CompiledProgram:
                 "profile: expected a program for 'cpu' of known extents and without bound arguments, got "
                 f"target '{self.target}'{', bound arguments' if self._bound else ''}"
             )
-        given = [value.convert(a) if value.stored is None else a for value, a in self._pairs(arrays)]
-        flat = self.signature.convert_inputs(given)
-        donated = any(value.donated for value in self.signature.arguments)
-        return profile_program(
-            self.module,
-            self.signature.name,
-            flat,
-            lambda: self(*(deepcopy(given) if donated else given)),
-            repeat,
-        )
-
-    def _pairs(self, arrays: Sequence[Any]) -> list[tuple[Value, Any]]:
-        if len(arrays) != len(self.signature.arguments):
-            raise TypeError(f"profile: expected {len(self.signature.arguments)} arguments, got {len(arrays)}")
-        return list(zip(self.signature.arguments, arrays, strict=True))
+        flat = self.signature.convert_inputs(arrays)
+        return profile_program(self.module, self.signature.name, flat, self._backend, repeat)
 
     @property
     def implementations(self) -> dict[str, int]:

@@ -33,11 +33,13 @@ Array = npt.NDArray[Any]
 
 
 def profile_program(
-    module: ModuleOp, function: str | None, arrays: Sequence[Array], call: Callable[[], object], repeat: int = 10
+    module: ModuleOp, function: str | None, arrays: Sequence[Array], call: Callable[..., object], repeat: int = 10
 ) -> Profile:
     """
     Times a function of a module that passes have planned for the CPU, on the arrays of all its arguments but prepared ones;
-    `call` runs the ordinary program. Raises ValueError where another function prepares arguments, and what compiling raises.
+    `call` runs the ordinary program on such arrays.
+
+    Raises ValueError where another function prepares arguments, and what compiling raises.
     """
     traced = trace_program(module, function)
     if traced.prepare is not None:
@@ -45,8 +47,9 @@ def profile_program(
     watched = _Clock(traced.program)
     ordinary: list[float] = []
     for _ in range(2 + max(repeat, 1)):
+        given = watched.fresh(arrays)
         start = time.perf_counter()
-        call()
+        call(*given)
         ordinary.append(time.perf_counter() - start)
         watched.run(arrays)
     return _profile(traced, watched.calls[2:], watched.seconds[2:], ordinary[2:])
@@ -65,8 +68,12 @@ class _Clock:
         self.seconds: list[float] = []
         """Of each call."""
 
+    def fresh(self, arrays: Sequence[Array]) -> list[Array]:
+        """The arguments of a call, with copies of those that it overwrites."""
+        return [array.copy() if donated else array for array, donated in zip(arrays, self._donated, strict=True)]
+
     def run(self, arrays: Sequence[Array]) -> None:
-        given = [array.copy() if donated else array for array, donated in zip(arrays, self._donated, strict=True)]
+        given = self.fresh(arrays)
         self.calls.append([])
         self._first = time.perf_counter()
         self._watched(*given)

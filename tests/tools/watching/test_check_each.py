@@ -48,6 +48,20 @@ def test_cuda_by_emulation(program: str, capsys: pytest.CaptureFixture[str]) -> 
     assert '"against": "cuda", "run_by": "generated"' in capsys.readouterr().out
 
 
+@needs_cxx
+def test_unknown_extents_and_frozen_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "frozen.mlir"
+    source.write_text("""
+func.func @main(%x: tensor<?x7xf32>, %w: tensor<7x9xf32> {graph.frozen}, %b: tensor<9xf32> {graph.frozen}) -> tensor<?x9xf32> {
+  %e = graph.exp %b : (tensor<9xf32>) -> tensor<9xf32>
+  %h = graph.matmul %x, %w : (tensor<?x7xf32>, tensor<7x9xf32>) -> tensor<?x9xf32>
+  %a = graph.add %h, %e : (tensor<?x9xf32>, tensor<9xf32>) -> tensor<?x9xf32>
+  func.return %a : tensor<?x9xf32>
+}
+""")
+    assert main([str(source), "--check-each", "--against", "cuda"]) == 0, capsys.readouterr()
+
+
 @needs_cc
 def test_the_kernel_with_a_fault_is_named() -> None:
     kernels = list(generated_kernels(PROGRAM, "c"))
