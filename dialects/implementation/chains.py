@@ -15,6 +15,7 @@ from typing import Any
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.interfaces.layouts import encoding, has_order
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
@@ -113,6 +114,12 @@ def trace_chain(
         if any(other in inner for other in read if other is not value):
             return "multi-use"
         links.append(_link(op, read, value, outer))
+        if (
+            links[-1].operand is not None
+            and not links[-1].whole
+            and _is_turned(next(v for v in read if v is not value))
+        ):
+            return "step-order"
         value = op.results[0]
     return (links, outer) if list(results) == [value] else "several-results"
 
@@ -131,6 +138,10 @@ def _link(op: StructuredOp, read: Sequence[SSAValue], value: SSAValue, outer: li
     result = shape(op.results[0])
     extents = (1,) * (len(result) - len(shape(other))) + shape(other)
     return replace(link, operand=outer.index(other), extents=extents, whole=extents == result)
+
+
+def _is_turned(value: SSAValue) -> bool:
+    return encoding(value) is not None and has_order(shape(value))
 
 
 def _number(value: SSAValue) -> float | None:

@@ -82,6 +82,8 @@ def _single_cost(site: Site) -> Cost:
     """Of a convolution that is a product, next to `_convolution_cost`, which is optimistic."""
     assert site.device is not None
     found, positions = _cost(site), prod(site.results[0].shape[2:])
+    if site.operands[1].encoding is not None:
+        return found  # a weight that lies in another order is not packed
     factor = next(name for least, name in _OF_SINGLE if positions >= least)
     return replace(found, rate=found.rate * site.device.factor(factor))
 

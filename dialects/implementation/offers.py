@@ -79,7 +79,10 @@ class Offer:
     cost: Callable[[Site], Cost] | None = None
     """What running it costs; who does not know is chosen by its place among the offers."""
     layouts: Callable[[Site], Sequence[LayoutRow]] | None = None
-    """Of generated code: how operands and results may lie, row by row. A function that is called gets row-major arrays."""
+    """
+    How operands and results may lie, row by row: of generated code, and of compiled calls, which are told the orders of what they
+    get. A function that Python calls gets row-major arrays.
+    """
     optional: bool = False
     """It is there only for modules whose list of backends names its own."""
     native: bool = False
@@ -116,11 +119,15 @@ class Offer:
 
     def refusal(self, site: Site) -> str | None:
         """The code of why it does not run the site's op. Raises BackendFault."""
-        if not site.is_row_major and (self.layouts is None or not self.kind):
+        if not site.is_row_major and not self._takes_orders:
             return "layout"
         if self.features and (missing := self._missing_feature(site)) is not None:
             return f"needs-{missing}"
         return self._reason("accepts", self.accepts, site)
+
+    @property
+    def _takes_orders(self) -> bool:
+        return self.layouts is not None and (bool(self.kind) or self.native)
 
     def _missing_feature(self, site: Site) -> str | None:
         """The first feature that the site's machine lacks; None where no machine is asked about."""
@@ -167,7 +174,7 @@ class Offer:
     def layout_rows(self, site: Site) -> Sequence[LayoutRow]:
         """The rows of layouts in which it runs the site's op, row-major order first. Raises BackendFault."""
         plain = LayoutRow((None,) * len(site.operands), (None,) * len(site.results))
-        if self.layouts is None or not self.kind:
+        if not self._takes_orders:
             return (plain,)
         found = self._ask("layouts", lambda: self.layouts and tuple(self.layouts(site)))
         if isinstance(found, tuple):

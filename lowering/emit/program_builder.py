@@ -51,6 +51,7 @@ from fuse_opt.lowering.hints import LIMITS
 from fuse_opt.lowering.program import (
     CHAIN,
     INSIDE,
+    ORDERS,
     Buffer,
     BufferRef,
     ConfigValue,
@@ -295,7 +296,8 @@ class ProgramBuilder:
             raise LoweringError(
                 f"'{op.implementation.data}' is not a registered implementation of '{op.operation.data}'", op
             )
-        return found.run if op.workspace is None or found.takes_workspace else _without_workspace(found.run)
+        run = found.run if op.workspace is None or found.takes_workspace else _without_workspace(found.run)
+        return partial(_run_in_orders, run) if ORDERS in op.config.data else run
 
     def _partition(self, op: LibraryCallOp) -> Run:
         """What the backend makes of the function that has the partition's ops."""
@@ -443,6 +445,22 @@ def _run_reference(
     results = zip(outputs, evaluate_function(function, given), types.outputs, strict=True)
     for out, value, type_ in results:
         np.copyto(out, memory_array(value, type_))
+
+
+def _run_in_orders(
+    run: Run, inputs: Sequence[Array], outputs: Sequence[Array], config: Mapping[str, ConfigValue]
+) -> None:
+    """Runs on views that have their axes as types write them."""
+    orders = config[ORDERS]
+    assert isinstance(orders, tuple)
+    arrays = [*inputs, *outputs]
+    views = [_in_order(array, str(order)) for array, order in zip(arrays, orders, strict=False)]
+    views += arrays[len(orders) :]  # a workspace
+    run(views[: len(inputs)], views[len(inputs) :], config)
+
+
+def _in_order(array: Array, order: str) -> Array:
+    return array.transpose(np.argsort(np.array(order.split(), int))) if order else array
 
 
 def _inside(call: LibraryCall) -> Sequence[BufferRef]:

@@ -16,6 +16,8 @@ VECTOR_BYTES = 16
 """Of the widest access that a thread of a GPU can make, which must begin at a multiple."""
 
 CHAIN, CHAIN_OPERANDS = "fused.chain", "fused.operands"
+ORDERS = "fused.orders"
+"""By input, then by output, in a call's `config`: the axes from outermost to innermost in memory; empty for row-major order."""
 """Entries of a call's config: the steps behind the op that it runs, as texts; which inputs are the op's operands."""
 INSIDE = "fused.inside"
 """And how many of the last outputs are values inside of a partition."""

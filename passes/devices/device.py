@@ -24,8 +24,9 @@ VARIABLE = "FUSE_OPT_DEVICE"
 
 FACTORS = (
     "depthwise", "depthwise_to_lanes", "depthwise_lanes", "turned", "panels", "single", "single_of_128", "single_of_512",
+    "onednn_slow",
 )  # fmt: skip
-"""What a file may say in its table `factors`: how convolutions of code of ours compare with products of as many operations."""
+"""What a file may say in its table `factors`: how convolutions compare with products, by code of ours and by oneDNN."""
 
 GPU_ENTRIES = (
     "processors", "max_threads", "processor_threads", "static_shared", "shared_memory", "bytes_in_flight",

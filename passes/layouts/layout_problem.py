@@ -273,10 +273,15 @@ def _as_it_is(value: SSAValue) -> Layout:
 
 
 def _rows_of(offer: Offer, site: Site) -> Iterable[tuple[LayoutRow, float]]:
-    """The rows in which an implementation runs a site, with what that costs; none where that is not known."""
+    """
+    The rows in which an implementation runs a site, with what that costs; none where that is not known. What is behind it is
+    asked, too, about orders in which perhaps nothing else runs it.
+    """
     for row in offer.layout_rows(site):
         here = site.laid_out(row)
-        if offer.refusal(here) is None and (seconds := offer.seconds(here)) is not None:
+        if offer.refusal(here) is not None or (seconds := offer.seconds(here)) is None:
+            continue
+        if here.is_row_major or offer.machine_refusal(here) is None:
             yield row, seconds
 
 

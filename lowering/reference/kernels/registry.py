@@ -26,7 +26,7 @@ from fuse_opt.dialects.implementation.offers import (
     offers_of,
     register_offer,
 )
-from fuse_opt.dialects.implementation.site import Cost, Site
+from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.lowering.program import Array, Config, Run
 from fuse_opt.lowering.program.float_formats import by_values
@@ -127,6 +127,7 @@ def native_implementation(
     chained: bool = False,
     features: tuple[str, ...] | Callable[[Site], Sequence[str]] = (),
     captured: bool = True,
+    layouts: Callable[[Site], Sequence[LayoutRow]] | None = None,
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
@@ -156,6 +157,7 @@ def native_implementation(
             chained=chained,
             features=features,
             captured=captured,
+            layouts=layouts,
         )
     )
     own = Implementation(name, op, _not_by_python) if like is None else _REGISTRY[op, like]

@@ -1,4 +1,4 @@
-"""Convolutions as problems of oneDNN, in plain strides: [N, C, spatial...] as programs have them."""
+"""Convolutions as problems of oneDNN, in plain strides: channels innermost, or [N, C, spatial...] as programs have them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def convolution_call(
     operands: Sequence[Dense], out: Dense, config: Mapping[str, ConfigValue], posts: Sequence[PostOp] = ()
 ) -> Call | None:
     """
-    A convolution of arrays in C order; None where it has no such problem. Operands of `posts` are aligned to the result, with
+    A convolution of arrays in any order; None where it has no such problem. Operands of `posts` are aligned to the result, with
     extents of 1 where they are broadcast.
     """
     x, weight = operands
@@ -29,10 +29,10 @@ def convolution_call(
     windows = Windows(strides, tuple(n - 1 for n in dilations), pads[:axes], pads[axes:])
     groups = config.get("groups", 1)
     assert isinstance(groups, int)
-    filters = weight.shape
-    if groups > 1:
-        filters = (groups, filters[0] // groups, *filters[1:])
-    problem = Problem(x, Dense.in_order(filters, weight.dtype), out, windows, tuple(posts))
+    filters = weight
+    if groups > 1:  # of a weight in C order
+        filters = Dense.in_order((groups, weight.shape[0] // groups, *weight.shape[1:]), weight.dtype)
+    problem = Problem(x, filters, out, windows, tuple(posts))
     taps = 1
     for extent in weight.shape[1:]:
         taps *= extent

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from fuse_opt.dialects.implementation.site import Cost, Site
+from math import prod
+
+from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
+from fuse_opt.dialects.interfaces.layouts import has_order
+from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.onednn.calls import PROBLEMS, workspace_bytes
@@ -41,10 +45,10 @@ def onednn_load_problem() -> str | None:
 
 def _calls(site: Site) -> list[Call] | None:
     """The site as oneDNN has it: with the result in memory of its own, and over each operand that it may be written over."""
-    *operands, out = (Dense.in_order(tensor.shape, tensor.dtype) for tensor in (*site.operands, *site.results))
+    *operands, out = map(Dense.of, (*site.operands, *site.results))
     places = [None, *sums_of(site.links, out.shape)]
     make = PROBLEMS[site.name]
-    found = [make(operands, out, site.config, post_ops(site.links, out.dtype, place)) for place in places]
+    found = [make(operands, out, site.config, post_ops(site.links, out, place)) for place in places]
     calls = [call for call in found if call is not None]
     return calls if len(calls) == len(found) else None
 
@@ -59,14 +63,39 @@ def _accepts(site: Site, types: set[tuple[str, ...]]) -> str | None:
         return "empty"
     if max(extent for tensor in tensors for extent in tensor.shape or (1,)) >= _MOST_EXTENT:
         return "extent"
+    if not site.is_row_major and not any(_lies_as(site, row) for row in _channels_last(site)):
+        return "layout"
     return None if _calls(site) is not None else "shape"
+
+
+def _lies_as(site: Site, row: LayoutRow) -> bool:
+    """Whether operands and results lie so, where there is an order of them."""
+    tensors, wanted = (*site.operands, *site.results), (*row.operands, *row.results)
+    return all(t.encoding == each or not has_order(t.shape) for t, each in zip(tensors, wanted, strict=True))
+
+
+def _channels_last(site: Site) -> list[LayoutRow]:
+    """Channels innermost, and of the filters the result's: what the library turns into no other order for itself."""
+    rank = len(site.results[0].shape)
+    if rank < 3 or site.config.get("groups", 1) != 1:
+        return []
+    x = OrderAttr.of((0, *range(2, rank), 1))
+    return [LayoutRow((x, OrderAttr.of((*range(2, rank), 1, 0))), (x,))]
 
 
 def _cost(site: Site) -> Cost:
     assert site.device is not None
     name = f"onednn.{site.name.partition('.')[2]}"
     rate = site.device.implementation_rate(name, site.operands[0].dtype)
+    if site.name == "graph.conv" and (site.is_row_major or _evicts(site)):
+        rate /= site.device.factor("onednn_slow")
     return Cost(site.operations, site.nbytes, rate, NATIVE_CALL)
+
+
+def _evicts(site: Site) -> bool:
+    """Whether filters of windows of several elements lie multiples of 2 KiB apart, and so in few places of a cache."""
+    filters, _, *window = site.operands[1].shape
+    return prod(window) > 1 and filters * site.operands[1].itemsize % 2048 == 0
 
 
 def _row_cost(site: Site) -> Cost:
@@ -124,5 +153,6 @@ for _name, _op, _types in (
         optional=True,
         priority=1,  # where it is named, fusion asks it before NumPy's
         numerics="fast" if _fast else "strict",
+        layouts=_channels_last if _op == "conv" else None,
         features=lambda site: _FEATURES.get(site.operands[0].dtype, ()),
     )

@@ -87,17 +87,21 @@ EXACT = ChainOffer(lambda link: _accepts(link, False), STEPS, MOST, _overwrites)
 FAST = ChainOffer(lambda link: _accepts(link, True), f"{STEPS}, gelu, relu, exp, sigmoid", MOST, _overwrites)
 
 
-def post_ops(links: Sequence[Link], dtype: str, overwritten: int | None = None) -> list[PostOp]:
+def post_ops(links: Sequence[Link], out: Dense, overwritten: int | None = None) -> list[PostOp]:
     """
-    The steps, all of which an offer took; `overwritten` is the one whose operand the result lies over. Operands are in C
-    order, aligned to the result.
+    The steps, all of which an offer took; `overwritten` is the one whose operand the result lies over. Operands are aligned to
+    the result; those of its extents lie as it does, others in C order.
     """
     found: list[PostOp] = []
     for number, link in enumerate(links):
         if number == overwritten:
             found.append(PostOp("sum"))
         elif link.operand is not None:
-            found.append(PostOp("binary", _BINARY[link.op], operand=Dense.in_order(link.extents, dtype)))
+            found.append(
+                PostOp(
+                    "binary", _BINARY[link.op], operand=out if link.whole else Dense.in_order(link.extents, out.dtype)
+                )
+            )
         else:
             step = _eltwise(link, fast=True)
             assert step is not None, link

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from fuse_opt.dialects.implementation.site import Tensor
 from fuse_opt.runtime.backends.onednn.library import Library, OneDnnError
 
 DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "i32": 4, "i8": 5, "ui8": 6}
@@ -38,6 +39,20 @@ class Dense:
     def in_order(cls, shape: Sequence[int], dtype: str) -> Dense:
         """One in C order."""
         return cls(tuple(shape), dtype, tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))))
+
+    @classmethod
+    def in_memory(cls, extents: Sequence[int], dtype: str, order: Sequence[int]) -> Dense:
+        """One whose axes lie so, from outermost to innermost, with these extents there; no order is C order."""
+        found = cls.in_order(extents, dtype)
+        places = [order.index(axis) for axis in range(len(order))] or range(len(extents))
+        return cls(tuple(extents[n] for n in places), dtype, tuple(found.strides[n] for n in places))
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Dense:
+        """An operand or a result of a site, which lies in an order."""
+        steps = None if tensor.encoding is None else tensor.encoding.strides(tensor.shape)
+        plain = cls.in_order(tensor.shape, tensor.dtype)
+        return plain if steps is None else cls(tensor.shape, tensor.dtype, steps)
 
 
 @dataclass(frozen=True, slots=True)
