@@ -80,12 +80,12 @@ def test_programs_that_are_called_directly_are_kept() -> None:
 
     programs = SpecializedPrograms(entry_function(parse(text)), Made)
     first, out = np.zeros(1, np.float32), None
-    assert programs.direct([first], out) is NotImplemented and programs(first) == "checked"
+    assert programs.direct((first,), out) is NotImplemented and programs(first) == "checked"
     for extent in range(2, KEPT + 10):
         assert programs(np.zeros(extent, np.float32)) == "checked"
-        assert programs.direct([first], out) == "direct"
-    assert len(made) == KEPT + 9 and programs.direct([np.zeros(2, np.float32)], out) is NotImplemented
-    assert programs.direct([1.0], out) is NotImplemented and programs.direct([], out) is NotImplemented
+        assert programs.direct((first,), out) == "direct"
+    assert len(made) == KEPT + 9 and programs.direct((np.zeros(2, np.float32),), out) is NotImplemented
+    assert programs.direct((1.0,), out) is NotImplemented and programs.direct((), out) is NotImplemented
 
 
 @needs_compiler
