@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
+from draws import draws, scaled
 from ir_testing import Array, apply, evaluate, function, generated_kernels, kernels, parse, random_arguments, text_of
 from planned_programs import WINDOW_OPS, WINDOW_SHAPES, function_of
 from planned_programs import random_arguments as random_integers
@@ -87,12 +88,12 @@ def module_of(block: Block, results: Sequence[SSAValue]) -> ModuleOp:
 @needs_cc
 def test_random_poolings_in_c() -> None:
     made = 0
-    for seed in range(60):
+    for seed in draws(60):
         try:
             text = text_of(random_pooling(random.Random(f"pooling {seed}")))
         except VerifyException:
             continue  # a window of padding alone
-        if made == 30:
+        if made == scaled(12):
             break
         made += 1
         module = parse(text)
@@ -100,7 +101,7 @@ def test_random_poolings_in_c() -> None:
         expected = evaluate(module, arguments)
         for actual, wanted in zip(results_in_c(text, arguments, 2), expected, strict=True):
             np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5, err_msg=f"seed {seed}\n{text}")
-    assert made == 30
+    assert made == scaled(12)
 
 
 class Pairs(Joined):
