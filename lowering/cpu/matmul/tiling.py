@@ -27,8 +27,11 @@ SHORT_DEPTH = 16
 """Of the contracted dimension: below it, joining the elements of such sums takes as long as the products."""
 SMALL_BYTES = 48 << 10
 """Of a right operand that first caches hold: it is read where it lies, too."""
-MOST_VECTORS = {1: 16, 2: 8, 3: 7, 4: 6, 5: 5}
-"""By rows of a product: side by side, of its tile, which reads long stretches of the right operand where it lies."""
+MOST_VECTORS = {1: 16, 2: 8, 3: 7, 4: 6, 5: 5, 7: 3, 8: 3, 9: 3}
+"""
+By rows of a product: side by side, of its tile, which reads long stretches of the right operand where it lies. One tile of all
+rows reads it once: 7 to 9 rows are 1.1 to 1.4 times as fast as in two tiles of four vectors, 6 as fast.
+"""
 ROW_DEPTH = 64
 """Of a block of the contracted dimension of a single row, for which libraries sum in short stretches."""
 DOT_DEPTH = 1024
