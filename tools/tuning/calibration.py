@@ -33,7 +33,8 @@ _STRIDE = 16
 def calibrated(named: Device, processors: int) -> Device:
     """
     The record with what this machine measures, for programs on so many threads. Figures that follow from no measurement
-    (limits of what is computed again, of arguments) stay those of `named`; rates of libraries keep their ratio to products.
+    (limits of what is computed again, of arguments) stay those of `named`; rates of libraries keep their ratio to products;
+    instruction sets are those of `named` that the processor has.
 
     Takes about ten seconds. Raises RuntimeError where there is no C compiler.
     """
@@ -52,6 +53,7 @@ def calibrated(named: Device, processors: int) -> Device:
         rate=_arithmetic_rate((cache // 8) // 4),
         launch=_launch_seconds(),
         processors=processors,
+        features=processor_features(named.features),
         strided=_strided_cost(inner or named.cache_bytes),
         across=_across_cost(cache),
         products=products,
@@ -71,6 +73,15 @@ def cache_sizes() -> tuple[int, int]:
             nbytes = int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]]
             found[int(level) > 2] = max(found[int(level) > 2], nbytes)
     return found[False], found[True]
+
+
+def processor_features(named: tuple[str, ...], said: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
+    """Those of the named instruction sets that the processor has, as Linux says of x86; all where nothing is said of them."""
+    try:
+        flags = re.search(r"^flags\s*:(.*)$", said.read_text(), re.MULTILINE)
+    except OSError:
+        return named
+    return named if flags is None else tuple(name for name in named if name in flags[1].split())
 
 
 @dataclass(frozen=True)

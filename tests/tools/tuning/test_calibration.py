@@ -41,6 +41,15 @@ def test_every_figure_is_measured_or_kept(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert (found.recompute_limit, found.hoists) == (named.recompute_limit, named.hoists)
 
 
+def test_instruction_sets_are_those_of_the_processor(tmp_path: Path) -> None:
+    named, said = ("avx2", "avx512f", "avx512_bf16"), tmp_path / "cpuinfo"
+    assert calibration.processor_features(named, said) == named, "nothing is said"
+    said.write_text("processor : 0\nflags\t\t: fpu avx2 avx512f avx512_bf16_not\n\nprocessor : 1\n")
+    assert calibration.processor_features(named, said) == ("avx2", "avx512f")
+    said.write_text("processor : 0\nFeatures : asimd bf16\n")
+    assert calibration.processor_features(named, said) == named
+
+
 def test_the_variable_stands_in_for_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(replace(HOST, name="mine", processors=64), tmp_path / "d.toml")
     monkeypatch.setenv("FUSE_OPT_DEVICE", str(path))
