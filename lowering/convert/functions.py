@@ -44,7 +44,6 @@ from fuse_opt.dialects.implementation.queries import (
     absorbed_chain,
     called_implementation,
     inplace_operands,
-    named_offer,
     opaque_op,
 )
 from fuse_opt.dialects.implementation.site import Site
@@ -55,10 +54,10 @@ from fuse_opt.dialects.interfaces.properties import int_array, plain_properties
 from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import is_one_number
-from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
+from fuse_opt.lowering.convert.call_orders import orders_entry, orders_of, takes_orders
 from fuse_opt.lowering.convert.library_epilogues import EPILOGUE, LibraryParts, library_parts, split_library_kernels
 from fuse_opt.lowering.convert.memory import (
     RESULTS,
@@ -72,7 +71,7 @@ from fuse_opt.lowering.convert.memory import (
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_key, kernel_name
-from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, INSIDE, ORDERS
+from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, INSIDE
 from fuse_opt.lowering.reference.kernels import find_implementation
 
 REFERENCE = "reference"
@@ -348,8 +347,8 @@ class _FunctionConverter(Generic[Generated]):
             plain_properties(op)
         except TypeError as error:
             raise LoweringError(f"'{op.name}': {error}", op) from error
-        orders = _orders((*op.operands, *op.results))
-        if orders is None or (any(orders) and not _takes_orders(kernel)):
+        orders = orders_of((*op.operands, *op.results))
+        if orders is None or (any(orders) and not takes_orders(kernel)):
             foreign = next(v for v in (*op.operands, *op.results) if encoding(v) is not None)
             raise LoweringError(
                 f"'{op.name}': '{found.name}' takes operands and gives results in row-major order, got '{foreign.type}'; "
@@ -359,7 +358,7 @@ class _FunctionConverter(Generic[Generated]):
         outputs = [self.memory.shaped(value) for value in results]
         _check_workspace(kernel, op, found.name, ())
         workspace, touched = self.memory.workspace(kernel), op.elements_touched()
-        config = {**op.properties, **_orders_entry(orders)}
+        config = {**op.properties, **orders_entry(orders)}
         return LibraryCallOp(found.name, op.name, inputs, outputs, config, workspace, touched)
 
     def _absorbing_call(self, kernel: KernelOp, links: Sequence[Link]) -> Operation:
@@ -373,7 +372,7 @@ class _FunctionConverter(Generic[Generated]):
             CHAIN: ArrayAttr(StringAttr(link.text()) for link in links),
             CHAIN_OPERANDS: int_array([kernel.block.args.index(value) for value in op.operands]),  # pyright: ignore[reportArgumentType]
             "function": StringAttr(self._reference_function(kernel)),
-            **_orders_entry(_orders((*kernel.operands, *kernel.results)) or ()),
+            **orders_entry(orders_of((*kernel.operands, *kernel.results)) or ()),
         }
         inputs = [self.memory.shaped(value) for value in kernel.operands]
         outputs = [self.memory.shaped(value) for value in kernel.results]
@@ -438,24 +437,6 @@ def _check_workspace(kernel: KernelOp, op: GraphOp, name: str, links: Sequence[L
             "select-implementation and plan-memory again",
             kernel,
         )
-
-
-def _orders(values: Sequence[SSAValue]) -> list[str] | None:
-    """By value: its axes from outermost to innermost in memory, empty for row-major order; None where one lies otherwise."""
-    found = [encoding(value) for value in values]
-    if any(each is not None and not isinstance(each, OrderAttr) for each in found):
-        return None
-    return [" ".join(map(str, each.order)) if isinstance(each, OrderAttr) else "" for each in found]
-
-
-def _orders_entry(orders: Sequence[str]) -> dict[str, Attribute]:
-    return {ORDERS: ArrayAttr(map(StringAttr, orders))} if any(orders) else {}
-
-
-def _takes_orders(kernel: KernelOp) -> bool:
-    """Whether what the kernel names is told the orders of its operands."""
-    offer = named_offer(kernel)
-    return offer is not None and offer.native and offer.layouts is not None
 
 
 def _is_fallback(kernel: KernelOp, op: GraphOp) -> bool:
