@@ -162,10 +162,15 @@ def asin_tail(z: Real) -> Real:
     return (mp.asin(x) - x) / x**3
 
 
-def erfc_rate(t: Real) -> Real:
-    """(1 + 2 x) exp(x**2) erfc(x) with t = (x - 3.75) / (x + 3.75): nearly a constant (Shepherd and Laframboise, 1981)"""
-    x = mp.mpf("3.75") * (1 + t) / (1 - t)
-    return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+def erfc_rate(shift: Real, middle: Real) -> Callable[[Real], Real]:
+    """exp(x**2) erfc(x) (x + shift) of v = 1 / (x + shift) - middle: nearly a constant, with one division"""
+
+    def rate(v: Real) -> Real:
+        inverse = v + middle
+        x = 1 / inverse - shift
+        return mp.exp(x * x) * mp.erfc(x) / inverse
+
+    return rate
 
 
 def lgamma_rate(t: Real) -> Real:
@@ -229,9 +234,11 @@ def odd_weight(f: Callable[[Real], Real]) -> Callable[[Real], Real]:
     return weight
 
 
-def erfc_of(terms: int, top: str, bits: int = 53) -> Fit:
+def erfc_of(terms: int, shift: str, middle: str, top: str, bits: int) -> Fit:
     """Good for arguments up to `top`."""
-    return Fit(erfc_rate, mp.mpf(-1), (mp.mpf(top) - 3.75) / (mp.mpf(top) + 3.75), terms, bits=bits)
+    least, most = 1 / (mp.mpf(top) + mp.mpf(shift)) - mp.mpf(middle), 1 / mp.mpf(shift) - mp.mpf(middle)
+    rate = erfc_rate(mp.mpf(shift), mp.mpf(middle))
+    return Fit(rate, least, most, terms, lambda v: 1 / rate(v), bits=bits, minimax=bits == 24)
 
 
 FITS: dict[str, Fit] = {
@@ -256,8 +263,8 @@ FITS: dict[str, Fit] = {
     "tan_f32": Fit(tan_tail, TINY, TRIG_Z, 7, odd_weight(mp.tan), bits=53),
     "asin_f32": Fit(asin_tail, TINY, ASIN_Z, 6, odd_weight(mp.asin)),
     "asin_f64": Fit(asin_tail, TINY, ASIN_Z, 13, odd_weight(mp.asin), bits=53),
-    "erfc_f32": erfc_of(12, "10.1"),
-    "erfc_f64": erfc_of(25, "27.3"),
+    "erfc_f32": erfc_of(11, "1.25", "0.4375", "10.1", 24),
+    "erfc_f64": erfc_of(24, "2.5", "0.21875", "27.3", 53),
     "lgamma_f64": Fit(lgamma_rate, mp.mpf("-0.50000001"), mp.mpf("0.50000001"), 18, bits=53),
     "stirling_f64": Fit(stirling_tail, mp.mpf("1e-20"), 1 / mp.mpf("8.5") ** 2, 7, bits=53),
     "cbrt_f64": Fit(cube_root_inverse, mp.mpf("0.88"), mp.mpf("1.12"), 5, bits=53),

@@ -57,7 +57,7 @@ FO_FN double fo_erf_f64(double x) {
   return __builtin_copysign(fo_expm1_core_f64(-fo_mad_f64(a, g, a)), x);
 }
 
-/* fo_erfc_f32: 5.9 ULP, 4.3 for x < 0 or x > 0.1; exp(-x**2) g(t) / (1 + 2 |x|) with a polynomial g of t = (|x| - 3.75) / (|x| + 3.75),
+/* fo_erfc_f32: 4.3 ULP; exp(-x**2) g(v) u with u = 1 / (|x| + 1.25) and a polynomial g of v = u - 0.4375, which is nearly constant;
    for x < 0 taken from 2. The square of the upper bits of x is exact. */
 FO_FN float fo_erfc_f32(float x) {
 #ifdef __CUDACC__
@@ -66,19 +66,18 @@ FO_FN float fo_erfc_f32(float x) {
   float a = __builtin_fabsf(x);
   FO_KEPT float high = 10.1f;
   a = high < a ? high : a;
-  float w = 1.0f / (a + a + 1.0f);
-  float t = (a - 3.75f) / (a + 3.75f);
-  float g = 0x1.211402p-10f;
-  g = fo_mad_f32(g, t, 0x1.31472ep-9f);
-  g = fo_mad_f32(g, t, -0x1.4490f8p-7f);
-  g = fo_mad_f32(g, t, 0x1.cb8d16p-6f);
-  g = fo_mad_f32(g, t, -0x1.e126f4p-5f);
-  g = fo_mad_f32(g, t, 0x1.7a4bcep-4f);
-  g = fo_mad_f32(g, t, -0x1.bd9d82p-4f);
-  g = fo_mad_f32(g, t, 0x1.50fdbcp-4f);
-  g = fo_mad_f32(g, t, 0x1.d5dd94p-9f);
-  g = fo_mad_f32(g, t, -0x1.1f3674p-3f);
-  g = fo_mad_f32(g, t, 0x1.3ccdap+0f) * w;
+  float u = 1.0f / (a + 1.25f);
+  float v = u - 0.4375f, z = v * v;
+  float g = fo_mad_f32(0x1.0c68ecp+0f, z, 0x1.23ae1p-1f);
+  g = fo_mad_f32(g, z, -0x1.19126ap+0f);
+  g = fo_mad_f32(g, z, 0x1.3d49eap-1f);
+  g = fo_mad_f32(g, z, -0x1.bed9cep-3f);
+  g = fo_mad_f32(g, z, 0x1.e933bcp-1f);
+  float odd = fo_mad_f32(-0x1.e4ebc6p+0f, z, 0x1.e6df44p-1f);
+  odd = fo_mad_f32(odd, z, 0x1.fdf0ccp-3f);
+  odd = fo_mad_f32(odd, z, -0x1.572faap-1f);
+  odd = fo_mad_f32(odd, z, 0x1.e6ad4p-1f);
+  g = fo_mad_f32(odd, v, g) * u;
   float upper = fo_from_bits_f32(fo_bits_f32(a) & 0xfffff000u);
   float low = (upper - a) * (upper + a), e = upper * -upper;
   float k = fo_mad_f32(e + low, 0x1.715476p+0f, 0x1.8p23f + 150.0f);
@@ -101,38 +100,36 @@ FO_FN double fo_erfc_f64(double x) {
   double a = __builtin_fabs(x);
   FO_KEPT double high = 27.3;
   a = high < a ? high : a;
-  double t = (a - 3.75) / (a + 3.75);
-  double z = t * t;
-  double g = fo_mad_f64(0x1.f64f2eb8b93ep-30, z, -0x1.bd65410f2a62ep-28);
-  g = fo_mad_f64(g, z, 0x1.237428b5d1032p-25);
-  g = fo_mad_f64(g, z, -0x1.093fc9c137c23p-22);
-  g = fo_mad_f64(g, z, 0x1.d302b9d6f06ep-20);
-  g = fo_mad_f64(g, z, -0x1.7fc3e447080f7p-17);
-  g = fo_mad_f64(g, z, 0x1.b13de5562107dp-15);
-  g = fo_mad_f64(g, z, 0x1.33fb56061a35dp-12);
-  g = fo_mad_f64(g, z, -0x1.3f603c71aacc1p-7);
-  g = fo_mad_f64(g, z, -0x1.e0d0fa6c84aa6p-5);
-  g = fo_mad_f64(g, z, -0x1.bda9309a32b56p-4);
-  g = fo_mad_f64(g, z, 0x1.d5f2948161e58p-9);
-  g = fo_mad_f64(g, z, 0x1.3ccda0b5d5dc2p+0);
-  double odd = fo_mad_f64(0x1.27c2521c5e511p-28, z, -0x1.1e2163f4416bp-26);
-  odd = fo_mad_f64(odd, z, 0x1.62ae2ab45a509p-25);
-  odd = fo_mad_f64(odd, z, -0x1.32d58e8969e0ap-24);
-  odd = fo_mad_f64(odd, z, -0x1.0377a78fafdcfp-20);
-  odd = fo_mad_f64(odd, z, 0x1.7782247014844p-16);
-  odd = fo_mad_f64(odd, z, -0x1.303f85e6f7257p-12);
-  odd = fo_mad_f64(odd, z, 0x1.cc3a0d810c7bfp-10);
-  odd = fo_mad_f64(odd, z, 0x1.d0b0037e4ea1p-6);
-  odd = fo_mad_f64(odd, z, 0x1.7a14188a9982dp-4);
-  odd = fo_mad_f64(odd, z, 0x1.510169d096781p-4);
-  odd = fo_mad_f64(odd, z, -0x1.1f367683f89a6p-3);
-  g = fo_mad_f64(odd, t, g);
+  double u = 1.0 / (a + 2.5);
+  double v = u - 0.21875, z = v * v;
+  double g = fo_mad_f64(0x1.c20bd26d3e6e3p+22, z, -0x1.77b0e6d899dfep+21);
+  g = fo_mad_f64(g, z, 0x1.35a56e046ba29p+19);
+  g = fo_mad_f64(g, z, -0x1.2600f1220c68bp+16);
+  g = fo_mad_f64(g, z, 0x1.3a166772199a7p+10);
+  g = fo_mad_f64(g, z, 0x1.0e8350fcb497p+11);
+  g = fo_mad_f64(g, z, -0x1.983f21b7192ap+9);
+  g = fo_mad_f64(g, z, 0x1.de5153632f73ap+7);
+  g = fo_mad_f64(g, z, -0x1.10b69b56ad4d9p+6);
+  g = fo_mad_f64(g, z, 0x1.dc2b1aab6ad9ap+3);
+  g = fo_mad_f64(g, z, 0x1.92ccb0ff5cd98p+3);
+  g = fo_mad_f64(g, z, 0x1.2233a6dd6c9e8p+0);
+  double odd = fo_mad_f64(-0x1.2de7781b98ce1p+24, z, 0x1.402bb0220b10cp+22);
+  odd = fo_mad_f64(odd, z, -0x1.246ccefbc20e5p+18);
+  odd = fo_mad_f64(odd, z, -0x1.f880d3a6ae995p+16);
+  odd = fo_mad_f64(odd, z, 0x1.6d521d94006bep+15);
+  odd = fo_mad_f64(odd, z, -0x1.3451796a7ffbbp+13);
+  odd = fo_mad_f64(odd, z, 0x1.aa6812ca9d0cdp+10);
+  odd = fo_mad_f64(odd, z, -0x1.27f30f3846d88p+8);
+  odd = fo_mad_f64(odd, z, 0x1.24e32fea6703cp+6);
+  odd = fo_mad_f64(odd, z, -0x1.12c5af5cd3b84p+5);
+  odd = fo_mad_f64(odd, z, 0x1.6a246906a0b87p+4);
+  odd = fo_mad_f64(odd, z, 0x1.1e327a58b50b9p+2);
+  g = fo_mad_f64(odd, v, g) * u;
   double h = fo_from_bits_f64(fo_bits_f64(a) & 0xfffffffff8000000u);
   double c = -h * h;
   double k = fo_mad_f64(c, 0x1.71547652b82fep+0, 0x1.8p52 + 2046.0);
   double n = k - (0x1.8p52 + 2046.0);
   double r = fo_mad_f64(n, -0x1.3de6af278ece6p-42, fo_mad_f64(n, -0x1.62e42fefa3p-1, c)) + (h - a) * (h + a);
-  g = g / (a + a + 1.0);
   double y = fo_scale_f64(fo_mad_f64(g, fo_expm1_poly_f64(r), g), k);
   return x < 0.0 ? 2.0 - y : y;
 }
