@@ -48,6 +48,7 @@ from fuse_opt.lowering.loops.excess_precision import (
 from fuse_opt.lowering.loops.fast_math import is_fast, relax_math
 from fuse_opt.lowering.loops.index_set_splitting import split_index_sets
 from fuse_opt.lowering.loops.masked_tails import mask_tails
+from fuse_opt.lowering.loops.moderate_arguments import ask_for_moderate_arguments
 from fuse_opt.lowering.loops.nontemporal_stores import make_nontemporal
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
 from fuse_opt.lowering.loops.unswitching import unswitch_loops
@@ -131,6 +132,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             store_clean(loops.body, loops.helpers)
             convert_in_blocks(loops.body, loops.helpers)
             distribute_loops(loops.body, loops.tasks, CUT.word(kernel))
+            ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers)
             if passes:
                 mask_tails(loops.body, loops.helpers, loops.size_arguments())
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))

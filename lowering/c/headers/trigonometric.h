@@ -170,19 +170,53 @@ FO_FN float fo_sincos_f32(float r, fo_u32 quadrant) {
   return fo_from_bits_f32(fo_bits_f32(y) ^ (quadrant & 2u) << 30);
 }
 
+/* fo_wide_sincos_f32: the sine of a >= 0 plus quarter turns, for every finite a. */
+FO_FN float fo_wide_sincos_f32(float a, fo_u32 turns) {
+  double quarter;
+  float r = (float)(fo_turns_f32(a, &quarter) * 0x1.921fb54442d18p+2);
+  return fo_sincos_f32(r, (fo_u32)fo_bits_f64(quarter) + turns);
+}
+
+/* fo_moderate_sincos_f32: the same for a < 10000: multiples of pi / 2 are taken away in four parts, of which the first two have
+   11 bits and are exact multiples; without a fused multiply-add the third would not be exact enough. */
+FO_FN float fo_moderate_sincos_f32(float a, fo_u32 turns) {
+#if defined(__FMA__) || defined(__aarch64__) || defined(__CUDACC__)
+  float t = fo_mad_f32(a, 0x1.45f306p-1f, 0x1.8p23f);
+  float n = t - 0x1.8p23f;
+  float r = fo_mad_f32(n, -0x1.fb4p-12f, fo_mad_f32(n, -0x1.92p+0f, a));
+  r = fo_mad_f32(n, -0x1.846988p-48f, fo_mad_f32(n, -0x1.4442dp-24f, r));
+  return fo_sincos_f32(r, fo_bits_f32(t) + turns);
+#else
+  return fo_wide_sincos_f32(a, turns);
+#endif
+}
+
+/* fo_any_sincos_f32: of either, so that elements have the same bits whatever is beside them. */
+FO_FN float fo_any_sincos_f32(float a, fo_u32 turns) {
+  float moderate = fo_moderate_sincos_f32(a, turns), wide = fo_wide_sincos_f32(a, turns);
+  return a < 10000.0f ? moderate : wide;
+}
+
 /* fo_sin_f32: 1.7 ULP for every finite x; +-inf is NaN; keeps the sign of zero. */
 FO_FN float fo_sin_f32(float x) {
-  double quarter;
-  float r = (float)(fo_turns_f32(__builtin_fabsf(x), &quarter) * 0x1.921fb54442d18p+2);
-  float y = fo_sincos_f32(r, (fo_u32)fo_bits_f64(quarter));
+  float y = fo_any_sincos_f32(__builtin_fabsf(x), 0u);
   return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & 0x80000000u));
 }
 
 /* fo_cos_f32: 1.7 ULP for every finite x; +-inf is NaN. */
 FO_FN float fo_cos_f32(float x) {
-  double quarter;
-  float r = (float)(fo_turns_f32(__builtin_fabsf(x), &quarter) * 0x1.921fb54442d18p+2);
-  return fo_sincos_f32(r, (fo_u32)fo_bits_f64(quarter) + 1u);
+  return fo_any_sincos_f32(__builtin_fabsf(x), 1u);
+}
+
+/* fo_moderate_sin_f32: 1.7 ULP; fo_sin_f32 of |x| < 10000. */
+FO_FN float fo_moderate_sin_f32(float x) {
+  float y = fo_moderate_sincos_f32(__builtin_fabsf(x), 0u);
+  return fo_from_bits_f32(fo_bits_f32(y) ^ (fo_bits_f32(x) & 0x80000000u));
+}
+
+/* fo_moderate_cos_f32: 1.7 ULP; fo_cos_f32 of |x| < 10000. */
+FO_FN float fo_moderate_cos_f32(float x) {
+  return fo_moderate_sincos_f32(__builtin_fabsf(x), 1u);
 }
 
 /* fo_sin_f64: libm's sine; not vectorised. */

@@ -101,6 +101,20 @@ def test_accuracy_of_shared_exponentials(lib: Library, name: str, type_name: str
     report(function, got, exact, x)
 
 
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_accuracy_of_moderate_arguments(lib: Library, name: str) -> None:
+    """Below 10000, beside multiples of pi / 2, too: the same bits as the functions of all arguments."""
+    if np.finfo(np.longdouble).nmant <= np.finfo(np.float32).nmant:
+        pytest.skip("long double is no wider than double here: no reference")
+    x = samples(np.float32, 40_000, seed=17)
+    near = (np.arange(6366) * (np.pi / 2)).astype(np.float32)
+    dense = np.random.default_rng(18).uniform(-1e4, 1e4, 100_000).astype(np.float32)
+    x = np.concatenate([x[np.abs(x) < 1e4], near, -near, np.nextafter(near, np.float32(1e9)), dense])
+    got = lib(f"fo_moderate_{name}_f32", x)
+    np.testing.assert_array_equal(got, lib(f"fo_{name}_f32", x))
+    report(f"fo_moderate_{name}_f32", got, lib.reference(name, x), x)
+
+
 @pytest.mark.parametrize("type_name", ["f32", "f64"])
 def test_rsqrt_accuracy(lib: Library, type_name: str) -> None:
     dtype = {"f32": np.float32, "f64": np.float64}[type_name]

@@ -1,0 +1,151 @@
+"""Sines and cosines of moderate arguments: a loop asks once a block whether all are.
+
+    scf.parallel (%i) { store sin(load %x[%i] * %c), %y[%i] }
+
+becomes, over a block of iterations,
+
+    %most = the largest bits of |load %x[%i] * %c|
+    scf.if %most < bits of 10000 { scf.parallel (%i) { store fo_moderate_sin_f32(load %x[%i] * %c), %y[%i] } }
+    else { scf.parallel (%i) { store sin(load %x[%i] * %c), %y[%i] } }
+
+What takes every argument needs five times as many instructions. It gives the same bits where the argument is moderate, so what
+is beside an element changes nothing about it. Arguments that take more than a few operations are not computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from xdsl.dialects import arith, func, math, memref, scf
+from xdsl.dialects.builtin import Float32Type, IntegerAttr, IntegerType, i32
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.size import Extent
+from fuse_opt.lowering.kernel.scope import INDEX
+from fuse_opt.lowering.loops.strip_mining import BLOCK, BlockLoops, Helpers, iterations
+
+FEWEST = 64
+"""Iterations that are worth a second loop."""
+MOST_OPERATIONS = 24
+"""Of what is computed twice."""
+_LIMIT = 0x461C4000
+"""The bits of 10000 as an f32."""
+_WORDS: Mapping[type[Operation], str] = {math.SinOp: "sin", math.CosOp: "cos"}
+
+
+def ask_for_moderate_arguments(body: Block, tasks: Extent, helpers: Helpers) -> None:
+    """
+    Rewrites the function of a kernel in place, and adds to `helpers` what it calls from then on; loops without constant bounds
+    are over some of so many tasks.
+    """
+    blocks = BlockLoops(body)
+    for loop in [op for op in body.walk() if isinstance(op, scf.ParallelOp) and len(op.lowerBound) == 1]:
+        _choose(loop, estimate(tasks), blocks, helpers)
+
+
+def _choose(loop: scf.ParallelOp, tasks: int, blocks: BlockLoops, helpers: Helpers) -> None:
+    count = iterations(loop)
+    arguments = [] if (tasks if count is None else count) < FEWEST else _arguments(loop.body.block)
+    needed = _needed(arguments, loop.body.block)
+    if not arguments or needed is None:
+        return
+    if not loop.initVals and not _is_block(loop) and (count is None or count > BLOCK):
+        loop = blocks.in_blocks(loop, count is not None and count % BLOCK == 0)
+    most = _largest(loop, needed, arguments)
+    limit = arith.ConstantOp(IntegerAttr(_LIMIT, i32))
+    less = arith.CmpiOp(most, limit.result, "slt")
+    copies: dict[SSAValue, SSAValue] = {}
+    moderate = loop.clone(copies)
+    for op in _functions(moderate.body.block, {copies.get(argument, argument) for argument in arguments}):
+        _call(op, helpers)
+    results = [value.type for value in loop.res]
+    place = InsertPoint.before(loop)
+    Rewriter.insert_op([limit, less], place)
+    other = scf.ParallelOp(loop.lowerBound, loop.upperBound, loop.step, loop.detach_region(loop.body), loop.initVals)
+    other.attributes.update(loop.attributes)
+    taken, rest = (Region(Block([each, scf.YieldOp(*each.res)])) for each in (moderate, other))
+    Rewriter.replace_op(loop, scf.IfOp(less.result, results, taken, rest))
+
+
+def _arguments(block: Block) -> list[SSAValue]:
+    """Those that are cheap, of a body without loops in it."""
+    ops = list(block.ops)
+    if any(op.regions for op in ops[:-1]):
+        return []
+    found = dict.fromkeys(op.operands[0] for op in ops if type(op) in _WORDS)
+    return [x for x in found if isinstance(x.type, Float32Type) and _needed([x], block) is not None]
+
+
+def _functions(block: Block, arguments: Collection[SSAValue]) -> list[Operation]:
+    return [op for op in block.ops if type(op) in _WORDS and op.operands[0] in arguments]
+
+
+def _needed(arguments: Sequence[SSAValue], block: Block) -> list[Operation] | None:
+    """What computes the arguments, in order; None where that is much, or reads what the loop may have stored."""
+    found: set[Operation] = set()
+    stack = list(arguments)
+    while stack:
+        owner = stack.pop().owner
+        if isinstance(owner, Operation) and owner.parent is block and owner not in found:
+            found.add(owner)
+            stack += owner.operands
+    needed: list[Operation] = []
+    for op in block.ops:
+        if isinstance(op, memref.StoreOp):
+            break
+        if op in found:
+            if not _is_cheap(op):
+                return None
+            needed.append(op)
+    return needed if len(needed) == len(found) <= MOST_OPERATIONS else None
+
+
+def _is_cheap(op: Operation) -> bool:
+    if isinstance(op, func.CallOp):
+        return op.callee.string_value().startswith("fo_mad_")
+    return isinstance(op, memref.LoadOp | math.FmaOp | math.AbsFOp) or op.name.startswith("arith.")
+
+
+def _is_block(loop: scf.ParallelOp) -> bool:
+    """Whether the loop is over one block already."""
+    parent = loop.parent_op()
+    return isinstance(parent, scf.ForOp) and loop.lowerBound[0] is parent.body.block.args[0]
+
+
+def _largest(loop: scf.ParallelOp, needed: Sequence[Operation], arguments: Sequence[SSAValue]) -> SSAValue:
+    """The largest bits of an argument's magnitude, in front of the loop; those of NaN are above all others."""
+    block = Block(arg_types=[INDEX])
+    values: dict[SSAValue, SSAValue] = {loop.body.block.args[0]: block.args[0]}
+    block.args[0].name_hint = loop.body.block.args[0].name_hint
+    for op in needed:
+        block.add_op(op.clone(values))
+    mask, zero = (arith.ConstantOp(IntegerAttr(value, i32)) for value in (0x7FFFFFFF, 0))
+    block.add_op(mask)
+    most: SSAValue | None = None
+    for argument in arguments:
+        bits = arith.BitcastOp(values.get(argument, argument), IntegerType(32))
+        size = arith.AndIOp(bits.result, mask.result)
+        block.add_ops([bits, size])
+        if most is not None:
+            block.add_op(size := arith.MaxSIOp(most, size.result))
+        most = size.result
+    assert most is not None
+    inner = Block(arg_types=[i32, i32])
+    inner.add_ops([joined := arith.MaxSIOp(inner.args[0], inner.args[1]), scf.ReduceReturnOp(joined.result)])
+    block.add_op(scf.ReduceOp([most], [Region(inner)]))
+    asked = scf.ParallelOp(loop.lowerBound, loop.upperBound, loop.step, Region(block), [zero.result])
+    asked.res[0].name_hint = "most"
+    Rewriter.insert_op([zero, asked], InsertPoint.before(loop))
+    return asked.res[0]
+
+
+def _call(op: Operation, helpers: Helpers) -> None:
+    """What takes moderate arguments alone, in the op's place."""
+    argument = op.operands[0]
+    helper = f"fo_moderate_{_WORDS[type(op)]}_f32"
+    helpers.setdefault(helper, ((argument.type,), argument.type))
+    call = func.CallOp(helper, [argument], [argument.type])
+    call.res[0].name_hint = op.results[0].name_hint
+    Rewriter.replace_op(op, call)

@@ -1,0 +1,76 @@
+"""Sines of moderate arguments: the same bits, whatever is beside an element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from ir_testing import apply, parse, text_of
+from lowered_programs import needs_compiler
+
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.runtime.cpu.program import CpuProgram
+
+PASSES = ["decompose", "fuse-elementwise", "fuse-row", "wrap-kernels", "schedule-kernels", "infer-inplace"]
+
+
+def pointwise(size: int, attributes: str = "") -> str:
+    t = f"tensor<{size}xf32>"
+    return f"""func.func @main(%x: {t}{attributes}) -> {t} {{
+  %c = graph.constant dense<3.0> : tensor<f32>
+  %a = graph.multiply %x, %c : ({t}, tensor<f32>) -> {t}
+  %s = graph.sin %a : ({t}) -> {t}
+  %u = graph.cos %x : ({t}) -> {t}
+  %r = graph.add %s, %u : ({t}, {t}) -> {t}
+  func.return %r : {t}
+}}"""
+
+
+ROWS = """func.func @main(%x: tensor<5x1300xf32>) -> tensor<5x1300xf32> {
+  %s = graph.sin %x : (tensor<5x1300xf32>) -> tensor<5x1300xf32>
+  %m = graph.sum %s {axes = array<i64: 1>, keepdims = true} : (tensor<5x1300xf32>) -> tensor<5x1xf32>
+  %r = graph.subtract %s, %m : (tensor<5x1300xf32>, tensor<5x1xf32>) -> tensor<5x1300xf32>
+  func.return %r : tensor<5x1300xf32>
+}"""
+
+
+def run(text: str, x: Any) -> Any:
+    return CpuProgram(build_program(apply(parse(text), PASSES)))(x)
+
+
+@needs_compiler
+@pytest.mark.parametrize("size, attributes", [(1300, ""), (1024, " {graph.donated}"), (70, "")])
+def test_an_element_does_not_depend_on_those_beside_it(size: int, attributes: str) -> None:
+    x = np.random.default_rng(2).uniform(-9999 / 3, 9999 / 3, size).astype(np.float32)
+    text = pointwise(size, attributes)
+    alone = run(text, x.copy())
+    wanted = np.sin(3 * x.astype(np.float64)) + np.cos(x.astype(np.float64))
+    assert np.max(np.abs(alone - wanted)) < 1e-3  # the product is rounded
+    for other in (3e38, np.inf, np.nan, 10000.0):
+        beside = x.copy()
+        beside[5::97] = other
+        got = run(text, beside.copy())
+        kept = np.ones(size, bool)
+        kept[5::97] = False
+        np.testing.assert_array_equal(got[kept], alone[kept])
+        if other == 10000.0:
+            exact = np.float64(np.sin(30000.0) + np.cos(10000.0))
+            np.testing.assert_allclose(got[~kept], exact, rtol=1e-6)
+
+
+@needs_compiler
+def test_rows_ask_for_each_loop() -> None:
+    text = text_of(apply(parse(ROWS), [*PASSES, "convert-fused-to-loops"]))
+    assert "fo_moderate_sin_f32" in text
+    x = np.random.default_rng(3).uniform(-50, 50, (5, 1300)).astype(np.float32)
+    x[2, 7] = 1e30
+    s = np.sin(x.astype(np.float64))
+    np.testing.assert_allclose(run(ROWS, x), s - s.sum(1, keepdims=True), atol=1e-4)
+
+
+def test_dear_arguments_short_loops_and_f64_are_left_alone() -> None:
+    dear = pointwise(1300).replace("graph.multiply %x, %c", "graph.pow %x, %c")
+    for text, found in ((dear, ["cos"]), (pointwise(40), []), (pointwise(1300).replace("f32", "f64"), [])):
+        lowered = text_of(apply(parse(text), [*PASSES, "convert-fused-to-loops"]))
+        assert [word for word in ("sin", "cos") if f"call @fo_moderate_{word}_f32" in lowered] == found
