@@ -8,7 +8,7 @@ high-performance matrix multiplication). Where vectors are shorter than a cache 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby, pairwise
 from typing import Literal
@@ -22,7 +22,7 @@ from fuse_opt.lowering.c.headers.tile_steps import (
     written_out,
 )
 
-_NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)")
+_NAME = re.compile(r"fo_(tile|taps|windows)_(f32|f64)_(\d+)x(\d+)(t?)(r?)(c?)")
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _LINE = 64
 """Bytes of a vector of the widest kind."""
@@ -42,6 +42,9 @@ _REGISTERS = 32
 """For sums, a row of the right operand, and an element of the left one: a tile that fills them is gone through step by step, as
 gcc loads elements of later steps into more."""
 
+_Pointers = tuple[str, str, str, str]
+"""To elements of a, b and c, and to those of a copy of b's rows; "" where there is none."""
+
 _TILE = """\
 /* {name}: {rows} rows of c, c_step apart, become or (where `add` is not 0) are added to sums over k{over} of elements of a,
    whose {lines} lie a_step apart, times rows of {columns} elements of b, b_step apart{more}; a product and a sum round once. */
@@ -53,7 +56,7 @@ static __attribute__((noinline, unused)) void {name}(long k, const {c} *a, long 
 #if defined(__clang__)
 #pragma clang fp contract(fast)
 #endif
-  a += a_at, b += b_at, c += c_at;
+  a += a_at, b += b_at, c += c_at{moves};
 #if defined(__AVX512F__)
 {wide}#else
 {narrow}#endif
@@ -85,6 +88,15 @@ class _Steps:
     moves: tuple[tuple[str, str], ...] = (("a", "1"), ("b", "b_step"))
     prefetch: tuple[str, ...] = ()
     """A pointer to what steps ask for, and how they do, where vectors are as long as lines."""
+
+    def with_copy(self) -> _Steps:
+        """The same of a tile that leaves a copy of the rows of b that it reads."""
+        return replace(
+            self,
+            parameters=self.parameters + ",\n    {c} *restrict d, long d_at, long d_step",
+            more=self.more + ";\n   d becomes these rows, d_step apart",
+            moves=(*self.moves, ("d", "d_step")),
+        )
 
 
 _STEPS = {
@@ -135,12 +147,13 @@ def tile_name(
     transposed: bool = False,
     kind: Literal["tile", "taps", "windows"] = "tile",
     is_far: bool = False,
+    copies: bool = False,
 ) -> str:
     """
     The function for so many rows and columns; transposed: whose left operand has the rows of a tile side by side; `is_far`:
-    whose right one may be in no near cache, so that it is asked for.
+    whose right one may be in no near cache, so that it is asked for; `copies`: that leaves a copy of what it reads of that.
     """
-    return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}{'r' * is_far}"
+    return f"fo_{kind}_{element}_{rows}x{columns}{'t' * transposed}{'r' * is_far}{'c' * copies}"
 
 
 @cache
@@ -152,7 +165,10 @@ def tile_text(name: str) -> str | None:
     steps, (kind, size) = _STEPS[found[1]], _TYPES[found[2]]
     if found[5] and found[1] == "tile":
         steps = _TRANSPOSED
-    tile = _Tile(kind, size, bool(found[5]), bool(found[6]), steps)
+    copies = bool(found[7])
+    if copies:
+        steps = steps.with_copy()
+    tile = _Tile(kind, size, bool(found[5]), bool(found[6]), steps, copies)
     rows, columns = int(found[3]), int(found[4])
     return _TILE.format(
         name=name,
@@ -162,8 +178,9 @@ def tile_text(name: str) -> str | None:
         c=kind,
         over=steps.over,
         more=steps.more,
-        parameters=steps.parameters,
-        wide=tile.sums(_LINE, rows, columns, ("a", "b", "c"), "  "),
+        parameters=steps.parameters.format(c=kind),
+        moves=", d += d_at" * copies,
+        wide=tile.sums(_LINE, rows, columns, ("a", "b", "c", "d" * copies), "  "),
         narrow=tile.parts(rows, columns),
     )
 
@@ -178,25 +195,28 @@ class _Tile:
     is_far: bool
     """Whether the right operand may be far away."""
     steps: _Steps
+    copies: bool = False
+    """Whether it leaves a copy of the right operand's rows."""
 
     def sums(
-        self, width: int, rows: int, columns: int, pointers: tuple[str, str, str], indent: str, asks_ahead: bool = True
+        self, width: int, rows: int, columns: int, pointers: _Pointers, indent: str, asks_ahead: bool = True
     ) -> str:
         """
-        Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to;
-        `asks_ahead` for the right operand where vectors are shorter than lines; else a tile does that has time to load more.
+        Those of some rows and columns in vectors of so many bytes at most, from what the pointers to a, b and c point to, with
+        a copy of b's rows where there is a pointer to one; `asks_ahead` for the right operand where vectors are shorter than
+        lines; else a tile does that has time to load more.
         """
-        kind, (a, b, c) = self.kind, pointers
+        kind, (a, b, c, d) = self.kind, pointers
         lanes, starts = vectors_of_columns(columns, width // self.size)
         vector = f"vector_size({lanes} * sizeof({kind})), " if lanes > 1 else ""
         lines = [f"typedef {kind} fo_v __attribute__(({vector}aligned(sizeof({kind})), may_alias));"]
         names = [[f"s{i}_{j}" for j in range(len(starts))] for i in range(rows)]
         lines.append("fo_v " + ", ".join(f"{s} = {{0}}" for row in names for s in row) + ";")
         of, single = self.steps, not self.steps.outer
-        places = {"a": a, "b": b, "c": kind, "depth": "a_step" if self.transposed else "1"}
+        places = {"a": a, "b": b, "c": kind, "d": d, "depth": "a_step" if self.transposed else "1"}
         lines += [line.format(**places) for line in (*of.outer, *(of.prefetch[:1] if width == _LINE else ()))]
         waits = rows <= _WAITING_ROWS
-        ahead = [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at});" for at in starts]
+        ahead = [f"  __builtin_prefetch(q + {_AHEAD} * b_step + {at + lanes - 1});" for at in starts]
         far = single and (len(starts) > 2 if waits else self.is_far and rows + 2 * len(starts) <= rows * len(starts))
         asks = ahead if far and width == _LINE else []
         if width == _LINE:
@@ -225,6 +245,9 @@ class _Tile:
         lines = [f"  const {kind} *restrict q = {of.row.format(**places)};"]
         lines.append("  fo_v " + ", ".join(f"b{j} = *(const fo_v *)(q + {at})" for j, at in enumerate(starts)) + ";")
         lines += asks
+        if places["d"]:
+            lines.append(f"  {kind} *restrict to = {places['d']} + u * d_step;")
+            lines.append("  " + " ".join(f"*(fo_v *)(to + {at}) = b{j};" for j, at in enumerate(starts)))
         if width >= _NARROW and 1 < len(names) <= _FEW_USES:
             kept = [f'  __asm__("" : "+v"(b{j}));' for j in range(len(starts))]
             # clang has no register for vectors of 8 bytes, nor the need
@@ -234,7 +257,7 @@ class _Tile:
             lines.append("  " + " ".join(f"{s} += x{i} * b{j};" for j, s in enumerate(row)))
         return lines
 
-    def _asks_of_tile(self, rows: int, starts: list[int], pointers: tuple[str, str, str]) -> list[str]:
+    def _asks_of_tile(self, rows: int, starts: list[int], pointers: _Pointers) -> list[str]:
         """
         Prefetches of where sums go, and of the rows of a behind the tile's, a line at a time: they lie far from each other, and
         may be far away.
@@ -277,7 +300,8 @@ class _Tile:
     def _row_parts(self, width: int, bounds: Bounds, columns: int, at: str, indent: str) -> list[str]:
         parts: list[str] = []
         for first, end in bounds:
-            pointers = f"(a + {self._place(str(first), '0')})", f"(b + {at})", f"(c + {first} * c_step + {at})"
+            to = f"(d + {at})" if self.copies and first == 0 else ""
+            pointers = f"(a + {self._place(str(first), '0')})", f"(b + {at})", f"(c + {first} * c_step + {at})", to
             sums = self.sums(width, end - first, columns, pointers, indent + "  ", first == 0)
             parts += [f"{indent}{{\n", sums, f"{indent}}}\n"]
         return parts

@@ -1,8 +1,9 @@
 """A product as tiles of sums in vector registers, with what follows it computed on each block while a cache has it.
 
 A task is a block of rows and some panels, which are as wide as a tile: block by block of the contracted dimension the panel is
-copied so that a tile finds its elements side by side (few rows read it where it lies), and all tiles of the rows go over
-it. Blocks and tiles follow from the shapes alone, and blocks come in order: every number of threads gives the same bits.
+copied so that a tile finds its elements side by side (few rows read it where it lies, and of more the first tile leaves that
+copy where it can), and all tiles of the rows go over it; a single row goes over many panels before the next block. Blocks and
+tiles follow from the shapes alone, and blocks come in order: every number of threads gives the same bits.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from fuse_opt.lowering.cpu.matmul.direct_result import direct_result
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
-from fuse_opt.lowering.cpu.matmul.tiling import Tiling, choose_tiling
+from fuse_opt.lowering.cpu.matmul.tiling import LEAST_STRETCH, Tiling, choose_tiling
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, operand_pass
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import Scope
@@ -69,12 +70,23 @@ class _ProductLoops:
 
     def build(self) -> KernelLoops:
         root = Scope(None, kernel_block(self.memory))
-        tasks = (prod(self.of.batch), self.tiling.row_blocks, self.tiling.column_blocks)
+        blocks = (prod(self.of.batch), self.tiling.row_blocks, self.tiling.column_blocks)
         body = _Tiles(self, root, root.block.args)
         bounds = root.block.args[-2], root.block.args[-1]
-        count_loop(root, "task", bounds, lambda task, number: body.build(task, number, tasks))
+        if self.tiling.spans_tasks(prod(self.of.batch)):
+            tasks, least = (self.tiling.panels,), -(-self.tiling.panels // (-(-self.of.columns // LEAST_STRETCH)))
+            count_loop(
+                root,
+                "first",
+                bounds,
+                lambda task, first: body.build_row(task, first, bounds[1]),
+                self.tiling.panels_at_a_time,
+            )
+        else:
+            tasks, least = blocks, 1
+            count_loop(root, "task", bounds, lambda task, number: body.build(task, number, blocks))
         root.block.add_op(func.ReturnOp())
-        grain = -(-WORK_PER_CHUNK * prod(tasks) // max(self.of.operations, 1))
+        grain = max(least, -(-WORK_PER_CHUNK * prod(tasks) // max(self.of.operations, 1)))
         parameters = tuple(self.memory.parameters)
         return KernelLoops(root.block, parameters, self.memory.shared, prod(tasks), grain, root.helpers)
 
@@ -114,12 +126,11 @@ class _Tiles:
         self.in_memory = [
             arguments[sources[o.value]] if o.value in sources else None for o in (product.lhs, product.rhs)
         ]
-        self.by_depth = tiling.copies_blocks(self.of)
         some = tiling.block * tiling.most_rows
         self.result = direct_result(product, build.memory) if dtype(product.raw) is self.arithmetic.sums else None
         self.panel_sums = some * tiling.most_columns
         if self.result is None:
-            panels = tiling.panels_at_a_time if self.by_depth else 1
+            panels = tiling.panels_at_a_time if tiling.depth_first else 1
             self.sums = Sums(
                 self._on_stack(self.arithmetic.sums, panels * self.panel_sums, "sums"), some, tiling.most_columns
             )
@@ -147,18 +158,28 @@ class _Tiles:
         return memory
 
     def build(self, task: Scope, number: SSAValue, blocks: Sequence[int]) -> None:
-        of, tiling, product = self.of, self.tiling, self.build_of.product
+        tiling = self.tiling
         batch, row_block, column_block = task_parts(task, self.root, number, blocks)
+        panels = part_bounds(task, column_block, tiling.panels_at_a_time, tiling.panels)
+        self._build(task, batch, row_block, panels)
+
+    def build_row(self, task: Scope, first: SSAValue, end: SSAValue) -> None:
+        """Panels that are tasks, as many as sums have room for from the first on, of a single block of rows."""
+        zero, some = self.root.index_constant(0), self.root.index_constant(self.tiling.panels_at_a_time)
+        last = task.add(arith.MinSIOp(task.add(arith.AddiOp(first, some)), end))
+        self._build(task, zero, zero, (first, last))
+
+    def _build(self, task: Scope, batch: SSAValue, row_block: SSAValue, panels: Bounds) -> None:
+        of, tiling, product = self.of, self.tiling, self.build_of.product
         task.indices = {self.epilogue.batch: batch}
         tiles = part_bounds(task, row_block, tiling.block, tiling.tiles)
         first, last = (self.calls.rows.first_row(task, tile) for tile in tiles)
         rows = _Rows(tiles, first, task.add(arith.SubiOp(last, first)))
         left = self._operand(task, 0, product.lhs).moved(task, first, self.root.index_constant(0))
-        if self.left is not None and not self.by_depth:
+        if self.left is not None and not tiling.depth_first:
             left = self.left.rows(task, left, rows.count, self.root.index_constant(of.depth))
         right = self._operand(task, 1, product.rhs)
-        panels = part_bounds(task, column_block, tiling.panels_at_a_time, tiling.panels)
-        if self.by_depth:
+        if tiling.depth_first:
             self._blocks_of_panels(task, panels, rows, left, right)
         else:
             count_loop(
@@ -177,22 +198,23 @@ class _Tiles:
         """All panels for a block of the contracted dimension, then for the next one."""
 
         def block(scope: Scope, depth: SSAValue) -> None:
-            assert self.left is not None
             part = left.moved(scope, self.root.index_constant(0), depth)
-            copied = self.left.rows(scope, part, rows.count, self._depth_of(scope, depth))
+            if self.left is not None:
+                part = self.left.rows(scope, part, rows.count, self._depth_of(scope, depth))
 
             def panel_of(inner: Scope, panel: SSAValue) -> None:
-                self._multiply(inner, self._columns(inner, panel, panels[0]), rows, copied, right, depth)
+                self._multiply(inner, self._columns(inner, panel, panels[0]), rows, part, right, depth)
 
             count_loop(scope, "panel", panels, panel_of)
 
         self._over_depth(task, block)
-        count_loop(
-            task,
-            "panel",
-            panels,
-            lambda scope, panel: self._finish(scope, self._columns(scope, panel, panels[0]), rows),
-        )
+        if self.result is None:
+            count_loop(
+                task,
+                "panel",
+                panels,
+                lambda scope, panel: self._finish(scope, self._columns(scope, panel, panels[0]), rows),
+            )
 
     def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: _Rows, left: Source, right: Source) -> None:
         """A panel, block by block of the contracted dimension."""
@@ -220,7 +242,8 @@ class _Tiles:
         """All tiles of the rows and of a panel, for the block of the contracted dimension that begins at `depth`."""
         count = self._depth_of(scope, depth)
         source = self._right_from(scope, right, depth, columns.first)
-        if self.right is not None:
+        copy = self.right.matrix if self.right is not None and self.tiling.tiles_copy else None
+        if self.right is not None and copy is None:
             source = self.right.panel(scope, source, count, columns.count)
         assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
         if self.result is not None:
@@ -230,7 +253,7 @@ class _Tiles:
         if (group := self.arithmetic.group) > 1:
             more = scope.add(arith.AddiOp(count, self.root.index_constant(group - 1)))
             count = scope.add(arith.DivSIOp(more, self.root.index_constant(group)))
-        block = TileBlock(left, source, out, count, depth, columns.count, columns.is_last)
+        block = TileBlock(left, source, out, count, depth, columns.count, columns.is_last, copy)
         self.calls.emit(scope, rows.tiles, rows.first, block)
 
     def _right_from(self, scope: Scope, right: Source, depth: SSAValue, column: SSAValue) -> Source:
@@ -253,7 +276,7 @@ class _Tiles:
         """Of a panel, which is one of those from the first one of the task on."""
         tiling, constant = self.tiling, self.root.index_constant
         column, sums = times(scope, panel, tiling.width), constant(0)
-        if self.by_depth and self.result is None:
+        if tiling.depth_first and self.result is None:
             sums = times(scope, scope.add(arith.SubiOp(panel, first)), self.panel_sums)
         if tiling.panels == 1:
             return _Columns(column, constant(tiling.last_width), True, sums)

@@ -49,10 +49,12 @@ class RowTiles:
         is_taller = scope.add(arith.CmpiOp(tile, constant(self.taller), "slt"))
         return scope.add(arith.SelectOp(is_taller, constant(self.height + 1), constant(self.height)))
 
-    def each_height(self, scope: Scope, tile: SSAValue, build: Callable[[Scope, int], None]) -> None:
-        """Code for a tile, given how many rows it has."""
-        taller: SSAValue | bool = False
-        if self.taller:
+    def each_height(
+        self, scope: Scope, tile: SSAValue, build: Callable[[Scope, int], None], is_first: bool = False
+    ) -> None:
+        """Code for a tile, which may be known to be the first one, given how many rows it has."""
+        taller: SSAValue | bool = is_first and self.taller > 0
+        if self.taller and not is_first:
             taller = scope.add(arith.CmpiOp(tile, scope.root.index_constant(self.taller), "slt"))
         either(scope, taller, lambda inner: build(inner, self.height + 1), lambda inner: build(inner, self.height))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
@@ -34,6 +34,8 @@ class TileBlock:
     """Of the panel."""
     is_last: SSAValue | bool
     """Whether the panel is the last one."""
+    copy: Matrix | None = None
+    """Where the first tile leaves the panel, for those after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class TileCalls:
     tall: bool
     """Whether rows are more than columns: then a tile's rows are gone through once, else a tile's columns."""
     is_far: bool
-    """Whether the right operand may be far away when a tile reads it."""
+    """Whether the right operand may be far away when a tile reads it where it lies."""
 
     @property
     def rows(self) -> RowTiles:
@@ -58,6 +60,10 @@ class TileCalls:
         def over_tiles(inner: Scope, build: Callable[[Scope, SSAValue], None]) -> None:
             count_loop(inner, "tile", tiles, build)
 
+        if block.copy is not None:
+            self._over_panel(scope, tiles[0], first, block)
+            tiles = scope.add(arith.AddiOp(tiles[0], scope.root.index_constant(1))), tiles[1]
+            block = replace(block, right=block.copy, copy=None)
         if not self.tiling.along_depth:
             over_tiles(scope, lambda inner, tile: self._over_panel(inner, tile, first, block))
         elif self.tall:
@@ -104,7 +110,10 @@ class TileCalls:
     ) -> None:
         """A tile, which has one row more where it is among the taller ones."""
         row = scope.add(arith.SubiOp(self.rows.first_row(scope, tile), first))
-        self.rows.each_height(scope, tile, lambda inner, rows: self._call(inner, rows, columns, row, at, block))
+        is_first = block.copy is not None and self.tiling.row_blocks == 1
+        self.rows.each_height(
+            scope, tile, lambda inner, rows: self._call(inner, rows, columns, row, at, block), is_first
+        )
 
     def _call(self, scope: Scope, rows: int, columns: int, row: SSAValue, column: SSAValue, block: TileBlock) -> None:
         left, right, out, root = block.left, block.right, block.out, scope.root
@@ -113,20 +122,21 @@ class TileCalls:
         transposed = self.tiling.transposed_rows
         name = dot_name(self.element, rows, columns)
         if not along:
-            name = tile_name(self.element, rows, columns, transposed, is_far=self.is_far)
-        scope.call_for_effect(
-            name,
-            [
-                block.depth,
-                flat_memory(root, left.memory),
-                left.place(scope, row, zero),
-                root.index_constant(left.column if transposed else left.row),
-                flat_memory(root, right.memory),
-                right.place(scope, zero, column),
-                root.index_constant(right.column if along else right.row),
-                flat_memory(root, out.memory),
-                out.place(scope, row, column),
-                root.index_constant(out.row),
-                block.add,
-            ],
-        )
+            is_copied = block.copy is not None
+            name = tile_name(self.element, rows, columns, transposed, is_far=self.is_far or is_copied, copies=is_copied)
+        arguments = [
+            block.depth,
+            flat_memory(root, left.memory),
+            left.place(scope, row, zero),
+            root.index_constant(left.column if transposed else left.row),
+            flat_memory(root, right.memory),
+            right.place(scope, zero, column),
+            root.index_constant(right.column if along else right.row),
+            flat_memory(root, out.memory),
+            out.place(scope, row, column),
+            root.index_constant(out.row),
+            block.add,
+        ]
+        if (to := block.copy) is not None:
+            arguments += [flat_memory(root, to.memory), to.place(scope, zero, column), root.index_constant(to.row)]
+        scope.call_for_effect(name, arguments)

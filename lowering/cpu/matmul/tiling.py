@@ -27,13 +27,24 @@ SHORT_DEPTH = 16
 """Of the contracted dimension: below it, joining the elements of such sums takes as long as the products."""
 SMALL_BYTES = 48 << 10
 """Of a right operand that first caches hold: it is read where it lies, too."""
-MOST_VECTORS = {1: 16, 2: 8, 3: 7, 4: 6, 5: 5, 7: 3, 8: 3, 9: 3}
+MOST_VECTORS = {1: 8, 2: 8, 3: 7, 4: 6, 5: 5, 7: 3, 8: 3, 9: 3}
 """
 By rows of a product: side by side, of its tile, which reads long stretches of the right operand where it lies. One tile of all
 rows reads it once: 7 to 9 rows are 1.1 to 1.4 times as fast as in two tiles of four vectors, 6 as fast.
 """
-ROW_DEPTH = 64
-"""Of a block of the contracted dimension of a single row, for which libraries sum in short stretches."""
+ROW_DEPTH = 32
+"""Of a block of the contracted dimension of a single row, which goes over all columns: as many streams, each of a row of the
+right operand, as processors ask ahead for."""
+FAR_ROW = (2, 16)
+"""Vectors side by side, and such a block, where second caches do not hold the right operand (measured)."""
+ROW_SUMS_BYTES = 32 << 10
+"""Of the sums of a single row that are added to at each block."""
+LEAST_STRETCH = 1024
+"""Of the columns that a thread gets of a single row: shorter ones take a tenth longer."""
+NEAR_ROWS = 64
+"""Rows for which a panel's part should lie in a first cache: more go over it while other parts come from a second one."""
+NEAR_DEPTH = 160
+"""Of the block of the contracted dimension that such a part has."""
 DOT_DEPTH = 1024
 """Of such a block where sums are vectors along that dimension: rows of a tile, and of the next, stay in a first cache."""
 DOT_GROUPS = 16
@@ -47,17 +58,11 @@ COMPUTED_BYTES = 32 << 10
 TALL_BLOCK_ROWS = 1344
 """Of a block of rows with few columns."""
 NEAR_BYTES = 1 << 20
-"""Of a transposed left operand that second caches hold: a tile's rows, side by side there, are read where they lie."""
+"""Of an operand that second caches hold: a tile's rows of a transposed left one, side by side there, are read where they lie."""
 CROWDED_BYTES = 1024
 """Rows at a multiple of this distance compete for a few sets of a first cache."""
 CROWD = 9
 """Rows of a tile that are too many for such a set."""
-
-
-PAGE_BYTES = 4096
-"""Rows of a right operand at a multiple of this distance evict each other from second caches, too."""
-CROWDED_ROWS = 14
-"""Rows of a product, of one tile, that go over such an operand where it lies: more find it evicted again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +94,17 @@ class Tiling:
     """Whether a tile reads the left operand, or its copy, with rows side by side."""
     packs: bool
     """Whether the right operand is copied into panels."""
+    tiles_copy: bool = False
+    """Whether the first tile of a block of rows leaves that copy, as it reads the panel where it lies."""
+    depth_first: bool = False
+    """
+    Whether a block of the contracted dimension goes over all panels of a task before the next one does: rows that are copied
+    anew for each block are so for all of these, and a single row reads what it multiplies in long stretches.
+    """
 
-    def copies_blocks(self, product: Contraction) -> bool:
-        """Whether rows are copied anew for each block of the contracted dimension, for all panels of a task."""
-        return 0 < self.copied_depth < product.depth
+    def spans_tasks(self, batch: int) -> bool:
+        """Whether panels are tasks, and those that a thread has next to each other take turns at each block of depth."""
+        return self.depth_first and not self.copied_depth and batch == 1
 
     @property
     def most_rows(self) -> int:
@@ -142,15 +154,16 @@ def choose_tiling(
     height, taller = divmod(product.rows, shape.tiles)
     width = shape.width
     panels = max(1, -(-product.columns // width) - shape.merges)
+    side_by_side = product.rhs[-1] == 1 and packed is None
     copied = _copied_depth(product, height, taller, stored, along_depth)
     if converts or computed[0] or (group > 1 and (product.lhs[-1] != 1 or product.depth % group)):
         copied = product.depth
     block = max(
         1, min((TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // max(height, 1), shape.tiles)
     )
-    depth = depth_blocks(
-        product.depth, DOT_DEPTH if along_depth else (ROW_DEPTH if product.rows == 1 else DEPTH) * group
-    )
+    is_plain = not (computed[1] or along_depth or (arithmetic is not None and arithmetic.is_narrow))
+    longest = DOT_DEPTH if along_depth else _longest_block(product, itemsize) * group
+    depth = depth_blocks(product.depth, longest)
     if computed[1] and group == 1 and product.rows <= FEW_ROWS:
         depth = min(depth, depth_blocks(product.depth, max(COMPUTED_BYTES // (width * itemsize), 16)))
     transposed = product.lhs[-1] != 1 and product.depth > 1
@@ -173,16 +186,31 @@ def choose_tiling(
         copied,
         transposed and not along_depth and group == 1,
         packs,
+        packs and is_plain and side_by_side,
+        0 < copied < product.depth
+        or (product.rows == 1 and side_by_side and is_plain and not (packs or copied) and depth < product.depth),
     )
-    return replace(found, panels_at_a_time=_panels_at_a_time(product, found))
+    return replace(found, panels_at_a_time=_panels_at_a_time(product, found, itemsize))
 
 
-def _panels_at_a_time(product: Contraction, tiling: Tiling) -> int:
+def _longest_block(product: Contraction, itemsize: int) -> int:
+    """
+    Of the contracted dimension, where vectors lie along columns: whether the right operand is packed before does not matter,
+    so that it changes no bit.
+    """
+    if product.rows == 1:
+        return FAR_ROW[1] if _is_far(product, itemsize) else ROW_DEPTH
+    return NEAR_DEPTH if max(MOST_VECTORS) < product.rows <= NEAR_ROWS else DEPTH
+
+
+def _panels_at_a_time(product: Contraction, tiling: Tiling, itemsize: int) -> int:
     blocks = prod(product.batch) * tiling.row_blocks
     operations = product.operations // (blocks * TASK_OPERATIONS)
     fewest = FEWEST_COPYING if tiling.copied_depth else FEWEST_TASKS
     wanted = min(tiling.panels, -(-fewest // blocks), max(operations, 1))
-    if tiling.copies_blocks(product):
+    if tiling.spans_tasks(prod(product.batch)):
+        return max(1, ROW_SUMS_BYTES // (tiling.most_columns * itemsize))
+    if tiling.depth_first:
         wanted = max(wanted, -(-tiling.panels // PANELS_OF_COPY))
     return -(-tiling.panels // max(wanted, 1))
 
@@ -205,12 +233,17 @@ def _shape(
     small = product.depth * product.columns * itemsize <= SMALL_BYTES and not _is_crowd(
         product.rhs[-2] * itemsize, product.depth
     )
-    many = product.rows > (CROWDED_ROWS if product.rhs[-2] * itemsize % PAGE_BYTES == 0 else FEW_ROWS)
-    packs = narrow or not side_by_side or (many and not small)
+    packs = narrow or not side_by_side or (product.rows > max(MOST_VECTORS) and not small)
     if not packs and product.rows in MOST_VECTORS:
-        width = max(1, min(MOST_VECTORS[product.rows], product.columns // lanes)) * lanes
+        most = FAR_ROW[0] if product.rows == 1 and _is_far(product, itemsize) else MOST_VECTORS[product.rows]
+        width = max(1, min(most, product.columns // lanes)) * lanes
         return TileShape(1, width, width), packs, False
     return best_shape(product.rows, product.columns, lanes), packs, False
+
+
+def _is_far(product: Contraction, itemsize: int) -> bool:
+    """Whether second caches do not hold the right operand."""
+    return product.depth * product.columns * itemsize > NEAR_BYTES
 
 
 def _is_crowd(distance: int, rows: int) -> bool:

@@ -200,6 +200,23 @@ def test_threads_change_no_bit() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("columns", [700, 9000], ids=["near", "far, more than sums have room for"])
+def test_panels_that_a_thread_has_of_a_single_row_change_no_bit(columns: int) -> None:
+    case = Case(1, 45, columns, epilogue=BIAS_GELU_RESIDUAL)
+    assert case.tiling().spans_tasks(1)
+    case.check()
+    program, arguments, before = fuse_opt.compile(case.text), case.arguments(), thread_pool.num_threads()
+    results: list[Array] = []
+    try:
+        for threads in (1, 3, 8):
+            thread_pool.set_num_threads(threads)
+            results.append(program(*arguments).copy())
+    finally:
+        thread_pool.set_num_threads(before)
+    assert all((result == results[0]).all() for result in results)
+
+
+@needs_compiler
 def test_errors_are_no_larger_than_those_of_a_library() -> None:
     """Root mean squares; single rows are another routine there, which sums in short stretches."""
     for rows, depth, columns in (

@@ -1,0 +1,40 @@
+"""Tiles of products that leave a copy of what they read, for machines with vectors of every length."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from c_printing import build_helpers
+from lowered_programs import needs_compiler
+
+Array = np.ndarray[Any, Any]
+ROWS, COLUMNS, DEPTH, STEP = 7, 43, 21, 48
+_CALLS = """
+void multiply(const {c} *a, const {c} *b, {c} *sums, {c} *copy, {c} *again) {{
+  {name}rc({depth}, a, 0, {depth}, b, 0, {columns}, sums, 0, {columns}, 1, copy, 0, {step});
+  {name}({depth}, a, 0, {depth}, copy, 0, {step}, again, 0, {columns}, 1);
+}}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["-march=native", "-mavx2", ""])
+@pytest.mark.parametrize(("element", "c"), [("f32", "float"), ("f64", "double")])
+def test_a_tile_leaves_what_it_reads_to_those_after_it(element: str, c: str, machine: str, tmp_path: Path) -> None:
+    name = f"fo_tile_{element}_{ROWS}x{COLUMNS}"
+    text = _CALLS.format(c=c, name=name, depth=DEPTH, columns=COLUMNS, step=STEP)
+    library = build_helpers([f"{name}rc", name], text, "cc", machine, tmp_path)
+    rng, dtype = np.random.default_rng(3), np.float32 if element == "f32" else np.float64
+    a, b, before = (
+        rng.integers(-9, 9, shape).astype(dtype) for shape in ((ROWS, DEPTH), (DEPTH, COLUMNS), (ROWS, COLUMNS))
+    )
+    sums, again, copy = before.copy(), before.copy(), np.full((DEPTH + 1, STEP), 7.5, dtype)
+    library.multiply(*(ctypes.c_void_p(each.ctypes.data) for each in (a, b, sums, copy, again)))
+    np.testing.assert_array_equal(sums, before + a @ b)
+    np.testing.assert_array_equal(again, sums)
+    np.testing.assert_array_equal(copy[:DEPTH, :COLUMNS], b)
+    assert (copy[:DEPTH, COLUMNS:] == 7.5).all() and (copy[DEPTH] == 7.5).all()
