@@ -63,6 +63,12 @@ class Arrays:
     def var(self, x: Any, axis: int) -> Any:
         return x.var(axis)
 
+    def sum(self, x: Any, axis: int) -> Any:
+        return x.sum(axis)
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return self.xp.concatenate((x, y), 1)
+
     def transpose(self, x: Any) -> Any:
         return x.T
 
@@ -196,6 +202,12 @@ class NumExpr:
 
     def sqrt(self, x: Any) -> Expression:
         return self._call("sqrt", x)
+
+    def sin(self, x: Any) -> Expression:
+        return self._call("sin", x)
+
+    def cos(self, x: Any) -> Expression:
+        return self._call("cos", x)
 
     def abs(self, x: Any) -> Expression:
         return self._call("abs", x)

@@ -73,6 +73,12 @@ class Model:
     def sqrt(self, x: Value) -> Value:
         return self.node("Sqrt", [x])
 
+    def sin(self, x: Value) -> Value:
+        return self.node("Sin", [x])
+
+    def cos(self, x: Value) -> Value:
+        return self.node("Cos", [x])
+
     def abs(self, x: Value) -> Value:
         return self.node("Abs", [x])
 
@@ -119,6 +125,16 @@ class Model:
     def var(self, x: Value, axis: int) -> Value:
         centred = x - self.mean(x, axis, 1)
         return self.mean(centred * centred, axis)
+
+    def sum(self, x: Value, axis: int) -> Value:
+        shape = tuple(n for k, n in enumerate(x.shape) if k != axis)
+        return self.node("ReduceSum", [x, self._indices(axis)], shape, keepdims=0)
+
+    def tile(self, x: Value, times: int) -> Value:
+        return self.node("Tile", [x, self._indices(times)], (x.shape[0] * times,))
+
+    def concat(self, x: Value, y: Value) -> Value:
+        return self.node("Concat", [x, y], (x.shape[0], x.shape[1] + y.shape[1]), axis=1)
 
     def transpose(self, x: Value) -> Value:
         return self.permute(x, (1, 0))

@@ -62,9 +62,10 @@ def load_plain_c(case: Case, inputs: list[Any], results: list[Any]) -> Loaded:
     if function is None:
         raise NotImplementedError("not written: it needs a library")
     arrays, donated = [np.array(a) for a in inputs], case.workload.donated
-    out = [arrays[n] for n in donated] or [np.empty_like(r, np.float32) for r in results]
+    out = [arrays[n] for n in donated] or [np.empty(r.shape, np.float32) for r in results]
     pointers = [(ctypes.c_void_p * len(side))(*(a.ctypes.data for a in side)) for side in (arrays, out)]
-    extent = (ctypes.c_long * len(arrays[0].shape))(*arrays[0].shape)
+    extents = [n for a in arrays[:2] for n in a.shape]
+    extent = (ctypes.c_long * len(extents))(*extents)
 
     def call() -> Any:
         function(*pointers, extent)

@@ -79,14 +79,31 @@ class Program:
         shape = tuple(n for k, n in enumerate(x.shape) if k != axis)
         return self.op(name, [x], shape, f"{{axes = array<i64: {axis}>}} ")
 
+    def sum(self, x: Value, axis: int) -> Value:
+        return self._reduced("sum", x, axis)
+
     def transpose(self, x: Value) -> Value:
-        return self.op("permute_dims", [x], x.shape[::-1], "{axes = array<i64: 1, 0>} ")
+        return self.permute(x, (1, 0))
+
+    def permute(self, x: Value, axes: tuple[int, ...]) -> Value:
+        numbers = ", ".join(map(str, axes))
+        return self.op("permute_dims", [x], tuple(x.shape[k] for k in axes), f"{{axes = array<i64: {numbers}>}} ")
+
+    def tile(self, x: Value, times: int) -> Value:
+        return self.op("tile", [x], (x.shape[0] * times,), f"{{repeats = array<i64: {times}>}} ")
+
+    def concat(self, x: Value, y: Value) -> Value:
+        """Columns beside columns."""
+        return self.op("concat", [x, y], (x.shape[0], x.shape[1] + y.shape[1]), "{axis = 1 : i64} ")
 
     def part(self, x: Value, start: int, stop: int) -> Value:
         """Columns."""
         rows = x.shape[0]
         bounds = f"{{starts = array<i64: 0, {start}>, stops = array<i64: {rows}, {stop}>}} "
         return self.op("slice", [x], (rows, stop - start), bounds)
+
+    def last(self, x: Value, start: int, stop: int) -> Value:
+        return self.part(x, start, stop)
 
 
 @dataclass(frozen=True)
@@ -120,7 +137,7 @@ class Torch:
 
     def __init__(self, torch: Any) -> None:
         self.torch, self.functional = torch, torch.nn.functional
-        for name in ("exp", "tanh", "sigmoid", "sqrt", "relu", "where", "square", "abs"):
+        for name in ("exp", "tanh", "sigmoid", "sqrt", "relu", "where", "square", "abs", "sin", "cos"):
             setattr(self, name, getattr(torch, name))
 
     def __getattr__(self, name: str) -> Any:
@@ -152,6 +169,15 @@ class Torch:
 
     def var(self, x: Any, axis: int) -> Any:
         return x.var(axis, correction=0)
+
+    def sum(self, x: Any, axis: int) -> Any:
+        return x.sum(axis)
+
+    def tile(self, x: Any, times: int) -> Any:
+        return self.torch.tile(x, (times,))
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return self.torch.cat((x, y), 1)
 
     def transpose(self, x: Any) -> Any:
         return x.t()

@@ -1,11 +1,12 @@
-"""Kernels at extents that nobody chose, beside other compilers: `python benchmarks/odd_sizes.py [--seed 0] [--draws 2]`.
+"""Kernels at extents that nobody chose, beside other compilers: `python benchmarks/odd_sizes.py [--seed 0] [--draws 3]`.
 
     FUSE_OPT_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 python benchmarks/odd_sizes.py
-        [--workloads W2,W4] [--sizes L2,DRAM] [--peers c,ort] [--rounds 11] [--neighbours]
+        [--only W2,W4] [--level L2,DRAM] [--limit SECONDS] [--peers c,ort] [--rounds 15] [--neighbours]
 
-For each workload and size so many extents are drawn from the seed: an even one, an odd one and a prime one in turns. All run in
-one process, in one rotation; figures are medians over rounds of ratios of processor time. Each line says `behind` and by how much
-where the best peer is ahead of us; the last one counts these. Peers that are not installed are left out.
+For each kernel of odd_workloads.py and level of memory so many extents are drawn from the seed: an even one, an odd one and a
+prime one in turns. All peers run in one process, in one rotation; figures are medians over rounds of ratios of processor time.
+Each line says `behind` and by how much where the best peer is ahead of us; these lines are repeated at the end, the worst first.
+Peers that are not installed are left out. With `--limit` nothing begins after so many seconds, and what is left is said.
 
 `--neighbours` measures rows of N elements beside rows of the next multiple of 16, for each of both per element.
 """
@@ -18,8 +19,9 @@ import random
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from math import exp, log
 from typing import Any
 
@@ -28,60 +30,37 @@ from cpu_functions import Numpy
 from cpu_peer_base import Loaded
 from cpu_peer_kinds import PEERS
 from cpu_peer_process import largest_error
-from cpu_workloads import SIZES, Case, as_tuple, cases
-from gpu_workloads import Workload
+from cpu_workloads import SIZES, Case, as_tuple, check
+from odd_workloads import KERNELS, workload
 
-ROW = {"W1": 8, "W1b": 4, "W1h": 4}
-"""By workload of one dimension: bytes of an element."""
-CHOSEN = ("W1", "W1b", "W1h", "W2", "W2c", "W3", "W4", "W5", "W6", "W6s", "W8", "W9", "W10")
-SLOT_S = 0.004
-"""Of processor time, at least, in a turn."""
+SLOT_S, GROUP_S = 0.003, 0.0001
+"""Of processor time, at least, in a turn, and in a group of calls of which others' processes may take the caches."""
+OWN = "fuse-opt"
 
 
-def biased_gelu_by_erfc(f: Any, x: Any, bias: Any) -> Any:
-    """As jax writes it."""
-    v = x + bias
-    return v * f.erfc(v * -(0.5**0.5)) * 0.5
+@dataclass(frozen=True)
+class Row:
+    """What was measured of a kernel at some extents."""
 
+    title: str
+    microseconds: float
+    ratios: dict[str, np.ndarray[Any, Any]]
+    """By peer: its time over ours, in each round."""
 
-def known() -> dict[str, Workload]:
-    """The workloads by name, with some of other types or another form."""
-    found = {case.name: case.workload for case in cases() if case.size == "L2"}
-    found["W1h"] = replace(found["W1b"], name="W1h", dtypes="f16")
-    found["W2c"] = replace(found["W2"], name="W2c", about="bias + GELU (erfc)", body=biased_gelu_by_erfc)
-    return found
+    @property
+    def over(self) -> float:
+        """Our time over that of the best peer."""
+        return max((float(1 / np.median(ratio)) for ratio in self.ratios.values()), default=0.0)
 
-
-def extents(drawer: random.Random, kind: int, least: int, most: int) -> int:
-    """A number in the range, log-uniformly: even, odd, prime."""
-    while True:
-        drawn = int(exp(drawer.uniform(log(least), log(most))))
-        drawn = drawn // 2 * 2 + int(kind != 0)
-        if kind < 2 or all(drawn % k for k in range(2, int(drawn**0.5) + 1)):
-            return drawn
-
-
-def sized(workload: Workload, size: str, drawer: random.Random, kind: int) -> Workload:
-    """The workload with extents that fill the size."""
-    budget = SIZES[size]
-    if len(workload.shapes[0]) == 1:
-        count = budget // ROW[workload.name]
-        return replace(workload, shapes=((extents(drawer, kind, count // 2, count),),))
-    row = extents(drawer, kind, 64, 1600)
-    width = workload.shapes[0][1]
-    if workload.name == "W8":
-        shapes: list[tuple[int, ...]] = [(0, 4 * row), (0, row)]
-    elif workload.name == "W10":
-        side = int((budget / 12) ** 0.5)
-        one, other = (extents(drawer, kind, side * 9 // 10, side) for _ in range(2))
-        return replace(workload, shapes=((one, other), (other, one)))
-    else:
-        shapes = [tuple(row if n == width else n for n in shape) for shape in workload.shapes]
-    results = {"W5": 8, "W8": 2 * 4, "W9": 0}.get(workload.name, 4) * row
-    tall = [k for k, shape in enumerate(workload.shapes) if len(shape) == 2]
-    bytes_of_row = results + sum(shapes[k][1] * (1 if workload.dtype(k) == "i1" else 4) for k in tall)
-    rows = max(budget // bytes_of_row - kind, 3)
-    return replace(workload, shapes=tuple((rows, s[1]) if k in tall else s for k, s in enumerate(shapes)))
+    def __str__(self) -> str:
+        medians = {name: float(np.median(ratio)) for name, ratio in self.ratios.items()}
+        others = "  ".join(f"{name} {ratio:5.2f}" for name, ratio in medians.items())
+        text = f"{self.title}  ours {self.microseconds:9.1f} us  times ours: {others}"
+        if self.over <= 1.0:
+            return text
+        best = min(medians, key=medians.__getitem__)
+        least, most = (1 / float(pick(self.ratios[best])) for pick in (np.max, np.min))
+        return f"{text}  behind {best} {self.over:.2f} ({least:.2f} to {most:.2f})"
 
 
 def loaded(case: Case, names: Sequence[str]) -> tuple[dict[str, Callable[[], Any]], list[str]]:
@@ -108,64 +87,58 @@ def loaded(case: Case, names: Sequence[str]) -> tuple[dict[str, Callable[[], Any
 
 
 def measure(calls: Sequence[Callable[[], Any]], rounds: int) -> Any:
-    """Seconds of processor time of a call, by round and call: the least of a turn's calls."""
-    clock, counts = time.process_time, list[int]()
+    """Seconds of processor time of a call, by round and call: the least of a turn's groups of calls."""
+    clock, sizes, groups = time.process_time, list[int](), list[int]()
     for call in calls:
         call()
         begun = clock()
         call()
-        counts.append(max(1, int(SLOT_S / max(clock() - begun, 1e-7))))
+        spent = max(clock() - begun, 1e-7)
+        sizes.append(max(1, int(GROUP_S / spent)))
+        groups.append(max(2, int(SLOT_S / (spent * sizes[-1]))))
     times = np.empty((rounds, len(calls)))
     for k in range(rounds):
         for n in range(len(calls)):
             place = (n + k) % len(calls)
             calls[place]()
-            begun = clock()
-            for _ in range(counts[place]):
-                calls[place]()
-            times[k, place] = (clock() - begun) / counts[place]
+            times[k, place] = min(_group(calls[place], sizes[place]) for _ in range(groups[place]))
     return times
 
 
-def rows(options: argparse.Namespace) -> Iterator[tuple[str, float, dict[str, float]]]:
-    """What was measured: the case, our microseconds, the others' over ours."""
-    everyone = known()
-    names = ["fuse-opt", *options.peers.split(",")]
-    for name in options.workloads.split(","):
-        for size in options.sizes.split(","):
-            drawer = random.Random(f"{options.seed} {name} {size}")
-            for draw in range(options.draws):
-                workload = sized(everyone[name], size, drawer, (draw + options.seed) % 3)
-                calls, left = loaded(Case(workload, size), names)
-                shape = "x".join(map(str, workload.shapes[0]))
-                if "fuse-opt" not in calls:
-                    raise SystemExit(f"{name} {shape}: {left}")
-                times = measure(list(calls.values()), options.rounds)
-                ratios = np.median(times[:, 1:] / times[:, :1], axis=0)
-                title = f"{name:4} {size:4} {shape:>12}"
-                if options.verbose and left:
-                    print(f"{title}  left out: {'; '.join(left)}")
-                yield title, float(np.median(times[:, 0])) * 1e6, dict(zip(list(calls)[1:], ratios, strict=True))
+def _group(call: Callable[[], Any], count: int) -> float:
+    begun = time.process_time()
+    for _ in range(count):
+        call()
+    return (time.process_time() - begun) / count
+
+
+def row(name: str, level: str, number: int, options: argparse.Namespace) -> Row:
+    """The kernel at its `number`th extents."""
+    chosen = workload(name, level, options.seed, number)
+    calls, left = loaded(Case(chosen, level), [OWN, *options.peers.split(",")])
+    title = f"{name:4} {level:4} {'x'.join(map(str, chosen.shapes[0])):>12}"
+    if options.verbose and left:
+        print(f"{title}  left out: {'; '.join(left)}")
+    if OWN not in calls:
+        raise SystemExit(f"{title}: {left}")
+    times = measure(list(calls.values()), options.rounds)
+    ratios = {peer: times[:, k] / times[:, 0] for k, peer in enumerate(calls) if k}
+    return Row(title, float(np.median(times[:, 0])) * 1e6, ratios)
 
 
 def neighbours(options: argparse.Namespace) -> None:
     """Rows of N elements beside those of the next multiple of 16."""
-    everyone, drawer = known(), random.Random(options.seed)
+    drawer = random.Random(options.seed)
     drawn = sorted({int(exp(drawer.uniform(log(17), log(2048)))) | 1 for _ in range(options.draws)})
-    for name in (n for n in options.workloads.split(",") if n in ("W2", "W4", "W5", "W6")):
-        worst = 0.0
+    for name in (n for n in options.only.split(",") if n in ("W2", "W2c", "W4", "W5", "W6", "W6l")):
+        worst, begun = 0.0, KERNELS[name].workload
         for n in drawn:
             calls: list[Callable[[], Any]] = []
             wide = -(-n // 16) * 16
             for width in (n, wide):
-                workload = everyone[name]
-                old = workload.shapes[0][1]
-                count = max((1 << 18) // wide // 4, 8)
-                shapes = tuple(
-                    (count, width) if len(s) == 2 and s[1] == old else tuple(width if e == old else e for e in s)
-                    for s in workload.shapes
-                )
-                found, left = loaded(Case(replace(workload, shapes=shapes), "L2"), ["fuse-opt"])
+                tall, vectors = {"W5": (3, 2), "W4": (1, 0), "W6l": (1, 2)}.get(name, (1, 1))
+                shapes = ((max((1 << 18) // wide // 4, 8), width),) * tall + ((width,),) * vectors
+                found, left = loaded(Case(replace(begun, shapes=shapes), "L2"), [OWN])
                 if left:
                     raise SystemExit(str(left))
                 calls += found.values()
@@ -176,35 +149,48 @@ def neighbours(options: argparse.Namespace) -> None:
         print(f"{name:4} worst {worst:.2f}")
 
 
+def table(options: argparse.Namespace) -> None:
+    """All rows, and again those in which somebody is ahead of us."""
+    begun, behind, total = time.monotonic(), list[Row](), 0
+    for name, level, number in product(options.only.split(","), options.level.split(","), range(options.draws)):
+        if options.limit and time.monotonic() - begun > options.limit:
+            print(f"stopped before {name} at {level}, draw {number}: {options.limit} s are over")
+            break
+        found = row(name, level, number, options)
+        total += 1
+        behind += [found] if found.over > 1.0 else []
+        print(found, flush=True)
+    print(f"behind in {len(behind)} of {total}")
+    for each in sorted(behind, key=lambda found: -found.over):
+        print(f"  {each}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--draws", type=int, default=2, help="extents of each workload and size, or of rows (default: 2)"
+        "--draws", type=int, default=3, help="extents of each kernel and level, or of rows (default: 3)"
     )
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--workloads", default=",".join(CHOSEN))
-    parser.add_argument("--sizes", default=",".join(SIZES))
-    parser.add_argument("--peers", default="c,inductor,ort,xla,numexpr")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default=",".join(KERNELS), help="kernels, with commas between them")
+    parser.add_argument("--level", default=",".join(SIZES), help="levels of memory, with commas between them")
+    parser.add_argument("--limit", type=float, default=0.0, help="seconds after which nothing begins")
+    parser.add_argument("--peers", default="c,inductor,ort,xla,iree,numexpr,torch")
     parser.add_argument("--neighbours", action="store_true", help="rows of N beside rows of the next multiple of 16")
     parser.add_argument("--verbose", action="store_true", help="also say who was left out, and why")
     options = parser.parse_args()
+    for what, chosen, known in (("kernel", options.only, KERNELS), ("level", options.level, SIZES)):
+        try:
+            check(what, chosen, list(known))
+        except ValueError as error:
+            parser.error(str(error))
     warnings.filterwarnings("ignore")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CPU_PEERS_FOLDER"] = folder
         if options.neighbours:
             neighbours(options)
-            return
-        behind = total = 0
-        for title, microseconds, ratios in rows(options):
-            best = min(ratios, key=ratios.__getitem__, default=None)
-            total += 1
-            over = 0.0 if best is None else 1 / ratios[best]
-            behind += over > 1.0
-            others = "  ".join(f"{name} {ratio:5.2f}" for name, ratio in ratios.items())
-            mark = f"behind {best} {over:.2f}" if over > 1.0 else ""
-            print(f"{title}  ours {microseconds:10.1f} us  times ours: {others}  {mark}", flush=True)
-        print(f"behind in {behind} of {total}")
+        else:
+            table(options)
 
 
 if __name__ == "__main__":

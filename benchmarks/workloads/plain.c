@@ -1,6 +1,6 @@
 // The workloads as one would write them by hand: plain loops, OpenMP, and the compiler's own vector functions (libmvec).
 // gcc -O3 -march=native -ffast-math -fopenmp -shared -fPIC plain.c -lmvec -lm
-// Each takes its inputs, its results, and the extents of its first input.
+// Each takes its inputs, its results, and the extents of its first two inputs.
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -218,6 +218,89 @@ void W11(ARGUMENTS) {
     const float scale = in[2][c] / sqrtf(in[5][c] + 1e-5f), shift = in[3][c] - in[4][c] * scale;
     for (long j = 0; j < n; j++) y[j] = fmaxf(x[j] * scale + shift, 0.0f) + residual[j];
   }
+}
+
+void W6l(ARGUMENTS) {
+  const long n = extent[1];
+  FOR_ROWS(extent[0]) {
+    RESTRICT(x, in[0] + i * n);
+    RESTRICT(scale, in[1]);
+    RESTRICT(bias, in[2]);
+    RESTRICT(y, out[0] + i * n);
+    float sum = 0.0f, squares = 0.0f;
+    for (long j = 0; j < n; j++) sum += x[j];
+    const float mean = sum / n;
+    for (long j = 0; j < n; j++) squares += (x[j] - mean) * (x[j] - mean);
+    const float inverse = 1.0f / sqrtf(squares / n + 1e-5f);
+    for (long j = 0; j < n; j++) y[j] = (x[j] - mean) * inverse * scale[j] + bias[j];
+  }
+}
+
+void W4n(ARGUMENTS) { W4(in, out, extent); }
+
+void W4l(ARGUMENTS) { W4(in, out, extent); }
+
+void P16(ARGUMENTS) {
+  const long n = extent[1];
+  FOR_ROWS(n) {
+    for (long j = 0; j < extent[0]; j++) {
+      RESTRICT(x, in[0] + (j * n + i) * 16);
+      RESTRICT(y, in[1] + (i * extent[0] + j) * 16);
+      RESTRICT(z, out[0] + (i * extent[0] + j) * 16);
+      for (long k = 0; k < 16; k++) z[k] = x[k] * 1.5f + y[k];
+    }
+  }
+}
+
+// Its first input is the row that is repeated.
+void MOD(ARGUMENTS) {
+  const long n = extent[0];
+  FOR_ROWS(extent[1] / n) {
+    RESTRICT(x, in[0]);
+    RESTRICT(y, in[1] + i * n);
+    RESTRICT(z, out[0] + i * n);
+    for (long j = 0; j < n; j++) z[j] = x[j] * 1.5f + y[j];
+  }
+}
+
+void ROPE(ARGUMENTS) {
+  const long n = extent[1] / 2;
+  FOR_ROWS(extent[0]) {
+    RESTRICT(x, in[0] + 2 * i * n);
+    RESTRICT(s, in[1] + i * n);
+    RESTRICT(c, in[2] + i * n);
+    RESTRICT(y, out[0] + 2 * i * n);
+    for (long j = 0; j < n; j++) {
+      y[j] = x[j] * c[j] - x[n + j] * s[j];
+      y[n + j] = x[n + j] * c[j] + x[j] * s[j];
+    }
+  }
+}
+
+void SIN(ARGUMENTS) {
+  RESTRICT(x, in[0]);
+  RESTRICT(y, out[0]);
+  FOR_ELEMENTS(extent[0]) y[i] = sinf(x[i] * 30.0f) * cosf(x[i]);
+}
+
+void SUM1(ARGUMENTS) {
+  const long n = extent[1];
+  FOR_ROWS(extent[0]) {
+    RESTRICT(x, in[0] + i * n);
+    RESTRICT(y, in[1] + i * n);
+    float sum = 0.0f;
+    for (long j = 0; j < n; j++) sum += x[j] * y[j];
+    out[0][i] = sum;
+  }
+}
+
+void SUM0(ARGUMENTS) {
+  const long n = extent[1];
+  float *sum = out[0], *x = in[0];
+  memset(sum, 0, n * sizeof(float));
+#pragma omp parallel for schedule(static) reduction(+ : sum[:n])
+  for (long i = 0; i < extent[0]; i++)
+    for (long j = 0; j < n; j++) sum[j] += x[i * n + j];
 }
 
 void W12(ARGUMENTS) { W1(in, out, extent); }

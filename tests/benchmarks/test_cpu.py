@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -15,11 +16,14 @@ import cpu_report
 import numpy as np
 import pytest
 from cpu_functions import Expression, NumExpr, Numpy
+from cpu_peer_base import typed_inputs
 from cpu_peer_process import largest_error, slot
 from cpu_plot import as_svg
 from cpu_workloads import Case, as_tuple, cases, choose
+from odd_workloads import KERNELS, Draw
 
 import fuse_opt
+from fuse_opt.lowering.program.float_formats import widen
 
 TINY = [case for case in cases({"L2": 1 << 15}) if case.size != "fixed"]
 
@@ -35,6 +39,19 @@ def test_programs_compute_the_reference(case: Case) -> None:
     wanted = reference(case, inputs)
     found = as_tuple(fuse_opt.evaluate(case.workload.text(), *inputs))
     assert largest_error(list(found), wanted) <= case.tolerance
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("kind", range(3))
+@pytest.mark.parametrize("name", ("MOD", "P16", "ROPE", "SIN", "SUM0", "SUM1", "W1bk", "W2c", "W6l"))
+def test_kernels_at_odd_sizes_compute_the_reference(name: str, kind: int) -> None:
+    drawn = [KERNELS[name].sized(Draw(random.Random(seed), kind, 1 << 15)) for seed in (1, 1)]
+    assert drawn[0].shapes == drawn[1].shapes
+    case = Case(drawn[0], "L2")
+    inputs = case.inputs()
+    found = fuse_opt.compile(drawn[0].text())(*typed_inputs(case, inputs))
+    numbers = [np.asarray(each, np.float32) if case.dtype == "f32" else widen(each) for each in as_tuple(found)]
+    assert largest_error(numbers, reference(case, inputs)) <= case.tolerance
 
 
 def test_every_workload_has_every_size_or_one() -> None:
