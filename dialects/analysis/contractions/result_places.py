@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import cast
 
 from xdsl.ir import SSAValue
 
@@ -12,6 +13,7 @@ from fuse_opt.dialects.analysis.contractions.operand_access import BATCH
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types.extents import exact_quotient, may_exceed
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, Quotient, Remainder, dimension, linearize
 
 AXES = BATCH, "row", "column"
@@ -93,21 +95,23 @@ class _Inverse:
             if (
                 isinstance(dim, Dim)
                 and factor == 1
-                and 1 < atom.divisor < dim.extent
-                and dim.extent % atom.divisor == 0
+                and may_exceed(atom.divisor, 1)
+                and may_exceed(dim.extent, atom.divisor)
+                and exact_quotient(dim.extent, atom.divisor) is not None
             ):
                 yield dim, atom.divisor
 
     def _across(self, sizes: Sequence[int]) -> tuple[Dim, int] | None:
         """A dimension that counts elements of several rows, or rows of several matrices, and how many of one."""
         for dim, factor in (self.address.coefficients() or {}).items():
-            for size in sizes:
-                if (
-                    0 < factor < size < factor * dim.extent
-                    and size % factor == 0
-                    and dim.extent % (size // factor) == 0
-                ):
-                    return dim, size // factor
+            for size in sizes if not may_exceed(1, factor) else ():
+                if not may_exceed(size, factor):
+                    continue
+                inside = exact_quotient(size, factor)
+                if inside is None or not may_exceed(dim.extent, inside):
+                    continue
+                if exact_quotient(dim.extent, inside) is not None:
+                    return dim, cast(int, inside)
         return None
 
     def _split(self, dim: Dim, divisor: int) -> None:
@@ -120,11 +124,13 @@ class _Inverse:
 
 
 def _is_mixed_radix(factors: Mapping[Dim, int]) -> bool:
-    place = 1
-    for dim, factor in sorted(factors.items(), key=lambda item: item[1]):
-        if factor != place:
+    place, left = 1, dict(factors)
+    while left:
+        dim = next((dim for dim, factor in left.items() if factor == place), None)
+        if dim is None:
             return False
         place *= dim.extent
+        del left[dim]
     return True
 
 
@@ -132,6 +138,9 @@ def _digit(product: Contraction, dim: Dim, factor: int) -> IndexExpr:
     """The dimension whose step is so many elements of the result, from the axis that it is a digit of."""
     batch, row, column = result_axes(product)
     for axis, size in ((batch, product.rows * product.columns), (row, product.columns), (column, 1)):
-        if factor >= size and axis.extent > 1:
-            return (dimension(axis.name, axis.extent) // (factor // size)) % dim.extent
-    return IndexExpr()
+        step = exact_quotient(factor, size)
+        if step is None or not may_exceed(axis.extent, 1):
+            continue
+        if exact_quotient(axis.extent, step * dim.extent) is not None:
+            return (dimension(axis.name, axis.extent) // cast(int, step)) % dim.extent
+    raise Unschedulable("epilogue", "what is stored counts elements across rows or matrices of the product")

@@ -92,3 +92,15 @@ func.func @main(%x: {kind}) -> {kind} {{
 }}"""
     with pytest.raises(Exception, match="cannot run the kernel: neighbours of a row of the product are not stored"):
         fuse_opt.compile(text)
+
+
+@needs_compiler
+def test_rows_stored_across_matrices() -> None:
+    """Three times four rows of what are two matrices of six: no axis of the product counts them."""
+    check("""
+func.func @main(%x: tensor<2x6x8xf32>, %w: tensor<2x8x16xf32>, %b: tensor<3x4x16xf32>) -> tensor<3x4x16xf32> {
+  %0 = graph.matmul %x, %w : (tensor<2x6x8xf32>, tensor<2x8x16xf32>) -> tensor<2x6x16xf32>
+  %1 = graph.reshape %0 {shape = array<i64: 3, 4, 16>} : (tensor<2x6x16xf32>) -> tensor<3x4x16xf32>
+  %2 = graph.add %1, %b : (tensor<3x4x16xf32>, tensor<3x4x16xf32>) -> tensor<3x4x16xf32>
+  func.return %2 : tensor<3x4x16xf32>
+}""")
