@@ -115,6 +115,7 @@ _PRODUCT = Offer(
     accepts=_accepts(product_problem),
     cost=_cost,
     layouts=_transposed,
+    sized=True,
 )
 _ATTENTION = Offer(
     "", "fuse.attention", priority=_PRIORITY, kind=ATTENTION, composite=True, trace=trace_attention, cost=_cost

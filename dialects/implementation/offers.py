@@ -109,6 +109,11 @@ class Offer:
     On a device: whether a call may be part of a CUDA graph. One that allocates, waits for the device or has a say of its own in a
     run is not, and ends the graph before it.
     """
+    sized: bool = False
+    """
+    Whether its answers hold where extents are sizes, for all values of these: what runs it is told the extents of each call.
+    Others are asked about numbers alone.
+    """
     differentiable: bool = True
     """Whether it runs in the forward part of training; gradients are always those of the op's meaning."""
 
@@ -119,6 +124,8 @@ class Offer:
 
     def refusal(self, site: Site) -> str | None:
         """The code of why it does not run the site's op. Raises BackendFault."""
+        if site.is_sized and not self.sized:
+            return "sizes"
         if not site.is_row_major and not self._takes_orders:
             return "layout"
         if self.features and (missing := self._missing_feature(site)) is not None:

@@ -17,6 +17,7 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
+from fuse_opt.dialects.types.extents import estimate, is_number
 
 
 class Machine(Protocol):
@@ -68,7 +69,8 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        return prod(self.shape)
+        """Elements; where extents are sizes, as many as are typical."""
+        return estimate(prod(self.shape))
 
     @property
     def nbytes(self) -> int:
@@ -76,7 +78,12 @@ class Tensor:
 
     @property
     def is_static(self) -> bool:
-        return DYNAMIC_INDEX not in self.shape
+        return DYNAMIC_INDEX not in self.shape and not self.is_sized
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether an extent is a size, of which costs take what is typical."""
+        return not all(map(is_number, self.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,11 @@ class Site:
         return all(each.is_static for each in (*self.operands, *self.results))
 
     @property
+    def is_sized(self) -> bool:
+        """Whether an extent is a size."""
+        return any(each.is_sized for each in (*self.operands, *self.results))
+
+    @property
     def nbytes(self) -> int:
         """Of operands and results together, as far as a run reads or writes them, in place where the op may run so."""
         tensors = (*self.operands, *self.results)
@@ -162,7 +174,7 @@ class Site:
             return 0
         op = self.op
         found = op.contraction() or op.window_contraction() or op.weight_gradient() or op.input_gradient()
-        return 0 if found is None else found.operations
+        return 0 if found is None else estimate(found.operations)
 
     def product(self) -> tuple[int, int, int]:
         """Rows, columns and depth of a product, of each matrix of a batch. Raises ValueError for another op."""

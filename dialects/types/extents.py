@@ -48,6 +48,11 @@ def symbols(extents: Iterable[Extent]) -> list[Symbol]:
     return sorted(found, key=lambda symbol: symbol.name)
 
 
+def is_number(extent: Extent) -> bool:
+    """Whether it is the same for all values of symbols."""
+    return not isinstance(extent, Size)
+
+
 def is_symbol(extent: Extent) -> Symbol | None:
     """The symbol that an extent is and nothing else."""
     found = extent.symbols() if isinstance(extent, Size) else []

@@ -33,7 +33,7 @@ from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.layouts import any_encoded
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import is_static
+from fuse_opt.dialects.interfaces.shapes import is_sized, is_static
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import Device, find_device
 from fuse_opt.passes.devices.gpu_attach_device import attached_machine
@@ -131,7 +131,8 @@ class SelectImplementationPass(ModulePass):
         if key is not None and (same := known.get(key)) is not None:
             self._take(kernel, same, choices)
             return
-        if not all(map(is_static, (*kernel.operands, *kernel.results))):
+        values = (*kernel.operands, *kernel.results)
+        if not all(map(is_sized, values)):
             message = "has unknown extents: what runs it is chosen for the shapes of a call"
             remark(self.name, kernel, "unknown-extents", message, flip="extents in its types")
             return
@@ -145,6 +146,10 @@ class SelectImplementationPass(ModulePass):
         if choice.chosen is None:
             if choice.by_rule:
                 _name_nothing(kernel)
+                return
+            if not all(map(is_static, values)):
+                message = "has extents that are sizes, and nothing that runs it takes them"
+                remark(self.name, kernel, "sizes", message, refused=_refusals(choice.found))
                 return
             self._refuse(kernel, choice.found, machine)
             return
