@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from fuse_opt.dialects.types.extents import estimate
+
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
@@ -47,6 +49,13 @@ class Contraction:
         """The same of the operands in the other order: a column, which lies in memory as a row does, becomes one."""
         lhs, rhs = (*self.rhs[:-2], self.rhs[-1], self.rhs[-2]), (*self.lhs[:-2], self.lhs[-1], self.lhs[-2])
         return replace(self, rows=self.columns, columns=self.rows, lhs=lhs, rhs=rhs)
+
+    def typical(self) -> Contraction:
+        """The same with numbers for sizes: for profit alone."""
+        batch, lhs, rhs = (tuple(map(estimate, extents)) for extents in (self.batch, self.lhs, self.rhs))
+        return Contraction(
+            batch, estimate(self.rows), estimate(self.columns), estimate(self.depth), lhs, rhs, self.in_memory
+        )
 
     @property
     def operations(self) -> int:

@@ -19,8 +19,9 @@ from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer
 from fuse_opt.dialects.implementation.queries import fusing_offer, opaque_op, wanted_implementation
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
+from fuse_opt.dialects.types.extents import estimate, may_exceed
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.groups import kind_of
@@ -151,7 +152,7 @@ class _Fused:
         """Why the implementation does not run them as one kernel."""
         offer = self._offer()
         values = [*self.op.operands, *(value for inner in self.ops for value in inner.results)]
-        if not all(map(is_static, values)):
+        if not all(map(is_sized, values)):
             return Refusal("dynamic-shape", "it has unknown shapes", flip="run infer-shapes")
         if (marked := self._must_inplace()) is not None:
             message = f"'{marked.name}' carries must_inplace, and nothing is written in place with other ops"
@@ -230,7 +231,7 @@ class _Fused:
             return None  # which says more
         if len(made) > 1:
             return Refusal("several-operands", f"several operands of '{self.op.name}' are computed before it")
-        if any(prod(shape(op.results[0])) > prod(shape(made[0])) for op in ops):
+        if any(may_exceed(prod(shape(op.results[0])), prod(shape(made[0]))) for op in ops):
             return Refusal("unequal-results", f"it has not as many elements as the operand of '{self.op.name}'")
         return None
 
@@ -291,7 +292,7 @@ class _Prologue:
         the work and the copies, which it waits for.
         """
         device, operand = self.graph.device, self.operand
-        count, store = prod(shape(operand.value)), device.move_seconds(self.stored)
+        count, store = estimate(prod(shape(operand.value))), device.move_seconds(self.stored)
         reads = sum(device.move_seconds(self.graph.nbytes(value)) for value in operand.reads)
         saved = store
         if not self.has_row_before:  # which is there anyway

@@ -15,6 +15,7 @@ from fuse_opt.dialects.analysis.contractions.computed_operands import ComputedOp
 from fuse_opt.dialects.analysis.contractions.products import Product
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.types.extents import estimate
 
 BLOCK_ROWS = 672
 """Of a block of rows: so many go over a panel, once it is copied."""
@@ -73,11 +74,11 @@ def _of_left(traced: Product, operand: ComputedOperand) -> tuple[int, int]:
     Times, and copies: those of the operand; those of the right one, for fewer rows at a time; and sums, which leave first
     caches where each block of depth goes over all panels.
     """
-    of, itemsize = traced.contraction, dtype(traced.raw).itemsize
+    of, itemsize = traced.contraction.typical(), dtype(traced.raw).itemsize
     times, matrices = times_copied(of, itemsize, True)[0], prod(of.batch)
     if operand.column != 1 and of.depth > 1:
         return times, 0
-    copied = times * prod(shape(operand.value))
+    copied = times * estimate(prod(shape(operand.value)))
     if of.rows > FEW_ROWS:
         blocks = [row_blocks(of, itemsize, copies_left) for copies_left in (True, False)]
         copied += (blocks[0] - blocks[1]) * of.depth * of.columns * matrices
@@ -87,10 +88,10 @@ def _of_left(traced: Product, operand: ComputedOperand) -> tuple[int, int]:
 
 
 def _of_right(traced: Product, operand: ComputedOperand) -> tuple[int, int]:
-    of = traced.contraction
+    of = traced.contraction.typical()
     times = times_copied(of, dtype(traced.raw).itemsize, isinstance(traced.lhs, ComputedOperand))[1]
     is_copied = of.rows > (FEW_ROWS if operand.column == 1 else FEW_TRANSPOSED)
-    return times, 0 if is_copied else times * prod(shape(operand.value)) // NEAR
+    return times, 0 if is_copied else times * estimate(prod(shape(operand.value))) // NEAR
 
 
 def times_copied(product: Contraction, itemsize: int, copies_left: bool) -> tuple[int, int]:

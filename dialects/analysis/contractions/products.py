@@ -15,9 +15,10 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, shape
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32, F64, I8, I32, U8, DType
 from fuse_opt.dialects.types.encodings import OrderAttr
+from fuse_opt.dialects.types.extents import is_number
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 
 MATMUL = "matmul"
@@ -59,7 +60,7 @@ class Product:
 
 def product_problem(op: OpaqueOp) -> Unschedulable | None:
     """Why no code is generated for an op as a product; None where it can be."""
-    if not all(map(is_static, (*op.operands, *op.results))):
+    if not all(map(is_sized, (*op.operands, *op.results))):
         return Unschedulable("dynamic-shape", "it has unknown shapes", op)
     if (contraction := op.contraction()) is None:
         return Unschedulable("no-product", f"'{op.name}' is no product of two operands", op)
@@ -74,6 +75,11 @@ def _problem(op: OpaqueOp, contraction: Contraction) -> Unschedulable | None:
             f"'{op.name}' is of {names} to {types[2]}; code is generated for floats, and for 8-bit integers to i32"
         )
         return Unschedulable("element-type", message, op)
+    for extent, what in ((contraction.columns, "columns"), (contraction.depth, "elements to add")):
+        if not is_number(extent):
+            return Unschedulable(
+                "sizes", f"'{op.name}' has {extent} {what}; code is generated for a number of them", op
+            )
     if not contraction.operations:
         return Unschedulable("empty", f"'{op.name}' has no elements to add", op)
     return None
@@ -93,7 +99,7 @@ def trace_product(results: Sequence[SSAValue], members: Collection[Operation]) -
     op = opaque[0]
     if (problem := product_problem(op)) is not None:
         raise problem
-    if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):
+    if not all(is_sized(value) for inner in ops for value in (*inner.operands, *inner.results)):
         raise Unschedulable("dynamic-shape", "it has unknown shapes", op)
     contraction, lhs, rhs = product_operands(op, members)
     if (problem := _problem(op, contraction)) is not None:
@@ -105,7 +111,8 @@ def trace_product(results: Sequence[SSAValue], members: Collection[Operation]) -
         places = result_places(epilogue, op.results[0], swapped)
         return Product(op, swapped, rhs.transposed(), lhs.transposed(), epilogue, places)
     product = Product(op, contraction, lhs, rhs, epilogue, result_places(epilogue, op.results[0], contraction))
-    return _as_row(product) if contraction.columns == 1 and alike else product
+    is_column = contraction.columns == 1 and is_number(contraction.rows)
+    return _as_row(product) if is_column and alike else product
 
 
 def _is_transposed(raw: SSAValue, contraction: Contraction) -> bool:

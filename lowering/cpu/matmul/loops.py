@@ -23,6 +23,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.extents import estimate, is_decided, may_exceed
 from fuse_opt.lowering.cpu.kernel import KernelLoops, kernel_block
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic, arithmetic_of
 from fuse_opt.lowering.cpu.matmul.computed_matrix import ComputedMatrix, Source, operand_matrix
@@ -30,6 +31,7 @@ from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus
 from fuse_opt.lowering.cpu.matmul.direct_result import direct_result
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
 from fuse_opt.lowering.cpu.matmul.operand_copy import OperandCopy
+from fuse_opt.lowering.cpu.matmul.row_tiles import either
 from fuse_opt.lowering.cpu.matmul.tile_calls import TileBlock, TileCalls
 from fuse_opt.lowering.cpu.matmul.tiling import LEAST_STRETCH, Tiling, choose_tiling
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, operand_pass
@@ -42,7 +44,9 @@ def build_product_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[
     """The launches of a kernel of a product and pointwise ops. Raises Unschedulable."""
     product = product_of(kernel)
     elements = [dtype(access.value) for access in (product.lhs, product.rhs)]
-    in_pairs = is_fast(kernel) and product.contraction.rows > FEW_TRANSPOSED  # few rows are read where they lie
+    in_pairs = is_fast(kernel) and may_exceed(
+        product.contraction.rows, FEW_TRANSPOSED
+    )  # few rows are read where they lie
     arithmetic = arithmetic_of(elements[0], elements[1], in_pairs)
     panels = product.rhs.panels
     computed = isinstance(product.lhs, ComputedOperand), isinstance(product.rhs, ComputedOperand)
@@ -86,9 +90,10 @@ class _ProductLoops:
             tasks, least = blocks, 1
             count_loop(root, "task", bounds, lambda task, number: body.build(task, number, blocks))
         root.block.add_op(func.ReturnOp())
-        grain = max(least, -(-WORK_PER_CHUNK * prod(tasks) // max(self.of.operations, 1)))
-        parameters = tuple(self.memory.parameters)
-        return KernelLoops(root.block, parameters, self.memory.shared, prod(tasks), grain, root.helpers)
+        every = prod(tasks)
+        grain = max(least, -(-WORK_PER_CHUNK * estimate(every) // max(estimate(self.of.operations), 1)))
+        parameters, sizes = tuple(self.memory.parameters), tuple(root.sizes)
+        return KernelLoops(root.block, parameters, self.memory.shared, every, grain, root.helpers, sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +125,9 @@ class _Tiles:
         self.root = root
         product, tiling, sources = build.product, build.tiling, build.memory.sources
         self.epilogue = BlockEpilogue(product.epilogue, product.places, self.of, product.raw, build.memory, root)
-        is_far = not tiling.packs and self.of.rows <= FEW_ROWS and self.arithmetic.group == 1
-        self.calls = TileCalls(self.arithmetic.tile, tiling, self.of.rows > self.of.columns, is_far)
+        is_far = not tiling.packs and not may_exceed(self.of.rows, FEW_ROWS) and self.arithmetic.group == 1
+        is_tall = is_decided(lambda: self.of.rows > self.of.columns)
+        self.calls = TileCalls(self.arithmetic.tile, tiling, is_tall, is_far)
         self.computed = [operand_matrix(operand, build.memory, root) for operand in (product.lhs, product.rhs)]
         self.in_memory = [
             arguments[sources[o.value]] if o.value in sources else None for o in (product.lhs, product.rhs)
@@ -242,10 +248,40 @@ class _Tiles:
         """All tiles of the rows and of a panel, for the block of the contracted dimension that begins at `depth`."""
         count = self._depth_of(scope, depth)
         source = self._right_from(scope, right, depth, columns.first)
+        assert isinstance(left, Matrix)  # what is computed has a copy
+
+        def tiles(inner: Scope, panel: Source) -> None:
+            assert isinstance(panel, Matrix)
+            self._tiles(inner, columns, rows, left, panel, count, depth)
+
+        def tiles_of_copy(inner: Scope) -> None:
+            assert self.right is not None
+            tiles(inner, self.right.panel(inner, source, count, columns.count))
+
+        if self.right is None or self.tiling.tiles_copy:
+            tiles(scope, source)
+        else:
+            either(scope, self._are_few(), lambda inner: tiles(inner, source), tiles_of_copy)
+
+    def _are_few(self) -> SSAValue | bool:
+        """Whether rows are so few that the right operand is read where it lies, in spite of the memory for its panels."""
+        if not self.tiling.few_rows:
+            return False
+        every, few = (self.root.index_constant(rows) for rows in (self.of.rows, self.tiling.few_rows))
+        return self.root.made("few", lambda: arith.CmpiOp(every, few, "sle"))
+
+    def _tiles(
+        self,
+        scope: Scope,
+        columns: _Columns,
+        rows: _Rows,
+        left: Matrix,
+        panel: Matrix,
+        count: SSAValue,
+        depth: SSAValue,
+    ) -> None:
+        """All tiles of the rows over a panel, of so much depth from `depth` on."""
         copy = self.right.matrix if self.right is not None and self.tiling.tiles_copy else None
-        if self.right is not None and copy is None:
-            source = self.right.panel(scope, source, count, columns.count)
-        assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
         if self.result is not None:
             out = self.result.matrix(scope, rows.first, columns.first)
         else:
@@ -253,7 +289,7 @@ class _Tiles:
         if (group := self.arithmetic.group) > 1:
             more = scope.add(arith.AddiOp(count, self.root.index_constant(group - 1)))
             count = scope.add(arith.DivSIOp(more, self.root.index_constant(group)))
-        block = TileBlock(left, source, out, count, depth, columns.count, columns.is_last, copy)
+        block = TileBlock(left, panel, out, count, depth, columns.count, columns.is_last, copy)
         self.calls.emit(scope, rows.tiles, rows.first, block)
 
     def _right_from(self, scope: Scope, right: Source, depth: SSAValue, column: SSAValue) -> Source:

@@ -9,6 +9,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.c.headers.product_tiles import tile_name, vector_elements
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, plus, times
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
@@ -28,14 +29,23 @@ class Taps:
 
 @dataclass(frozen=True, slots=True)
 class RowTiles:
-    """Tiles of `height` rows, and the first `taller` of one more, of so many vectors beside each other."""
+    """
+    Tiles of `height` rows, and the first `taller` of one more, of so many vectors beside each other. Where all `rows` are a size,
+    heights are equal ones or differ by one, too, and follow from it at the call: `height` is the most.
+    """
 
     element: DType
     vectors: int
     height: int
     taller: int
+    every: Extent | None = None
+    """All rows, where they are a size."""
 
     def first_row(self, scope: Scope, tile: SSAValue) -> SSAValue:
+        if self.every is not None:
+            height, taller = self._cut(scope, self.every)
+            before = scope.add(arith.MinSIOp(tile, taller))
+            return plus(scope, scope.add(arith.MuliOp(tile, height)), before)
         row = times(scope, tile, self.height)
         if not self.taller:
             return row
@@ -44,6 +54,10 @@ class RowTiles:
     def rows(self, scope: Scope, tile: SSAValue) -> SSAValue:
         """Of a tile."""
         constant = scope.root.index_constant
+        if self.every is not None:
+            height, taller = self._cut(scope, self.every)
+            is_taller = scope.add(arith.CmpiOp(tile, taller, "slt"))
+            return scope.add(arith.SelectOp(is_taller, plus(scope, height, constant(1)), height))
         if not self.taller:
             return constant(self.height)
         is_taller = scope.add(arith.CmpiOp(tile, constant(self.taller), "slt"))
@@ -53,10 +67,21 @@ class RowTiles:
         self, scope: Scope, tile: SSAValue, build: Callable[[Scope, int], None], is_first: bool = False
     ) -> None:
         """Code for a tile, which may be known to be the first one, given how many rows it has."""
+        if self.every is not None:
+            _each_of(scope, self.rows(scope, tile), self.height, build)
+            return
         taller: SSAValue | bool = is_first and self.taller > 0
         if self.taller and not is_first:
             taller = scope.add(arith.CmpiOp(tile, scope.root.index_constant(self.taller), "slt"))
         either(scope, taller, lambda inner: build(inner, self.height + 1), lambda inner: build(inner, self.height))
+
+    def _cut(self, scope: Scope, rows: Extent) -> tuple[SSAValue, SSAValue]:
+        """The least height of a tile, and how many tiles have one row more."""
+        root = scope.root
+        every, tiles = root.index_constant(rows), root.index_constant(-(-rows // self.height))
+        cut = ("tiles", rows, self.height)
+        height = root.made((*cut, "height"), lambda: arith.DivSIOp(every, tiles))
+        return height, root.made((*cut, "taller"), lambda: arith.RemSIOp(every, tiles))
 
     def multiply(
         self,
@@ -96,6 +121,15 @@ class RowTiles:
 
 
 Build = Callable[[Scope], None]
+
+
+def _each_of(scope: Scope, value: SSAValue, most: int, build: Callable[[Scope, int], None]) -> None:
+    """Code for each number from `most` down to 1 that a value may be."""
+    if most == 1:
+        build(scope, 1)
+        return
+    found = scope.add(arith.CmpiOp(value, scope.root.index_constant(most), "eq"))
+    either(scope, found, lambda inner: build(inner, most), lambda inner: _each_of(inner, value, most - 1, build))
 
 
 def either(scope: Scope, condition: SSAValue | bool, then: Build, otherwise: Build | None = None) -> None:

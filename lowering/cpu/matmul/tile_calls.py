@@ -52,7 +52,7 @@ class TileCalls:
 
     @property
     def rows(self) -> RowTiles:
-        return RowTiles(F32, 1, self.tiling.height, self.tiling.taller)
+        return RowTiles(F32, 1, self.tiling.height, self.tiling.taller, self.tiling.rows)
 
     def emit(self, scope: Scope, tiles: Bounds, first: SSAValue, block: TileBlock) -> None:
         """Calls for the tiles within the bounds, of which the first begins with the row `first`."""

@@ -15,6 +15,9 @@ LATENCY = 4.0
 """Cycles of a multiplication and addition; two begin in each, and two vectors are loaded."""
 FAR_LOAD = 1.43
 """Cycles for a vector of a panel, which lies in a second cache."""
+ANY_ROWS_VECTORS, ANY_ROWS_HEIGHT = 4, 8
+"""Of tiles for any number of rows: vectors side by side, at least, and rows, at most."""
+MANY_ROWS = 5040
 DOT_ROWS = {1: 4, 2: 8, 3: 5, 4: 4}
 """By columns of a tile of vectors along the contracted dimension: its rows, where these are many (measured, AVX-512)."""
 DOT_COLUMNS = {1: 4, 2: 6, 3: 4, 4: 4, 5: 3}
@@ -49,6 +52,17 @@ def panel_shape(rows: int, width: int, lanes: int) -> TileShape:
 def best_shape(rows: int, columns: int, lanes: int) -> TileShape:
     """Of tiles whose vectors lie along the columns."""
     return min(_shapes(rows, columns, lanes), key=lambda found: _cycles(found, rows, columns, lanes))
+
+
+def shape_for_any_rows(columns: int, lanes: int) -> tuple[int, TileShape]:
+    """
+    Rows of a tile at most, and the shape of tiles, for products that have any number of rows: of few heights, as there is a
+    function for each.
+    """
+    fewest = max(1, min(ANY_ROWS_VECTORS, columns // lanes))
+    found = [shape for shape in _shapes(MANY_ROWS, columns, lanes) if shape.width >= fewest * lanes]
+    shape = min(found, key=lambda one: _cycles(one, MANY_ROWS, columns, lanes))
+    return min(MANY_ROWS // shape.tiles, ANY_ROWS_HEIGHT), shape
 
 
 def _shapes(rows: int, columns: int, lanes: int) -> Iterator[TileShape]:

@@ -18,8 +18,10 @@ from fuse_opt.dialects.analysis.contractions.product_copies import (
     TASK_OPERATIONS,
 )
 from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.types.extents import estimate, is_number
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.matmul.arithmetic import Arithmetic
-from fuse_opt.lowering.cpu.matmul.tile_shapes import TileShape, best_shape, dot_shape, panel_shape
+from fuse_opt.lowering.cpu.matmul.tile_shapes import TileShape, best_shape, dot_shape, panel_shape, shape_for_any_rows
 
 FEW_COLUMNS = 16
 """Below which rows of the result fill no vector, so that sums are vectors along the contracted dimension where it is long."""
@@ -101,6 +103,10 @@ class Tiling:
     Whether a block of the contracted dimension goes over all panels of a task before the next one does: rows that are copied
     anew for each block are so for all of these, and a single row reads what it multiplies in long stretches.
     """
+    rows: Extent | None = None
+    """All rows, where they are a size: then heights follow from it at the call, and are `height` at most."""
+    few_rows: int = 0
+    """Rows of such a call for which the right operand is read where it lies, though otherwise it is copied."""
 
     def spans_tasks(self, batch: int) -> bool:
         """Whether panels are tasks, and those that a thread has next to each other take turns at each block of depth."""
@@ -147,6 +153,8 @@ def choose_tiling(
     if arithmetic is not None:
         group, stored = arithmetic.group, arithmetic.left.itemsize
         converts = arithmetic.converts
+    if not is_number(product.rows):
+        return _tiling_for_any_rows(product, lanes, itemsize, arithmetic, packed, computed)
     if packed is None:
         shape, packs, along_depth = _shape(product, lanes, itemsize, arithmetic, computed[1])
     else:
@@ -203,9 +211,59 @@ def _longest_block(product: Contraction, itemsize: int) -> int:
     return NEAR_DEPTH if max(MOST_VECTORS) < product.rows <= NEAR_ROWS else DEPTH
 
 
+def _tiling_for_any_rows(
+    product: Contraction,
+    lanes: int,
+    itemsize: int,
+    arithmetic: Arithmetic | None,
+    packed: int | None,
+    computed: tuple[bool, bool],
+) -> Tiling:
+    """Of rows that are a size: tiles of a few heights, and blocks of a number of tiles."""
+    group = 1 if arithmetic is None else arithmetic.group
+    stored = itemsize if arithmetic is None else arithmetic.left.itemsize
+    height, shape = shape_for_any_rows(product.columns, lanes)
+    if packed is not None:
+        shape = panel_shape(height, packed, lanes)
+        height = -(-height // shape.tiles)
+    narrow = computed[1] or group > 1 or (arithmetic is not None and arithmetic.is_narrow)
+    row_bytes = product.rhs[-2] * itemsize
+    fits = product.depth * product.columns * itemsize <= SMALL_BYTES and not _is_crowd(row_bytes, product.depth)
+    must_pack = packed is None and (narrow or product.rhs[-1] != 1)
+    panels = max(1, -(-product.columns // shape.width) - shape.merges)
+    transposed = product.lhs[-1] != 1 and product.depth > 1
+    converts = arithmetic is not None and arithmetic.converts
+    copied, depth = 0, depth_blocks(product.depth, DEPTH * group)
+    if transposed or converts or computed[0] or (group > 1 and product.depth % group):
+        copied = depth if transposed or product.depth * stored > LONGEST_COPY else product.depth
+    block = max(1, (TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // height)
+    if copied:
+        block = max(1, min(block, COPY_BYTES // (height * copied * stored)))
+    found = Tiling(
+        False,
+        shape.columns,
+        shape.width,
+        product.columns - (panels - 1) * shape.width,
+        panels,
+        -(-product.rows // height),
+        height,
+        0,
+        block,
+        depth,
+        panels,
+        copied,
+        transposed and group == 1,
+        must_pack or (packed is None and not fits),
+        depth_first=0 < copied < product.depth,
+        rows=product.rows,
+        few_rows=0 if must_pack or fits or packed is not None else FEW_ROWS,
+    )
+    return replace(found, panels_at_a_time=_panels_at_a_time(product, found, itemsize))
+
+
 def _panels_at_a_time(product: Contraction, tiling: Tiling, itemsize: int) -> int:
-    blocks = prod(product.batch) * tiling.row_blocks
-    operations = product.operations // (blocks * TASK_OPERATIONS)
+    blocks = estimate(prod(product.batch) * tiling.row_blocks)
+    operations = estimate(product.operations) // (blocks * TASK_OPERATIONS)
     fewest = FEWEST_COPYING if tiling.copied_depth else FEWEST_TASKS
     wanted = min(tiling.panels, -(-fewest // blocks), max(operations, 1))
     if tiling.spans_tasks(prod(product.batch)):
