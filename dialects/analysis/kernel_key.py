@@ -1,0 +1,94 @@
+"""What a kernel is, whatever its values are called: the key by which measured schedules are found again."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.kernel import DIRECTIVES, RECOMPUTED
+
+_DIGITS = 16
+_EXTENTS = re.compile(r"\d+(?=x)")
+_NO_MEANING = (*DIRECTIVES, RECOMPUTED)
+"""Attributes that say nothing about what is computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelKey:
+    """Checksums of a kernel's structure: with extents, and without."""
+
+    key: str
+    family: str
+    """That of kernels which differ in extents alone."""
+
+
+def kernel_key(
+    kernel: KernelOp, overwritten: Collection[int] = (), words: Mapping[str, str] | None = None
+) -> KernelKey:
+    """
+    The keys of a kernel. They depend on its ops, their types and properties and who reads whom: not on names, places, decisions
+    or the order of ops that do not read one another. `overwritten` are the operands whose storage a result may take over, `words`
+    entries of schedules that every variant of the kernel has, such as {"math": "fast"}.
+    """
+    lines = list(_lines(kernel, overwritten))
+    lines += [f"{name} = {word}" for name, word in sorted((words or {}).items())]
+    text = "\n".join(lines)
+    return KernelKey(f"k:{_digest(text)}", f"f:{_digest(_EXTENTS.sub('?', text))}")
+
+
+def _lines(kernel: KernelOp, overwritten: Collection[int]) -> Iterator[str]:
+    """A line for each op, what it reads before it, and for each operand where it is read first."""
+    numbers: dict[SSAValue, int] = {}
+    arguments: dict[SSAValue, int] = {argument: number for number, argument in enumerate(kernel.block.args)}
+
+    def entered(value: SSAValue) -> str:
+        mark = "!" if arguments[value] in overwritten else ""
+        numbers[value] = len(numbers)
+        return f"{numbers[value]} : {value.type}{mark}"
+
+    for op in _in_order(kernel):
+        for value in op.operands:
+            if value in arguments and value not in numbers:
+                yield entered(value)
+        for value in op.results:
+            numbers[value] = len(numbers)
+        read = ", ".join(str(numbers[value]) for value in op.operands)
+        types = ", ".join(str(value.type) for value in op.results)
+        yield f"{op.name} {read} {_properties(op)} -> {types}"
+    for value in arguments:
+        if value not in numbers and isinstance(value.type, TensorType):
+            yield entered(value)
+    yield "yield " + ", ".join(str(numbers[value]) for value in kernel.yielded())
+
+
+def _in_order(kernel: KernelOp) -> Iterator[Operation]:
+    """The ops of a kernel, each behind those that it reads, in the order in which results ask for them."""
+    done: set[Operation] = set()
+    for result in kernel.yielded():
+        waiting = [result.owner]
+        while waiting:
+            op = waiting[-1]
+            if not isinstance(op, Operation) or op in done:
+                waiting.pop()
+                continue
+            missing = [v.owner for v in op.operands if isinstance(v.owner, Operation) and v.owner not in done]
+            if missing:
+                waiting += reversed(missing)
+                continue
+            done.add(waiting.pop())  # pyright: ignore[reportArgumentType]
+            yield op
+
+
+def _properties(op: Operation) -> str:
+    found: dict[str, Attribute] = {**op.properties, **op.attributes}
+    return "{" + ", ".join(f"{name} = {found[name]}" for name in sorted(found) if name not in _NO_MEANING) + "}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
