@@ -55,6 +55,8 @@ class Knob:
     same_bits: bool
     """Whether no value of it changes a bit of a result."""
     doc: str
+    tries: tuple[str | int, ...] = ()
+    """What `fuse-tune` tries, beside lowering's own choice; none where accuracy hangs on it."""
 
     def problem(self, kernel: KernelOp) -> str | None:
         """What is wrong with the kernel's entry; None where nothing is."""
@@ -85,19 +87,44 @@ PRECISION = Knob(
     "precision", Words(("strict", "kernel")), _GENERATED, False, "rounding of f16 and bf16; [there](#excess-precision)"
 )
 STORES = Knob(
-    "stores", Words(("temporal", "nontemporal")), _LOOPS, True, "[results past the caches](#stores-past-the-caches)"
+    "stores",
+    Words(("temporal", "nontemporal")),
+    _LOOPS,
+    True,
+    "[results past the caches](#stores-past-the-caches)",
+    ("temporal", "nontemporal"),
 )
-SPLITS = Knob("splits", Counts(), ("column", "split"), False, "parts of what is reduced, which are joined in order")
-BLOCK = Knob("block", Counts(), ("column", "tile"), False, "rows of a block; elements of both its sides")
+SPLITS = Knob(
+    "splits",
+    Counts(),
+    ("column", "split"),
+    False,
+    "parts of what is reduced, which are joined in order",
+    (1, 2, 4, 8, 16, 32),
+)
+BLOCK = Knob(
+    "block",
+    Counts(),
+    ("column", "tile"),
+    False,
+    "rows of a block; elements of both its sides",
+    (16, 32, 64, 128, 256, 512, 1024),
+)
 CUT = Knob(
     "cut",
     Words(("modelled", "never", "always")),
     _LOOPS,
     True,
     "whether loops over long chains of functions become several: where a model of the processor says so, or wherever it gains",
+    ("modelled", "never", "always"),
 )
 LANES = Knob(
-    "lanes", Counts(8, 256, power=True), ("row", "pack"), False, "accumulators of a sum along a row, side by side"
+    "lanes",
+    Counts(8, 256, power=True),
+    ("row", "pack"),
+    False,
+    "accumulators of a sum along a row, side by side",
+    (8, 16, 32, 64, 128, 256),
 )
 TASKS = Knob(
     "tasks",
@@ -105,6 +132,7 @@ TASKS = Knob(
     tuple(kind for kind in _LOOPS if kind != "pack"),
     True,
     "simple operations of the least piece of work that a thread takes",
+    (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20),
 )
 
 KNOBS = (MATH, PRECISION, STORES, SPLITS, BLOCK, CUT, LANES, TASKS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,8 +25,11 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, Knob
 from fuse_opt.dialects.implementation.selection import generated_kind
 from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.devices.this_machine import THIS_MACHINE
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
+from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
+from fuse_opt.passes.scheduling.tuned_schedules import TunedTable, read_tuned, schedule_of
 
 
 def _generated(scheme: str, otherwise: str) -> Callable[[KernelOp], str | None]:
@@ -120,6 +123,10 @@ class ScheduleKernelsPass(ModulePass):
     rather than for arithmetic, gets `stores = "nontemporal"`: results of such sizes are stored past the caches where they are
     not in place. Write "temporal", or remove the entry, for ordinary stores. The CUDA target does not look at it.
 
+    With `tuned`, a file or a folder that `fuse-tune` wrote, kernels that were measured on this machine get what was found for
+    them, and a remark says of each whether it is `tuned`, `tuned-stale` (measured with another version of lowering, and still
+    legal) or `untuned`, and why.
+
     A schedule that is there is kept, with all of its entries: edit it by hand. Requires: that it can run the kernel.
     Ensures: every kernel has a schedule.
     """
@@ -132,43 +139,112 @@ class ScheduleKernelsPass(ModulePass):
     """Rounding of f16 and bf16: "strict", by every op, "kernel", at results of kernels; otherwise as the function says."""
     device: str = "cpu"
     """What decides on non-temporal stores: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
+    tuned: str = ""
+    """Measured schedules: a program's tuned.json, a file of records, or a folder of them; none where empty."""
 
     def __post_init__(self) -> None:
         find_device(self.device)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        device = find_device(self.device)
+        device, table = find_device(self.device), _read_table(self.tuned, op)
         for function in functions_of(op):
             if (problem := precision_problem(function)) is not None:
                 raise RefusedError(problem, function)
             words = {MATH: self.math, PRECISION: self.precision or precision_of(function)}
             rules = StoreRules(function, device)
+            measured = None if table is None else _Measured(table, KernelKeys(function))
             for kernel in function.body.block.ops:
                 if isinstance(kernel, KernelOp):
-                    _schedule(kernel, words, rules)
+                    _schedule(kernel, words, rules, measured)
 
 
-def _schedule(kernel: KernelOp, words: Mapping[Knob, str], rules: StoreRules) -> None:
+def _read_table(path: str, module: ModuleOp) -> TunedTable | None:
+    """What was measured. Raises RefusedError for a file that cannot be used."""
+    if not path:
+        return None
+    option = f"'{ScheduleKernelsPass.name}' option tuned"
+    try:
+        table = read_tuned(path)
+    except OSError as error:
+        raise RefusedError(f"{option}: '{path}': {error.strerror}", module) from None
+    except ValueError as error:
+        raise RefusedError(f"{option}: {error}", module) from None
+    machine = THIS_MACHINE.get()()
+    for code, fault in table.faults:
+        if machine is None or code == machine.code:
+            raise RefusedError(f"{option}: {fault}", module)
+    for problem in (*table.problems, *(fault for _, fault in table.faults)):
+        remark(ScheduleKernelsPass.name, module, "tuned-problem", problem)
+    return table
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What was measured, and how the kernels of a function are called there."""
+
+    table: TunedTable
+    keys: KernelKeys
+
+    def apply(self, kernel: KernelOp, words: Mapping[str, Attribute]) -> None:
+        """Gives a kernel, which has its default schedule, what was found for it, beside `words`; says so in a remark."""
+        given = {name: value.data for name, value in words.items() if isinstance(value, StringAttr)}
+        tuned, state = self.table.find(self.keys.key(kernel, given).key, THIS_MACHINE.get()())
+        if tuned is None:
+            remark(
+                ScheduleKernelsPass.name, kernel, "untuned", f"keeps its default schedule: {state}", flip="fuse-tune"
+            )
+            return
+        if tuned.is_default:
+            remark(
+                ScheduleKernelsPass.name,
+                kernel,
+                state,
+                f"keeps its default schedule: nothing was faster, by {tuned.place}",
+            )
+            return
+        default = kernel.schedule
+        kernel.schedule = DictionaryAttr({**schedule_of(tuned.settings).data, **words})
+        if (problem := _problem(kernel)) is not None:
+            kernel.schedule = default
+            message = f"keeps its default schedule: {tuned.place} cannot be used: {problem}"
+            remark(ScheduleKernelsPass.name, kernel, "untuned", message, flip="fuse-tune")
+            return
+        message = f"runs as {kernel.schedule}: {tuned.speedup:.2f}x, by {tuned.place}"
+        remark(ScheduleKernelsPass.name, kernel, state, message)
+
+
+def _schedule(kernel: KernelOp, words: Mapping[Knob, str], rules: StoreRules, measured: _Measured | None) -> None:
     if (given := kernel.schedule_kind()) is None:
         order = _choose(kernel)
         entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
-        if order.kind not in _NOT_GENERATED:
-            for knob, word in words.items():
-                if word != knob.word(kernel) and (knob is not PRECISION or rounds(kernel.ops())):
-                    entries[knob.name] = StringAttr(word)
-        kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries})
+        said = dict(_words(kernel, words)) if order.kind not in _NOT_GENERATED else {}
+        kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries, **said})
         verdict = rules.judge(kernel)
         if verdict.nontemporal:
             kernel.schedule = DictionaryAttr({**kernel.schedule.data, "stores": StringAttr("nontemporal")})
         if verdict.code:
             remark(ScheduleKernelsPass.name, kernel, verdict.code, verdict.message, flip=verdict.flip)
+        if measured is not None and is_tunable(order.kind):
+            measured.apply(kernel, said)
         return
     if given not in SCHEMES:
         raise RefusedError(f"'fused.kernel' schedule kind \"{given}\": expected one of {', '.join(SCHEMES)}", kernel)
-    if (problem := SCHEMES[given](kernel) or _refuse_entries(kernel)) is not None:
+    if (problem := _problem(kernel)) is not None:
         hint = f'remove the schedule, or write "{_choose(kernel).kind}"'
         raise RefusedError(f"'fused.kernel' schedule kind \"{given}\" cannot run the kernel: {problem}; {hint}", kernel)
     remark(ScheduleKernelsPass.name, kernel, "kept", f'keeps its schedule "{given}"')
+
+
+def _words(kernel: KernelOp, words: Mapping[Knob, str]) -> Iterator[tuple[str, Attribute]]:
+    """The entries that say what was asked of all kernels, where it is not what holds without them."""
+    for knob, word in words.items():
+        if word != knob.word(kernel) and (knob is not PRECISION or rounds(kernel.ops())):
+            yield knob.name, StringAttr(word)
+
+
+def _problem(kernel: KernelOp) -> str | None:
+    """Why its schedule cannot run the kernel."""
+    return SCHEMES[kernel.schedule_kind() or ""](kernel) or _refuse_entries(kernel)
 
 
 def _choose(kernel: KernelOp) -> LoopOrder:

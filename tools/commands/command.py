@@ -19,6 +19,7 @@ from fuse_opt.passes.deprecated_spellings import current_spelling
 EXPECT_HELP = (
     "an error where figures of functions are not so, with what explains it: kernels<=7, arena<=14MiB, copies=0"
 )
+TUNED_HELP = "schedules that fuse-tune measured on this machine: its file, or a folder of records"
 FAILED = 1
 USAGE = 2
 INTERNAL = 70

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fuse_opt import __version__
-from fuse_opt.tools.commands.command import BACKEND_HELP, EXPECT_HELP, Parser, budget_bytes, expectations, run_command
+from fuse_opt.tools.commands.command import (
+    BACKEND_HELP,
+    EXPECT_HELP,
+    TUNED_HELP,
+    Parser,
+    budget_bytes,
+    expectations,
+    run_command,
+)
 from fuse_opt.tools.compiler.pipeline import PIPELINES
 from fuse_opt.tools.compiler.registry import available_passes
 
@@ -54,7 +62,7 @@ def _main(arguments: list[str]) -> int:
     if given.file is None and sys.stdin is not None and sys.stdin.isatty():
         parser.error("no input: name a file, or - for standard input")
     from fuse_opt.tools.commands.driver import Options, UnreadableError, run
-    from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table
+    from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_tuned
     from fuse_opt.tools.compiler.pipeline import UsageError, parse_pass_flag, parse_pipeline
 
     options = Options(
@@ -84,6 +92,7 @@ def _main(arguments: list[str]) -> int:
         for kind, name, text in given.passes:
             passes += parse_pass_flag(name, text) if kind == "flag" else parse_pipeline(text)
         passes = with_dispatch_table(passes)
+        passes = passes if given.target == "cuda" else with_tuned(passes, given.tuned)
         return run(options, passes) if given.bisect is None else _bisect(given.bisect, options, passes)
     except UsageError as error:
         parser.error(str(error))
@@ -190,6 +199,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--pass-flag", dest="passes", action=_AddPipeline, default=[], help=argparse.SUPPRESS)
     add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
     add("--budget", metavar="64MiB", type=budget_bytes, help="compute values again as far as the arena needs it to fit")
+    add("--tuned", "--replay", metavar="tuned.json", help=TUNED_HELP)
     add("--fuel", metavar="N", type=_count, help="let all passes together make only the first N decisions")
     add("--dump-decisions", metavar="FILE", help="write every decision, one line each; - for standard output")
     add(

@@ -9,7 +9,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuse_opt.tools.commands.command import BACKEND_HELP, EXPECT_HELP, Parser, budget_bytes, expectations, run_command
+from fuse_opt.tools.commands.command import (
+    BACKEND_HELP,
+    EXPECT_HELP,
+    TUNED_HELP,
+    Parser,
+    budget_bytes,
+    expectations,
+    run_command,
+)
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -107,6 +115,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
     add("--expect", metavar="FIGURES", type=expectations, help=EXPECT_HELP)
     add("--budget", metavar="64MiB", type=budget_bytes, help="compute values again as far as the arena needs it to fit")
+    add("--tuned", metavar="tuned.json", help=TUNED_HELP)
     add("--function", metavar="NAME", help="which function (default: the only one, or main)")
     add(
         "--inputs",
@@ -171,6 +180,7 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
         backend=given.backend,
         budget=given.budget,
         expect=given.expect,
+        tuned=given.tuned,
     )
     points = _points(given)
     if len(points) > 1:

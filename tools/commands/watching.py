@@ -51,7 +51,13 @@ def check_kernels(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[
     """Compares each kernel with the reference and prints the table; whether all are within their bounds."""
     source = fixed(source, given.function, inputs)
     compiled: Callable[[str], CompiledProgram] = partial(
-        compile_program, source, pipeline=pipeline, function=given.function, backend=given.backend, budget=given.budget
+        compile_program,
+        source,
+        pipeline=pipeline,
+        function=given.function,
+        backend=given.backend,
+        budget=given.budget,
+        tuned=given.tuned,
     )
     table = CheckTable(Path(FOLDER), given.all)
     for name in given.against:
@@ -83,7 +89,12 @@ def profile_call(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[A
     source = fixed(source, given.function, inputs)
     steps: list[tuple[str, float]] = []
     program = compile_program(
-        source, pipeline=pipeline, function=given.function, backend=given.backend, budget=given.budget
+        source,
+        pipeline=pipeline,
+        function=given.function,
+        backend=given.backend,
+        budget=given.budget,
+        tuned=given.tuned,
     )
     found = program.profile(*inputs, repeat=given.repeat or 10)
     print(found.text())

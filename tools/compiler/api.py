@@ -18,7 +18,7 @@ from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
 from fuse_opt.passes.recompute.budget import parse_budget, within_budget
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.device.driver import device_problem, open_device
-from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table
+from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_tuned
 from fuse_opt.tools.compiler.builders import Backend, builder, has_c_compiler, require_c_compiler
 from fuse_opt.tools.compiler.compiled_program import Compiled, CompiledProgram
 from fuse_opt.tools.compiler.fallback import build_unfusing
@@ -104,6 +104,7 @@ def compile(
     whole: bool = False,
     budget: str | int | None = None,
     expect: str | Sequence[Expectation] | None = None,
+    tuned: str | Path | None = None,
 ) -> CompiledProgram:
     """
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
@@ -123,6 +124,9 @@ def compile(
     What the passes make of the function is compared with `expect`, such as "kernels<=7, arena<=14MiB, copies=0"; raises
     InputError where it is something else, with remarks that explain it as notes.
 
+    Kernels that `fuse-tune` measured on this machine run as its file or folder `tuned` says, for "cpu"; `$FUSE_OPT_TUNED` stands
+    in for None. Raises InputError for one that cannot be used.
+
     Extents that are unknown (`?`) are those of each call: for "cpu" one program for all of them is compiled at the first call,
     a second one where a row of more than 64 KiB is met that code keeps in memory; where neither can be, one for each set of
     shapes when it is first met.
@@ -132,6 +136,7 @@ def compile(
     """
     chosen = backend_passes(backend, _unavailable(target), load_problem if target == "cpu" else lambda name: None)
     passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
+    passes = with_tuned(passes, tuned) if target == "cpu" else passes
     target = _usable(target, whole)
     most = parse_budget(budget) if isinstance(budget, str) else budget
     wanted = parse_expectations(expect) if isinstance(expect, str) else expect or ()

@@ -1,6 +1,6 @@
 """
-What may run ops, from what a person says: names of backends, `-name`, `none`, and files of Python that bring one; and a file
-of measured times by which passes choose.
+What may run ops, from what a person says: names of backends, `-name`, `none`, and files of Python that bring one; and files
+of measured times and schedules by which passes choose.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "FUSE_OPT_BACKEND"
 TABLE_VARIABLE = "FUSE_OPT_DISPATCH_TABLE"
-_TABLE_OPTION = "table"
+TUNED_VARIABLE = "FUSE_OPT_TUNED"
+_TABLE_OPTION, _TUNED_OPTION = "table", "tuned"
 GROUP = "fuse_opt.backends"
 _NUMBERS = count()
 
@@ -145,10 +146,22 @@ def _said(error: BaseException) -> str:
 
 def with_dispatch_table(passes: Sequence[ModulePass]) -> list[ModulePass]:
     """The passes, of which those that take a table of times and have none get the file of `$FUSE_OPT_DISPATCH_TABLE`."""
-    path = os.environ.get(TABLE_VARIABLE, "")
-    return [_with_table(each, path) if path else each for each in passes]
+    return _with_path(passes, _TABLE_OPTION, os.environ.get(TABLE_VARIABLE, ""))
 
 
-def _with_table(each: ModulePass, path: str) -> ModulePass:
-    takes = any(field.name == _TABLE_OPTION for field in fields(each))
-    return replace(cast("Any", each), **{_TABLE_OPTION: path}) if takes and not getattr(each, _TABLE_OPTION) else each
+def with_tuned(passes: Sequence[ModulePass], tuned: str | os.PathLike[str] | None = None) -> list[ModulePass]:
+    """
+    The passes, of which those that take measured schedules and have none get these; `$FUSE_OPT_TUNED`, if it is there, stands in
+    for None.
+    """
+    path = os.environ.get(TUNED_VARIABLE, "") if tuned is None else os.fspath(tuned)
+    return _with_path(passes, _TUNED_OPTION, "" if tuned is None and not Path(path).exists() else path)
+
+
+def _with_path(passes: Sequence[ModulePass], option: str, path: str) -> list[ModulePass]:
+    return [_with_option(each, option, path) if path else each for each in passes]
+
+
+def _with_option(each: ModulePass, option: str, path: str) -> ModulePass:
+    takes = any(field.name == option for field in fields(each))
+    return replace(cast("Any", each), **{option: path}) if takes and not getattr(each, option) else each

@@ -168,11 +168,12 @@ def run_pipeline(
     Raises an OpVerifyError, which carries the op at fault as `.op`, or what a pass raises when it refuses its work.
     """
     from fuse_opt.tools.compiler.native_packing import compiled_packing
+    from fuse_opt.tools.watching.machine import on_this_machine
 
     _verify(module, None, observer)
     for pass_ in passes:
         start = time.perf_counter()
-        with collection_paused(), compiled_packing():
+        with collection_paused(), compiled_packing(), on_this_machine():
             apply_pass(pass_, ctx, module)
         if observer is not None:
             observer.applied(pass_, module, time.perf_counter() - start)
