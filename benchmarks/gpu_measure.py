@@ -42,8 +42,8 @@ _TOLERANCE = {"f32": 2e-4, "bf16": 3e-2}
 class Bench:
     """A device with the means to measure on it: torch where it is there, else PyCUDA's arrays and events."""
 
-    def __init__(self, dry: bool) -> None:
-        self.dry = dry
+    def __init__(self, dry: bool, peers: Sequence[str]) -> None:
+        self.dry, self.peers = dry, peers
         self.torch: Any = None
         # It knows no device here, as with the stand-in's driver, or was built without CUDA (which is an AssertionError).
         with suppress(ImportError, RuntimeError, AssertionError):
@@ -62,12 +62,15 @@ class Bench:
         tensor = self.torch.as_tensor(values, device="cuda")
         return tensor.to(self.torch.bfloat16) if dtype == "bf16" else tensor
 
+    def made(self, workload: Workload, seed: int) -> list[Any]:
+        """The workload's arrays, of torch on the device where it is there."""
+        if self.torch is None:
+            return [self.array(value, workload.dtype(k)) for k, value in enumerate(workload.inputs(seed))]
+        return workload.tensors(self.torch, seed)
+
     def sets(self, workload: Workload, count: int) -> list[list[Any]]:
         """So many sets of the workload's arrays: few of different values, then copies of those."""
-        made = [
-            [self.array(value, workload.dtype(k)) for k, value in enumerate(workload.inputs(seed))]
-            for seed in range(min(count, 3))
-        ]
+        made = [self.made(workload, seed) for seed in range(min(count, 3))]
         for number in range(len(made), count):
             made.append([array.copy() if self.torch is None else array.clone() for array in made[number % 3]])
         return made
@@ -165,7 +168,7 @@ def compiled_graphs(torch: Any) -> int:
 
 
 def peers(bench: Bench, workload: Workload) -> dict[str, Callable[[Any], Any]]:
-    """Torch's ways of running the workload."""
+    """Torch's ways of running the workload, of those that are asked for."""
     if bench.torch is None:
         return {}
     functions = Torch(bench.torch)
@@ -178,20 +181,35 @@ def peers(bench: Bench, workload: Workload) -> dict[str, Callable[[Any], Any]]:
     with suppress(ImportError):
         if (kernel := import_module("gpu_triton").BY_WORKLOAD.get(workload.name)) is not None:
             ways["triton"] = lambda arrays: kernel(*arrays)
-    return ways
+    return {name: call for name, call in ways.items() if name in bench.peers}
 
 
-def largest_error(bench: Bench, workload: Workload, program: CudaProgram, inputs: list[Any]) -> float:
-    """Of the program's results, against torch where it is there, else against the reference."""
-    arrays = [bench.array(value, workload.dtype(k)) for k, value in enumerate(inputs)]
+def largest_error(bench: Bench, workload: Workload, program: CudaProgram) -> float:
+    """Of the program's results: against torch in f64 on the device where it is there, else against the reference."""
     if bench.torch is not None:
-        expected = workload.body(Torch(bench.torch), *arrays)
-    else:
-        given = [narrow(v, "bf16") if workload.dtype(k) == "bf16" else v for k, v in enumerate(inputs)]
-        expected = evaluate(workload.text(), *given)
-    wanted = [bench.on_host(value).copy() for value in _listed(expected)]
-    found = _listed(program(*arrays))
+        arrays = bench.made(workload, 0)
+        wide = [x.double() if x.is_floating_point() else x for x in arrays]
+        expected = _listed(workload.body(Torch(bench.torch), *wide))
+        del wide
+        return max(gap(bench.torch, a, b) for a, b in zip(_listed(program(*arrays)), expected, strict=True))
+    inputs = workload.inputs(0)
+    given = [narrow(v, "bf16") if workload.dtype(k) == "bf16" else v for k, v in enumerate(inputs)]
+    wanted = _listed(evaluate(workload.text(), *given))
+    found = _listed(program(*(bench.array(value, workload.dtype(k)) for k, value in enumerate(inputs))))
     return max(difference(_as_narrow(bench.on_host(a), b), b) for a, b in zip(found, wanted, strict=True))
+
+
+def gap(torch: Any, found: Any, expected: Any) -> float:
+    """As `difference`, of tensors on a device, in parts that leave memory for others; NaN is infinitely far."""
+    if found.shape != expected.shape:
+        return math.inf
+    worst = torch.zeros((), dtype=torch.float64, device=found.device)
+    size = torch.ones_like(worst)
+    for a, b in zip(found.flatten().split(1 << 24), expected.flatten().split(1 << 24), strict=True):
+        distance = (a.double() - b.double()).abs()
+        worst = torch.maximum(worst, torch.nan_to_num(distance, math.inf, math.inf).max())
+        size = torch.maximum(size, b.abs().max().double())
+    return float(worst / size)
 
 
 def _listed(values: Any) -> list[Any]:
@@ -200,8 +218,7 @@ def _listed(values: Any) -> list[Any]:
 
 def peer_error(bench: Bench, call: Callable[[Any], Any], workload: Workload, arrays: Any) -> float:
     """Of a kernel written by hand, against torch."""
-    expected = workload.body(Torch(bench.torch), *arrays)
-    return difference(bench.on_host(call(arrays)), bench.on_host(expected))
+    return gap(bench.torch, call(arrays), workload.body(Torch(bench.torch), *arrays))
 
 
 def _as_narrow(array: Any, like: Any) -> Any:
@@ -216,7 +233,7 @@ def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) 
     stats = program.stats
     moved += sum(array_bytes(r.shape, r.dtype) for r in program.program.results)
     small = moved < _SMALL
-    error = largest_error(bench, workload, program, workload.inputs(0))
+    error = largest_error(bench, workload, program)
     count = 1 if small else max(2, math.ceil(2 * bench.cache / moved) + 1)
     sets = bench.sets(workload, count)
     together = 1 if bench.dry else 100 if small else _LARGE_TOGETHER
@@ -234,7 +251,7 @@ def measure(bench: Bench, workload: Workload, copy_rate: float, seconds: float) 
     if (fast := fast_program(workload, program)) is not None:
         calls = program_calls(fast, sets)
         row["fast_ms"] = round(bench.milliseconds(calls, together), 4)
-        row["fast_error"] = f"{largest_error(bench, workload, fast, workload.inputs(0)):.1e}"
+        row["fast_error"] = f"{largest_error(bench, workload, fast):.1e}"
     if small:
         plain = bench.milliseconds([lambda arrays=arrays: program(*arrays) for arrays in sets], together)
         row["unbound_ms"] = round(plain, 4)
@@ -324,11 +341,36 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=int, default=480)
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--peers", default=",".join(PEERS), help="those that are measured")
+    parser.add_argument(
+        "--compile-only", action="store_true", help="fill the caches of all compilers; nothing is timed"
+    )
     options = parser.parse_args()
     ends = time.monotonic() + options.seconds
-    bench = Bench(options.dry_run)
+    bench = Bench(options.dry_run, options.peers.split(","))
     with bench.device.active():
-        run(bench, options.only, ends, options.out)
+        (compile_all if options.compile_only else run)(bench, options.only, ends, options.out)
+
+
+def chosen_of(bench: Bench, only: str) -> list[Workload]:
+    names = only.split(",")
+    chosen = [w for w in workloads(_DRY_SCALE if bench.dry else 1) if not only or w.name in names]
+    if bench.dry and not only:
+        chosen = [w for w in chosen if w.name != "W14"]  # it has one size
+    return chosen
+
+
+def compile_all(bench: Bench, only: str, ends: float, out: Path) -> None:
+    """Compiles what `run` measures, by us and by torch, so that a later process finds it in the caches of the disk."""
+    for workload in chosen_of(bench, only):
+        if time.monotonic() > ends:
+            break
+        fast_program(workload, made(workload))
+        for name, call in peers(bench, workload).items():
+            if name in ("compile", "graphs"):
+                forget_compiled(bench.torch)
+                call(bench.made(workload, 0))
+    out.write_text("{}")
 
 
 def run(bench: Bench, only: str, ends: float, out: Path) -> None:
@@ -344,9 +386,7 @@ def run(bench: Bench, only: str, ends: float, out: Path) -> None:
         "workloads": [],
         "left_out": [],
     }
-    chosen = [w for w in workloads(_DRY_SCALE if bench.dry else 1) if not only or w.name in only.split(",")]
-    if bench.dry and not only:
-        chosen = [w for w in chosen if w.name != "W14"]  # it has one size
+    chosen = chosen_of(bench, only)
     for number, workload in enumerate(chosen):
         left = ends - time.monotonic()
         if left < 10:

@@ -2,6 +2,7 @@
 
     python benchmarks/gpu_run.py --wheels FOLDER [--out FOLDER] [--minutes 9] [--stages tests,sanitizer,bench]
     python benchmarks/gpu_run.py --stages bench --only W4,W5 --out FOLDER   # alone, in all of the time; what is there stays
+    python benchmarks/gpu_run.py --together --peers eager,compile,triton   # the checks side by side, where there are processors
     python benchmarks/gpu_run.py --dry-run --out FOLDER   # small, on whatever driver there is, the stand-in's too
 
 It writes gpu-run.json and gpu-run.md into --out, else $OUT, else benchmarks/results, after each stage anew: with what earlier
@@ -31,15 +32,21 @@ import time
 import traceback
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 """Of the sanitizer."""
-SHARES = {"tests": 0.2, **{tool: 0.08 for tool in TOOLS}, "bench": 1.0}
+SHARES = {"tests": 0.2, "models": 0.1, **{tool: 0.06 for tool in TOOLS}, "bench": 1.0}
 """By stage in the order in which they run: the most that it may take of the whole time; the last one takes what is left."""
-STAGES = ("tests", "sanitizer", "bench")
+STAGES = ("tests", "models", "sanitizer", "bench")
+_CHECKS = 0.55
+"""Of the time, what all stages before the benchmark have where they run side by side."""
+_WARMING = 4
+"""Processes that fill the compilers' caches beside the checks."""
 NEEDED = ("pycuda", "xdsl", "numpy", "pytest")
 SMALL_SET = ("examples", "twelve_kernels", "device_arrays", "odd_addresses", "results")
 """The scenarios that run under the sanitizers."""
@@ -50,6 +57,7 @@ class Run:
 
     def __init__(self, out: Path, minutes: float, dry: bool, stages: tuple[str, ...] = STAGES) -> None:
         self.out, self.dry, self.seconds, self.stages = out, dry, 60 * minutes, stages
+        self.together, self.lock = False, Lock()
         self.ends = time.monotonic() + self.seconds
         self.record: dict[str, Any] = {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -71,6 +79,8 @@ class Run:
 
     def seconds_of(self, stage: str) -> float:
         left, tools = max(self.ends - time.monotonic(), 1.0), len(TOOLS) if stage in TOOLS else 1
+        if self.together and stage != "bench":
+            return min(left, self.seconds * _CHECKS)
         return min(left, self.seconds * (SHARES[stage] if len(self.stages) > 1 else 1 / tools))
 
     def write(self) -> None:
@@ -148,32 +158,70 @@ def run_tests(run: Run, environment: dict[str, str]) -> dict[str, Any]:
     ran = bool(re.search(r"\d+ passed", last[0]))
     passed = status == 0 and (ran or run.dry)
     result: dict[str, Any] = {"passed": passed, "seconds": seconds, "summary": last[0].strip("= "), "said": dict(said)}
-    return result if passed else {**result, "output": output[-6000:]}
+    failures = output.partition("= FAILURES =")[2].partition("= PASSES =")[0]
+    return result if passed else {**result, "output": (failures or output)[-20000:]}
+
+
+def run_models(run: Run, environment: dict[str, str]) -> dict[str, Any]:
+    """Small models on the device against the reference; what they need beside torch may be missing in a dry run."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu_models.py"), "--device"]
+    status, output, seconds = (0, "", 0.0) if run.dry else run_stage(run, "models", command, environment)
+    rows = re.findall(r"^\| (\w+) \| (\w+) \|(.*)\|$", output, re.MULTILINE)
+    summary = "; ".join(f"{name} {cells.split('|')[-1].strip()}" for name, graph, cells in rows if graph != "graph")
+    result: dict[str, Any] = {"passed": status == 0, "seconds": seconds, "summary": summary}
+    return result if status == 0 else {**result, "output": output[-6000:]}
+
+
+def warm(run: Run, environment: dict[str, str], only: str, peers: str) -> None:
+    """Compiles what the benchmark is about to run, in processes of their own; whatever goes wrong, it will say itself."""
+    names = only.split(",") if only else workload_names(environment)
+    with ThreadPoolExecutor(_WARMING) as pool, tempfile.TemporaryDirectory() as folder:
+        for number in range(_WARMING):
+            if part := names[number::_WARMING]:
+                command = [
+                    sys.executable,
+                    str(ROOT / "benchmarks" / "gpu_measure.py"),
+                    "--compile-only",
+                    "--peers",
+                    peers,
+                ]
+                command += ["--out", f"{folder}/{number}", "--only", ",".join(part)]
+                pool.submit(
+                    run_stage, run, "warm", [*command, "--seconds", str(int(run.seconds_of("warm")))], environment
+                )
+
+
+def workload_names(environment: dict[str, str]) -> list[str]:
+    script = "from gpu_workloads import workloads; print(*(w.name for w in workloads(4096)))"
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    return done.stdout.split()
 
 
 def run_sanitizer(run: Run, environment: dict[str, str]) -> dict[str, Any]:
     found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     program = [sys.executable, str(ROOT / "tests" / "support" / "cuda_scenarios.py"), *SMALL_SET]
-    tools: dict[str, Any] = {}
-    for tool in TOOLS:
+
+    def result_of(tool: str) -> dict[str, Any]:
         if found is None and not run.dry:
-            tools[tool] = {"passed": False, "summary": "there is no compute-sanitizer"}
-            continue
+            return {"passed": False, "summary": "there is no compute-sanitizer"}
         command = [] if found is None else [found, "--tool", tool, "--error-exitcode", "9"]
         status, output, seconds = run_stage(run, tool, [*command, *program], environment)
         summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*", output)
-        tools[tool] = {"passed": status == 0, "seconds": seconds, "summary": (summary or [f"status {status}"])[-1]}
-        if status:
-            tools[tool]["output"] = output[-6000:]
+        result = {"passed": status == 0, "seconds": seconds, "summary": (summary or [f"status {status}"])[-1]}
+        return {**result, "output": output[-6000:]} if status else result
+
+    with ThreadPoolExecutor(len(TOOLS) if run.together else 1) as pool:
+        tools = dict(zip(TOOLS, pool.map(result_of, TOOLS), strict=True))
     return {"passed": all(tool["passed"] for tool in tools.values()), **tools}
 
 
-def run_bench(run: Run, environment: dict[str, str], only: str) -> dict[str, Any]:
+def run_bench(run: Run, environment: dict[str, str], only: str, peers: str = "") -> dict[str, Any]:
     """In a process of its own, which writes what it has after each workload."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "bench.json")
         command = [sys.executable, str(ROOT / "benchmarks" / "gpu_measure.py"), "--out", str(path), "--only", only]
         command += ["--seconds", str(int(run.seconds_of("bench") - 5)), *(["--dry-run"] if run.dry else [])]
+        command += ["--peers", peers] if peers else []
         status, output, seconds = run_stage(run, "bench", command, environment)
         found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     right = all(row.get("error_ok", False) for row in found.get("workloads", ()))
@@ -240,19 +288,28 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=8.7)
     parser.add_argument("--stages", default=",".join(STAGES), help="in this order")
     parser.add_argument("--only", default="", help="workloads, with commas between them")
+    parser.add_argument("--peers", default="", help="of the benchmark, with commas between them")
+    parser.add_argument("--together", action="store_true", help="all but the benchmark side by side")
     parser.add_argument("--dry-run", action="store_true", help="small sizes; nothing that is missing is a failure")
     options = parser.parse_args()
     stages = options.stages.split(",")
     if unknown := [stage for stage in stages if stage not in STAGES]:
         parser.error(f"--stages: expected some of {', '.join(STAGES)}, got {', '.join(unknown)}")
     run = Run(options.out, options.minutes, options.dry_run, tuple(stages))
+    run.together = options.together
     environment = prepare(run, options.wheels)
-    steps = {
+    steps: dict[str, Callable[[], dict[str, Any]]] = {
         "tests": lambda: run_tests(run, environment),
+        "models": lambda: run_models(run, environment),
         "sanitizer": lambda: run_sanitizer(run, environment),
-        "bench": lambda: run_bench(run, environment, options.only),
+        "bench": lambda: run_bench(run, environment, options.only, options.peers),
     }
-    passed = [complete(run, stage, steps[stage]) for stage in stages]
+    checks = [stage for stage in stages if stage != "bench"]
+    with ThreadPoolExecutor(1 + len(stages) if options.together else 1) as pool:
+        if options.together and "bench" in stages:
+            pool.submit(warm, run, environment, options.only, options.peers or "compile")
+        passed = list(pool.map(lambda stage: complete(run, stage, steps[stage]), checks))
+    passed += [complete(run, stage, steps[stage]) for stage in stages if stage == "bench"]
     print(as_markdown(run.record))
     return 0 if all(passed) else 1
 
@@ -264,8 +321,9 @@ def complete(run: Run, stage: str, step: Callable[[], dict[str, Any]]) -> bool:
         result = step()
     except Exception as error:
         result = {"passed": False, "summary": f"{type(error).__name__}: {error}", "output": traceback.format_exc()}
-    run.record[stage] = result
-    run.write()
+    with run.lock:
+        run.record[stage] = result
+        run.write()
     print(f"{stage}: {'passed' if result['passed'] else 'FAILED'}", flush=True)
     return bool(result["passed"])
 

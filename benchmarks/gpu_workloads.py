@@ -237,6 +237,23 @@ class Workload:
             )
         return made
 
+    def tensors(self, torch: Any, seed: int) -> list[Any]:
+        """As `inputs`, of torch, made on the device in the types they have."""
+        generator = torch.Generator("cuda").manual_seed(seed)
+        made: list[Any] = []
+        for number, shape in enumerate(self.shapes):
+            dtype = self.dtype(number)
+            if dtype == "i1":
+                made.append(torch.rand(shape, generator=generator, device="cuda") < 0.9)
+                continue
+            values = torch.randn(shape, generator=generator, device="cuda")
+            if self.source is not None and len(shape) == 2:
+                values *= shape[0] ** -0.5  # weights, about 1/sqrt(fan-in)
+            if "variance" in self.about.split() and number == len(self.shapes) - 1:
+                values.abs_()
+            made.append(values.bfloat16() if dtype == "bf16" else values)
+        return made
+
 
 def chain(f: Any, x: Any) -> Any:
     for _ in range(3):

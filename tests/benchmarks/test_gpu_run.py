@@ -32,12 +32,13 @@ def test_each_stage_has_its_command_and_its_part_of_the_time(tmp_path: Path, mon
     monkeypatch.setattr("shutil.which", which)
     run = gpu_run.Run(tmp_path, 9, False)
     gpu_run.complete(run, "tests", lambda: gpu_run.run_tests(run, {}))
+    gpu_run.complete(run, "models", lambda: gpu_run.run_models(run, {}))
     gpu_run.complete(run, "sanitizer", lambda: gpu_run.run_sanitizer(run, {}))
     gpu_run.complete(run, "bench", lambda: gpu_run.run_bench(run, {}, ""))
     assert list(asked) == list(gpu_run.SHARES)
     assert "gpu" in asked["tests"] and asked["racecheck"][:3] == ["/cuda/compute-sanitizer", "--tool", "racecheck"]
     written = json.loads((tmp_path / "gpu-run.json").read_text())
-    assert [written[name]["passed"] for name in gpu_run.STAGES] == [True, False, True]
+    assert [written[name]["passed"] for name in gpu_run.STAGES] == [True, True, False, True]
     assert not written["sanitizer"]["racecheck"]["passed"] and written["sanitizer"]["memcheck"]["passed"]
     assert "racecheck: FAILED in 1.0 s ERROR SUMMARY: 1 error" in (tmp_path / "gpu-run.md").read_text()
 
