@@ -251,7 +251,7 @@ class CudaProgram:
     def _replay(self, stream: int, graphs: Sequence[int | None]) -> None:
         """Runs on the caller's stream; what somebody captures there has an order of its own."""
         if self._is_captured(stream):
-            self._steps.run(graphs, stream)
+            self._steps.join_capture(stream)
             return
         self._order(stream)
         self._steps.run(graphs, stream)

@@ -194,6 +194,13 @@ class Steps:
                 part.enqueue(StreamHandle(stream) if part.direct else self._stream)
                 self._counts.kernel_launches += len(part.items)
 
+    def join_capture(self, stream: int) -> None:
+        """Enqueues steps that run on any stream one by one: the driver launches no graph on a stream that is captured."""
+        for part in self.parts:
+            assert isinstance(part, DeviceWork)
+            part.enqueue(StreamHandle(stream))
+            self._counts.kernel_launches += len(part.items)
+
     def launch(self, stream: int) -> None:
         """Runs steps that are all direct. Raises CudaError."""
         self._launched_on.value = stream

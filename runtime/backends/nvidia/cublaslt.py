@@ -126,9 +126,8 @@ class CublasLt(Handles):
         itemsizes = {ref.nbytes // max(_size(ref), 1) for ref in (lhs, rhs, out)}
         algorithms: list[tuple[int, _Heuristic]] = []
         for alignment in (ALIGNMENT, min(itemsizes)):
-            self._set(
-                "MatmulDesc", description, _BIAS_POINTER, _U64(alignment)
-            )  # it is looked at for its alignment alone
+            if epilogue & _BIAS:  # it is looked at for its alignment alone, and may not be there without a bias
+                self._set("MatmulDesc", description, _BIAS_POINTER, _U64(alignment))
             found = self._ask(description, layouts, room, alignment)
             if found is None:
                 raise CudaError(

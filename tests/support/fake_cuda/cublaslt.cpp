@@ -179,6 +179,7 @@ int cublasLtMatmul(void *handle, void *description, const void *alpha, char *a, 
     return kInvalid;
   p.a.data = a, p.b.data = b, p.out.data = out;
   bool has_bias = (p.epilogue & 4) && p.epilogue != 1;
+  if (!has_bias && value(d, 8, 0)) return kInvalid;  // as the library on an H200 has it
   p.bias = has_bias ? reinterpret_cast<const char *>(value(d, 8, 0)) : nullptr;
   for (const void *each : {(const void *)a, (const void *)b, (const void *)out, (const void *)p.bias})
     if (reinterpret_cast<uintptr_t>(each) % algorithm->alignment) return kInvalid;

@@ -539,6 +539,7 @@ API CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph, CUgraphExec
 API CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream) {
   COUNTED;
   Graph graph = reinterpret_cast<Executable *>(handle)->graph;
+  if (stream_of(stream)->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return enqueue(stream, {[=] {
     for (const Op &op : graph)
       if (CUresult status = op.run()) return status;
