@@ -89,7 +89,6 @@ def _cases() -> list[Case]:
         Case("cumsum_one", lambda x: x.cumsum(0), (_x(20_000_003),)),
         Case("sort_rows", lambda x: torch.sort(x, 1)[0], (_x(8191, 1021),)),
         Case("sort_long", lambda x: torch.sort(x, 1)[0], (_x(61, 65537),)),
-        Case("topk", lambda x: torch.topk(x, 8, 1), (_x(8191, 1021),)),
         Case("argmax_rows", lambda x: x.argmax(1), (_x(8191, 4099),)),
         Case("sum_all", lambda x: x.sum(), (_x(60_000_011),)),
         Case("sum_rows", lambda x: x.sum(1), (_x(30011, 1021),)),
@@ -116,10 +115,13 @@ def _cases() -> list[Case]:
         Case("softmax_gradient", lambda g, y: aten._softmax_backward_data(g, y, -1, f32), (_x(30011, 1021), _x(30011, 1021))),
         Case("norm_gradient", norm_gradient, (_x(30011, 771), _x(30011, 771), _x(771))),
         Case("gelu_gradient", lambda g, x: aten.gelu_backward(g, x), (_x(30011, 1021), _x(30011, 1021))),
-        Case("layer_norm_f16", lambda x, s, b: layer(x, (1021,), s, b), (_x(30011, 1021, dtype=f16), _x(1021, dtype=f16), _x(1021, dtype=f16))),
-        Case("rms_norm_add", lambda x, r, s: F.rms_norm(x + r, (4096,), s, 1e-5), (_x(8191, 4096, dtype=bf16), _x(8191, 4096, dtype=bf16), _x(4096, dtype=bf16))),
+        Case("layer_norm_f16", lambda x, s, b: layer(x, (1021,), s, b),
+             (_x(30011, 1021, dtype=f16), _x(1021, dtype=f16), _x(1021, dtype=f16))),
+        Case("rms_norm_add", lambda x, r, s: F.rms_norm(x + r, (4096,), s, 1e-5),
+             (_x(8191, 4096, dtype=bf16), _x(8191, 4096, dtype=bf16), _x(4096, dtype=bf16))),
         Case("group_norm", lambda x, s, b: F.group_norm(x, 32, s, b), (_x(31, 256, 56, 56), _x(256), _x(256))),
-        Case("batch_norm_train", lambda x, s, b: F.batch_norm(x, None, None, s, b, True), (_x(31, 256, 56, 56), _x(256), _x(256))),
+        Case("batch_norm_train", lambda x, s, b: F.batch_norm(x, None, None, s, b, True),
+             (_x(31, 256, 56, 56), _x(256), _x(256))),
         Case("permute", lambda x: x.permute(0, 2, 1).contiguous() + 1.0, (_x(61, 1021, 517),)),
         Case("permute_heads", lambda x: x.permute(0, 2, 1, 3).contiguous(), (_x(31, 1021, 16, 64, dtype=bf16),)),
         Case("concat", lambda x, y: torch.cat((x, y), 1).relu(), (_x(30011, 517), _x(30011, 771))),
@@ -132,8 +134,10 @@ def _cases() -> list[Case]:
              (_x(32, 64, 56, 56, dtype=f16), _x(64, 64, 3, 3, dtype=f16), _x(64, dtype=f16))),
         Case("conv_depthwise", lambda x, w: F.conv2d(x, w, padding=1, groups=96).relu(), (_x(32, 96, 56, 56), _x(96, 1, 3, 3))),
         Case("linear_gelu", lambda x, w, b: F.gelu(F.linear(x, w, b)), (_x(4096, 1024), _x(4096, 1024), _x(4096))),
-        Case("linear_gelu_bf16", lambda x, w, b: F.gelu(F.linear(x, w, b)), (_x(4096, 1024, dtype=bf16), _x(4096, 1024, dtype=bf16), _x(4096, dtype=bf16))),
-        Case("linear_odd_bf16", lambda x, w, b: F.linear(x, w, b).relu(), (_x(1021, 771, dtype=bf16), _x(517, 771, dtype=bf16), _x(517, dtype=bf16))),
+        Case("linear_gelu_bf16", lambda x, w, b: F.gelu(F.linear(x, w, b)),
+             (_x(4096, 1024, dtype=bf16), _x(4096, 1024, dtype=bf16), _x(4096, dtype=bf16))),
+        Case("linear_odd_bf16", lambda x, w, b: F.linear(x, w, b).relu(),
+             (_x(1021, 771, dtype=bf16), _x(517, 771, dtype=bf16), _x(517, dtype=bf16))),
         Case("bmm_f16", lambda x, y: x @ y, (_x(64, 517, 64, dtype=f16), _x(64, 64, 517, dtype=f16))),
         *(Case(f"attention_{name}", partial(F.scaled_dot_product_attention, is_causal=causal), (_x(*shape, dtype=dtype),) * 3)
           for name, shape, dtype, causal in (
@@ -167,6 +171,10 @@ def _listed(values: Any) -> list[Any]:
     return [*values] if isinstance(values, (tuple, list)) else [values]  # pyright: ignore[reportUnknownVariableType]
 
 
+def _without_none(values: Any) -> list[Any]:
+    return [value for value in _listed(values) if value is not None]
+
+
 def error(found: Sequence[Any], expected: Sequence[Any]) -> tuple[float, bool]:
     """The largest distance relative to the largest element of a result, and whether all are near enough."""
     worst, right = 0.0, True
@@ -193,7 +201,7 @@ def measure(bench: Any, case: Case) -> dict[str, Any]:
     arrays = [each.tensor("cuda", generator) for each in case.given]
     moved = sum(array.nbytes for array in arrays)
     sets = [arrays, *([array.clone() for array in arrays] for _ in range(2 if moved < 1 << 29 else 0))]
-    expected = _listed(case.body(*arrays))
+    expected = _without_none(case.body(*arrays))
     moved += sum(each.nbytes for each in expected)
     worst, row["right"] = error(_listed(compiled(*arrays)), expected)
     row["error"] = f"{worst:.1e}"
@@ -278,6 +286,7 @@ def main() -> None:
 
     bench = Bench(False, options.peers.split(","))
     print("| case | " + " | ".join(COLUMNS) + " |\n" + "|---" * (len(COLUMNS) + 1) + "|")
+    torch.backends.cudnn.allow_tf32 = False  # as our convolutions of f32 are made; products are so by default
     with bench.device.active():
         for case in chosen:
             if time.monotonic() > ends:

@@ -44,13 +44,15 @@ class Link:
     """The element type of its result, and so of all that the chain computes."""
     whole: bool = False
     """Whether what it reads has an element for each of the result's."""
+    turned: bool = False
+    """Whether these lie in another order than the result's."""
 
     def text(self) -> str:
         """The step as a text that `link_of` reads."""
         return json.dumps(
             [
                 self.op, dict(self.config), self.operand, list(self.extents), self.number, self.swapped, self.dtype,
-                self.whole,
+                self.whole, self.turned,
             ],
             sort_keys=True,
         )  # fmt: skip
@@ -58,10 +60,10 @@ class Link:
 
 def link_of(text: str) -> Link:
     """The step that a text is of."""
-    found: tuple[str, dict[str, Any], int | None, list[int], float | None, bool, str, bool] = json.loads(text)
-    op, config, operand, extents, number, swapped, element, whole = found
+    found: tuple[str, dict[str, Any], int | None, list[int], float | None, bool, str, bool, bool] = json.loads(text)
+    op, config, operand, extents, number, swapped, element, whole, turned = found
     pairs = [(name, _untied(value)) for name, value in config.items()]
-    return Link(op, tuple(sorted(pairs)), operand, tuple(extents), number, swapped, element, whole)
+    return Link(op, tuple(sorted(pairs)), operand, tuple(extents), number, swapped, element, whole, turned)
 
 
 def _untied(value: Any) -> PlainValue:
@@ -137,7 +139,9 @@ def _link(op: StructuredOp, read: Sequence[SSAValue], value: SSAValue, outer: li
         outer.append(other)
     result = shape(op.results[0])
     extents = (1,) * (len(result) - len(shape(other))) + shape(other)
-    return replace(link, operand=outer.index(other), extents=extents, whole=extents == result)
+    whole, order = extents == result, encoding(op.results[0])
+    turned = whole and has_order(result) and encoding(other) != order
+    return replace(link, operand=outer.index(other), extents=extents, whole=whole, turned=turned)
 
 
 def _is_turned(value: SSAValue) -> bool:

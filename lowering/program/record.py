@@ -167,6 +167,11 @@ class LibraryCall:
         found = [size * item for size, item in zip(sizes, items, strict=True)]
         return sum(found[:count]), sum(found[count:])
 
+    def order(self, number: int) -> tuple[int, ...]:
+        """The axes of an input, or of the output (-1), from outermost to innermost in memory; empty for C order."""
+        orders = self.config.get(ORDERS)
+        return tuple(map(int, str(orders[number]).split())) if isinstance(orders, tuple) and orders else ()
+
     @property
     def written(self) -> tuple[BufferRef, ...]:
         """All that `run` is given to write to."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,7 +51,8 @@ CHAINS: list[tuple[str, str, str, str]] = [
     ("relu", "cublaslt.matmul_fast", "bf16", "cublaslt.matmul_fast"),
     ("gelu", "cublaslt.matmul_fast", "f32", "cublaslt.matmul_fast"),
 ]
-SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], bool, bool]] = [
+_Shapes = tuple[tuple[int, ...], tuple[int, ...], bool, bool]
+SHAPES: list[_Shapes] = [
     ((16, 24), (24, 8), False, False),
     ((24, 16), (8, 24), True, True),
     ((3, 7, 5), (3, 5, 9), False, False),
@@ -58,9 +60,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], bool, bool]] = [
 ]
 
 
-def chain_text(
-    shapes: tuple[tuple[int, ...], tuple[int, ...], bool, bool], steps: str, promise: str, dtype: str
-) -> str:
+def chain_text(shapes: _Shapes, steps: str, promise: str, dtype: str) -> str:
     """A product with steps behind it, by matrices of an element type."""
     a, b, ta, tb = shapes
     out = np.matmul(*(np.zeros(s).swapaxes(-1, -2) if t else np.zeros(s) for s, t in ((a, ta), (b, tb)))).shape
@@ -97,7 +97,7 @@ def product_chains() -> str:
     return f"{len(CHAINS) * len(SHAPES)} programs"
 
 
-def _product_chain(shapes: tuple[tuple[int, ...], ...], case: tuple[str, str, str, str], library: Any) -> None:
+def _product_chain(shapes: _Shapes, case: tuple[str, str, str, str], library: Any) -> None:
     steps, promise, dtype, named = case
     text = chain_text(shapes, steps, promise, dtype)
     before = library.fake_cublaslt_heuristics() if library else 0
@@ -265,6 +265,43 @@ def convolution_steps() -> str:
     return f"{3 * len(STEPS)} programs"
 
 
+def channels_last_text(case: int, dtype: str) -> str | None:
+    """A convolution whose channels lie innermost, between conversions; None where the library has none."""
+    head, op, *_ = convolution_texts(case, dtype)["graph.conv"].splitlines()
+    axes = op.split("strides = array<i64: ")[1].split(">")[0].count(",") + 1
+    if axes < 2 or "groups = 1 " not in op:
+        return None
+    x, w, result = re.findall(r"tensor<[^>]*>", op)
+    order = ", ".join(map(str, (0, *range(2, axes + 2), 1)))
+    lying = [each.replace(">", f", #graph.order<{order}>>") for each in (x, w, result)]
+    body, _ = op.split(" : (")
+    names = re.findall(r"%\w+", head)
+    body = re.sub(r"%r = graph.conv %\w+, %\w+", "%s = graph.conv %x0, %w0", body)
+    return "\n".join([
+        head,
+        f"%x0 = graph.to_layout {names[0]} : ({x}) -> {lying[0]}",
+        f"%w0 = graph.to_layout {names[1]} : ({w}) -> {lying[1]}",
+        f"{body} : ({lying[0]}, {lying[1]}) -> {lying[2]}",
+        f"%r = graph.to_layout %s : ({lying[2]}) -> {result}",
+        f"func.return %r : {result}",
+        "}",
+    ])  # fmt: skip
+
+
+def channels_last() -> str:
+    """Convolutions of arrays whose channels lie innermost, which programs get where that is faster."""
+    texts = [channels_last_text(case, dtype) for case in range(len(CONVOLUTIONS)) for dtype in ("f16", "bf16")]
+    for text in filter(None, texts):
+        program = compiled(text)
+        assert implementations(program) == ["cudnn.conv"] and program.stats.host_ops == 0, text
+        dtype = "bf16" if "xbf16" in text else "f16"
+        inputs = [_given(normal(*shape, seed=k), dtype) for k, shape in enumerate(_shapes(text))]
+        expected = evaluate(text, *inputs)
+        for _ in range(3):
+            _compare(program(*inputs), expected, dtype, text, fast=False)
+    return f"{sum(map(bool, texts))} programs"
+
+
 def _preferring(name: str) -> str:
     chosen = f'select-implementation{{numerics=fast prefer="{name}"}}'
     return ",".join(DEFAULT_PIPELINE).replace("select-implementation", chosen)
@@ -275,4 +312,10 @@ def _shapes(text: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, extents)) for extents in found]
 
 
-LIBRARY_SCENARIOS: list[Callable[[], str]] = [product_chains, odd_product_addresses, convolutions, convolution_steps]
+LIBRARY_SCENARIOS: list[Callable[[], str]] = [
+    product_chains,
+    odd_product_addresses,
+    convolutions,
+    convolution_steps,
+    channels_last,
+]

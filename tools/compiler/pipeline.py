@@ -62,7 +62,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
 )
 """What `compile` runs."""
 
-FOR_CPUS: tuple[str, ...] = ("partition", "assign-layouts", "pack-weights")
+FOR_CPUS: tuple[str, ...] = ("partition", "pack-weights")
 """Of these, what makes programs of other targets slower."""
 
 UNFUSED_PIPELINE: tuple[str, ...] = (

@@ -41,7 +41,7 @@ from fuse_opt.runtime.device.driver import CudaError, Device
 
 _VERSIONS = (".9", ".8", "")
 # Values of enums in cudnn_graph.h and cudnn_ops.h.
-_CROSS_CORRELATION, _NCHW, _DETERMINISTIC = 1, 0, 1
+_CROSS_CORRELATION, _NCHW, _NHWC, _DETERMINISTIC = 1, 0, 1, 1
 _RELU, _IDENTITY, _PROPAGATE_NAN = 1, 5, 1
 _PRECOMPUTED_GEMM = 1
 """The only algorithm that may be followed by steps without a function."""
@@ -124,12 +124,14 @@ class Cudnn(Handles):
         """What enqueues a convolution."""
         direction, refs = DIRECTIONS[call.operation], (*operands_of(call), *call.outputs)
         steps = steps_of(chain_of(call))
-        problem = problem_of(call.operation, [ref.shape for ref in refs], call.config)
+        # All of them lie in one order: it is what is accepted.
+        order = call.order(-1)
+        problem = problem_of(call.operation, [_by_axis(ref.shape, order) for ref in refs], call.config)
         assert isinstance(problem, Problem), call
         by_role = dict(zip(direction.roles, refs, strict=True))
         dtype = refs[0].dtype
-        descriptors = {"x": self._tensor(problem.x, dtype), "y": self._tensor(problem.y, dtype)}
-        descriptors["w"] = self._filter(problem.w, dtype)
+        descriptors = {"x": self._tensor(problem.x, dtype, order), "y": self._tensor(problem.y, dtype, order)}
+        descriptors["w"] = self._filter(problem.w, dtype, order)
         is_fast = call.implementation.endswith(IS_FAST)
         description = self._convolution(problem, dtype, math := math_type(dtype, is_fast))
         operands = tuple((by_role[role], descriptors[role]) for role in direction.given)
@@ -201,15 +203,18 @@ class Cudnn(Handles):
         self._call("cudnnSetActivationDescriptor", made, mode, _PROPAGATE_NAN, 0.0)
         return made
 
-    def _tensor(self, shape: tuple[int, ...], dtype: str) -> int:
+    def _tensor(self, shape: tuple[int, ...], dtype: str, order: Sequence[int] = ()) -> int:
+        """Of axes that lie in an order, from outermost to innermost; none is C order."""
         made = self._described("TensorDescriptor")
-        strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        axes = order or range(len(shape))
+        strides = [prod(shape[axis] for axis in axes[axes.index(own) + 1 :]) for own in range(len(shape))]
         self._call("cudnnSetTensorNdDescriptor", made, TYPES[dtype], len(shape), _integers(shape), _integers(strides))
         return made
 
-    def _filter(self, shape: tuple[int, ...], dtype: str) -> int:
+    def _filter(self, shape: tuple[int, ...], dtype: str, order: Sequence[int]) -> int:
         made = self._described("FilterDescriptor")
-        self._call("cudnnSetFilterNdDescriptor", made, TYPES[dtype], _NCHW, len(shape), _integers(shape))
+        lies = _NHWC if order else _NCHW
+        self._call("cudnnSetFilterNdDescriptor", made, TYPES[dtype], lies, len(shape), _integers(shape))
         return made
 
     def _convolution(self, problem: Problem, dtype: str, math: int) -> int:
@@ -220,6 +225,11 @@ class Cudnn(Handles):
         self._call("cudnnSetConvolutionGroupCount", made, problem.groups)
         self._call("cudnnSetConvolutionMathType", made, math)
         return made
+
+
+def _by_axis(extents: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+    """The extents of axes that lie in an order, from outermost to innermost."""
+    return tuple(extents[order.index(axis)] for axis in range(len(extents))) if order else extents
 
 
 def _integers(numbers: Sequence[int]) -> Any:

@@ -44,6 +44,8 @@ def _exact(link: Link) -> str | None:
 def _fast(link: Link) -> str | None:
     if link.dtype not in ("f32", "f16", "bf16"):
         return f"step-{link.dtype}"
+    if link.turned:
+        return "step-layout"
     is_relu = link.op == "graph.relu"
     is_term = is_bias(link) or (link.op == "graph.add" and link.operand is not None and link.whole)
     return None if is_relu or is_term else f"step-{link.op}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from fuse_opt.dialects.implementation.chains import link_of
 from fuse_opt.dialects.implementation.offers import find_offer
-from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, ORDERS, BufferRef, ConfigValue, LibraryCall
+from fuse_opt.lowering.program import CHAIN, CHAIN_OPERANDS, BufferRef, ConfigValue, LibraryCall
 from fuse_opt.runtime.backends.onednn.convolutions import convolution_call
 from fuse_opt.runtime.backends.onednn.library import STATUS, Library, OneDnnError
 from fuse_opt.runtime.backends.onednn.post_ops import post_ops, sums_of
@@ -94,7 +94,7 @@ def problem_of(call: LibraryCall) -> tuple[Call, list[BufferRef]] | None:
     sums = [n for n in sums_of(links, out.shape) if _same_place(call.inputs[links[n].operand or 0], out)]
     overwritten = sums[0] if sums else None
     lying = zip((*numbers, -1), (*operands, out), strict=True)
-    *given, made = (Dense.in_memory(ref.shape, ref.dtype, _order_of(call, number)) for number, ref in lying)
+    *given, made = (Dense.in_memory(ref.shape, ref.dtype, call.order(number)) for number, ref in lying)
     make = PROBLEMS[call.operation]
     found = make(given, made, call.config, post_ops(links, made, overwritten))
     read = [
@@ -103,12 +103,6 @@ def problem_of(call: LibraryCall) -> tuple[Call, list[BufferRef]] | None:
         if link.operand is not None and number != overwritten
     ]
     return None if found is None else (found, [*operands, *read, out])
-
-
-def _order_of(call: LibraryCall, number: int) -> tuple[int, ...]:
-    """The axes of an input, or of the output (-1), from outermost to innermost; empty for C order."""
-    orders = _tuple(call.config.get(ORDERS))
-    return tuple(map(int, str(orders[number]).split())) if orders else ()
 
 
 def _tuple(value: ConfigValue | None) -> tuple[int | float | str, ...]:

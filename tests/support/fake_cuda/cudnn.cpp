@@ -17,6 +17,7 @@ struct Object {
   void *stream = nullptr;
   int type = -1, groups = 1, math = 0, compute = -1, mode = -1;
   std::vector<int> extents, pads, steps, gaps;
+  bool last = false;  // of tensors and filters: channels innermost
 };
 struct Found {
   int algorithm, status;
@@ -69,6 +70,7 @@ bool fit(const Object *x, const Object *w, const Object *y, const Object *c) {
   if (rank < 4 || rank > 5 || w->extents.size() != rank || y->extents.size() != rank || c->pads.size() != rank - 2)
     return false;
   if (c->compute != (x->type == 1 ? 1 : 0) || c->groups < 1) return false;
+  if (x->last != w->last || x->last != y->last) return false;  // the library mixes some; programs do not
   if (x->extents[0] != y->extents[0] || w->extents[0] != y->extents[1]) return false;
   if (x->extents[1] != w->extents[1] * c->groups || w->extents[0] % c->groups) return false;
   for (size_t k = 2; k < rank; ++k) {
@@ -81,11 +83,13 @@ bool fit(const Object *x, const Object *w, const Object *y, const Object *c) {
 struct View {
   char *data;
   int type, e[5];
-  View(char *p, const Object &o) : data(p), type(cuda_type(o.type)) {
+  bool last;
+  View(char *p, const Object &o) : data(p), type(cuda_type(o.type)), last(o.last) {
     int missing = 5 - int(o.extents.size());
     for (int k = 0; k < 5; ++k) e[k] = k < 2 ? o.extents[k] : k - 2 < missing ? 1 : o.extents[k - missing];
   }
   long long at(int n, int c, int i, int j, int k) const {
+    if (last) return (((n * (long long)e[2] + i) * e[3] + j) * e[4] + k) * e[1] + c;
     return (((n * (long long)e[1] + c) * e[2] + i) * e[3] + j) * e[4] + k;
   }
 };
@@ -129,7 +133,7 @@ void run(void *data) {
   for (long long at = 0; at < count; ++at) {
     double value = sums[at];
     if (call.more) value += load(call.more, out.type, at);  // which may lie in the same place
-    if (call.bias) value += load(call.bias, out.type, at / inner % out.e[1]);
+    if (call.bias) value += load(call.bias, out.type, (out.last ? at : at / inner) % out.e[1]);
     store(out.data, out.type, at, call.relu && value < 0 ? 0 : value);
   }
 }
@@ -190,16 +194,25 @@ int cudnnSetTensorNdDescriptor(void *handle, int type, int rank, const int *exte
   if (!found || (type != 0 && type != 1 && type != 2 && type != 9)) return kBadParameter;
   found->type = type;
   found->extents.assign(extents, extents + rank);
-  int stride = 1;
-  for (int k = rank - 1; k >= 0; stride *= extents[k--])
-    if (extents[k] < 1 || strides[k] != stride) return kBadParameter;  // programs hold rows of rows
-  return 0;
+  // Programs hold rows of rows, or channels innermost.
+  for (bool last : {false, true}) {
+    bool right = true;
+    int stride = 1;
+    auto next = [&](int k) { right &= extents[k] >= 1 && strides[k] == stride, stride *= extents[k]; };
+    if (last) next(1);
+    for (int k = rank - 1; k >= 0; --k)
+      if (!last || k != 1) next(k);
+    found->last = last;
+    if (right) return 0;
+  }
+  return kBadParameter;
 }
 int cudnnCreateFilterDescriptor(void **where) { return made(where, 3); }
 int cudnnDestroyFilterDescriptor(void *handle) { return destroyed(handle, 3); }
 int cudnnSetFilterNdDescriptor(void *handle, int type, int format, int rank, const int *extents) {
   Object *found = of(handle, 3);
-  if (!found || format != 0) return kBadParameter;
+  if (!found || (format != 0 && format != 1)) return kBadParameter;
+  found->last = format == 1;
   found->type = type;
   found->extents.assign(extents, extents + rank);
   return 0;
