@@ -41,6 +41,10 @@ _TARGETS = {
     "fo_rows_": 6,
     "fo_panel_": 6,
     "fo_prefetch_": -1,
+    "fo_mma_": 0,
+    "fo_matrices_": 0,
+    "fo_turned_matrices_": 0,
+    "fo_async_copy_": 0,
 }
 """The argument that helpers write to, -1 for none; they only read the others."""
 

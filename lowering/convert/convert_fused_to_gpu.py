@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     ModuleOp,
+    NoneType,
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
@@ -132,7 +133,8 @@ class _GpuConverter(ModuleConverter[list[GpuKernel]]):
         for helper, (inputs, result) in generated.helpers.items():
             if helper not in self._helpers:
                 self._helpers.add(helper)
-                put_first(container.body.block, func.FuncOp.external(helper, list(inputs), [result]))
+                results = [] if isinstance(result, NoneType) else [result]
+                put_first(container.body.block, func.FuncOp.external(helper, list(inputs), results))
 
     def parameters(self, generated: list[GpuKernel]) -> Sequence[Parameter]:
         return generated[0].parameters

@@ -116,7 +116,10 @@ struct Order {
   int64_t operator[](int64_t k) const { return int64_t((start + (__int128)k * step) % size); }
 };
 
+struct Copy { void *to; const void *from; bool inside; };
+
 static std::vector<Thread> threads;
+static std::vector<Copy> copies[1024];  // of each thread, that it has not waited for
 static char *stacks;
 static size_t stacked;
 static Barrier warps[32 * 32];  // of each warp, by the lowest lane of the mask
@@ -189,6 +192,7 @@ static void run_block(int order) {
   for (int k = 0; k < (size + 31) / 32 * 32; ++k) warps[k] = Barrier();
   for (int k = 0; k < size; ++k) {
     threads[k].done = false;
+    copies[k].clear();
     threads[k].index = index_of(k, blockDim);
     prepare(threads[k].context, stacks + k * kStack, entry);
   }
@@ -410,3 +414,63 @@ static inline short __bfloat16_as_short(__nv_bfloat16 x) { return short(x.bits);
 static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
 static inline __nv_bfloat16 __short_as_bfloat16(short x) { return {(unsigned short)x}; }
 static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return {x}; }
+
+// What a warp does together, and copies that are there only when they have been waited for.
+namespace shim {
+struct Parts { float a[8], b[4]; const unsigned short *row; };
+static Parts parts[1024];
+
+static inline void widen(bool brain, const int *pairs, int count, float *to) {
+  for (int k = 0; k < count; ++k)
+    for (int e = 0; e < 2; ++e) {
+      unsigned short half = (unsigned short)(unsigned(pairs[k]) >> 16 * e);
+      to[2 * k + e] = brain ? __bfloat162float({half}) : __half2float(bits<__half>(half));
+    }
+}
+
+// Products are summed up in the order of k, which the hardware does not promise.
+static inline void multiply(bool brain, float *sums, const int *a, const int *b, int line) {
+  int lane = current % 32, first = current - lane, row = lane / 4, column = lane % 4 * 2;
+  widen(brain, a, 4, parts[current].a);
+  widen(brain, b, 2, parts[current].b);
+  wait_in_warp(~0u, line);
+  for (int half = 0; half < 2; ++half)
+    for (int e = 0; e < 2; ++e) {
+      float sum = sums[half * 2 + e];
+      for (int k = 0; k < 16; ++k)
+        sum += parts[first + row * 4 + k % 8 / 2].a[(half + k / 8 * 2) * 2 + k % 2] *
+               parts[first + (column + e) * 4 + k % 8 / 2].b[k / 8 * 2 + k % 2];
+      sums[half * 2 + e] = sum;
+    }
+  wait_in_warp(~0u, line);
+}
+
+template <class T>
+void load_matrices(int *to, const T *own, bool turned, int line) {
+  int lane = current % 32, first = current - lane;
+  if (reinterpret_cast<uintptr_t>(own) % 16) fail("names a row of a matrix that is not aligned", line);
+  parts[current].row = reinterpret_cast<const unsigned short *>(own);
+  wait_in_warp(~0u, line);
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    unsigned pair = 0;
+    for (int e = 0; e < 2; ++e) {
+      int row = turned ? lane % 4 * 2 + e : lane / 4, column = turned ? lane / 4 : lane % 4 * 2 + e;
+      pair |= unsigned(parts[first + matrix * 8 + row].row[column]) << 16 * e;
+    }
+    to[matrix] = int(pair);
+  }
+  wait_in_warp(~0u, line);
+}
+
+static inline void copy_later(void *to, const void *from, bool inside, int line) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 || (inside && reinterpret_cast<uintptr_t>(from) % 16))
+    fail("copies 16 bytes that are not aligned", line);
+  copies[current].push_back({to, from, inside});
+}
+
+static inline void finish_copies() {
+  for (const Copy &copy : copies[current])
+    if (copy.inside) memcpy(copy.to, copy.from, 16); else memset(copy.to, 0, 16);
+  copies[current].clear();
+}
+}  // namespace shim

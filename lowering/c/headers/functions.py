@@ -1,5 +1,5 @@
 """The `fo_*` functions that printed programs call, cut down to what a program needs: those of C from the files of `FAMILIES`;
-CUDA has some of its own, in `cuda_math.h`."""
+CUDA has some of its own, in the files of `CUDA_FAMILIES`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ MATH: tuple[str, ...] = (
 """The files of functions of scalars in types that C has, a function behind all it calls."""
 FAMILIES: tuple[str, ...] = (*MATH, "narrow_floats.h", "memory.h", "product_panels.h", "fast_math.h")
 """All files of functions of C, in the order in which programs define them."""
+CUDA_FAMILIES = ("cuda_math.h", "cuda_matrices.h")
+"""The files of functions that CUDA has of its own."""
 
 _CALL = re.compile(r"\bfo_\w+(?=\()")
 _BUILTIN = re.compile(r"\b__builtin_(?!inf|nan)(\w+)(?=\()")
@@ -74,7 +76,7 @@ def _calls(name: str) -> frozenset[str]:
 @cache
 def _cuda_functions() -> dict[str, str]:
     """Those that CUDA has of its own, with those of C of the same names."""
-    return functions_of(["cuda_math.h"])
+    return functions_of(CUDA_FAMILIES)
 
 
 @cache
