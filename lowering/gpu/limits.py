@@ -32,6 +32,12 @@ class GpuLimits:
     bytes_in_flight: int = 40 << 10
     """Loads under way on one processor that keep memory busy."""
 
+    @property
+    def multiplies_matrices(self) -> bool:
+        """Whether warps multiply matrices of f16 and bf16 and copy past registers, as processors of 8.0 and newer do: these, and
+        no older ones, have 99 KiB of shared memory for a block, or more (CUDA C++ Programming Guide, compute capabilities)."""
+        return self.shared_memory >= 99 << 10
+
 
 @dataclass(frozen=True, slots=True)
 class GpuSchedule:

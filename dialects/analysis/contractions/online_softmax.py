@@ -85,7 +85,7 @@ def online_softmax(of: Attention) -> OnlineSoftmax:
     if block is None:
         message = f"keys of {of.first.depth} and values of {of.second.columns} elements do not lie in a block's memory"
         raise Unschedulable("extents", message)
-    hides = of.hides_alike and _is_hidden(found.score)
+    hides = of.hides_alike and is_hidden(found.score)
     return OnlineSoftmax(
         of, found.score, found.largest, found.shift, found.power, found.total, found.weight, found.factors,
         found.is_safe, hides, block,
@@ -159,8 +159,8 @@ class _Parts:
             sides = [] if compared is None or compared.function != "eq" else [
                 seen(asked.operands[int(part.value)]) for part in compared.args if part.function == "operand"
             ]  # fmt: skip
-            constants = [_constant(side) for side in sides]
-            if _constant(zero) == 0 and largest is self.largest and self.largest in sides and -inf in constants:
+            constants = [constant_of(side) for side in sides]
+            if constant_of(zero) == 0 and largest is self.largest and self.largest in sides and -inf in constants:
                 return True
         raise _no_softmax("what is subtracted from scores is not their maximum")
 
@@ -188,7 +188,7 @@ class _Parts:
         proportional = (
             (function == "mul" and len(parts) == 2)
             or (function == "div" and parts[0] in above)
-            or (function == "select" and parts[1] in above and _constant(seen(parts[2])) == 0)
+            or (function == "select" and parts[1] in above and constant_of(seen(parts[2])) == 0)
         )
         if len(inner) != 1 or not proportional:
             raise _no_softmax("weights are not proportional to the exponentials")
@@ -215,7 +215,7 @@ def _body(node: ScalarNode) -> Scalar | None:
     return None if node.op is None or node.op.COMBINE else node.op.body()
 
 
-def _constant(node: ScalarNode) -> float | None:
+def constant_of(node: ScalarNode) -> float | None:
     """The number that a node is; constants join a kernel when it is built, until then they are read."""
     maker = node.value.owner
     is_read = node.op is None and isinstance(maker, StructuredOp) and maker.stored_value() is None
@@ -223,12 +223,12 @@ def _constant(node: ScalarNode) -> float | None:
     return float(body.value) if body is not None and body.function == "constant" else None
 
 
-def _is_hidden(score: ScalarNode) -> bool:
+def is_hidden(score: ScalarNode) -> bool:
     """Whether a score is a choice whose other side is -inf."""
     body = _body(score)
     if body is None or body.function != "select" or any(part.function != "operand" for part in body.args):
         return False
-    return _constant(seen(score.operands[int(body.args[2].value)])) == -inf
+    return constant_of(seen(score.operands[int(body.args[2].value)])) == -inf
 
 
 def _no_softmax(why: str) -> Unschedulable:

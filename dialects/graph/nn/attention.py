@@ -183,7 +183,7 @@ class ScaledDotProductAttentionOp(Attention):
     floats, which are added to the scaled products. `scale` is 1 / sqrt(E) when absent. With `is_causal` (default false)
     query i sees the keys up to number i, on top of the mask. With `enable_gqa` (default false) q may have a multiple of the
     heads (axis -3) of k and v, and consecutive heads of q share one (Ainslie et al. 2023). A query that a mask leaves no
-    key, or that has none, gets 0.
+    key, or that has none, gets 0. f16 and bf16 are computed in f32, but a weight may be rounded to their type.
 
     With `dropout_p` and `seed` a weight is 0 where the number at its place in [..., L, S] of `graph.random_uniform` (f64 for
     f64, else f32) of the seed and the offset is below `dropout_p`; other weights are divided by 1 - `dropout_p`.

@@ -7,7 +7,8 @@ registers; queries, the tile of keys, then of values, and the weights lie in sha
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from math import inf, nan, prod
+from dataclasses import replace
+from math import inf
 
 from xdsl.dialects import arith, math, memref
 from xdsl.dialects.builtin import StringAttr
@@ -22,22 +23,21 @@ from fuse_opt.dialects.analysis.contractions.online_softmax import (
     online_softmax,
 )
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
-from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import I32, DType
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.lowering.gpu.attention.parts import TILE, AttentionParts
+from fuse_opt.lowering.gpu.attention.tensor_cores import TensorAttention, tensor_block
 from fuse_opt.lowering.gpu.attention.tiles import Tile, TileCopy, numbers
-from fuse_opt.lowering.gpu.context import GpuParts, Grid
+from fuse_opt.lowering.gpu.context import Grid
 from fuse_opt.lowering.gpu.kernel import GpuKernel, finished_kernels
 from fuse_opt.lowering.gpu.limits import gpu_limits
-from fuse_opt.lowering.gpu.scope import WARP, KernelScope, Values, less, loop, named, unrolled, when
+from fuse_opt.lowering.gpu.scope import KernelScope, Values, less, loop, named, unrolled, when
 from fuse_opt.lowering.gpu.split import Phase
 from fuse_opt.lowering.kernel.buffers import KernelBuffers, operand_pass
-from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
-from fuse_opt.lowering.kernel.iteration_space import LoopSpace, as_expr
+from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_combine
 from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.loops.fast_math import is_fast
 
 THREADS = ROWS_AT_ONCE * ROW_THREADS
 
@@ -49,21 +49,31 @@ def build_attention_kernel(
     of = attention_of(kernel)
     operands = [operand_pass(access.value) for access in (of.queries, of.keys, of.values)]
     buffers = KernelBuffers(kernel, [of.weights, of.epilogue, *operands], memory)
-    phase = _Block(online_softmax(of), buffers, KernelScope(buffers.types)).build()
-    found = finished_kernels(kernel, [phase], [], buffers, gpu_limits(kernel), comment)
-    found[0].function.sym_name = StringAttr(name())
-    return found
+    online, limits = online_softmax(of), gpu_limits(kernel)
+    tensor = tensor_block(online, limits, is_fast(kernel))
+
+    def build(vectors: bool) -> GpuKernel:
+        scope = KernelScope(buffers.types)
+        if tensor is None:
+            phase = _Block(online, buffers, scope).build()
+        else:
+            phase = TensorAttention(online, tensor, buffers, scope, vectors).build()
+        (found,) = finished_kernels(kernel, [phase], [], buffers, limits, comment)
+        return found
+
+    found = build(True)
+    if found.aligned:
+        found = replace(found, unaligned=build(False))
+    found.function.sym_name = StringAttr(name())
+    return [found]
 
 
-class _Block:
+class _Block(AttentionParts):
     """What a block of threads does."""
 
     def __init__(self, online: OnlineSoftmax, buffers: KernelBuffers, kernel: KernelScope) -> None:
-        self.online, self.of, self.buffers, self.kernel = online, online.of, buffers, kernel
-        self.element: DType = dtype(self.of.first_raw)
+        super().__init__(online, buffers, kernel, (online.block.rows, online.block.keys))
         of, block = self.of, online.block
-        self.batch, self.row, self.column = result_axes(of.second)
-        self.key = Dim("key", of.first.columns)
         self.turn = Dim("turn", block.rows // ROWS_AT_ONCE)
         """Counts the rows of a thread."""
         self.own_key = Dim("own_key", block.keys // ROW_THREADS)
@@ -83,61 +93,23 @@ class _Block:
 
     def build(self) -> Phase:
         of, block, kernel = self.of, self.online.block, self.kernel
-        row_blocks = -(-of.second.rows // block.rows)
-        matrices, constant = prod(of.first.batch), kernel.index_constant
-        number = kernel.block_number()
-        kernel.indices[self.batch] = kernel.add(arith.DivSIOp(number, constant(row_blocks)))
-        self.first = kernel.add(
-            arith.MuliOp(kernel.add(arith.RemSIOp(number, constant(row_blocks))), constant(block.rows))
-        )
-        self.first.name_hint = "first_row"
+        blocks, constant = self.place(), kernel.index_constant
         thread = kernel.thread()
         self.group = named(kernel.add(arith.DivSIOp(thread, constant(ROW_THREADS))), "group")
         self.lane = named(kernel.add(arith.RemSIOp(thread, constant(ROW_THREADS))), "lane")
-        self._prepare()
+        loads = [load for load in of.weights.loads() if load.value is of.first_raw]
+        self.prepare(loads, self.scores, as_expr(self.turn) * self.own_key.extent + as_expr(self.own_key))
         self._clear()
         self._copy(of.queries).build(kernel, self.queries, self.first, of.first.rows)
-        tiles = self._tiles()
-        loop(kernel, (constant(0), tiles, constant(1)), (), self._tile, (Dim("tile", 1 << 31), "tile"))
+        tiles = self.tiles()
+        loop(kernel, (constant(0), tiles, constant(1)), (), self._tile, (TILE, "tile"))
         self._finish()
         note = f"attention: {THREADS} threads have {block.rows} queries, {block.keys} keys at a time"
-        return Phase(kernel, Grid(matrices * row_blocks, (THREADS, 1)), note, ())
-
-    def _prepare(self) -> None:
-        """The passes of weights and results over the dimensions that are counted here."""
-        nodes = KernelNodes(self.of.weights)
-        rows = nodes.loop(self.of.weights.rows)
-        whole = Dim("score_row", self.batch.extent * self.row.extent)
-        nodes.flatten_rows(rows, whole)
-        nodes.split_dim(whole, self.batch, self.row)
-        nodes.flatten_rows(nodes.loop(self.of.weights.columns), self.key)
-        nodes.finish()
-        self.parts = GpuParts(nodes, self.buffers, self.kernel)
-        self.emitter = self.parts.emitter(nodes)
-        position = as_expr(self.turn) * self.own_key.extent + as_expr(self.own_key)
-        loads = [load for load in self.of.weights.loads() if load.value is self.of.first_raw]
-        self.raw = Stage((), taken={load: RowBuffer(self.scores, position) for load in loads})
-        self.scored = Stage((), taken={self.online.score: RowBuffer(self.scores, position)})
-        after = KernelNodes(self.of.epilogue)
-        after.space = LoopSpace(self.of.places, ((self.batch, self.row, self.column),))
-        after.finish()
-        self.after = GpuParts(after, self.buffers, self.kernel)
+        return Phase(kernel, Grid(blocks, (THREADS, 1)), note, ())
 
     def _copy(self, access: OperandAccess) -> TileCopy:
         source = self.kernel.parameters[self.buffers.sources[access.value]]
         return TileCopy(self.kernel, THREADS, source, access, self.element)
-
-    def _tiles(self) -> SSAValue:
-        """How many tiles of keys the queries of the block see."""
-        block, keys, constant = self.online.block, self.of.first.columns, self.kernel.index_constant
-        every = constant(-(-keys // block.keys))
-        seen = None if self.of.seen is None or not self.online.hides else self.emitter.nodes.space.apply(self.of.seen)
-        if seen is None or seen.coefficients() != {self.row: 1}:
-            return every
-        add = self.kernel.add
-        last = add(arith.AddiOp(self.first, constant(block.rows - 1 + seen.constant + block.keys - 1)))
-        count = add(arith.DivSIOp(add(arith.MaxSIOp(last, constant(0))), constant(block.keys)))
-        return named(add(arith.MinSIOp(count, every)), "tiles")
 
     def _clear(self) -> None:
         zero, low = self.kernel.constant(0.0, self.element), self.kernel.constant(-inf, self.element)
@@ -175,7 +147,7 @@ class _Block:
     def _tile(self, scope: Scope, _: Values) -> Values:
         """Some keys: their scores, their weights, what their values add."""
         of, block = self.of, self.online.block
-        number = scope.dim_value(Dim("tile", 1 << 31))
+        number = scope.dim_value(TILE)
         first = named(scope.add(arith.MuliOp(number, scope.index_constant(block.keys))), "first_key")
         scope.block.add_op(gpu.BarrierOp())
         turned = of.keys.transposed()
@@ -237,7 +209,7 @@ class _Block:
         unrolled(row, self.own_key, (), lambda key, _: self._score(key, first), "own_key")
         before = self._load(row, self.largest, self.turn)
         (largest,) = unrolled(row, self.own_key, [before], self._larger, "own_key", ["largest"])
-        largest = self._across(row, largest, "max")
+        largest = self.across(row, largest, ROW_THREADS, self.combined(row, "max"))
         self._store(row, largest, self.largest, self.turn)
         is_lowest = row.add(arith.CmpfOp(largest, low, "oeq"))
         shift = row.add(arith.SelectOp(is_lowest, row.constant(0.0, self.element), largest))
@@ -286,21 +258,13 @@ class _Block:
         self.shares.store(scope, self.emitter.value(self.online.weight, scope), own_row, near)
         return [scope.add(arith.AddfOp(sums[0], self.emitter.value(self.online.power, scope)))]
 
-    def _across(self, scope: Scope, value: SSAValue, primitive: str) -> SSAValue:
-        """Joined over the threads of a row."""
-        width, offset = scope.constant(WARP, I32), ROW_THREADS // 2
-        while offset:
-            other = scope.add(gpu.ShuffleOp(value, scope.constant(offset, I32), width, gpu.ShuffleModeEnum.Xor))
-            value = emit_combine(scope, primitive, self.element, value, other)
-            offset //= 2
-        return value
-
     def _finish(self) -> None:
         """The sums times the factors of their rows, and what follows."""
 
         def row(scope: Scope, _: Values) -> Values:
             number = scope.add(arith.AddiOp(self.first, self._own_row(scope)))
-            total = self._across(scope, self._load(scope, self.totals, self.turn), "add")
+            own = self._load(scope, self.totals, self.turn)
+            total = self.across(scope, own, ROW_THREADS, self.combined(scope, "add"))
             inside = less(scope, number, self.of.first.rows)
             when(scope, inside, (), lambda there, _: self._result_row(there, total), {self.row: number})
             return ()
@@ -309,12 +273,7 @@ class _Block:
 
     def _result_row(self, scope: Scope, total: SSAValue) -> Values:
         largest = self._load(scope, self.largest, self.turn)
-        if not self.online.is_safe:
-            is_lowest = scope.add(arith.CmpfOp(largest, scope.constant(-inf, self.element), "oeq"))
-            total = scope.add(arith.SelectOp(is_lowest, scope.constant(nan, self.element), total))
-        self.emitter.define(self.online.largest, largest, scope)
-        self.emitter.define(self.online.total, total, scope)
-        self.emitter.emit([factor.node for factor in self.online.factors], scope)
+        self.finish_row(scope, largest, total)
 
         def element(inner: Scope, _: Values) -> Values:
             own = inner.add(arith.MuliOp(inner.dim_value(self.own_column), inner.index_constant(ROW_THREADS)))
@@ -328,14 +287,5 @@ class _Block:
 
     def _result(self, scope: Scope, _: Values) -> Values:
         value = self._load(scope, self.sums, self.turn, self.own_column)
-        for factor in self.online.factors:
-            by = self.emitter.value(factor.node, scope)
-            value = scope.add(arith.DivfOp(value, by) if factor.divides else arith.MulfOp(value, by))
-        emitter = self.after.emitter(self.after.nodes)
-        for load in self.of.epilogue.loads():
-            if load.value is self.of.second_raw:
-                emitter.define(load, value, scope)
-        stores = self.of.epilogue.stores
-        emitter.emit([store.node for store in stores], scope)
-        self.after.store(stores, emitter, scope)
+        self.store_result(scope, value)
         return ()

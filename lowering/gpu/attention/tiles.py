@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
@@ -24,13 +24,21 @@ class Tile:
     rows: int
     columns: int
     step: int
+    start: SSAValue | None = None
+    """Where the first row begins in memory; None for its beginning."""
+
+    def starting(self, start: SSAValue) -> Tile:
+        return replace(self, start=start)
+
+    def place(self, scope: Scope, row: SSAValue, column: SSAValue) -> SSAValue:
+        place = combined_index(scope, row, self.step, column, "place")
+        return place if self.start is None else scope.add(arith.AddiOp(place, self.start))
 
     def load(self, scope: Scope, row: SSAValue, column: SSAValue) -> SSAValue:
-        place = combined_index(scope, row, self.step, column, "place")
-        return scope.add(memref.LoadOp.get(self.memory, [place]))
+        return scope.add(memref.LoadOp.get(self.memory, [self.place(scope, row, column)]))
 
     def store(self, scope: Scope, value: SSAValue, row: SSAValue, column: SSAValue) -> None:
-        store_at(scope, value, self.memory, combined_index(scope, row, self.step, column, "place"))
+        store_at(scope, value, self.memory, self.place(scope, row, column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +50,10 @@ class TileCopy:
     source: SSAValue
     access: OperandAccess
     element: DType
-    """Of what is computed with; memory may have narrower floats."""
+    """Of what is copied; memory may have narrower floats."""
 
-    def build(self, scope: Scope, tile: Tile, first: SSAValue, rows: int) -> None:
-        """The rows of the tile from the first on, of so many of the matrix."""
+    def build(self, scope: Scope, tile: Tile, first: SSAValue, rows: int, columns: int | None = None) -> None:
+        """The rows of the tile from the first on, of so many of the matrix; it may have fewer columns than the tile."""
         count = Dim("element", tile.rows * tile.columns)
         bounds = (self.kernel.thread(), scope.index_constant(count.extent), scope.index_constant(self.threads))
         along_rows = self.access.column != 1 and self.access.row == 1
@@ -57,12 +65,21 @@ class TileCopy:
             rest = inner.add(arith.RemSIOp(number, inner_count))
             row, column = (rest, outer) if along_rows else (outer, rest)
             given = named(inner.add(arith.AddiOp(first, row)), "row")
-            zero = inner.constant(0.0, self.element)
-            value = when(inner, less(inner, given, rows), [zero], lambda there, _: [self._load(there, given, column)])
+            zero = self._zero(inner)
+            inside = less(inner, given, rows)
+            if columns is not None and columns < tile.columns:
+                inside = inner.add(arith.AndIOp(inside, less(inner, column, columns)))
+            value = when(inner, inside, [zero], lambda there, _: [self._load(there, given, column)])
             tile.store(inner, value[0], row, column)
             return ()
 
         loop(scope, bounds, (), element, (count, "element"))
+
+    def _zero(self, scope: Scope) -> SSAValue:
+        zero = scope.constant(0.0, self.element)
+        if zero.type == self.element.attribute:
+            return zero
+        return scope.root.made(("zero", self.element), lambda: arith.TruncFOp(zero, self.element.attribute))
 
     def _load(self, scope: Scope, row: SSAValue, column: SSAValue) -> SSAValue:
         place = scope.index(self.access.offset)

@@ -1,0 +1,483 @@
+"""Attention of f16 and bf16 on tensor cores: each warp has rows of queries, whose scores, weights and sums stay in registers.
+
+A warp has `tiles` times 16 queries. Products are `mma.m16n8k16` with sums in f32; what one gives of a row lies in four lanes, as
+the next one takes it. While a tile of keys and their values is gone over, the next one is copied to shared memory (as in
+FlashAttention-2, Dao 2023). Weights are rounded to the type of the values before they meet them; their total is that of weights
+as they were. Sums so far are scaled where a tile has a new maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import e, inf, log2
+
+from xdsl.dialects import arith, math, memref
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects import gpu
+from fuse_opt.dialects.analysis.contractions.attention import Attention
+from fuse_opt.dialects.analysis.contractions.online_softmax import OnlineSoftmax
+from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import BF16, F16, F32
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
+from fuse_opt.lowering.gpu.attention.matrices import CHUNK, SIDE, MatrixCopy, Warp, padded
+from fuse_opt.lowering.gpu.attention.parts import TILE, AttentionParts
+from fuse_opt.lowering.gpu.attention.scores import scores_of
+from fuse_opt.lowering.gpu.attention.tiles import Tile
+from fuse_opt.lowering.gpu.context import Grid
+from fuse_opt.lowering.gpu.limits import GpuLimits
+from fuse_opt.lowering.gpu.scope import WARP, KernelScope, Values, less, loop, named, unrolled, when
+from fuse_opt.lowering.gpu.split import Phase
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.iteration_space import as_expr
+from fuse_opt.lowering.kernel.scope import Scope
+
+WARPS = 4
+THREADS = WARPS * WARP
+LANES = 4
+"""Lanes that share a row of what a product gives."""
+MOST_SUMS = 128
+"""Sums of a thread, which are registers."""
+MOST_KEPT = 32
+"""Registers that may hold queries."""
+_BLOCKS = ((2, 64), (1, 64), (1, 32), (1, 16))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBlock:
+    """Tiles of 16 queries of a warp, and keys of a tile."""
+
+    tiles: int
+    keys: int
+
+    @property
+    def rows(self) -> int:
+        return self.tiles * SIDE * WARPS
+
+
+def tensor_block(online: OnlineSoftmax, limits: GpuLimits, fast: bool) -> TensorBlock | None:
+    """The block of threads for tensor cores; None where these do not compute what the ops say, or the device has none."""
+    of = online.of
+    if not limits.multiplies_matrices or not _is_narrow(of, fast):
+        return None
+    depth, width = padded(of.first.depth), padded(of.second.columns)
+    for tiles, keys in _BLOCKS:
+        block = TensorBlock(tiles, keys)
+        size = 2 * (block.rows * (depth + CHUNK) + 2 * keys * (depth + width + 2 * CHUNK))
+        smallest = tiles == 1 or of.second.rows > block.rows // 2
+        if smallest and tiles * width // 2 <= MOST_SUMS and size <= limits.shared_memory:
+            return block
+    return None
+
+
+def _is_narrow(of: Attention, fast: bool) -> bool:
+    """Whether all operands have one type of 16 bits, to which results are rounded, too."""
+    kinds = {dtype(access.value) for access in (of.queries, of.keys, of.values)}
+    results = {dtype(store.node.value) for store in of.epilogue.stores}
+    return len(kinds) == 1 and kinds <= {F16, BF16} and (fast or results == kinds) and dtype(of.first_raw) is F32
+
+
+class TensorAttention(AttentionParts):
+    """What a block of threads does."""
+
+    def __init__(
+        self, online: OnlineSoftmax, block: TensorBlock, buffers: KernelBuffers, kernel: KernelScope, vectors: bool
+    ) -> None:
+        super().__init__(online, buffers, kernel, (block.rows, block.keys))
+        of, self.block, self.vectors = online.of, block, vectors
+        self.narrow = dtype(of.queries.value)
+        self.warp = Warp(kernel, self.narrow.name)
+        self.m, self.half = Dim("rows_of_16", block.tiles), Dim("half", 2)
+        self.j, self.n = Dim("keys_of_8", block.keys // 8), Dim("columns_of_8", padded(of.second.columns) // 8)
+        self.kk = Dim("depth_of_16", padded(of.first.depth) // SIDE)
+        depth, width = self.kk.extent * SIDE, self.n.extent * 8
+        self.keeps = block.tiles * self.kk.extent * 4 <= MOST_KEPT
+        """Whether queries stay in registers."""
+        self.queries = self._tile("queries", block.rows, depth, 1)
+        self.keys = self._tile("keys", block.keys, depth, 2)
+        self.values = self._tile("values", block.keys, width, 2)
+        tiles, kind = block.tiles, self.element.attribute
+        self.scores = kernel.registers(kind, tiles * self.j.extent * 4, "scores")
+        self.shares = kernel.registers(i32, tiles * self.j.extent * 2, "shares")
+        self.sums = kernel.registers(kind, tiles * self.n.extent * 4, "sums")
+        self.largest = kernel.registers(kind, tiles * 2, "largest")
+        self.totals = kernel.registers(kind, tiles * 2, "totals")
+        self.factors = kernel.registers(kind, tiles * 2, "factors")
+        self.query_parts = kernel.registers(i32, tiles * 4 * (self.kk.extent if self.keeps else 1), "query_parts")
+        self.key_parts = kernel.registers(i32, 4, "key_parts")
+        self.value_parts = kernel.registers(i32, 4, "value_parts")
+
+    def _tile(self, name: str, rows: int, columns: int, stages: int) -> Tile:
+        step = columns + CHUNK
+        memory = self.kernel.shared(self.narrow.attribute, stages * rows * step, name)
+        return Tile(memory, rows, columns, step)
+
+    def build(self) -> Phase:
+        of, kernel, index = self.of, self.kernel, self.kernel.index_constant
+        self.scored_as = scores_of(self.online)
+        self.m_half = as_expr(self.m) * 2 + as_expr(self.half)
+        blocks = self.place(from_last=of.seen is not None)
+        self._lanes()
+        place = (as_expr(self.m) * self.j.extent + as_expr(self.j)) * 4 + as_expr(self.half) * 2
+        self.element_of_pair = Dim("of_pair", 2)
+        self.prepare(self.scored_as.products, self.scores, place + as_expr(self.element_of_pair), self.vectors)
+        self._clear()
+        self._copies()
+        tiles = self.tiles()
+        self.query_copy.build(kernel, self.queries, self.first, self.chunked["queries"])
+        self._copy_tile(kernel, index(0))
+        if self.keeps:
+            self._arrive(kernel)
+            unrolled(kernel, self.kk, (), lambda inner, _: self._load_queries(inner), "depth_of_16")
+        loop(kernel, (index(0), tiles, index(1)), (), lambda s, _: self._one_tile(s, tiles), (TILE, "tile"))
+        self._finish()
+        note = (
+            f"attention on tensor cores: {WARPS} warps have {self.block.tiles * SIDE} queries each, "
+            f"{self.block.keys} keys at a time"
+        )
+        return Phase(kernel, Grid(blocks, (THREADS, 1)), note, tuple(self.parts.aligned))
+
+    def _lanes(self) -> None:
+        """Where this thread's lane has elements of products, and which rows it names of those that a warp loads."""
+        kernel, add, index = self.kernel, self.kernel.add, self.kernel.index_constant
+
+        def part(value: SSAValue, by: int, build: type[arith.DivSIOp] | type[arith.RemSIOp]) -> SSAValue:
+            return add(build(value, index(by)))
+
+        def plus(row: SSAValue, step: int, column: SSAValue) -> SSAValue:
+            return add(arith.AddiOp(add(arith.MuliOp(row, index(step))), column))
+
+        thread = kernel.thread()
+        warp, lane = named(part(thread, WARP, arith.DivSIOp), "warp"), named(part(thread, WARP, arith.RemSIOp), "lane")
+        above = add(arith.MuliOp(warp, index(self.block.tiles * SIDE)))
+        own = part(lane, LANES, arith.DivSIOp)
+        self.own_row = named(add(arith.AddiOp(self.first, add(arith.AddiOp(above, own)))), "own_row")
+        self.own_pair = named(add(arith.MuliOp(part(lane, LANES, arith.RemSIOp), index(2))), "own_pair")
+        low, high = part(lane, SIDE, arith.RemSIOp), add(arith.MuliOp(part(lane, SIDE, arith.DivSIOp), index(8)))
+        self.query_lane = plus(add(arith.AddiOp(above, low)), self.queries.step, high)
+        key = add(arith.AddiOp(high, part(lane, 8, arith.RemSIOp)))
+        middle = part(part(lane, 8, arith.DivSIOp), 2, arith.RemSIOp)
+        self.key_lane = plus(key, self.keys.step, add(arith.MuliOp(middle, index(8))))
+        self.value_lane = plus(low, self.values.step, high)
+
+    def _copies(self) -> None:
+        of = self.of
+        self.query_copy = self._copy(of.queries, of.first.rows, of.first.depth)
+        self.key_copy = self._copy(of.keys.transposed(), of.first.columns, of.first.depth)
+        self.value_copy = self._copy(of.values, of.first.columns, of.second.columns)
+        self.chunked: dict[str, bool] = {}
+        for name, copy in (("queries", self.query_copy), ("keys", self.key_copy), ("values", self.value_copy)):
+            self.chunked[name] = copy.is_chunked() and self.parts.takes_vectors([copy.source])
+
+    def _copy(self, access: OperandAccess, rows: int, columns: int) -> MatrixCopy:
+        source = self.kernel.parameters[self.buffers.sources[access.value]]
+        return MatrixCopy(self.kernel, THREADS, source, access, rows, columns)
+
+    def _staged(self, scope: Scope, tile: Tile, number: SSAValue) -> Tile:
+        """The half of shared memory that a tile of this number lies in."""
+        stage = scope.add(arith.RemSIOp(number, scope.index_constant(2)))
+        start = scope.add(arith.MuliOp(stage, scope.index_constant(tile.rows * tile.step)))
+        return tile.starting(named(start, "stage"))
+
+    def _copy_tile(self, scope: Scope, number: SSAValue) -> None:
+        first = scope.add(arith.MuliOp(number, scope.index_constant(self.block.keys)))
+        self.key_copy.build(scope, self._staged(scope, self.keys, number), first, self.chunked["keys"])
+        self.value_copy.build(scope, self._staged(scope, self.values, number), first, self.chunked["values"])
+
+    def _arrive(self, scope: Scope) -> None:
+        """Waits until all that was copied is there for all threads; they are all through with what they read before."""
+        if any(self.chunked.values()):
+            scope.call_for_effect("fo_async_wait", [])
+        scope.block.add_op(gpu.BarrierOp())
+
+    def _clear(self) -> None:
+        zero, low = self.kernel.constant(0.0, self.element), self.kernel.constant(-inf, self.element)
+        self._fill(self.kernel, zero, self.sums, self.m.extent * self.n.extent * 4)
+        self._fill(self.kernel, low, self.largest, self.m.extent * 2)
+        self._fill(self.kernel, zero, self.totals, self.m.extent * 2)
+
+    def _fill(self, scope: Scope, value: SSAValue, memory: SSAValue, count: int) -> None:
+        place = Dim("place", count)
+
+        def one(inner: Scope, _: Values) -> Values:
+            inner.block.add_op(memref.StoreOp.get(value, memory, [inner.dim_value(place)]))
+            return ()
+
+        unrolled(scope, place, (), one, "place")
+
+    def _load_queries(self, scope: Scope) -> Values:
+        """Those of this warp at one place along the depth."""
+        target = as_expr(self.m) * 4 + (as_expr(self.kk) * (4 * self.m.extent) if self.keeps else constant(0))
+        place = as_expr(self.m) * (SIDE * self.queries.step) + as_expr(self.kk) * SIDE
+
+        def load(inner: Scope, _: Values) -> Values:
+            self.warp.load(inner, self.queries, self.query_lane, place, (self.query_parts, target))
+            return ()
+
+        unrolled(scope, self.m, (), load, "rows_of_16")
+        return ()
+
+    def _one_tile(self, scope: Scope, tiles: SSAValue) -> Values:
+        """Some keys: their scores, their weights, what their values add."""
+        number = scope.dim_value(TILE)
+        self._arrive(scope)
+        following = scope.add(arith.AddiOp(number, scope.index_constant(1)))
+        there = scope.add(arith.CmpiOp(following, tiles, "slt"))
+
+        def copy(inner: Scope, _: Values) -> Values:
+            self._copy_tile(inner, following)
+            return ()
+
+        when(scope, there, (), copy)
+        first = named(scope.add(arith.MuliOp(number, scope.index_constant(self.block.keys))), "first_key")
+        self._multiply_keys(scope, self._staged(scope, self.keys, number))
+        self._mask(scope, first)
+        self._each_row(scope, lambda row: self._weigh(row, first))
+        self._rescale(scope)
+        self._multiply_values(scope, self._staged(scope, self.values, number))
+        return ()
+
+    def _multiply_keys(self, scope: Scope, keys: Tile) -> None:
+        self._fill(scope, scope.constant(0.0, self.element), self.scores, self.m.extent * self.j.extent * 4)
+        pairs = Dim("keys_of_16", self.j.extent // 2)
+
+        def step(outer: Scope, _: Values) -> Values:
+            if not self.keeps:
+                self._load_queries(outer)
+
+            def some(inner: Scope, _: Values) -> Values:
+                place = as_expr(pairs) * (SIDE * keys.step) + as_expr(self.kk) * SIDE
+                self.warp.load(inner, keys, self.key_lane, place, (self.key_parts, constant(0)))
+                unrolled(inner, self.m, (), lambda each, _: add(each), "rows_of_16")
+                return ()
+
+            def add(inner: Scope) -> Values:
+                left = as_expr(self.m) * 4 + (as_expr(self.kk) * (4 * self.m.extent) if self.keeps else constant(0))
+                for of_pair in range(2):
+                    place = (as_expr(self.m) * self.j.extent + as_expr(pairs) * 2 + of_pair) * 4
+                    self.warp.multiply(
+                        inner, (self.scores, place), (self.query_parts, left), (self.key_parts, of_pair * 2)
+                    )
+                return ()
+
+            unrolled(outer, pairs, (), some, "keys_of_16")
+            return ()
+
+        unrolled(scope, self.kk, (), step, "depth_of_16")
+
+    def _multiply_values(self, scope: Scope, values: Tile) -> None:
+        steps, pairs = Dim("tile_keys_of_16", self.j.extent // 2), Dim("columns_of_16", self.n.extent // 2)
+
+        def step(outer: Scope, _: Values) -> Values:
+            def some(inner: Scope, _: Values) -> Values:
+                place = as_expr(steps) * (SIDE * values.step) + as_expr(pairs) * SIDE
+                self.warp.load(inner, values, self.value_lane, place, (self.value_parts, constant(0)), turned=True)
+                unrolled(inner, self.m, (), lambda each, _: add(each), "rows_of_16")
+                return ()
+
+            def add(inner: Scope) -> Values:
+                left = (as_expr(self.m) * (self.j.extent // 2) + as_expr(steps)) * 4
+                for of_pair in range(2):
+                    place = (as_expr(self.m) * self.n.extent + as_expr(pairs) * 2 + of_pair) * 4
+                    self.warp.multiply(inner, (self.sums, place), (self.shares, left), (self.value_parts, of_pair * 2))
+                return ()
+
+            unrolled(outer, pairs, (), some, "columns_of_16")
+            return ()
+
+        unrolled(scope, steps, (), step, "tile_keys_of_16")
+
+    def _each_row(self, scope: Scope, body: Callable[[Scope], None]) -> None:
+        """Each row of this thread, whose number, or that of the last one, is known there."""
+
+        def row(inner: Scope, _: Values) -> Values:
+            place = inner.index(as_expr(self.m) * SIDE + as_expr(self.half) * 8)
+            number = inner.add(arith.AddiOp(self.own_row, place))
+            inner.values["row"] = number
+            last = inner.index_constant(self.of.first.rows - 1)
+            inner.indices[self.row] = inner.add(arith.MinSIOp(number, last))
+            body(inner)
+            return ()
+
+        def rows(inner: Scope, _: Values) -> Values:
+            return unrolled(inner, self.half, (), row, "half")
+
+        unrolled(scope, self.m, (), rows, "rows_of_16")
+
+    def _each_pair(self, scope: Scope, first: SSAValue, body: Callable[[Scope, list[Scope]], None]) -> None:
+        """Two neighbouring keys of this thread at a time, in scopes of their own; for those behind the last one that is read."""
+        last = self.of.first.columns - 1
+
+        def pair(inner: Scope, _: Values) -> Values:
+            place = inner.add(arith.AddiOp(self.own_pair, inner.index(as_expr(self.j) * 8)))
+            start = inner.add(arith.AddiOp(first, place))
+            scopes: list[Scope] = []
+            for number in range(2):
+                each = Scope(inner, inner.block, {self.element_of_pair: inner.index_constant(number)})
+                key = inner.add(arith.AddiOp(start, inner.index_constant(number))) if number else start
+                each.values["key"] = key
+                each.indices[self.key] = inner.add(arith.MinSIOp(key, inner.index_constant(last)))
+                scopes.append(each)
+            body(inner, scopes)
+            return ()
+
+        unrolled(scope, self.j, (), pair, "keys_of_8")
+
+    def _mask(self, scope: Scope, first: SSAValue) -> None:
+        """The scores that the ops make of products; -inf behind the last key."""
+        scored, keys = self.scored_as, self.of.first.columns
+        is_partial = keys % self.block.keys != 0
+        further = self.seen_after() if scored.counts else None
+        unmasked = scored.unmasked if further is not None else self.online.score
+        end = scope.add(arith.AddiOp(first, scope.index_constant(self.block.keys)))
+        whole: SSAValue | None = less(scope, end, keys + 1) if is_partial else None
+        if further is not None:
+            seen = scope.add(arith.AddiOp(self.first, scope.index_constant(further)))
+            all_seen = scope.add(arith.CmpiOp(end, seen, "sle"))
+            whole = all_seen if whole is None else scope.add(arith.AndIOp(whole, all_seen))
+
+        def every(inner: Scope, masked: bool) -> Values:
+            node = self.online.score if masked else unmasked
+            if masked or node not in scored.products:
+                self._each_row(inner, lambda row: self._each_pair(row, first, lambda _, each: store(each, masked)))
+            return ()
+
+        def store(scopes: list[Scope], masked: bool) -> None:
+            node = self.online.score if masked else unmasked
+            for each in scopes:
+                self.emitter.emit([node], each, self.raw)
+                value = self.emitter.value(node, each)
+                if masked and is_partial:
+                    inside = less(each, each.values["key"], keys)
+                    value = each.add(arith.SelectOp(inside, value, each.constant(-inf, self.element)))
+                place = each.index(self.raw.taken[scored.products[0]].position)
+                each.block.add_op(memref.StoreOp.get(value, self.scores, [place]))
+
+        if whole is None:
+            every(scope, False)
+        else:
+            when(scope, whole, (), lambda s, _: every(s, False), None, lambda s, _: every(s, True))
+
+    def _weigh(self, row: Scope, first: SSAValue) -> None:
+        """The scores of a row become weights, two in a register."""
+        add, low = row.add, row.constant(-inf, self.element)
+        place = row.index(self.m_half)
+        before = add(memref.LoadOp.get(self.largest, [place]))
+        largest = self._largest(row, before)
+        row.block.add_op(memref.StoreOp.get(largest, self.largest, [place]))
+        is_lowest = add(arith.CmpfOp(largest, low, "oeq"))
+        shift = add(arith.SelectOp(is_lowest, row.constant(0.0, self.element), largest))
+        by = row.constant(self.scored_as.scale * log2(e), self.element)
+        away = add(arith.MulfOp(shift, row.constant(-self.scored_as.scale * log2(e), self.element)))
+        distance = add(arith.MulfOp(add(arith.SubfOp(before, shift)), by))
+        factor = row.call("fo_fast_exp2_f32", [distance], self.element.attribute)
+        for each in self.online.factors:
+            row.values[each.node] = row.constant(1.0, self.element)
+        total = add(arith.MulfOp(add(memref.LoadOp.get(self.totals, [place])), factor))
+        row.block.add_op(memref.StoreOp.get(total, self.totals, [place]))
+        self._each_pair(row, first, lambda outer, scopes: self._shares(outer, scopes, (by, away)))
+
+        row.block.add_op(memref.StoreOp.get(factor, self.factors, [place]))
+
+    def _rescale(self, scope: Scope) -> None:
+        """The sums so far are scaled to new maxima, which most tiles have not."""
+        one, changed = scope.constant(1.0, self.element), None
+        for number in range(self.m.extent * 2):
+            factor = scope.add(memref.LoadOp.get(self.factors, [scope.index_constant(number)]))
+            differs = scope.add(arith.CmpfOp(factor, one, "une"))
+            changed = differs if changed is None else scope.add(arith.OrIOp(changed, differs))
+        assert changed is not None
+
+        def scale(row: Scope) -> None:
+            factor = row.add(memref.LoadOp.get(self.factors, [row.index(self.m_half)]))
+
+            def pair(inner: Scope, _: Values) -> Values:
+                for number in range(2):
+                    at = inner.index(self._sum_place(number))
+                    value = inner.add(arith.MulfOp(inner.add(memref.LoadOp.get(self.sums, [at])), factor))
+                    inner.block.add_op(memref.StoreOp.get(value, self.sums, [at]))
+                return ()
+
+            unrolled(row, self.n, (), pair, "columns_of_8")
+
+        def every(inner: Scope, _: Values) -> Values:
+            self._each_row(inner, scale)
+            return ()
+
+        when(scope, changed, (), every)
+
+    def _sum_place(self, number: int) -> IndexExpr:
+        return (as_expr(self.m) * self.n.extent + as_expr(self.n)) * 4 + as_expr(self.half) * 2 + number
+
+    def _larger(self, scope: Scope, a: SSAValue, b: SSAValue) -> SSAValue:
+        return scope.call("fo_larger_f32", [a, b], self.element.attribute)
+
+    def _largest(self, row: Scope, before: SSAValue) -> SSAValue:
+        """The maximum of a row so far and of its scores in registers."""
+
+        def larger(inner: Scope, found: Values) -> Values:
+            value = found[0]
+            for number in range(2):
+                at = as_expr(self.m) * self.j.extent + as_expr(self.j)
+                place = inner.index(at * 4 + as_expr(self.half) * 2 + number)
+                value = self._larger(inner, value, inner.add(memref.LoadOp.get(self.scores, [place])))
+            return [value]
+
+        (largest,) = unrolled(row, self.j, [before], larger, "keys_of_8", ["largest"])
+        return self.across(row, largest, LANES, lambda a, b: self._larger(row, a, b))
+
+    def _shares(self, outer: Scope, scopes: list[Scope], line: tuple[SSAValue, SSAValue]) -> None:
+        """The weights of two keys; their sum joins the row's total."""
+        weights: list[SSAValue] = []
+        place = outer.index(self.m_half)
+        for each in scopes:
+            at = each.index(self.raw.taken[self.scored_as.products[0]].position)
+            score = each.add(memref.LoadOp.get(self.scores, [at]))
+            power = each.call("fo_fast_exp2_f32", [each.add(math.FmaOp(score, *line))], self.element.attribute)
+            self.emitter.define(self.online.power, power, each)
+            self.emitter.emit([self.online.weight], each, self.scored)
+            weights.append(self.emitter.value(self.online.weight, each))
+            total = each.add(arith.AddfOp(each.add(memref.LoadOp.get(self.totals, [place])), power))
+            each.block.add_op(memref.StoreOp.get(total, self.totals, [place]))
+        both = self.warp.pair(outer, weights[0], weights[1])
+        at = outer.index((as_expr(self.m) * self.j.extent + as_expr(self.j)) * 2 + as_expr(self.half))
+        outer.block.add_op(memref.StoreOp.get(both, self.shares, [at]))
+
+    def _finish(self) -> None:
+        """The sums times the factors of their rows, and what follows."""
+
+        def row(scope: Scope) -> None:
+            number, place = scope.values["row"], scope.index(self.m_half)
+            own = scope.add(memref.LoadOp.get(self.totals, [place]))
+            total = self.across(scope, own, LANES, self.combined(scope, "add"))
+            inside = less(scope, number, self.of.first.rows)
+            when(scope, inside, (), lambda there, _: results(there, total), {self.row: number})
+
+        def results(scope: Scope, total: SSAValue) -> Values:
+            largest = scope.add(memref.LoadOp.get(self.largest, [scope.index(self.m_half)]))
+            largest = scope.add(arith.MulfOp(largest, scope.constant(self.scored_as.scale, self.element)))
+            self.finish_row(scope, largest, total)
+            count = -(-self.of.second.columns // 8)
+            unrolled(scope, self.n, (), lambda inner, _: pair(inner), "columns_of_8", count=count)
+            return ()
+
+        def pair(scope: Scope) -> Values:
+            start = scope.add(arith.AddiOp(self.own_pair, scope.index(as_expr(self.n) * 8)))
+            for number in range(2):
+                column = scope.add(arith.AddiOp(start, scope.index_constant(number))) if number else start
+                if self.of.second.columns % 8:
+                    inside = less(scope, column, self.of.second.columns)
+                    when(scope, inside, (), lambda s, _, n=number: store(s, n), {self.column: column})
+                else:
+                    store(Scope(scope, scope.block, {self.column: column}), number)
+            return ()
+
+        def store(scope: Scope, number: int) -> Values:
+            value = scope.add(memref.LoadOp.get(self.sums, [scope.index(self._sum_place(number))]))
+            self.store_result(scope, value)
+            return ()
+
+        self._each_row(self.kernel, row)
