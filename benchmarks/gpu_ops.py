@@ -15,17 +15,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import nn
-from torch.nn import functional as F
 
 import fuse_opt
 from fuse_opt.frontends.torch.export import export
 
-aten: Any = torch.ops.aten
+torch: Any = import_module("torch")
+nn, F, aten = torch.nn, torch.nn.functional, torch.ops.aten
 f16, f32, bf16, i64 = torch.float16, torch.float32, torch.bfloat16, torch.int64
 _TOLERANCES = {f32: 1e-4, f16: 1e-2, bf16: 5e-2}
 """Relative to the largest element of a result; sums of thousands of terms come in other orders."""
@@ -81,9 +79,9 @@ def norm_gradient(g: Any, x: Any, scale: Any) -> Any:
     return aten.native_layer_norm_backward(g, x, [x.shape[-1]], mean, rstd, scale, None, [True, True, False])
 
 
-def _cases() -> list[Case]:
+def cases_of_ops() -> list[Case]:
     layer = partial(F.layer_norm, eps=1e-5)
-    cases = [
+    cases: list[Case] = [
         Case("cumsum_rows", lambda x: x.cumsum(1), (_x(8191, 4099),)),
         Case("cumsum_axis0", lambda x: x.cumsum(0), (_x(8191, 4099),)),
         Case("cumsum_one", lambda x: x.cumsum(0), (_x(20_000_003),)),
@@ -239,6 +237,10 @@ def profile(case: Case) -> None:
     print_kernels(case.name, ways)
 
 
+def _device_time(event: Any) -> float:
+    return -event.device_time_total
+
+
 def print_kernels(name: str, ways: dict[str, Callable[[], Any]], turns: int = 10) -> None:
     for way, call in ways.items():
         for _ in range(3):
@@ -248,7 +250,7 @@ def print_kernels(name: str, ways: dict[str, Callable[[], Any]], turns: int = 10
             for _ in range(turns):
                 call()
             torch.cuda.synchronize()
-        for event in sorted(seen.key_averages(), key=lambda each: -each.device_time_total)[:12]:
+        for event in sorted(seen.key_averages(), key=_device_time)[:12]:
             each = event.device_time_total / turns
             print(f"{name} {way}: {each:8.1f} us, {event.count / turns:g} x {event.key[:90]}", flush=True)
 
@@ -275,7 +277,7 @@ def main() -> None:
     options = parser.parse_args()
     ends = time.monotonic() + options.seconds
     first, step = map(int, options.part.split("/"))
-    chosen = [case for case in _cases() if not options.only or case.name in options.only.split(",")][first::step]
+    chosen = [case for case in cases_of_ops() if not options.only or case.name in options.only.split(",")][first::step]
     rows: list[dict[str, Any]] = []
     if options.texts:
         for case in chosen:

@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 
 _POINTER = 8
-_MOST_DIRECT = 3
+MOST_DIRECT = 3
 """Launches that are enqueued one by one rather than as a graph: one launch of a graph costs the host as much."""
 
 
@@ -117,7 +117,7 @@ class DeviceWork:
     @property
     def direct(self) -> bool:
         """Whether it runs on any stream without a graph."""
-        return not self.has_calls and len(self.items) <= _MOST_DIRECT
+        return not self.has_calls and len(self.items) <= MOST_DIRECT
 
     def enqueue(self, stream: Any) -> None:
         for item in self.items:
