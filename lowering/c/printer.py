@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 from xdsl.dialects import arith, func, memref, scf, vector
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, MemRefType, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, MemRefType, StringAttr
 from xdsl.dialects.gpu import BarrierOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects import gpu
-from fuse_opt.dialects.gpu.kernels import DYNAMIC_SHARED, shared_bytes
+from fuse_opt.dialects.gpu.kernels import DYNAMIC_SHARED, LEAST_BLOCKS, shared_bytes
 from fuse_opt.lowering.c.control import ControlPrinter
 from fuse_opt.lowering.c.expressions import CPrintError, Facts, bound_of
 from fuse_opt.lowering.c.headers.functions import called_helpers
@@ -291,7 +291,9 @@ class CPrinter(ControlPrinter):
         bounds = ""
         if function.block_size is not None:
             x, y, z = function.block_size
-            bounds = language.launch_bounds.format(x * y * z)
+            least = function.attributes.get(LEAST_BLOCKS)
+            blocks = f", {least.value.data}" if isinstance(least, IntegerAttr) else ""
+            bounds = language.launch_bounds.format(f"{x * y * z}{blocks}")
         return language.kernel.format(result=self._result_type(), bounds=bounds, name=self.name)
 
     def _result_type(self) -> str:

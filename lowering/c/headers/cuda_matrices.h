@@ -43,9 +43,9 @@ FO_FN void fo_turned_matrices_f16(int *to, int i, const {__half|__nv_bfloat16} *
 #endif
 }
 
-/* fo_async_copy_{f16|bf16}: 16 bytes from memory to shared memory, there after `fo_async_wait`; zeros where not `inside`, and nothing is
+/* fo_async_copy_{f16|bf16|f32}: 16 bytes from memory to shared memory, there after `fo_async_wait`; zeros where not `inside`, and nothing is
    read. */
-FO_FN void fo_async_copy_f16({__half|__nv_bfloat16} *to, int at, const {__half|__nv_bfloat16} *from, long long place, bool inside) {
+FO_FN void fo_async_copy_f16({__half|__nv_bfloat16|float} *to, int at, const {__half|__nv_bfloat16|float} *from, long long place, bool inside) {
 #if !defined(__CUDACC__)
   shim::copy_later(to + at, from + place, inside, __LINE__);
 #elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800

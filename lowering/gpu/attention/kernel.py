@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf
 
 from xdsl.dialects import arith, math, memref
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects import gpu
@@ -24,8 +24,10 @@ from fuse_opt.dialects.analysis.contractions.online_softmax import (
 )
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.gpu.kernels import LEAST_BLOCKS
 from fuse_opt.dialects.types.index_expr import Dim
 from fuse_opt.lowering.gpu.attention.parts import TILE, AttentionParts
+from fuse_opt.lowering.gpu.attention.register_tiles import RegisterAttention, register_block
 from fuse_opt.lowering.gpu.attention.tensor_cores import TensorAttention, tensor_block
 from fuse_opt.lowering.gpu.attention.tiles import Tile, TileCopy, numbers
 from fuse_opt.lowering.gpu.context import Grid
@@ -50,15 +52,19 @@ def build_attention_kernel(
     operands = [operand_pass(access.value) for access in (of.queries, of.keys, of.values)]
     buffers = KernelBuffers(kernel, [of.weights, of.epilogue, *operands], memory)
     online, limits = online_softmax(of), gpu_limits(kernel)
-    tensor = tensor_block(online, limits, is_fast(kernel))
+    tensor, tiled = tensor_block(online, limits, is_fast(kernel)), register_block(online, limits)
 
     def build(vectors: bool) -> GpuKernel:
         scope = KernelScope(buffers.types)
-        if tensor is None:
-            phase = _Block(online, buffers, scope).build()
-        else:
+        if tensor is not None:
             phase = TensorAttention(online, tensor, buffers, scope, vectors).build()
+        elif tiled is not None:
+            phase = RegisterAttention(online, tiled, buffers, scope, vectors).build()
+        else:
+            phase = _Block(online, buffers, scope).build()
         (found,) = finished_kernels(kernel, [phase], [], buffers, limits, comment)
+        if tensor is None and tiled is not None:
+            found.function.attributes[LEAST_BLOCKS] = IntegerAttr(tiled.at_once, i64)
         return found
 
     found = build(True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
@@ -16,11 +16,10 @@ from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
 from fuse_opt.lowering.gpu.attention.tiles import Tile, TileCopy
 from fuse_opt.lowering.gpu.scope import KernelScope, Values, less, unrolled, when
 from fuse_opt.lowering.kernel.scope import Scope
+from fuse_opt.lowering.program import VECTOR_BYTES
 
 SIDE = 16
 """Rows and columns that matrices are padded to multiples of."""
-CHUNK = 8
-"""Elements of 16 bytes; also what rows lie further apart than they are long, so that 8 of them are in different banks."""
 
 
 def padded(extent: int) -> int:
@@ -46,23 +45,33 @@ class MatrixCopy:
     rows: int
     """Of the operand."""
     columns: int
+    chunked: bool = False
+    """Whether it goes by chunks of 16 bytes, which are there when they have been waited for."""
+
+    @property
+    def chunk(self) -> int:
+        """Elements of 16 bytes."""
+        return VECTOR_BYTES // dtype(self.access.value).itemsize
 
     def is_chunked(self) -> bool:
         """Whether rows are chunks of 16 bytes where the operand begins at a multiple of them."""
         offset = self.access.offset
         steps = [self.access.row, offset.constant, self.columns, *(factor for _, factor in offset.terms)]
-        return self.access.column == 1 and all(step % CHUNK == 0 for step in steps)
+        return self.access.column == 1 and all(step % self.chunk == 0 for step in steps)
 
-    def build(self, scope: Scope, tile: Tile, first: SSAValue, chunked: bool) -> None:
+    def in_chunks(self) -> MatrixCopy:
+        return replace(self, chunked=True)
+
+    def build(self, scope: Scope, tile: Tile, first: SSAValue) -> None:
         """The rows of the tile from the first on."""
-        if chunked:
+        if self.chunked:
             self._copy_chunks(scope, tile, first)
             return
         copy = TileCopy(self.kernel, self.threads, self.source, self.access, dtype(self.access.value))
         copy.build(scope, tile, first, self.rows, self.columns)
 
     def _copy_chunks(self, scope: Scope, tile: Tile, first: SSAValue) -> None:
-        along = tile.columns // CHUNK
+        along = tile.columns // self.chunk
         turn = Dim("chunk", -(-tile.rows * along // self.threads))
         constant = scope.index_constant
 
@@ -77,7 +86,7 @@ class MatrixCopy:
                 whole = inner.add(arith.AddiOp(thread, whole))
                 row = inner.add(arith.DivSIOp(whole, constant(along)))
                 column = inner.add(arith.RemSIOp(whole, constant(along)))
-            column = inner.add(arith.MuliOp(column, constant(CHUNK)))
+            column = inner.add(arith.MuliOp(column, constant(self.chunk)))
             if tile.rows * along % self.threads:
                 when(
                     inner,

@@ -7,7 +7,7 @@ the factor that makes powers of two of exponentials.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 
@@ -30,16 +30,19 @@ class Scores:
     """Whether the mask is no more than that count."""
 
 
-def scores_of(online: OnlineSoftmax) -> Scores:
-    """The parts of the scores."""
+def unscaled_scores(online: OnlineSoftmax) -> Scores:
+    """The parts of scores that the ops scale."""
     of = online.of
     counts = of.seen is not None and online.hides and _is_comparison(online.score)
     unmasked = _kept(online.score) if counts else online.score
-    raw = tuple(load for load in of.weights.loads() if load.value is of.first_raw)
-    scaled = _scaled(of, online, raw)
-    if scaled is None:
-        return Scores(raw, 1.0, unmasked, counts)
-    return Scores((scaled[0],), scaled[1], unmasked, counts)
+    return Scores(tuple(load for load in of.weights.loads() if load.value is of.first_raw), 1.0, unmasked, counts)
+
+
+def scores_of(online: OnlineSoftmax) -> Scores:
+    """The parts of scores, without their scale where it may join that of the exponents."""
+    found = unscaled_scores(online)
+    scaled = _scaled(online.of, online, found.products)
+    return found if scaled is None else replace(found, products=(scaled[0],), scale=scaled[1])
 
 
 def _kept(score: ScalarNode) -> ScalarNode:

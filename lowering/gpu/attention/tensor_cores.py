@@ -16,16 +16,15 @@ from xdsl.dialects import arith, math, memref
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
-from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.contractions.attention import Attention
 from fuse_opt.dialects.analysis.contractions.online_softmax import OnlineSoftmax
-from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import BF16, F16, F32
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
-from fuse_opt.lowering.gpu.attention.matrices import CHUNK, SIDE, MatrixCopy, Warp, padded
-from fuse_opt.lowering.gpu.attention.parts import TILE, AttentionParts
+from fuse_opt.lowering.gpu.attention.matrices import SIDE, Warp, padded
+from fuse_opt.lowering.gpu.attention.parts import TILE
 from fuse_opt.lowering.gpu.attention.scores import scores_of
+from fuse_opt.lowering.gpu.attention.tiled import THREADS, WARPS, TiledAttention
 from fuse_opt.lowering.gpu.attention.tiles import Tile
 from fuse_opt.lowering.gpu.context import Grid
 from fuse_opt.lowering.gpu.limits import GpuLimits
@@ -35,14 +34,14 @@ from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.scope import Scope
 
-WARPS = 4
-THREADS = WARPS * WARP
 LANES = 4
 """Lanes that share a row of what a product gives."""
 MOST_SUMS = 128
 """Sums of a thread, which are registers."""
 MOST_KEPT = 32
 """Registers that may hold queries."""
+CHUNK = 8
+"""Elements that rows lie further apart than they are long, so that 8 of them are in different banks."""
 _BLOCKS = ((2, 64), (1, 64), (1, 32), (1, 16))
 
 
@@ -80,17 +79,17 @@ def _is_narrow(of: Attention, fast: bool) -> bool:
     return len(kinds) == 1 and kinds <= {F16, BF16} and (fast or results == kinds) and dtype(of.first_raw) is F32
 
 
-class TensorAttention(AttentionParts):
+class TensorAttention(TiledAttention):
     """What a block of threads does."""
 
     def __init__(
         self, online: OnlineSoftmax, block: TensorBlock, buffers: KernelBuffers, kernel: KernelScope, vectors: bool
     ) -> None:
-        super().__init__(online, buffers, kernel, (block.rows, block.keys))
+        super().__init__(online, buffers, kernel, (block.rows, block.keys), scores_of(online))
         of, self.block, self.vectors = online.of, block, vectors
         self.narrow = dtype(of.queries.value)
         self.warp = Warp(kernel, self.narrow.name)
-        self.m, self.half = Dim("rows_of_16", block.tiles), Dim("half", 2)
+        self.m, self.half, self.of_pair = Dim("rows_of_16", block.tiles), Dim("half", 2), Dim("of_pair", 2)
         self.j, self.n = Dim("keys_of_8", block.keys // 8), Dim("columns_of_8", padded(of.second.columns) // 8)
         self.kk = Dim("depth_of_16", padded(of.first.depth) // SIDE)
         depth, width = self.kk.extent * SIDE, self.n.extent * 8
@@ -116,21 +115,17 @@ class TensorAttention(AttentionParts):
         return Tile(memory, rows, columns, step)
 
     def build(self) -> Phase:
-        of, kernel, index = self.of, self.kernel, self.kernel.index_constant
-        self.scored_as = scores_of(self.online)
+        kernel, index = self.kernel, self.kernel.index_constant
         self.m_half = as_expr(self.m) * 2 + as_expr(self.half)
-        blocks = self.place(from_last=of.seen is not None)
-        self._lanes()
         place = (as_expr(self.m) * self.j.extent + as_expr(self.j)) * 4 + as_expr(self.half) * 2
-        self.element_of_pair = Dim("of_pair", 2)
-        self.prepare(self.scored_as.products, self.scores, place + as_expr(self.element_of_pair), self.vectors)
+        blocks = self.start(place + as_expr(self.of_pair), self.vectors)
+        self._lanes()
         self._clear()
-        self._copies()
         tiles = self.tiles()
-        self.query_copy.build(kernel, self.queries, self.first, self.chunked["queries"])
+        self.query_copy.build(kernel, self.queries, self.first)
         self._copy_tile(kernel, index(0))
         if self.keeps:
-            self._arrive(kernel)
+            self.arrive(kernel)
             unrolled(kernel, self.kk, (), lambda inner, _: self._load_queries(inner), "depth_of_16")
         loop(kernel, (index(0), tiles, index(1)), (), lambda s, _: self._one_tile(s, tiles), (TILE, "tile"))
         self._finish()
@@ -163,19 +158,6 @@ class TensorAttention(AttentionParts):
         self.key_lane = plus(key, self.keys.step, add(arith.MuliOp(middle, index(8))))
         self.value_lane = plus(low, self.values.step, high)
 
-    def _copies(self) -> None:
-        of = self.of
-        self.query_copy = self._copy(of.queries, of.first.rows, of.first.depth)
-        self.key_copy = self._copy(of.keys.transposed(), of.first.columns, of.first.depth)
-        self.value_copy = self._copy(of.values, of.first.columns, of.second.columns)
-        self.chunked: dict[str, bool] = {}
-        for name, copy in (("queries", self.query_copy), ("keys", self.key_copy), ("values", self.value_copy)):
-            self.chunked[name] = copy.is_chunked() and self.parts.takes_vectors([copy.source])
-
-    def _copy(self, access: OperandAccess, rows: int, columns: int) -> MatrixCopy:
-        source = self.kernel.parameters[self.buffers.sources[access.value]]
-        return MatrixCopy(self.kernel, THREADS, source, access, rows, columns)
-
     def _staged(self, scope: Scope, tile: Tile, number: SSAValue) -> Tile:
         """The half of shared memory that a tile of this number lies in."""
         stage = scope.add(arith.RemSIOp(number, scope.index_constant(2)))
@@ -183,30 +165,15 @@ class TensorAttention(AttentionParts):
         return tile.starting(named(start, "stage"))
 
     def _copy_tile(self, scope: Scope, number: SSAValue) -> None:
-        first = scope.add(arith.MuliOp(number, scope.index_constant(self.block.keys)))
-        self.key_copy.build(scope, self._staged(scope, self.keys, number), first, self.chunked["keys"])
-        self.value_copy.build(scope, self._staged(scope, self.values, number), first, self.chunked["values"])
-
-    def _arrive(self, scope: Scope) -> None:
-        """Waits until all that was copied is there for all threads; they are all through with what they read before."""
-        if any(self.chunked.values()):
-            scope.call_for_effect("fo_async_wait", [])
-        scope.block.add_op(gpu.BarrierOp())
+        first = self.first_key(scope, number)
+        self.key_copy.build(scope, self._staged(scope, self.keys, number), first)
+        self.value_copy.build(scope, self._staged(scope, self.values, number), first)
 
     def _clear(self) -> None:
         zero, low = self.kernel.constant(0.0, self.element), self.kernel.constant(-inf, self.element)
-        self._fill(self.kernel, zero, self.sums, self.m.extent * self.n.extent * 4)
-        self._fill(self.kernel, low, self.largest, self.m.extent * 2)
-        self._fill(self.kernel, zero, self.totals, self.m.extent * 2)
-
-    def _fill(self, scope: Scope, value: SSAValue, memory: SSAValue, count: int) -> None:
-        place = Dim("place", count)
-
-        def one(inner: Scope, _: Values) -> Values:
-            inner.block.add_op(memref.StoreOp.get(value, memory, [inner.dim_value(place)]))
-            return ()
-
-        unrolled(scope, place, (), one, "place")
+        self.fill(self.kernel, zero, self.sums, self.m.extent * self.n.extent * 4)
+        self.fill(self.kernel, low, self.largest, self.m.extent * 2)
+        self.fill(self.kernel, zero, self.totals, self.m.extent * 2)
 
     def _load_queries(self, scope: Scope) -> Values:
         """Those of this warp at one place along the depth."""
@@ -223,25 +190,18 @@ class TensorAttention(AttentionParts):
     def _one_tile(self, scope: Scope, tiles: SSAValue) -> Values:
         """Some keys: their scores, their weights, what their values add."""
         number = scope.dim_value(TILE)
-        self._arrive(scope)
-        following = scope.add(arith.AddiOp(number, scope.index_constant(1)))
-        there = scope.add(arith.CmpiOp(following, tiles, "slt"))
-
-        def copy(inner: Scope, _: Values) -> Values:
-            self._copy_tile(inner, following)
-            return ()
-
-        when(scope, there, (), copy)
-        first = named(scope.add(arith.MuliOp(number, scope.index_constant(self.block.keys))), "first_key")
+        self.arrive(scope)
+        self.following(scope, number, tiles, self._copy_tile)
+        first = named(self.first_key(scope, number), "first_key")
         self._multiply_keys(scope, self._staged(scope, self.keys, number))
-        self._mask(scope, first)
-        self._each_row(scope, lambda row: self._weigh(row, first))
+        self.mask(scope, first)
+        self.each_row(scope, lambda row: self._weigh(row, first))
         self._rescale(scope)
         self._multiply_values(scope, self._staged(scope, self.values, number))
         return ()
 
     def _multiply_keys(self, scope: Scope, keys: Tile) -> None:
-        self._fill(scope, scope.constant(0.0, self.element), self.scores, self.m.extent * self.j.extent * 4)
+        self.fill(scope, scope.constant(0.0, self.element), self.scores, self.m.extent * self.j.extent * 4)
         pairs = Dim("keys_of_16", self.j.extent // 2)
 
         def step(outer: Scope, _: Values) -> Values:
@@ -290,15 +250,12 @@ class TensorAttention(AttentionParts):
 
         unrolled(scope, steps, (), step, "tile_keys_of_16")
 
-    def _each_row(self, scope: Scope, body: Callable[[Scope], None]) -> None:
-        """Each row of this thread, whose number, or that of the last one, is known there."""
+    def row_of(self, scope: Scope) -> SSAValue:
+        place = scope.index(as_expr(self.m) * SIDE + as_expr(self.half) * 8)
+        return scope.add(arith.AddiOp(self.own_row, place))
 
+    def rows(self, scope: Scope, body: Callable[[Scope], None]) -> None:
         def row(inner: Scope, _: Values) -> Values:
-            place = inner.index(as_expr(self.m) * SIDE + as_expr(self.half) * 8)
-            number = inner.add(arith.AddiOp(self.own_row, place))
-            inner.values["row"] = number
-            last = inner.index_constant(self.of.first.rows - 1)
-            inner.indices[self.row] = inner.add(arith.MinSIOp(number, last))
             body(inner)
             return ()
 
@@ -307,59 +264,18 @@ class TensorAttention(AttentionParts):
 
         unrolled(scope, self.m, (), rows, "rows_of_16")
 
-    def _each_pair(self, scope: Scope, first: SSAValue, body: Callable[[Scope, list[Scope]], None]) -> None:
-        """Two neighbouring keys of this thread at a time, in scopes of their own; for those behind the last one that is read."""
-        last = self.of.first.columns - 1
+    def each_keys(self, scope: Scope, first: SSAValue, body: Callable[[Scope, list[Scope]], None]) -> None:
+        """Two neighbouring keys at a time."""
 
         def pair(inner: Scope, _: Values) -> Values:
             place = inner.add(arith.AddiOp(self.own_pair, inner.index(as_expr(self.j) * 8)))
             start = inner.add(arith.AddiOp(first, place))
-            scopes: list[Scope] = []
-            for number in range(2):
-                each = Scope(inner, inner.block, {self.element_of_pair: inner.index_constant(number)})
-                key = inner.add(arith.AddiOp(start, inner.index_constant(number))) if number else start
-                each.values["key"] = key
-                each.indices[self.key] = inner.add(arith.MinSIOp(key, inner.index_constant(last)))
-                scopes.append(each)
-            body(inner, scopes)
+            following = inner.add(arith.AddiOp(start, inner.index_constant(1)))
+            keys = enumerate((start, following))
+            body(inner, [self.at_key(inner, key, {self.of_pair: inner.index_constant(n)}) for n, key in keys])
             return ()
 
         unrolled(scope, self.j, (), pair, "keys_of_8")
-
-    def _mask(self, scope: Scope, first: SSAValue) -> None:
-        """The scores that the ops make of products; -inf behind the last key."""
-        scored, keys = self.scored_as, self.of.first.columns
-        is_partial = keys % self.block.keys != 0
-        further = self.seen_after() if scored.counts else None
-        unmasked = scored.unmasked if further is not None else self.online.score
-        end = scope.add(arith.AddiOp(first, scope.index_constant(self.block.keys)))
-        whole: SSAValue | None = less(scope, end, keys + 1) if is_partial else None
-        if further is not None:
-            seen = scope.add(arith.AddiOp(self.first, scope.index_constant(further)))
-            all_seen = scope.add(arith.CmpiOp(end, seen, "sle"))
-            whole = all_seen if whole is None else scope.add(arith.AndIOp(whole, all_seen))
-
-        def every(inner: Scope, masked: bool) -> Values:
-            node = self.online.score if masked else unmasked
-            if masked or node not in scored.products:
-                self._each_row(inner, lambda row: self._each_pair(row, first, lambda _, each: store(each, masked)))
-            return ()
-
-        def store(scopes: list[Scope], masked: bool) -> None:
-            node = self.online.score if masked else unmasked
-            for each in scopes:
-                self.emitter.emit([node], each, self.raw)
-                value = self.emitter.value(node, each)
-                if masked and is_partial:
-                    inside = less(each, each.values["key"], keys)
-                    value = each.add(arith.SelectOp(inside, value, each.constant(-inf, self.element)))
-                place = each.index(self.raw.taken[scored.products[0]].position)
-                each.block.add_op(memref.StoreOp.get(value, self.scores, [place]))
-
-        if whole is None:
-            every(scope, False)
-        else:
-            when(scope, whole, (), lambda s, _: every(s, False), None, lambda s, _: every(s, True))
 
     def _weigh(self, row: Scope, first: SSAValue) -> None:
         """The scores of a row become weights, two in a register."""
@@ -378,7 +294,7 @@ class TensorAttention(AttentionParts):
             row.values[each.node] = row.constant(1.0, self.element)
         total = add(arith.MulfOp(add(memref.LoadOp.get(self.totals, [place])), factor))
         row.block.add_op(memref.StoreOp.get(total, self.totals, [place]))
-        self._each_pair(row, first, lambda outer, scopes: self._shares(outer, scopes, (by, away)))
+        self.each_keys(row, first, lambda outer, scopes: self._shares(outer, scopes, (by, away)))
 
         row.block.add_op(memref.StoreOp.get(factor, self.factors, [place]))
 
@@ -404,7 +320,7 @@ class TensorAttention(AttentionParts):
             unrolled(row, self.n, (), pair, "columns_of_8")
 
         def every(inner: Scope, _: Values) -> Values:
-            self._each_row(inner, scale)
+            self.each_row(inner, scale)
             return ()
 
         when(scope, changed, (), every)
@@ -434,7 +350,7 @@ class TensorAttention(AttentionParts):
         weights: list[SSAValue] = []
         place = outer.index(self.m_half)
         for each in scopes:
-            at = each.index(self.raw.taken[self.scored_as.products[0]].position)
+            at = self.score_place(each)
             score = each.add(memref.LoadOp.get(self.scores, [at]))
             power = each.call("fo_fast_exp2_f32", [each.add(math.FmaOp(score, *line))], self.element.attribute)
             self.emitter.define(self.online.power, power, each)
@@ -480,4 +396,4 @@ class TensorAttention(AttentionParts):
             self.store_result(scope, value)
             return ()
 
-        self._each_row(self.kernel, row)
+        self.each_row(self.kernel, row)

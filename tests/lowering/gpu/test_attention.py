@@ -113,6 +113,7 @@ def test_no_register_is_spilled(tmp_path: Path, element: str) -> None:
     assert ("fo_mma_f16" in kernels_text(module)) == (element == "f16")
 
 
+@needs_cxx
 def test_only_what_is_rounded_to_their_type_has_rounded_weights() -> None:
     """A result of f32 keeps weights of f32, and a device without such units the kernel for all."""
     narrow = attention("main", (2, 64, 32), (2, 64, 32), 32, "", "", "bf16")
@@ -125,9 +126,16 @@ func.func @main(%q: tensor<2x64x32xbf16>, %k: tensor<2x64x32xbf16>, %v: tensor<2
     : (tensor<2x64x32xf32>, tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
   func.return %y : tensor<2x64x32xf32>
 }"""
-    modules = [chosen(narrow), chosen(wide), apply(parse(narrow), ["gpu-attach-device{device=t4}", *DEFAULT_PIPELINE])]
-    texts = [kernels_text(apply(module, ["convert-fused-to-gpu"])) for module in modules]
+    old = apply(parse(narrow), ["gpu-attach-device{device=t4}", *DEFAULT_PIPELINE])
+    texts = [
+        kernels_text(apply(module.clone(), ["convert-fused-to-gpu"])) for module in (chosen(narrow), chosen(wide), old)
+    ]
     assert ["fo_mma_bf16" in text for text in texts] == [True, False, False]
+    assert "fo_async" not in texts[2]
+    arguments = random_arguments(parse(narrow), 3)
+    (wanted,) = evaluate(parse(narrow), arguments)
+    (found,) = CudaOnCpu(apply(old, ["convert-fused-to-gpu"])).run("main", arguments)
+    np.testing.assert_allclose(values(found), values(wanted), rtol=1e-2, atol=1e-2)
 
 
 def test_what_is_no_softmax_falls_apart() -> None:
