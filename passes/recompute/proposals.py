@@ -11,6 +11,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.recompute.least_cut import LeastCut
 from fuse_opt.passes.recompute.times import Memory, Times
@@ -187,9 +188,9 @@ class Cut:
         """Of a call as of a product of matrices: with a result of M x N from M x K and K x N, the root of all sizes is MNK."""
         if isinstance(op, StructuredOp):
             return self.device.work_seconds(
-                sc.cost(op.body()) * prod(shape(op.results[0])) * prod(op.reduced_extents())
+                sc.cost(op.body()) * estimate(prod(shape(op.results[0])) * prod(op.reduced_extents()))
             )
-        count = 2 * prod(prod(shape(value)) for value in (*op.operands[:2], op.results[0])) ** 0.5
+        count = 2 * prod(estimate(prod(shape(value))) for value in (*op.operands[:2], op.results[0])) ** 0.5
         return self.device.launch + count / self.device.product_rate(dtype(op.results[0]).name)
 
     def _moved_less(self, clones: Clones) -> int:

@@ -19,6 +19,7 @@ from fuse_opt.dialects.fused import RECOMPUTED, KernelOp, directives
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes
 
 
@@ -55,7 +56,7 @@ class Times:
         self._readers: dict[SSAValue, list[Operation]] = {}
         for number, value in enumerate(self.block.args):
             donated = DONATED in argument_attributes(function, number)
-            self._add(value, Memory(value, byte_size(value), 0, 0, not donated, donated))
+            self._add(value, Memory(value, _bytes(value), 0, 0, not donated, donated))
         for op in self.block.ops:
             self._read(op)
             self._add_results(op)
@@ -70,7 +71,7 @@ class Times:
             return
         free = _is_constant(op) or "keep_live" in op.attributes
         for value in op.results:
-            nbytes, time = byte_size(value), self.time[op]
+            nbytes, time = _bytes(value), self.time[op]
             self._add(value, Memory(value, nbytes, time, time, free, nbytes is None))
 
     def _read(self, op: Operation) -> None:
@@ -112,6 +113,12 @@ class Times:
             return self._rows or not op.COMBINE
         called = isinstance(op, OpaqueOp) and not op.RUN_BY_CALLER
         return called and self._products > 0 and self.time[op] // 2 % self._products != 0
+
+
+def _bytes(value: SSAValue) -> int | None:
+    """Of a value; of sizes about so many, as it is all about profit. None where extents are unknown."""
+    found = byte_size(value)
+    return None if found is None else estimate(found)
 
 
 def _times(block: Block) -> dict[Operation, int]:
