@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 IntArray: TypeAlias = DenseArrayBase[IntegerType]
 PlainScalar: TypeAlias = bool | int | float | str
@@ -44,10 +45,24 @@ def int_array(values: Sequence[int]) -> IntArray:
     return DenseArrayBase.from_list(i64, list(values))
 
 
-def extents_array(extents: Sequence[Extent]) -> IntArray:
+def extents_array(extents: Sequence[Extent]) -> IntArray | ShapeAttr:
     """The shape that a `reshape` gives: a size is written as -1 where it is the only one, as it follows from the others."""
-    sizes = sum(isinstance(extent, Size) for extent in extents)
-    return int_array([-1 if sizes == 1 and isinstance(extent, Size) else cast(int, extent) for extent in extents])
+    if sum(isinstance(extent, Size) for extent in extents) != 1:
+        return shape_attribute(extents)
+    return int_array([-1 if isinstance(extent, Size) else extent for extent in extents])
+
+
+def shape_attribute(extents: Sequence[Extent]) -> IntArray | ShapeAttr:
+    """The shape that a property says: numbers, or sizes among them."""
+    if any(isinstance(extent, Size) for extent in extents):
+        return ShapeAttr.of(extents)
+    return int_array(cast("Sequence[int]", extents))
+
+
+def stated_extents(attribute: IntArray | ShapeAttr) -> tuple[int, ...]:
+    """What such a property says; sizes stand for numbers, as in `shape`."""
+    found = attribute.sizes if isinstance(attribute, ShapeAttr) else attribute.get_values()
+    return cast("tuple[int, ...]", found)
 
 
 def int_value(value: int) -> IntegerAttr:

@@ -8,18 +8,20 @@ func.func @main(%x: tensor<?x8xf32> {graph.dims = ["seq", ""]}, %y: tensor<?xf32
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
+from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from fuse_opt.dialects.interfaces.shapes import sizes
+from fuse_opt.dialects.interfaces.properties import shape_attribute
+from fuse_opt.dialects.interfaces.shapes import has_sizes, sizes, tensor
 from fuse_opt.dialects.types.extents import is_symbol
 from fuse_opt.dialects.types.size import Extent, Size, symbol
-from fuse_opt.dialects.types.symbolic_shape import FACTS
+from fuse_opt.dialects.types.symbolic_shape import FACTS, ShapeAttr, SizeAttr, with_extents
 
 DIMS = "graph.dims"
 """The argument attribute that names extents: a string for each axis, empty where there is no name."""
@@ -115,6 +117,21 @@ def equal_names(function: FuncOp) -> list[list[str]]:
             )
         found.append([name.data for name in names if isinstance(name, StringAttr)])
     return found
+
+
+def change_sizes(function: FuncOp, change: Callable[[Extent], Extent]) -> None:
+    """Other extents for those that are sizes, in the types of all values of a function's body and in what its ops say."""
+    for op in function.walk():
+        for name, said in op.properties.items():
+            if isinstance(said, SizeAttr) and isinstance(said.data, Size):
+                op.properties[name] = SizeAttr(change(said.data))
+            elif isinstance(said, ShapeAttr):
+                op.properties[name] = shape_attribute([change(extent) for extent in said.sizes])
+        blocks = [block for region in op.regions for block in region.blocks]
+        for value in (*op.results, *(argument for block in blocks for argument in block.args)):
+            if is_tensor(value) and has_sizes(value):
+                extents = [change(extent) for extent in sizes(value)]
+                Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
 
 
 def is_tensor(value: SSAValue) -> bool:

@@ -27,10 +27,13 @@ from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import agree, dtype, is_static, shape, shape_text, tensor
 from fuse_opt.dialects.interfaces.stored_values import is_stored
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
+from fuse_opt.dialects.interfaces.symbols import argument_symbols, change_sizes
 from fuse_opt.dialects.types.dtypes import Kind, dtype_of
 from fuse_opt.dialects.types.encodings import encoding_of, with_encoding
+from fuse_opt.dialects.types.extents import substitute
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions, linearize
 from fuse_opt.dialects.types.storage_kinds import part_types
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.errors import EvaluationError
 from fuse_opt.lowering.program.float_formats import bit_patterns, converted, is_narrow, recognized, type_name
 from fuse_opt.lowering.reference.kernels import find_implementation
@@ -62,10 +65,23 @@ def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Arra
         raise EvaluationError(f"'{function.sym_name.data}' takes {taken} arguments, got {len(arguments)}")
     if prepared is not None:
         arguments = _with_prepared(prepared, arguments)
-    given = enumerate(zip(block.args, _whole(block.args, arguments), strict=True))
+    whole = _whole(block.args, arguments)
+    if any(isinstance(said, ShapeAttr) for op in function.walk() for said in op.properties.values()):
+        block = _at_numbers(function, whole).body.block
+    given = enumerate(zip(block.args, whole, strict=True))
     return _flat(
         _run_block(block, {value: _checked_argument(number, value, array) for number, (value, array) in given})
     )
+
+
+def _at_numbers(function: FuncOp, arguments: Sequence[Value]) -> FuncOp:
+    """A copy of the function whose ops say numbers in place of sizes: those of these arguments."""
+    copy, values = function.clone(), dict[str, int]()
+    for names, array in zip(argument_symbols(function), arguments, strict=True):
+        if isinstance(array, np.ndarray) and len(names) == array.ndim:
+            values.update((name, n) for name, n in zip(names, array.shape, strict=True) if name is not None)
+    change_sizes(copy, lambda extent: substitute(extent, values))
+    return copy
 
 
 def _whole(values: Sequence[SSAValue], arrays: Sequence[Array]) -> list[Value]:

@@ -17,8 +17,8 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.analysis.symbolic_shapes import symbolic_shapes
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, NeedsEqual, has_sizes, sizes, sizes_asked_for, tensor
-from fuse_opt.dialects.interfaces.symbols import EQUAL, argument_extents, equal_names, is_tensor
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, NeedsEqual, sizes, sizes_asked_for, tensor
+from fuse_opt.dialects.interfaces.symbols import EQUAL, argument_extents, change_sizes, equal_names, is_tensor
 from fuse_opt.dialects.types.extents import is_symbol, substitute
 from fuse_opt.dialects.types.size import Extent, Size, Symbol, of_symbol, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of, with_extents
@@ -102,12 +102,7 @@ def _make_equal(function: FuncOp, a: Extent, b: Extent) -> bool:
     if found is None:
         return False
     values, names = found
-    for op in function.walk():
-        blocks = [block for region in op.regions for block in region.blocks]
-        for value in (*op.results, *(argument for block in blocks for argument in block.args)):
-            if is_tensor(value) and has_sizes(value):
-                extents = [substitute(extent, values) for extent in sizes(value)]
-                Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
+    change_sizes(function, lambda extent: substitute(extent, values))
     known = equal_names(function)
     if len(names) == 2 and not any(set(names) <= set(group) for group in known):
         groups = [*known, names]

@@ -10,16 +10,14 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.shapes import has_sizes, is_sized, sizes, sizes_asked_for, tensor
-from fuse_opt.dialects.interfaces.symbols import argument_extents
+from fuse_opt.dialects.interfaces.shapes import is_sized, sizes, sizes_asked_for
+from fuse_opt.dialects.interfaces.symbols import argument_extents, change_sizes
 from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
-from fuse_opt.dialects.types.symbolic_shape import with_extents
 from fuse_opt.lowering.emit.sized_program import LongRows
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.remarks import remark
@@ -143,20 +141,13 @@ def _without_zeros(function: FuncOp) -> None:
             if facts.get("typical") == 0:
                 del facts["typical"]
             raised[one.name] = symbol(one.name, **facts)
-    for value in _tensors(function) if raised else ():
-        if has_sizes(value):
-            extents = [substitute(extent, {**_same(sizes(value)), **raised}) for extent in sizes(value)]
-            Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
     if raised:
+        change_sizes(function, lambda extent: substitute(extent, raised))
         inputs = [value.type for value in function.body.block.args]
         last = function.body.block.last_op
         assert last is not None
         function.update_function_type()
         assert list(function.function_type.inputs.data) == inputs
-
-
-def _same(extents: Sequence[int | Size]) -> dict[str, Size]:
-    return {one.name: symbol(one.name, **one.facts()) for one in symbols(extents)}
 
 
 def _tensors(function: FuncOp) -> list[SSAValue]:

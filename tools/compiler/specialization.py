@@ -14,12 +14,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.prepared import prepared_arguments
-from fuse_opt.dialects.interfaces.shapes import has_sizes, is_static, sizes, tensor
-from fuse_opt.dialects.interfaces.symbols import EQUAL, SYMBOLS, argument_extents, equal_names
+from fuse_opt.dialects.interfaces.shapes import is_static, tensor
+from fuse_opt.dialects.interfaces.symbols import EQUAL, SYMBOLS, argument_extents, change_sizes, equal_names
 from fuse_opt.dialects.types.extents import evaluate, is_symbol
 from fuse_opt.dialects.types.extents import symbols as symbols_of
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.dialects.types.symbolic_shape import SizeAttr, with_extents
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.runtime.frozen import Bound, FrozenCalls, wrong_count
 from fuse_opt.tools.compiler.signature import Signature
@@ -47,7 +46,13 @@ def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
     function = entry_function(copy, name)
     prepared = prepared_arguments(function)
     given = dict(zip([value.index for value in function.args if value.index not in prepared], shapes, strict=True))
-    _evaluate_sizes(function, bind(function, given))
+    values = bind(function, given)
+    change_sizes(
+        function,
+        lambda extent: (
+            evaluate(extent, values) if all(symbol.name in values for symbol in symbols_of([extent])) else DYNAMIC_INDEX
+        ),
+    )
     for number, extents in given.items():
         value = function.args[number]
         Rewriter.replace_value_with_new_type(value, TensorType(tensor(value).element_type, extents))
@@ -58,21 +63,6 @@ def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
     for said in (SYMBOLS, EQUAL):
         function.attributes.pop(said, None)
     return copy
-
-
-def _evaluate_sizes(function: FuncOp, values: Mapping[str, int]) -> None:
-    """Numbers in place of sizes, in the types of all values and in what ops say."""
-    for op in function.walk():
-        for name, said in op.properties.items():
-            if isinstance(said, SizeAttr) and isinstance(said.data, Size):
-                op.properties[name] = SizeAttr(evaluate(said.data, values))
-        blocks = [block for region in op.regions for block in region.blocks]
-        for value in (*op.results, *(argument for block in blocks for argument in block.args)):
-            if isinstance(value.type, TensorType) and has_sizes(value):
-                known = [all(symbol.name in values for symbol in symbols_of([extent])) for extent in sizes(value)]
-                pairs = zip(sizes(value), known, strict=True)
-                extents = [evaluate(extent, values) if is_known else DYNAMIC_INDEX for extent, is_known in pairs]
-                Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
 
 
 def bind(

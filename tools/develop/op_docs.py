@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from xdsl.irdl import OptPropertyDef, ParamAttrConstraint, VarOperandDef
+from xdsl.irdl import AnyOf, OptPropertyDef, ParamAttrConstraint, VarOperandDef
 
 from fuse_opt.dialects.graph import FAMILIES, records
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
@@ -23,6 +23,7 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import PRIMITIVES
 from fuse_opt.dialects.types.dtypes import DTYPES, F32, DType
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.reference.kernels.registry import find_implementation
 from fuse_opt.tools.develop.generated import Files, Generator
 from fuse_opt.tools.develop.op_samples import BINARY_COLUMNS, UNARY_COLUMNS, samples, special_values
@@ -172,9 +173,12 @@ def _meaning(op: type[GraphOp]) -> str:
 
 def _kind(constraint: Any) -> str:
     """What a property holds, in words of the text form."""
+    if isinstance(constraint, AnyOf):
+        return " or ".join(map(_kind, cast("tuple[Any, ...]", constraint.attr_constrs)))
     base: Any = getattr(constraint, "attr", None) or getattr(constraint, "base_attr", None)
     name = getattr(base, "__name__", "") if base is not None else ""
     known = {"IntegerAttr": "i64", "FloatAttr": "f64", "StringAttr": "string", "BoolAttr": "true or false"}
+    known["ShapeAttr"] = f"#{ShapeAttr.name}"
     if isinstance(constraint, ParamAttrConstraint):
         return "array<i64>" if name == "DenseArrayBase" else "true or false" if name == "IntegerAttr" else name
     return known.get(name, "attribute")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
@@ -16,6 +17,11 @@ from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_a
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, is_sized, is_static, shape, tensor, tensor_type
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import Scalar
+from fuse_opt.dialects.types.extents import is_number, most
+from fuse_opt.dialects.types.size import SizeRefusal
+
+_END = (1 << 63) - 1
+"""A stop that is behind the end of any axis."""
 
 
 class AxisOp(GraphOp):
@@ -86,10 +92,56 @@ class SlicingOp(MovingOp):
         limits = zip(starts, stops, steps, source, strict=True)
         return [range(*slice(start, stop, step).indices(max(n, 0))) for start, stop, step, n in limits]
 
+    def spans(self) -> list[Span]:
+        """
+        The positions on each axis, also of one whose extent is a size, as far as starts and stops are proven to be on it for all
+        values. Raises VerifyException, and SizeRefusal.
+        """
+        source = shape(self._operands[0])
+        if all(map(is_number, source)):
+            return [Span(r.start, r.step, len(r)) if r else Span(0, 1, 0) for r in self.ranges()]
+        starts, stops, steps = ints(self.starts), ints(self.stops), ints(self.steps, [1] * len(source))
+        return [_span(*each) for each in zip(starts, stops, steps, source, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Positions on an axis: the first of them, the distance to the next one, and how many."""
+
+    start: int
+    step: int
+    count: int
+
+
+def _span(start: int, stop: int, step: int, extent: int) -> Span:
+    """As a range of Python on an axis."""
+    if is_number(extent):
+        found = range(*slice(start, stop, step).indices(max(extent, 0)))
+        return Span(found.start, step, len(found)) if found else Span(0, 1, 0)
+    if step != 1:
+        raise SizeRefusal(f"an axis of the unknown extent '{extent}' is read in steps of {step}")
+    first, last = (_place(place, extent) for place in (start, stop))
+    return Span(first, 1, last - first if last >= first else 0)
+
+
+def _place(place: int, extent: int) -> int:
+    """Where a start or a stop is on an axis whose extent is a size; raises Undecided."""
+    if place >= most(extent):
+        return extent
+    found = place if place >= 0 else extent + place
+    if found < 0 or found > extent:
+        raise SizeRefusal(f"position {place} is on no axis of the unknown extent '{extent}'")
+    return found
+
 
 def axis_of(attribute: IntegerAttr | None, rank: int, default: int = 0) -> int:
     """A non-negative axis; raises VerifyException when it is out of range."""
     return normalize_axis(default if attribute is None else attribute.value.data, rank)
+
+
+def whole_axis(extent: int) -> range:
+    """The positions of a slice that leaves an axis as it is, also where its extent is a size."""
+    return range(extent) if is_number(extent) else range(_END)
 
 
 def slice_properties(positions: Sequence[range], source: Sequence[int]) -> dict[str, DenseArrayBase[IntegerType]]:

@@ -19,14 +19,15 @@ from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.bases.movement import axis_of
 from fuse_opt.dialects.graph.creation.constant import number_constant, number_of
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
-from fuse_opt.dialects.interfaces.properties import ints
+from fuse_opt.dialects.interfaces.properties import stated_extents
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape, shape_text, tensor_type
 from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, I64, DType, Kind, dtype_of
+from fuse_opt.dialects.types.extents import is_decided
 from fuse_opt.dialects.types.index_expr import Index
 from fuse_opt.dialects.types.size import Size
-from fuse_opt.dialects.types.symbolic_shape import SizeAttr
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
 
 
 def element_of(attribute: Attribute) -> DType:
@@ -37,15 +38,15 @@ def element_of(attribute: Attribute) -> DType:
 
 
 class Creation(StructuredOp):
-    """A tensor of static `shape` and element type `dtype`."""
+    """A tensor of a `shape`, numbers or sizes over the symbols of arguments, and of an element type `dtype`."""
 
-    shape = prop_def(DenseArrayBase[IntegerType])
+    shape = prop_def(DenseArrayBase[IntegerType] | ShapeAttr)
     dtype = prop_def(Attribute)
     result = result_def(TensorType)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        extents = ints(self.shape)
-        if min(extents, default=0) < 0:
+        extents = stated_extents(self.shape)
+        if any(is_decided(lambda n=n: n < 0) for n in extents):
             raise VerifyException(f"attribute 'shape': expected static extents >= 0, got {shape_text(extents)}")
         return (tensor_type(element_of(self.dtype).attribute, extents),)
 
@@ -70,7 +71,7 @@ class FullOp(Creation):
 
     def canonical(self) -> GraphOp | None:
         """A single number is a constant, as it is written elsewhere, so that equal ones are found."""
-        if ints(self.shape):
+        if stated_extents(self.shape):
             return None
         builder = GraphBuilder()
         number_constant(builder, number_of("value", self.value, element_of(self.dtype)), self.result)
@@ -125,12 +126,12 @@ class IotaOp(Creation):
 
     def infer_types(self) -> Sequence[AnyTensor]:
         self._numbers()
-        axis_of(self.axis, len(ints(self.shape)))
+        axis_of(self.axis, len(stated_extents(self.shape)))
         return super().infer_types()
 
     def scalar(self, *operands: Scalar) -> Scalar:
         element, (start, step) = element_of(self.dtype), self._numbers()
-        position = sc.index(axis_of(self.axis, len(ints(self.shape))), I64)
+        position = sc.index(axis_of(self.axis, len(stated_extents(self.shape))), I64)
         if element.is_float:
             i = sc.cast(position, element.compute)
             return i if (start, step) == (0, 1) else sc.fma(i, step, start)

@@ -12,12 +12,13 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects import scalar as sc
 from fuse_opt.dialects.graph.creation.filled import Creation, element_of
 from fuse_opt.dialects.interfaces.op import ErrorBound
-from fuse_opt.dialects.interfaces.properties import ints
+from fuse_opt.dialects.interfaces.properties import stated_extents
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.scalar.philox import Words, words_at
 from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I64, DType
 from fuse_opt.dialects.types.index_expr import strides
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 
 class RandomOp(Creation):
@@ -33,6 +34,10 @@ class RandomOp(Creation):
     def infer_types(self) -> Sequence[AnyTensor]:
         if self.offset is not None and tensor(self.offset) != TensorType(I64.attribute, []):
             raise VerifyException(f"operand 'offset': expected 'tensor<i64>', got '{self.offset.type}'")
+        if isinstance(self.shape, ShapeAttr):
+            raise VerifyException(
+                f"attribute 'shape': expected numbers, as those of elements are drawn, got {self.shape}"
+            )
         return super().infer_types()
 
     def element(self) -> DType:
@@ -51,7 +56,7 @@ class RandomOp(Creation):
 
     def words(self, operands: Sequence[Scalar]) -> Words:
         """The 128 random bits of the element."""
-        extents = ints(self.shape)
+        extents = stated_extents(self.shape)
         position = sc.constant(0, I64)
         for axis, (n, stride) in enumerate(zip(extents, strides(extents), strict=True)):
             if n > 1:

@@ -22,7 +22,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.graph.bases.movement import AxisOp, MovingOp, axis_of, slice_properties
+from fuse_opt.dialects.graph.bases.movement import AxisOp, MovingOp, axis_of, slice_properties, whole_axis
 from fuse_opt.dialects.graph.movement.slice_update import SelectOp
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
@@ -160,7 +160,7 @@ class SplitOp(AxisOp, CompositeOp):
         source, axis, start = shape(self.x), self.checked_axis(), 0
         found: list[SSAValue] = []
         for size in self.extents():
-            positions = [range(n) if k != axis else range(start, start + size) for k, n in enumerate(source)]
+            positions = [range(start, start + size) if k == axis else whole_axis(n) for k, n in enumerate(source)]
             found.append(builder(SliceOp, self.x, **slice_properties(positions, source)))
             start += size
         return found

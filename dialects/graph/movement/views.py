@@ -13,9 +13,11 @@ from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.bases.movement import SlicingOp, ViewOp, slice_properties
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.properties import int_array, ints, normalize_axes
+from fuse_opt.dialects.interfaces.properties import extents_array, int_array, ints, normalize_axes, stated_extents
 from fuse_opt.dialects.interfaces.shapes import is_static, may_be_equal, shape, shape_text
+from fuse_opt.dialects.types.extents import is_decided, is_number
 from fuse_opt.dialects.types.index_expr import Index, constant, delinearize, linearize
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 
 _MISSING = (-1, DYNAMIC_INDEX)
 """How an extent that follows from the operand is written in a `shape` attribute."""
@@ -23,17 +25,22 @@ _MISSING = (-1, DYNAMIC_INDEX)
 
 @irdl_op_definition
 class ReshapeOp(ViewOp):
-    """The same elements in row-major order under another `shape`, of which one extent may be -1 (or `?`): what is left."""
+    """
+    The same elements in row-major order under another `shape`, of which one extent may be -1 (or `?`): what is left. Several
+    extents that are unknown are sizes over the symbols of arguments: `#graph.shape<batch, seq, 12, 64>`.
+    """
 
     name = "graph.reshape"
     x = operand_def(TensorType)
     result = result_def(TensorType)
-    shape = prop_def(DenseArrayBase[IntegerType])
+    shape = prop_def(DenseArrayBase[IntegerType] | ShapeAttr)
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
-        target = ints(self.shape)
+        target = stated_extents(self.shape)
+        if isinstance(self.shape, ShapeAttr) and DYNAMIC_INDEX in source:
+            return [n if is_number(n) else DYNAMIC_INDEX for n in target]
         known = [n for n in target if n not in _MISSING]
-        if len(target) - len(known) > 1 or min(known, default=0) < 0:
+        if len(target) - len(known) > 1 or any(is_decided(lambda n=n: n < 0) for n in known):
             raise VerifyException(
                 f"attribute 'shape': expected extents >= 0, at most one of them -1 or ?, got {shape_text(target)}"
             )
@@ -52,8 +59,8 @@ class ReshapeOp(ViewOp):
         inner, target = self.x.owner, shape(self.result)
         if isinstance(inner, ReshapeOp):
             return self.simplified(ReshapeOp, inner.x, shape=self.shape)
-        if target != ints(self.shape) and DYNAMIC_INDEX not in target:
-            return self.simplified(ReshapeOp, self.x, shape=int_array(target))
+        if DYNAMIC_INDEX not in target and self.shape != (written := extents_array(target)):
+            return self.simplified(ReshapeOp, self.x, shape=written)
         return None
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
@@ -209,8 +216,8 @@ class SliceOp(SlicingOp, ViewOp):
     result = result_def(TensorType)
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
-        found = self.ranges()
-        return [n if n == DYNAMIC_INDEX else len(positions) for n, positions in zip(source, found, strict=True)]
+        found = self.spans()
+        return [n if n == DYNAMIC_INDEX else span.count for n, span in zip(source, found, strict=True)]
 
     def canonical(self) -> GraphOp | None:
         """Of what the operand was sliced from."""
@@ -222,8 +229,8 @@ class SliceOp(SlicingOp, ViewOp):
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         # Of an empty slice nothing is read; its start may lie past the end.
-        found = self.ranges()
-        return tuple(i * r.step + r.start if r else constant(0) for i, r in zip(index, found, strict=True))
+        found = self.spans()
+        return tuple(i * s.step + s.start if s.count != 0 else constant(0) for i, s in zip(index, found, strict=True))
 
 
 @irdl_op_definition

@@ -33,7 +33,7 @@ from fuse_opt.dialects.graph.reductions.composite import (
 )
 from fuse_opt.dialects.graph.reductions.reductions import MaxOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
-from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, int_value
+from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, int_value, shape_attribute
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I64
 
@@ -155,8 +155,8 @@ def _divides(count: int, whole: int) -> bool:
 def _causal(builder: GraphBuilder, scores: Sequence[int]) -> SSAValue:
     """Whether a key is not behind the query, counted from the first of each."""
     element = I64.attribute
-    queries = builder(IotaOp, shape=int_array([scores[-2], 1]), axis=int_value(0), dtype=element)
-    keys = builder(IotaOp, shape=int_array([1, scores[-1]]), axis=int_value(1), dtype=element)
+    queries = builder(IotaOp, shape=shape_attribute([scores[-2], 1]), axis=int_value(0), dtype=element)
+    keys = builder(IotaOp, shape=shape_attribute([1, scores[-1]]), axis=int_value(1), dtype=element)
     return builder(GreaterEqualOp, queries, keys)
 
 

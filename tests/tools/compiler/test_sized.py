@@ -70,6 +70,15 @@ LOSS = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]},
   %0 = graph.smooth_l1_loss %x, %t : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<f32>
   func.return %0 : tensor<f32>
 }"""
+PARTS = """func.func @main(%x: tensor<?x?x6xf32> {graph.dims = ["m", "n", ""]}) -> (tensor<?x?x3x2xf32>, tensor<?x?x2xf32>)
+    attributes {graph.symbols = {n = {least = 2 : i64}}} {
+  %0 = graph.slice %x {starts = array<i64: 0, 1, 1>, stops = array<i64: 9223372036854775807, 9223372036854775807, 3>}
+    : (tensor<?x?x6xf32>) -> tensor<?x?x2xf32>
+  %1 = graph.reshape %x {shape = #graph.shape<m, n{least = 2}, 3, 2>} : (tensor<?x?x6xf32>) -> tensor<?x?x3x2xf32>
+  %2 = graph.negative %1 : (tensor<?x?x3x2xf32>) -> tensor<?x?x3x2xf32>
+  %3 = graph.negative %0 : (tensor<?x?x2xf32>) -> tensor<?x?x2xf32>
+  func.return %2, %3 : tensor<?x?x3x2xf32>, tensor<?x?x2xf32>
+}"""
 CASES: dict[str, tuple[str, Shapes]] = {
     "rows": (ROWS, lambda n: [(n, 24), (24,)]),
     "broadcast": (BROADCAST, lambda n: [(n % 3 + 1, 3, n), (3, n), (n % 3 + 1, 1, 1)]),
@@ -78,6 +87,7 @@ CASES: dict[str, tuple[str, Shapes]] = {
     "concat": (CONCAT, lambda n: [(3, n), (3, n % 5 + 2)]),
     "in place": (IN_PLACE, lambda n: [(n % 4 + 1, n)]),
     "moved": (MOVED, lambda n: [(n % 4 + 1, n)]),
+    "parts": (PARTS, lambda n: [(n % 4 + 1, n + 1, 6)]),
     "loss": (LOSS, lambda n: [(n % 4 + 1, n)] * 2),
     "kernels": (KERNELS, lambda n: [(n % 4 + 1, n), (n, n % 4 + 1)]),
 }
