@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.types.size import Size, SizeRefusal
 from fuse_opt.lowering.c.language import C
 from fuse_opt.lowering.c.printer import FunctionText, print_function, print_translation_unit
@@ -18,7 +19,7 @@ from fuse_opt.lowering.emit.c_program import segments_text
 from fuse_opt.lowering.emit.lower import lowered_record, prepared_record, program_of
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder
 from fuse_opt.lowering.emit.sized_program import SizedProgram
-from fuse_opt.lowering.program import Preparation, Program, Segment, Unit
+from fuse_opt.lowering.program import LibraryCall, Preparation, Program, Segment, Unit
 
 _CALL = 1000
 """What the inlined text of a scalar function costs a compiler, in characters of plain arithmetic: measured with gcc 12."""
@@ -45,12 +46,19 @@ def build_sized_program(module: ModuleOp, function: str | None = None) -> SizedP
     SizeRefusal for what needs numbers.
     """
     record = lowered_record(module, function, ConvertFusedToLoopsPass())
-    if (call := next((step for step in record.steps if not isinstance(step, Segment)), None)) is not None:
+    calls = (step for step in record.steps if not isinstance(step, Segment))
+    if (call := next((call for call in calls if not _takes_sizes(call)), None)) is not None:
         raise SizeRefusal(f"'{call.operation}': '{call.implementation}' takes extents that are numbers")
     if prepared_record(record) is not None:
         raise SizeRefusal("arguments that are prepared have extents that are numbers")
     limits = [(size, most) for size, most in record.limits.items() if isinstance(size, Size) and isinstance(most, int)]
     return SizedProgram(_program(record), record.size_table, tuple(limits))
+
+
+def _takes_sizes(call: LibraryCall) -> bool:
+    """Whether what runs a call is told the extents of each."""
+    offer = find_offer(call.operation, call.implementation)
+    return offer is not None and offer.sized
 
 
 def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:

@@ -12,7 +12,7 @@ from fuse_opt.lowering.reference.kernels.costs import product_cost
 from fuse_opt.lowering.reference.kernels.registry import implementation, in_single
 
 
-@implementation("numpy.matmul", "graph.matmul", cost=product_cost)
+@implementation("numpy.matmul", "graph.matmul", cost=product_cost, sized=True)
 @in_single
 def matmul(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """np.matmul; half precision is computed in single and rounded once. Transposed operands are views."""

@@ -69,6 +69,7 @@ def implementation(
     ignores: Sequence[int] | Callable[[Site], Sequence[int]] = (),
     features: Sequence[str] | Callable[[Site], Sequence[str]] = (),
     differentiable: bool = True,
+    sized: bool = False,
 ) -> Callable[[Run], Run]:
     """Registers a function as the implementation `name` of op `op`, and what it offers to passes.
 
@@ -80,6 +81,7 @@ def implementation(
     `accepts` says why it does not run an op, `cost` what it takes, for select-implementation; `numerics="fast"` that it is not
     within the op's bound, and to be chosen on demand only; an `optional` one is there where its backend is asked for. It reads
     nothing of operands that it `ignores`, needs `features` of the machine, and is for inference alone unless `differentiable`.
+    One that is `sized` says the same of arrays of any extents, and runs for those of each call.
     With a `workspace`, bytes or a function that says how many, it gets an array of so many i8 as one more output, to
     work in: memory that the planner has given to it for the call.
     Raises ValueError where the op has another one of that name.
@@ -99,6 +101,7 @@ def implementation(
         ignores=ignores if callable(ignores) else tuple(ignores),
         features=features if callable(features) else tuple(features),
         differentiable=differentiable,
+        sized=sized,
     )
 
     def register(run: Run) -> Run:
@@ -158,6 +161,7 @@ def native_implementation(
             features=features,
             captured=captured,
             layouts=layouts,
+            sized=False,
         )
     )
     own = Implementation(name, op, _not_by_python) if like is None else _REGISTRY[op, like]
