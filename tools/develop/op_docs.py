@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from xdsl.irdl import AnyOf, OptPropertyDef, ParamAttrConstraint, VarOperandDef
+from xdsl.irdl import OptPropertyDef, ParamAttrConstraint, VarOperandDef
 
 from fuse_opt.dialects.graph import FAMILIES, records
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
@@ -173,8 +173,9 @@ def _meaning(op: type[GraphOp]) -> str:
 
 def _kind(constraint: Any) -> str:
     """What a property holds, in words of the text form."""
-    if isinstance(constraint, AnyOf):
-        return " or ".join(map(_kind, cast("tuple[Any, ...]", constraint.attr_constrs)))
+    choices: tuple[Any, ...] = getattr(constraint, "attr_constrs", ())
+    if choices:
+        return " or ".join(map(_kind, choices))
     base: Any = getattr(constraint, "attr", None) or getattr(constraint, "base_attr", None)
     name = getattr(base, "__name__", "") if base is not None else ""
     known = {"IntegerAttr": "i64", "FloatAttr": "f64", "StringAttr": "string", "BoolAttr": "true or false"}
