@@ -100,10 +100,11 @@ class TensorAttention(TiledAttention):
         self.values = self._tile("values", block.keys, width, 2)
         tiles, kind = block.tiles, self.element.attribute
         self.scores = kernel.registers(kind, tiles * self.j.extent * 4, "scores")
-        self.shares = kernel.registers(i32, tiles * self.j.extent * 2, "shares")
+        self.shares = kernel.registers(i32, tiles * 4, "shares")
         self.sums = kernel.registers(kind, tiles * self.n.extent * 4, "sums")
         self.largest = kernel.registers(kind, tiles * 2, "largest")
         self.totals = kernel.registers(kind, tiles * 2, "totals")
+        self.away = kernel.registers(kind, tiles * 2, "away")
         self.factors = kernel.registers(kind, tiles * 2, "factors")
         self.query_parts = kernel.registers(i32, tiles * 4 * (self.kk.extent if self.keeps else 1), "query_parts")
         self.key_parts = kernel.registers(i32, 4, "key_parts")
@@ -195,9 +196,9 @@ class TensorAttention(TiledAttention):
         first = named(self.first_key(scope, number), "first_key")
         self._multiply_keys(scope, self._staged(scope, self.keys, number))
         self.mask(scope, first)
-        self.each_row(scope, lambda row: self._weigh(row, first))
+        self.each_row(scope, self._raise)
         self._rescale(scope)
-        self._multiply_values(scope, self._staged(scope, self.values, number))
+        self._multiply_values(scope, self._staged(scope, self.values, number), first)
         return ()
 
     def _multiply_keys(self, scope: Scope, keys: Tile) -> None:
@@ -228,10 +229,13 @@ class TensorAttention(TiledAttention):
 
         unrolled(scope, self.kk, (), step, "depth_of_16")
 
-    def _multiply_values(self, scope: Scope, values: Tile) -> None:
+    def _multiply_values(self, scope: Scope, values: Tile, first: SSAValue) -> None:
+        """The weights of 16 keys, what their values add, and then those of the next 16: one may go on while the other does."""
         steps, pairs = Dim("tile_keys_of_16", self.j.extent // 2), Dim("columns_of_16", self.n.extent // 2)
 
         def step(outer: Scope, _: Values) -> Values:
+            self.each_row(outer, lambda row: self._weigh(row, steps, first))
+
             def some(inner: Scope, _: Values) -> Values:
                 place = as_expr(steps) * (SIDE * values.step) + as_expr(pairs) * SIDE
                 self.warp.load(inner, values, self.value_lane, place, (self.value_parts, constant(0)), turned=True)
@@ -239,16 +243,27 @@ class TensorAttention(TiledAttention):
                 return ()
 
             def add(inner: Scope) -> Values:
-                left = (as_expr(self.m) * (self.j.extent // 2) + as_expr(steps)) * 4
                 for of_pair in range(2):
                     place = (as_expr(self.m) * self.n.extent + as_expr(pairs) * 2 + of_pair) * 4
-                    self.warp.multiply(inner, (self.sums, place), (self.shares, left), (self.value_parts, of_pair * 2))
+                    left = (self.shares, as_expr(self.m) * 4)
+                    self.warp.multiply(inner, (self.sums, place), left, (self.value_parts, of_pair * 2))
                 return ()
 
             unrolled(outer, pairs, (), some, "columns_of_16")
             return ()
 
         unrolled(scope, steps, (), step, "tile_keys_of_16")
+
+    def _weigh(self, row: Scope, steps: Dim, first: SSAValue) -> None:
+        """The weights of a row's keys of 16, two in a register."""
+        for each in self.online.factors:
+            row.values[each.node] = row.constant(1.0, self.element)
+        away = row.add(memref.LoadOp.get(self.away, [row.index(self.m_half)]))
+        by = row.constant(self.scored_as.scale * log2(e), self.element)
+        for number in range(2):
+            inner = Scope(row, row.block, {self.j: row.index(as_expr(steps) * 2 + number)})
+            place = as_expr(self.m) * 4 + as_expr(self.half) + number * 2
+            self._pair(inner, first, lambda outer, keys, place=place: self._shares(outer, keys, (by, away), place))
 
     def row_of(self, scope: Scope) -> SSAValue:
         place = scope.index(as_expr(self.m) * SIDE + as_expr(self.half) * 8)
@@ -268,35 +283,31 @@ class TensorAttention(TiledAttention):
         """Two neighbouring keys at a time."""
 
         def pair(inner: Scope, _: Values) -> Values:
-            place = inner.add(arith.AddiOp(self.own_pair, inner.index(as_expr(self.j) * 8)))
-            start = inner.add(arith.AddiOp(first, place))
-            following = inner.add(arith.AddiOp(start, inner.index_constant(1)))
-            keys = enumerate((start, following))
-            body(inner, [self.at_key(inner, key, {self.of_pair: inner.index_constant(n)}) for n, key in keys])
+            self._pair(inner, first, body)
             return ()
 
         unrolled(scope, self.j, (), pair, "keys_of_8")
 
-    def _weigh(self, row: Scope, first: SSAValue) -> None:
-        """The scores of a row become weights, two in a register."""
-        add, low = row.add, row.constant(-inf, self.element)
-        place = row.index(self.m_half)
-        before = add(memref.LoadOp.get(self.largest, [place]))
-        largest = self._largest(row, before)
-        row.block.add_op(memref.StoreOp.get(largest, self.largest, [place]))
-        is_lowest = add(arith.CmpfOp(largest, low, "oeq"))
-        shift = add(arith.SelectOp(is_lowest, row.constant(0.0, self.element), largest))
-        by = row.constant(self.scored_as.scale * log2(e), self.element)
-        away = add(arith.MulfOp(shift, row.constant(-self.scored_as.scale * log2(e), self.element)))
-        distance = add(arith.MulfOp(add(arith.SubfOp(before, shift)), by))
-        factor = row.call("fo_fast_exp2_f32", [distance], self.element.attribute)
-        for each in self.online.factors:
-            row.values[each.node] = row.constant(1.0, self.element)
-        total = add(arith.MulfOp(add(memref.LoadOp.get(self.totals, [place])), factor))
-        row.block.add_op(memref.StoreOp.get(total, self.totals, [place]))
-        self.each_keys(row, first, lambda outer, scopes: self._shares(outer, scopes, (by, away)))
+    def _pair(self, scope: Scope, first: SSAValue, body: Callable[[Scope, list[Scope]], None]) -> None:
+        """Two neighbouring keys of those that the scope is about."""
+        place = scope.add(arith.AddiOp(self.own_pair, scope.index(as_expr(self.j) * 8)))
+        start = scope.add(arith.AddiOp(first, place))
+        keys = enumerate((start, scope.add(arith.AddiOp(start, scope.index_constant(1)))))
+        body(scope, [self.at_key(scope, key, {self.of_pair: scope.index_constant(n)}) for n, key in keys])
 
-        row.block.add_op(memref.StoreOp.get(factor, self.factors, [place]))
+    def _raise(self, row: Scope) -> None:
+        """The maximum of a row with those of the tile, and the factor of what was made with the one before."""
+        add, place, scale = row.add, [row.index(self.m_half)], self.scored_as.scale * log2(e)
+        before = add(memref.LoadOp.get(self.largest, place))
+        largest = self._largest(row, before)
+        is_lowest = add(arith.CmpfOp(largest, row.constant(-inf, self.element), "oeq"))
+        shift = add(arith.SelectOp(is_lowest, row.constant(0.0, self.element), largest))
+        away = add(arith.MulfOp(shift, row.constant(-scale, self.element)))
+        distance = add(arith.MulfOp(add(arith.SubfOp(before, shift)), row.constant(scale, self.element)))
+        factor = row.call("fo_fast_exp2_f32", [distance], self.element.attribute)
+        total = add(arith.MulfOp(add(memref.LoadOp.get(self.totals, place)), factor))
+        kept = ((largest, self.largest), (away, self.away), (factor, self.factors), (total, self.totals))
+        row.block.add_ops([memref.StoreOp.get(value, memory, place) for value, memory in kept])
 
     def _rescale(self, scope: Scope) -> None:
         """The sums so far are scaled to new maxima, which most tiles have not."""
@@ -345,7 +356,7 @@ class TensorAttention(TiledAttention):
         (largest,) = unrolled(row, self.j, [before], larger, "keys_of_8", ["largest"])
         return self.across(row, largest, LANES, lambda a, b: self._larger(row, a, b))
 
-    def _shares(self, outer: Scope, scopes: list[Scope], line: tuple[SSAValue, SSAValue]) -> None:
+    def _shares(self, outer: Scope, scopes: list[Scope], line: tuple[SSAValue, SSAValue], target: IndexExpr) -> None:
         """The weights of two keys; their sum joins the row's total."""
         weights: list[SSAValue] = []
         place = outer.index(self.m_half)
@@ -359,8 +370,7 @@ class TensorAttention(TiledAttention):
             total = each.add(arith.AddfOp(each.add(memref.LoadOp.get(self.totals, [place])), power))
             each.block.add_op(memref.StoreOp.get(total, self.totals, [place]))
         both = self.warp.pair(outer, weights[0], weights[1])
-        at = outer.index((as_expr(self.m) * self.j.extent + as_expr(self.j)) * 2 + as_expr(self.half))
-        outer.block.add_op(memref.StoreOp.get(both, self.shares, [at]))
+        outer.block.add_op(memref.StoreOp.get(both, self.shares, [outer.index(target)]))
 
     def _finish(self) -> None:
         """The sums times the factors of their rows, and what follows."""
