@@ -134,7 +134,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             distribute_loops(loops.body, loops.tasks, CUT.word(kernel))
             ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers)
             if passes:
-                mask_tails(loops.body, loops.helpers, loops.size_arguments())
+                mask_tails(loops.body, loops.helpers, loops.size_arguments(), loops.shared)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
             if is_fast(kernel):

@@ -230,10 +230,11 @@ class PassLoops(PipelinedRows):
                 reader.taken[kept.node] = row
 
     def _planned_rows(self, stages: list[Stage], late: bool) -> tuple[list[KeptRow], dict[KeptRow, Store]]:
-        """What is kept of rows; of rows without a limit what results lend their rows to."""
+        """What is kept of rows; of those that are longer than memory of the function's own, what results lend theirs to."""
         refused: set[tuple[ScalarNode, tuple[Dim, ...]]] = set()
         while True:
-            rules = KeepRules(long_rows=may_rows_be_long(), refused=frozenset(refused))
+            lends = not self.memory.nontemporal
+            rules = KeepRules(long_rows=may_rows_be_long(), lends=lends, refused=frozenset(refused))
             found = plan_kept_rows(self.nodes, stages, rules)
             endless = [kept for kept in found if kept.is_endless]
             is_alone = len(self.loop_body.stores) == 1  # of several results others may be read back, too

@@ -22,7 +22,7 @@ from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.nan_analysis import extrema_without_nan
 from fuse_opt.lowering.kernel.scalar_to_arith import emit_combine
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.loops.masked_tails import NARROWEST, WIDTH
+from fuse_opt.lowering.loops.masked_tails import HIDDEN_BITS, NARROWEST, WIDTH
 
 LANES = 64
 """Accumulators of a reduction side by side: enough vectors that none waits for another, few enough for registers."""
@@ -147,7 +147,17 @@ class StageLoops:
             return self.memory.lanes
         if length >= 2 * many:
             return many
+        if self._may_overlap(stage):
+            return max(few, self._vector(stage)) if length >= few else 0
         return few if length >= (SHORTEST if few == WIDTH and self._has_masks(stage) else 2 * few) else 0
+
+    def _vector(self, stage: Stage) -> int:
+        """Lanes of a whole vector of the narrowest elements in memory, as far as the loop has them: of fewer gcc 12 makes vectors
+        of two numbers."""
+        loads = (node for node in self.nodes_of(stage) if node.op is None and node not in stage.taken)
+        values = [*(node.value for node in loads), *(store.node.value for store in stage.stores)]
+        lanes = WIDTH * NARROWEST // min((dtype(value).itemsize for value in values), default=NARROWEST)
+        return lanes if WIDTH < lanes <= stage.dims[-1].extent else WIDTH
 
     def _has_short_rest(self, stage: Stage, bounds: Bounds, lanes: int) -> bool:
         """Whether so few elements are left over that they have accumulators of their own. An extremum's would not be a
@@ -155,7 +165,28 @@ class StageLoops:
         last = stage.dims[-1]
         if last in bounds or isinstance(last.extent, Size) or _takes_extremum(stage) or self._has_masks(stage):
             return False
-        return 0 < last.extent % lanes < SHORT_LANES
+        return 0 < last.extent % lanes < SHORT_LANES and not self._overlaps(stage, bounds)
+
+    def _overlaps(self, stage: Stage, bounds: Bounds) -> bool:
+        """Whether what is left over of the stage's loop is a vector that overlaps the one before."""
+        return stage.dims[-1] not in bounds and self._may_overlap(stage)
+
+    def _may_overlap(self, stage: Stage) -> bool:
+        """Whether there are no masks for the stage's elements, and what iterations store is nothing that they read, so that they
+        may run twice."""
+        length = stage.dims[-1].extent
+        if isinstance(length, Size) or length < WIDTH or (self._has_masks(stage) and self._reaches_arrays(stage)):
+            return False
+        written = {self.arguments[self.memory.targets[store.result]] for store in stage.stores}
+        written |= {row.memory for row in stage.left.values()}
+        read = {row.memory for row in stage.taken.values()}
+        return written.isdisjoint(read) and not self.memory.in_place(self.loop_body, stage.stores)
+
+    def _reaches_arrays(self, stage: Stage) -> bool:
+        """Whether an iteration reads or writes more than memory of the function's own: only then there are masks."""
+        rows = [row.memory for row in (*stage.taken.values(), *stage.left.values())]
+        loads = any(node.op is None and node not in stage.taken for node in self.nodes_of(stage))
+        return loads or bool(stage.stores) or any(memory in self.arguments for memory in rows)
 
     def _has_masks(self, stage: Stage) -> bool:
         """Whether what is left over of the stage's loop can be a masked vector: no element in memory is narrow."""
@@ -209,19 +240,43 @@ class StageLoops:
             outer.block.add_op(loop)
         has_rest = may_exceed(last.extent % lanes, 0)
         if beside is not None and has_rest:
-            self._reduce_innermost(beside.stage, beside.scope, {last: (middle, upper)}, [])
+            begin = middle
+            if self._overlaps(beside.stage, bounds) and last.extent % lanes < WIDTH:
+                begin = constant(last.extent - WIDTH)
+            self._reduce_innermost(beside.stage, beside.scope, {last: (begin, upper)}, [])
         if carried:
             return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
-        if last in bounds or has_rest:
-            left_over = Fixed(outer, {})
-            left_over.indices[first] = middle
-            self._join_lanes(stage, left_over, first, memories, rest)
+        if self._overlaps(stage, bounds):
+            width = min(self._vector(stage), lanes)
+            short = last.extent % lanes % width
+            if whole := last.extent % lanes - short:
+                self._join_at(stage, outer, first, memories, middle, constant(whole))
+            if short:
+                begin = constant(last.extent - width)
+                self._join_at(stage, outer, first, memories, begin, constant(width), width - short)
+        elif last in bounds or has_rest:
+            self._join_at(stage, outer, first, memories, middle, rest)
         return []
 
-    def _join_lanes(
-        self, stage: Stage, outer: Scope, first: Dim, memories: Sequence[SSAValue], count: SSAValue
+    def _join_at(
+        self,
+        stage: Stage,
+        outer: Scope,
+        first: Dim,
+        memories: Sequence[SSAValue],
+        begin: SSAValue,
+        count: SSAValue,
+        joined: int = 0,
     ) -> None:
-        """A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own."""
+        scope = Fixed(outer, {})
+        scope.indices[first] = begin
+        self._join_lanes(stage, scope, first, memories, count, joined)
+
+    def _join_lanes(
+        self, stage: Stage, outer: Scope, first: Dim, memories: Sequence[SSAValue], count: SSAValue, done: int = 0
+    ) -> None:
+        """A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own, but for some that
+        were `done` before."""
         last, lane = stage.dims[-1], Dim("lane", first.extent)
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "lane"
@@ -231,9 +286,19 @@ class StageLoops:
             element = self.emitter.reduced_element(node, scope)
             known = scope.add(memref.LoadOp.get(memory, [block.args[0]]))
             joined = self.combine(scope, node, known, element)
+            if done:
+                joined = scope.add(arith.SelectOp(self._is_new(scope, block.args[0], done), joined, known))
             block.add_op(memref.StoreOp.get(joined, memory, [block.args[0]]))
         self.store(stage.stores, scope)
         self._end_lanes(block, outer, count)
+
+    def _is_new(self, scope: Scope, lane: SSAValue, done: int) -> SSAValue:
+        """Whether the lane is none of the first so many."""
+        bits = self.root.index_constant(-1 << done)
+        if (hidden := self.root.values.get((HIDDEN_BITS, done))) is None:
+            hidden = self.root.values[HIDDEN_BITS, done] = self.root.call(HIDDEN_BITS, [bits], INDEX)
+        bit = scope.add(arith.AndIOp(scope.add(arith.ShRSIOp(hidden, lane)), self.root.index_constant(1)))
+        return scope.add(arith.CmpiOp(bit, self.root.index_constant(0), "ne"))
 
     def _folded(self, outer: Scope, node: ScalarNode, memory: SSAValue, lanes: int) -> SSAValue:
         """All accumulators joined: by halves while these are vectors, then in a tree."""

@@ -23,6 +23,8 @@ LARGEST_ROW = 64 << 10
 """Bytes of one row buffer: with its neighbours it has to stay in the first or second level cache."""
 LARGEST_ROWS = 256 << 10
 """Bytes of all row buffers of a kernel, which lie on the stack."""
+DEAR = 8
+"""Simple operations from which on a scalar of a row that is longer than that is kept in a result's memory."""
 
 
 @dataclass(eq=False)
@@ -34,7 +36,7 @@ class KeptRow:
     readers: list[Stage]
     dims: tuple[Dim, ...]
     is_endless: bool = False
-    """Whether its extents are sizes that memory of the function's own has no room for."""
+    """Whether memory of the function's own has no room for it."""
 
     @property
     def position(self) -> IndexExpr:
@@ -75,6 +77,8 @@ class KeepRules:
     """The dimension whose elements are made side by side; the innermost one of a loop where None."""
     long_rows: bool = False
     """Whether rows whose extents are sizes may be larger than these; else a call with such rows is not the kernel's."""
+    lends: bool = False
+    """Whether other rows may be: memory for them is found in results."""
     refused: frozenset[tuple[ScalarNode, tuple[Dim, ...]]] = frozenset()
     """What is not kept in loops over these dimensions, as nothing has room for it."""
 
@@ -94,17 +98,20 @@ def plan_kept_rows(nodes: KernelNodes, stages: list[Stage], rules: KeepRules = K
                 continue
             own.add(node)
             key = (node, stage.dims)
-            size = most(extent(stage.dims)) * dtype(node.value).compute.itemsize
-            is_endless = size > rules.largest and isinstance(extent(stage.dims), Size)
-            if is_endless and not rules.long_rows:
-                size, is_endless = rules.largest, False
+            count = extent(stage.dims)
+            size = most(count) * dtype(node.value).compute.itemsize
+            is_endless, least = size > rules.largest, rules.costly
+            if is_endless and isinstance(count, Size):
+                size, is_endless = (size, True) if rules.long_rows else (rules.largest, False)
+            elif is_endless:
+                is_endless, least = rules.lends, DEAR
             if key in kept:
                 kept[key].readers.append(stage)
             elif (
                 key in computed
                 and (size <= min(room, rules.largest) or is_endless)
                 and key not in rules.refused
-                and costs.of(node, stage.dims, kept) >= rules.costly
+                and costs.of(node, stage.dims, kept) >= least
             ):
                 room -= 0 if is_endless else size
                 kept[key] = KeptRow(node, computed[key], [stage], stage.dims, is_endless)

@@ -10,13 +10,14 @@ becomes
 of which compilers make masked loads and stores where the machine has them; 15 elements one after the other took longer than
 112 in vectors. With a comparison in the place of the bits gcc would cut the loop where it fails, and make no vectors of it. Of
 bits that it knows gcc 12 makes blends with whole vectors of memory, which fault beyond the end of a page: `fo_bits` hides them.
-What goes to memory of the function itself, which has room for whole vectors, is stored by all lanes: an accumulator's lane keeps
+Narrow elements have such masks on few machines: where iterations may run twice, the last
+vector overlaps the one before. What goes to memory of the function itself, which has room for whole vectors, is stored by all lanes: an accumulator's lane keeps
 what it has. A load of several lanes waits for masked stores to the same memory, and not for whole ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, memref, scf
@@ -41,7 +42,8 @@ _ENDS = (WIDTH, 4 * WIDTH)
 """Elements that a loop over accumulators has at most."""
 PADDED = "fused.padded"
 """Says of memory of a function's own that `WIDTH` elements more than are ever asked for belong to it."""
-_BITS = "fo_bits"
+HIDDEN_BITS = "fo_bits"
+"""The helper that gives a mask that compilers do not know."""
 NARROWEST = 4
 """Bytes of an element in memory: machines with masks for fewer are few."""
 
@@ -51,14 +53,23 @@ def padded(count: int) -> int:
     return -(-count // WIDTH) * WIDTH if count >= FEWEST else count
 
 
-def mask_tails(body: Block, helpers: Helpers, sizes: Mapping[SSAValue, Size] | None = None) -> None:
-    """Rewrites the function of a kernel in place; `sizes` are arguments of it that say where loops end."""
+def mask_tails(
+    body: Block, helpers: Helpers, sizes: Mapping[SSAValue, Size] | None = None, shared: Collection[int] = ()
+) -> None:
+    """
+    Rewrites the function of a kernel in place; `sizes` are arguments of it that say where loops end, `shared` the numbers of
+    those whose memory others may be.
+    """
     blocks = _Masks(body, helpers)
+    overlaid = {body.args[number] for number in shared}
     for op in list(body.walk()):
         if not isinstance(op, scf.ParallelOp):
             continue
-        if (upper := _left_over(op)) is not None and _is_plain(op):
+        upper = _left_over(op)
+        if upper is not None and _is_plain(op):
             _mask(op, upper, blocks)
+        elif upper is not None and _may_repeat(op, upper, overlaid):
+            _overlap(op, upper, blocks)
         elif sizes and (size := _sized_end(op, sizes)) is not None and _is_plain(op):
             _mask_sized(op, size, blocks)
 
@@ -105,6 +116,21 @@ def _is_plain(loop: scf.ParallelOp) -> bool:
     )
 
 
+def _may_repeat(loop: scf.ParallelOp, upper: int, shared: Collection[SSAValue]) -> bool:
+    """Whether iterations may run twice: what they store is nothing that they load."""
+    lower = constant(loop.lowerBound[0])
+    ops = list(loop.body.block.ops)[:-1]
+    stored = {op.memref for op in ops if isinstance(op, memref.StoreOp)}
+    loaded = {op.memref for op in ops if isinstance(op, memref.LoadOp)}
+    return (
+        lower is not None
+        and upper - lower > WIDTH
+        and not any(op.regions or (isinstance(op, func.CallOp) and not op.results) for op in ops)
+        and stored.isdisjoint(loaded)
+        and stored.isdisjoint(shared)
+    )
+
+
 def _bytes(memory: SSAValue) -> int:
     kind = memory.type
     assert isa(kind, MemRefType)
@@ -144,8 +170,8 @@ class _Masks(BlockLoops):
             above = self._first(arith.ShLIOp(one, rest), None)
             lanes = self._first(arith.SubiOp(above, one), None)
             bits = self._first(arith.OrIOp(lanes, self.number(1 << WIDTH)), None)
-            self._helpers.setdefault(_BITS, ((INDEX,), INDEX))
-            self._sized[rest] = self._first(func.CallOp(_BITS, [bits], [INDEX]), "bits")
+            self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
+            self._sized[rest] = self._first(func.CallOp(HIDDEN_BITS, [bits], [INDEX]), "bits")
         return self._sized[rest]
 
     def _first(self, op: Operation, name: str | None) -> SSAValue:
@@ -163,8 +189,8 @@ class _Masks(BlockLoops):
         if count not in self._masks:
             bits = self.number((1 << count) - 1 | 1 << WIDTH)
             assert isinstance(bits.owner, Operation)
-            self._helpers.setdefault(_BITS, ((INDEX,), INDEX))
-            hidden = func.CallOp(_BITS, [bits], [INDEX])
+            self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
+            hidden = func.CallOp(HIDDEN_BITS, [bits], [INDEX])
             hidden.results[0].name_hint = "bits"
             Rewriter.insert_op(hidden, InsertPoint.after(bits.owner))
             self._masks[count] = hidden.results[0]
@@ -209,6 +235,21 @@ def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
     block = tail.body.block
     lane = block.args[0]
     _Guard(block, _moved(lane, whole, blocks), whole + WIDTH).put(_is_within(block, upper - whole, blocks))
+
+
+def _overlap(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
+    """Puts whole vectors of the narrowest elements and the last one, some elements of which were in one before, in the place of
+    the loop."""
+    lower = constant(loop.lowerBound[0])
+    assert lower is not None
+    touched = (op.memref for op in loop.body.block.ops if isinstance(op, (memref.LoadOp, memref.StoreOp)))
+    lanes = WIDTH * NARROWEST // max(min(map(_bytes, touched), default=NARROWEST), 1)
+    width = lanes if WIDTH < lanes <= upper - lower else WIDTH
+    whole = lower + (upper - lower) // width * width
+    for bounds in ((lower, whole), (upper - width, upper)) if whole < upper else ((lower, upper),):
+        part = specialized(loop, {}, (blocks.number(bounds[0]), blocks.number(bounds[1])))
+        Rewriter.insert_op(part, InsertPoint.before(loop))
+    Rewriter.erase_op(loop)
 
 
 def _moved(lane: BlockArgument, first: int, blocks: BlockLoops) -> SSAValue:

@@ -30,7 +30,8 @@ FO_FN unsigned short fo_f32_to_f16(float x) {
   return (unsigned short)(sign | (u >= 0x47800000u ? big : u < 0x38800000u ? small : normal));
 }
 
-/* fo_widen_f16: `count` numbers from from[at] on, as f32 from to[to_at] on; by 16 or 8 where machines convert vectors. */
+/* fo_widen_f16: `count` numbers from from[at] on, as f32 from to[to_at] on; by 16 or 8 where machines convert vectors, of
+   which the last one overlaps the one before. */
 FO_FN void fo_widen_f16(const unsigned short *from, long at, float *to, long to_at, long count) {
   long i = 0;
   from += at;
@@ -38,12 +39,17 @@ FO_FN void fo_widen_f16(const unsigned short *from, long at, float *to, long to_
 #if defined(__AVX512F__)
   typedef short fo_halves __attribute__((vector_size(32), aligned(2), may_alias));
   typedef float fo_floats __attribute__((vector_size(64), aligned(4), may_alias));
-  for (; i + 16 <= count; i += 16)
+  for (; i < count && count >= 16; i += 16) {
+    i = i + 16 <= count ? i : count - 16;
     *(fo_floats *)(to + i) = __builtin_ia32_vcvtph2ps512_mask(*(const fo_halves *)(from + i), (fo_floats){0}, -1, 4);
+  }
 #elif defined(__F16C__)
   typedef short fo_halves __attribute__((vector_size(16), aligned(2), may_alias));
   typedef float fo_floats __attribute__((vector_size(32), aligned(4), may_alias));
-  for (; i + 8 <= count; i += 8) *(fo_floats *)(to + i) = __builtin_ia32_vcvtph2ps256(*(const fo_halves *)(from + i));
+  for (; i < count && count >= 8; i += 8) {
+    i = i + 8 <= count ? i : count - 8;
+    *(fo_floats *)(to + i) = __builtin_ia32_vcvtph2ps256(*(const fo_halves *)(from + i));
+  }
 #endif
 #pragma omp simd
   for (long j = i; j < count; ++j) to[j] = fo_f16_to_f32(from[j]);
@@ -57,12 +63,17 @@ FO_FN void fo_narrow_f16(const float *from, long at, unsigned short *to, long to
 #if defined(__AVX512F__)
   typedef short fo_halves __attribute__((vector_size(32), aligned(2), may_alias));
   typedef float fo_floats __attribute__((vector_size(64), aligned(4), may_alias));
-  for (; i + 16 <= count; i += 16)
+  for (; i < count && count >= 16; i += 16) {
+    i = i + 16 <= count ? i : count - 16;
     *(fo_halves *)(to + i) = __builtin_ia32_vcvtps2ph512_mask(*(const fo_floats *)(from + i), 0, (fo_halves){0}, -1);
+  }
 #elif defined(__F16C__)
   typedef short fo_halves __attribute__((vector_size(16), aligned(2), may_alias));
   typedef float fo_floats __attribute__((vector_size(32), aligned(4), may_alias));
-  for (; i + 8 <= count; i += 8) *(fo_halves *)(to + i) = __builtin_ia32_vcvtps2ph256(*(const fo_floats *)(from + i), 0);
+  for (; i < count && count >= 8; i += 8) {
+    i = i + 8 <= count ? i : count - 8;
+    *(fo_halves *)(to + i) = __builtin_ia32_vcvtps2ph256(*(const fo_floats *)(from + i), 0);
+  }
 #endif
 #pragma omp simd
   for (long j = i; j < count; ++j) to[j] = fo_f32_to_f16(from[j]);

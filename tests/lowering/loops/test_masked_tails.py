@@ -22,6 +22,19 @@ TOTALS = """  %s = graph.sum %x {axes = array<i64: 1>, keepdims = true} : (tenso
 """
 
 
+NARROW = """  %z = graph.constant dense<0.0> : tensor<f32>
+  %k = graph.greater %x, %z : (tensor<ROWxf32>, tensor<f32>) -> tensor<ROWxi1>
+  %q = fused.kernel(%a = %x : tensor<ROWxf32>, %m = %k : tensor<ROWxi1>) -> (tensor<ROWxf32>) {
+    %zero = graph.constant dense<0.0> : tensor<f32>
+    %w = graph.where %m, %a, %zero : (tensor<ROWxi1>, tensor<ROWxf32>, tensor<f32>) -> tensor<ROWxf32>
+    %s = graph.sum %w {axes = array<i64: 1>, keepdims = true} : (tensor<ROWxf32>) -> tensor<3x1xf32>
+    %r = graph.add %w, %s : (tensor<ROWxf32>, tensor<3x1xf32>) -> tensor<ROWxf32>
+    fused.yield %r : tensor<ROWxf32>
+  }
+  %y = graph.tanh %q : (tensor<ROWxf32>) -> tensor<ROWxf32>
+"""
+
+
 def program(body: str, length: int, kind: str) -> str:
     text = (
         f"func.func @main(%x: tensor<ROWxKIND>) -> tensor<ROWxKIND> {{\n{body}  func.return %y : tensor<ROWxKIND>\n}}\n"
@@ -33,6 +46,8 @@ CASES = [
     *((SOFTMAX, length, "f32") for length in (5, 17, 40, 127, 129)),
     *((TOTALS, length, kind) for length, kind in ((7, "f64"), (19, "i32"), (143, "f16"), (257, "f32"))),
     (SQUARE, 21, "f32"),
+    *((TOTALS, length, kind) for length, kind in ((77, "bf16"), (35, "f16"), (127, "bf16"), (69, "f16"))),
+    *((NARROW, length, "f32") for length in (19, 77, 131)),
 ]
 
 
@@ -47,11 +62,16 @@ def test_rows_are_those_of_the_reference(body: str, length: int, kind: str) -> N
 
 @needs_compiler
 @needs_guard_pages
-@pytest.mark.parametrize("body", [SOFTMAX, SQUARE, DOWN])
-@pytest.mark.parametrize("length", [9, 15, 49])
-def test_no_lane_leaves_the_arrays(body: str, length: int) -> None:
+@pytest.mark.parametrize(
+    ("body", "length", "kind"),
+    [
+        *((body, length, "f32") for body in (SOFTMAX, SQUARE, DOWN) for length in (9, 15, 49)),
+        *((body, length, "f16") for body in (TOTALS, SQUARE) for length in (17, 49)),
+    ],
+)
+def test_no_lane_leaves_the_arrays(body: str, length: int, kind: str) -> None:
     """The last row ends where a page begins that is not there; gcc 12 made blends with whole vectors of masks that it knew."""
-    module = apply(parse(program(body, length, "f32")), PASSES)
+    module = apply(parse(program(body, length, kind)), PASSES)
     (x,) = random_arguments(module, 1)
     expected = evaluate(module, [x])
     with guarded() as allocate:
@@ -73,3 +93,13 @@ def test_kept_rows_are_filled_up() -> None:
     text = text_of(apply(parse(program(SOFTMAX, 49, "f32")), [*PASSES, "convert-fused-to-loops"]))
     assert f"memref<{padded(49)}xf32>" in text
     assert text.count("scf.if") == 3
+
+
+@needs_compiler
+def test_long_rows_are_kept_in_the_result() -> None:
+    """Of 64 KiB, memory of the function's own has room; exponentials of longer rows are computed once, too."""
+    text = program(SOFTMAX, 17001, "f32")
+    assert text_of(apply(parse(text), [*PASSES, "convert-fused-to-loops"])).count("math.exp") == 1
+    arguments = random_arguments(parse(text), 3)
+    expected = evaluate(parse(text), [a.copy() for a in arguments])
+    assert_close(run(apply(parse(text), PASSES), arguments), expected)
