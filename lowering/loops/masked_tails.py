@@ -10,8 +10,8 @@ becomes
 of which compilers make masked loads and stores where the machine has them; 15 elements one after the other took longer than
 112 in vectors. With a comparison in the place of the bits gcc would cut the loop where it fails, and make no vectors of it. Of
 bits that it knows gcc 12 makes blends with whole vectors of memory, which fault beyond the end of a page: `fo_bits` hides them.
-Narrow elements have such masks on few machines: where iterations may run twice, the last
-vector overlaps the one before. What goes to memory of the function itself, which has room for whole vectors, is stored by all lanes: an accumulator's lane keeps
+Narrow elements have such masks on few machines: where iterations may run twice, the last vector overlaps the one before.
+What goes to memory of the function itself, which has room for whole vectors, is stored by all lanes: an accumulator's lane keeps
 what it has. A load of several lanes waits for masked stores to the same memory, and not for whole ones.
 """
 
