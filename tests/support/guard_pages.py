@@ -1,54 +1,11 @@
-"""Arrays that end, or begin, where a page begins that nobody may touch: a read or write beside them ends the process."""
+"""Arrays beside guarded pages, and the mark of tests that need them."""
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from math import prod
-from typing import Any, Protocol
-
-import numpy as np
 import pytest
 
-Array = np.ndarray[Any, Any]
-PAGE = mmap.PAGESIZE
-_NONE, _READ_WRITE, _PRIVATE_ANONYMOUS = 0, 3, 0x22
+from fuse_opt.runtime.guard_pages import PAGE, Allocate, Array, can_guard_pages, guarded
 
-can_guard_pages = sys.platform == "linux"
+__all__ = ["PAGE", "Allocate", "Array", "can_guard_pages", "guarded", "needs_guard_pages"]
+
 needs_guard_pages = pytest.mark.skipif(not can_guard_pages, reason="pages are guarded by Linux's calls")
-
-
-class Allocate(Protocol):
-    def __call__(self, array: Array, *, at_end: bool) -> Array: ...
-
-
-@contextmanager
-def guarded() -> Generator[Allocate]:
-    """Gives a function that copies an array to guarded pages, which are there until the end of the body."""
-    libc: Any = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    taken: list[tuple[int, int]] = []
-
-    def allocate(array: Array, *, at_end: bool) -> Array:
-        size = prod(array.shape) * array.itemsize
-        inside = (size // PAGE + 1) * PAGE
-        base = libc.mmap(None, inside + 2 * PAGE, _READ_WRITE, _PRIVATE_ANONYMOUS, -1, 0)
-        taken.append((base, inside + 2 * PAGE))
-        assert libc.mprotect(base, PAGE, _NONE) == libc.mprotect(base + PAGE + inside, PAGE, _NONE) == 0
-        start = base + PAGE + (inside - size if at_end else 0)
-        memory: Any = (ctypes.c_char * size).from_address(start)
-        copy: Array = np.frombuffer(memory, array.dtype).reshape(array.shape)
-        copy[...] = array
-        return copy
-
-    try:
-        yield allocate
-    finally:
-        for address, length in taken:
-            libc.munmap(address, length)
