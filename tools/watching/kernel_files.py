@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,11 @@ def _saved(array: Any) -> Any:
     return widen(array) if is_narrow(array.dtype) else array
 
 
-def kernel_module(kernel: OutlinedOp) -> ModuleOp:
-    """A module with a function of the kernel alone, with its decisions but for places in memory."""
+def kernel_module(kernel: OutlinedOp, donated: Collection[int] | None = None) -> ModuleOp:
+    """
+    A module with a function of the kernel alone, with its decisions but for places in memory; `donated` are the operands that it
+    may overwrite, those of its pairs in place where nothing is said.
+    """
     block = Block(arg_types=[_callers_type(value) for value in kernel.operands])
     given: list[SSAValue] = []
     for argument, value in zip(block.args, kernel.operands, strict=True):
@@ -68,7 +72,7 @@ def kernel_module(kernel: OutlinedOp) -> ModuleOp:
     ]
     block.add_op(func.ReturnOp(*results))
     types = [value.type for value in block.args], [value.type for value in results]
-    overwritten = {operand for _, operand in kernel.inplace_pairs()}
+    overwritten = {operand for _, operand in kernel.inplace_pairs()} if donated is None else set(donated)
     marks = [DictionaryAttr({DONATED: UnitAttr()} if n in overwritten else {}) for n in range(len(block.args))]
     function = func.FuncOp("main", types, Region(block), arg_attrs=ArrayAttr(marks) if overwritten else None)
     return ModuleOp([function])

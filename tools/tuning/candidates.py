@@ -1,0 +1,131 @@
+"""What may be tried for a kernel: schedules of entries that are legal for it, as programs of the kernel alone."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from xdsl.dialects.builtin import ModuleOp
+
+from fuse_opt.dialects.analysis.kernel_key import KernelKey
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import KNOBS
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.lowering.program import Program
+from fuse_opt.passes.scheduling.tuned_lookup import is_tunable
+from fuse_opt.passes.scheduling.tuned_schedules import Settings, schedule_of
+from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
+from fuse_opt.tools.compiler.registry import make_context
+
+_PIPELINE = "infer-inplace,plan-memory,bulk-launches"
+_SAME_ORDER = ("pointwise", "tile")
+"""Kinds between which nothing is computed in another order."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A schedule, as plain values."""
+
+    text: str
+    """JSON with its entries in order: equal ones are one candidate."""
+    same_bits: bool
+    """Whether all that it changes promises that results stay as they are, bit for bit."""
+
+    @classmethod
+    def of(cls, settings: Settings, same_bits: bool = True) -> Candidate:
+        return cls(json.dumps({name: settings[name] for name in sorted(settings)}), same_bits)
+
+    @property
+    def settings(self) -> dict[str, str | int]:
+        return json.loads(self.text)
+
+
+@dataclass
+class Site:
+    """A kernel of a program that stands by itself, with its default schedule."""
+
+    name: str
+    key: KernelKey
+    module: ModuleOp
+    """A function of it alone."""
+    words: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Entries that all its schedules have, as they were asked for."""
+    default: Candidate = field(default_factory=lambda: Candidate("{}", True))
+    place: str = "-"
+    count: int = 1
+    """How many kernels of the program are the same."""
+
+    _programs: dict[Candidate, Program] = field(default_factory=dict[Candidate, Program], repr=False)
+
+    @cached_property
+    def kernel(self) -> KernelOp:
+        return next(op for op in self.module.walk() if isinstance(op, KernelOp))
+
+    def program(self, candidate: Candidate) -> Program:
+        """The program of a candidate. Raises what lowering raises."""
+        if candidate in self._programs:
+            return self._programs[candidate]
+        module = self.module.clone()
+        kernel = next(op for op in module.walk() if isinstance(op, KernelOp))
+        kernel.schedule = schedule_of({**candidate.settings, **self.words})
+        run_pipeline(module, make_passes(f"schedule-kernels,{_PIPELINE}"), make_context())
+        self._programs[candidate] = found = build_program(module)
+        return found
+
+    def kinds(self) -> list[str]:
+        """The kinds of schedules that can run it, its default's first."""
+        from fuse_opt.passes.scheduling.schedule_kernels import SCHEMES
+
+        own = str(self.default.settings["kind"])
+        return [own, *(kind for kind in SCHEMES if kind != own and is_tunable(kind) and not SCHEMES[kind](self.kernel))]
+
+
+def text_key(program: Program) -> str:
+    """By which programs are the same: compiling another one would give the same machine code."""
+    return hashlib.sha256(program.source.encode()).hexdigest()
+
+
+def single_changes(site: Site, same_bits: bool) -> Iterator[Candidate]:
+    """The default with one entry changed, entry by entry, then the other kinds; with `same_bits` those alone that promise it."""
+    own, *others = site.kinds()
+    base = site.default.settings
+    for knob in KNOBS:
+        if own in knob.kinds and (knob.same_bits or not same_bits):
+            for value in knob.tries:
+                yield Candidate.of({**base, knob.name: value}, knob.same_bits)
+    for kind in others:
+        same = own in _SAME_ORDER and kind in _SAME_ORDER
+        if same or not same_bits:
+            yield Candidate.of({"kind": kind}, same)
+
+
+def combinations(site: Site, winners: Sequence[Candidate], seed: int, most: int) -> list[Candidate]:
+    """
+    The default with several entries changed at once, each as in one of `winners` that changed it alone: all, or so many that are
+    drawn by the seed.
+    """
+    base = site.default.settings
+    values: dict[str, list[Candidate]] = {}
+    for winner in winners:
+        changed = [name for name, value in winner.settings.items() if base.get(name) != value]
+        if len(changed) == 1 and changed[0] != "kind":
+            values.setdefault(changed[0], []).append(winner)
+    found = [
+        Candidate.of({**base, **_changes(base, chosen)}, all(each.same_bits for each in chosen))
+        for count in range(2, len(values) + 1)
+        for names in itertools.combinations(values, count)
+        for chosen in itertools.product(*(values[name] for name in names))
+    ]
+    if len(found) > most:
+        drawn = sorted(random.Random(seed).sample(range(len(found)), most))
+        found = [found[number] for number in drawn]
+    return found
+
+
+def _changes(base: Settings, chosen: Iterable[Candidate]) -> dict[str, str | int]:
+    return {n: v for each in chosen for n, v in each.settings.items() if base.get(n) != v}

@@ -1,0 +1,98 @@
+"""The kernels of a program that may be tuned, each as a program of its own, and where the program's time goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from fuse_opt.dialects.analysis.storage import functions_of
+from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.dialects.fused.knobs import KNOBS
+from fuse_opt.dialects.interfaces.layouts import encoding
+from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.lowering.kernel.naming import kernel_name
+from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
+from fuse_opt.passes.scheduling.tuned_schedules import settings_of
+from fuse_opt.tools.commands.measuring import example_inputs, fresh_arguments
+from fuse_opt.tools.compiler.api import compile as compile_program
+from fuse_opt.tools.compiler.located import located
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_pipeline
+from fuse_opt.tools.compiler.registry import make_context
+from fuse_opt.tools.compiler.specialization import is_dynamic
+from fuse_opt.tools.source.diagnostics import format_position, source_position
+from fuse_opt.tools.tuning.candidates import Candidate, Site
+from fuse_opt.tools.watching.kernel_files import kernel_module
+
+_CALLS, _SECONDS, _BATCH_SECONDS = 3, 0.3, 100e-6
+
+
+def find_sites(source: ModuleOp, chosen: Sequence[ModulePass] = ()) -> list[Site]:
+    """
+    The kernels that have something to choose, those that are the same once, in the order of the program. `chosen` are passes in
+    front of the default ones; the source is changed. Raises InputError, and ValueError where extents are unknown.
+    """
+    before = DEFAULT_PIPELINE[: DEFAULT_PIPELINE.index("schedule-kernels") + 1]
+    with located(source, source):
+        if is_dynamic(entry_function(source, None)):
+            raise ValueError(
+                "expected known extents of arguments, got `?`: times are of shapes; give them as --extents"
+            )
+        run_pipeline(source, [*chosen, *make_passes(before)], make_context())
+    found: dict[str, Site] = {}
+    names: dict[str, int] = {}
+    for site in _sites(source):
+        if (known := found.setdefault(site.key.key, site)) is not site:
+            known.count += 1
+            continue
+        names[site.name] = names.get(site.name, -1) + 1
+        site.name = f"{site.name}_{names[site.name]}"
+    return list(found.values())
+
+
+def _sites(module: ModuleOp) -> Iterator[Site]:
+    words = {knob.name for knob in KNOBS if not knob.tries}
+    for function in functions_of(module):
+        keys = KernelKeys(function)
+        for kernel in function.body.block.ops:
+            if not isinstance(kernel, KernelOp) or kernel.schedule is None or not is_tunable(kernel.schedule_kind()):
+                continue
+            values = (*kernel.operands, *kernel.results)
+            if any(encoding(value) is not None or -1 in shape(value) for value in values):
+                continue
+            settings = settings_of(kernel.schedule)
+            given = {name: str(settings.pop(name)) for name in list(settings) if name in words}
+            position = source_position(kernel)
+            yield Site(
+                kernel_name(kernel),
+                keys.key(kernel, given),
+                kernel_module(kernel, keys.overwritten(kernel)),
+                given,
+                Candidate.of(settings),
+                "-" if position is None else format_position(*position),
+            )
+
+
+def program_seconds(source: str | Path | ModuleOp, threads: int) -> float:
+    """The least time of a call of the whole program by its defaults: of this thread's processor where it is alone."""
+    program = compile_program(source, tuned="", whole=True)
+    inputs = example_inputs(source)
+    program.freeze({n: inputs[n] for n, value in enumerate(program.signature.arguments) if value.frozen})
+    clock = time.thread_time if threads == 1 else time.perf_counter
+    donates = any(value.donated for value in program.signature.arguments)
+    found: list[float] = []
+    batch, begin = 1, time.perf_counter()
+    while len(found) < _CALLS or time.perf_counter() - begin < _SECONDS:
+        given: list[Any] = fresh_arguments(program, inputs)
+        start = clock()
+        for _ in range(batch):
+            program(*given)
+        found.append((clock() - start) / batch)
+        if len(found) == _CALLS and not donates:
+            batch = max(round(_BATCH_SECONDS / max(min(found), 1e-9)), 1)
+    return min(found)

@@ -1,0 +1,184 @@
+"""The search for one kernel: what is tried in which order, the race, the confirmation, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fuse_opt.tools.tuning.candidates import Candidate, Site, combinations, single_changes, text_key
+from fuse_opt.tools.tuning.race import (
+    MARGIN,
+    TOO_BUSY,
+    Raced,
+    Verdict,
+    first_turn,
+    judge,
+    least_visible,
+    pairs_needed,
+    run_race,
+    spread,
+)
+
+FULL = 64
+"""Distinct programs that are all tried; of more a sample."""
+CONFIRMATION = -1
+"""The turn of a confirmation."""
+_OPENING = 0.6
+"""Of the time for a kernel, what may be spent until all are in the race."""
+
+
+class TrialFailed(Exception):
+    """A candidate cannot be used: it was refused, crashed, hung, was wrong, far slower, or its times are no numbers."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Pairs of one turn, and whether the candidate's results are the default's, bit for bit."""
+
+    pairs: tuple[float, ...]
+    same_bits: bool
+    seconds: float = 0.0
+    """Of the fastest call of the default."""
+
+
+class Bench(Protocol):
+    """What measures: processes with a clock, or a table of times."""
+
+    def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
+        """Raises TrialFailed."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of what it holds."""
+        ...
+
+
+@dataclass
+class Limit:
+    """How long a kernel may be searched: so many trials, or until a time of the clock, or until somebody interrupts."""
+
+    clock: Callable[[], float]
+    trials: int | None = None
+    seconds: float | None = None
+    interrupted: Callable[[], bool] = lambda: False
+    used: int = 0
+    _start: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._start = self.clock()
+
+    def is_spent(self, share: float = 1.0) -> bool:
+        """Whether this share of it is."""
+        if self.interrupted() or (self.trials is not None and self.used >= self.trials):
+            return True
+        return self.seconds is not None and self.clock() - self._start >= share * self.seconds
+
+    def is_over(self) -> bool:
+        """Whether the race must end now: trials that were made may be raced to the end."""
+        return self.interrupted() or (self.seconds is not None and self.clock() - self._start >= self.seconds)
+
+
+@dataclass
+class Outcome:
+    """What a search came to; without a winner the default stays."""
+
+    site: Site
+    winner: Candidate | None = None
+    verdict: Verdict | None = None
+    """Of the confirmation, of a winner or of one that was refused."""
+    refused: Candidate | None = None
+    """Who won the race, and was not confirmed."""
+    same_bits: bool = True
+    trials: int = 0
+    duplicates: int = 0
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    """By schedule, why it was left out."""
+    spread: float = 0.0
+    visible: float = 1.0
+    """The least speed-up that could be seen."""
+    exhausted: bool = False
+    """Whether all was tried that there is."""
+    seconds: float = 0.0
+
+    @property
+    def is_noisy(self) -> bool:
+        return self.spread > TOO_BUSY
+
+
+class Study:
+    """A search under way; the same seed and the same pairs give the same one."""
+
+    def __init__(self, site: Site, bench: Bench, limit: Limit, *, seed: int = 0, same_bits: bool = False) -> None:
+        self.site, self.limit = site, limit
+        self._bench, self._seed, self._same_bits = bench, seed, same_bits
+        self.outcome = Outcome(site)
+        self._bits: dict[Candidate, bool] = {}
+        self._texts: set[str] = set()
+        self._keeps = site.default.settings
+
+    def run(self, earlier: Sequence[Candidate] = ()) -> Outcome:
+        """`earlier` are tried first: what others found for the kernel, or for one like it."""
+        self._texts.add(text_key(self.site.program(self.site.default)))
+        entrants, complete = self._opened([*earlier, *single_changes(self.site, self._same_bits)])
+        better = [each.candidate for each in entrants if each.median > 0]
+        room = max(FULL - self.outcome.trials, 0)
+        more = combinations(self.site, better, self._seed, room)
+        found, whole = self._opened(more)
+        self.outcome.exhausted = complete and whole
+        entrants += found
+        if entrants:
+            self.outcome.spread = max(spread(each.pairs) for each in entrants[: len(entrants) // 2 + 1])
+            self.outcome.visible = least_visible(max(entrants, key=lambda each: spread(each.pairs)).pairs)
+        self._confirm(run_race(entrants, self._measure, self.limit.is_over))
+        return self.outcome
+
+    def _opened(self, candidates: Iterable[Candidate]) -> tuple[list[Raced], bool]:
+        """Those that have another text than all before and do not fail, with their first pairs; and whether time was left."""
+        entrants: list[Raced] = []
+        for candidate in self._distinct(candidates):
+            if self.limit.is_spent(_OPENING):
+                return entrants, False
+            self.limit.used += 1
+            self.outcome.trials += 1
+            if (raced := first_turn(candidate, self._measure)) is not None:
+                entrants.append(raced)
+        return entrants, True
+
+    def _distinct(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        for candidate in candidates:
+            try:
+                key = text_key(self.site.program(candidate))
+            except Exception as error:  # whatever lowering says of it: the default stands
+                self.outcome.failed[candidate.text] = f"refused: {str(error).partition(chr(10))[0]}"
+                continue
+            if key in self._texts:
+                self.outcome.duplicates += 1
+                continue
+            self._texts.add(key)
+            yield candidate
+
+    def _measure(self, candidate: Candidate, turn: int, pairs: int) -> Sequence[float] | None:
+        try:
+            found = self._bench.measure(candidate, turn, pairs)
+        except TrialFailed as failure:
+            self.outcome.failed[candidate.text] = str(failure)
+            return None
+        self._bits[candidate] = found.same_bits
+        self.outcome.seconds = found.seconds or self.outcome.seconds
+        return found.pairs
+
+    def _confirm(self, finalists: Sequence[Raced]) -> None:
+        """Takes the fastest if fresh pairs say so, too."""
+        if not finalists or finalists[0].median < MARGIN / 2:
+            return
+        best = finalists[0]
+        pairs = self._measure(best.candidate, CONFIRMATION, pairs_needed(best))
+        if pairs is None:
+            return
+        verdict = judge(pairs)
+        self.outcome.verdict = verdict
+        if verdict.accepted:
+            self.outcome.winner, self.outcome.same_bits = best.candidate, self._bits[best.candidate]
+        else:
+            self.outcome.refused = best.candidate
