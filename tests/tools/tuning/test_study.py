@@ -1,0 +1,184 @@
+"""The tuner driven by a table of times: what it chooses, what it leaves out and does not repeat, and that chance never wins."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from math import log
+from pathlib import Path
+
+import pytest
+
+from fuse_opt.passes.devices.this_machine import Machine
+from fuse_opt.passes.scheduling.tuned_schedules import read_tuned
+from fuse_opt.tools.compiler.api import load
+from fuse_opt.tools.tuning.candidates import Candidate, Site
+from fuse_opt.tools.tuning.race import judge
+from fuse_opt.tools.tuning.records import Records
+from fuse_opt.tools.tuning.sites import find_sites
+from fuse_opt.tools.tuning.study import Limit, Measured, Study, TrialFailed
+from fuse_opt.tools.tuning.tune_program import Options, Result, Tuner, tuned_text
+
+Times = dict[tuple[str, str | int], float | str]
+HERE = Machine("d:here", "c:now")
+TEXT = """
+func.func @main(%x: tensor<300x400xf32>, %y: tensor<70xf32>) -> (tensor<300x400xf32>, tensor<70xf32>) {
+  %0 = graph.softmax %x {axis = -1 : i64} : (tensor<300x400xf32>) -> tensor<300x400xf32>
+  %1 = graph.exp %y : (tensor<70xf32>) -> tensor<70xf32>
+  func.return %0, %1 : tensor<300x400xf32>, tensor<70xf32>
+}"""
+
+
+@cache
+def sites() -> list[Site]:
+    return find_sites(load(TEXT))
+
+
+class Table:
+    """Times of candidates, relative to the default's, by what their schedules say; with noise of a seed."""
+
+    def __init__(self, times: Times, noise: float = 0.0, seed: int = 0) -> None:
+        self.times, self.noise, self.seed = times, noise, seed
+        self.asked: list[tuple[str, int]] = []
+
+    def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
+        self.asked.append((candidate.text, turn))
+        factor = 1.0
+        for entry, time in self.times.items():
+            if entry in candidate.settings.items():
+                if isinstance(time, str):
+                    raise TrialFailed(time)
+                factor *= time
+        drawn = random.Random(f"{candidate.text} {turn} {self.seed}")
+        found = tuple(drawn.gauss(-log(factor), self.noise) for _ in range(pairs))
+        return Measured(found, candidate.same_bits, 1e-3)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def search(table: Table, trials: int = 64, *, same_bits: bool = False, seed: int = 0) -> Study:
+    study = Study(sites()[0], table, Limit(lambda: 0.0, trials), seed=seed, same_bits=same_bits)
+    study.run()
+    return study
+
+
+def test_the_fastest_is_found_and_entries_that_win_alone_are_combined() -> None:
+    table = Table({("lanes", 64): 0.9, ("lanes", 128): 0.8, ("tasks", 65536): 0.95, ("tasks", 16384): 1.3})
+    outcome = search(table).outcome
+    assert outcome.winner is not None and outcome.verdict is not None
+    assert {"lanes": 128, "tasks": 65536}.items() <= outcome.winner.settings.items()
+    assert outcome.verdict.median == pytest.approx(1 / (0.8 * 0.95))
+    assert outcome.exhausted and not outcome.same_bits and outcome.duplicates > 0
+    texts = [text for text, turn in table.asked if turn == 0]
+    assert len(texts) == len(set(texts)) == outcome.trials and sites()[0].default.text not in texts
+    kept = search(table, same_bits=True).outcome
+    assert kept.winner is None or "lanes" not in kept.winner.settings
+
+
+def test_failures_are_recorded_and_never_chosen() -> None:
+    faults: Times = {
+        ("lanes", 8): "hang: no answer",
+        ("lanes", 16): "wrong: bits",
+        ("lanes", 32): "crash: SIGSEGV",
+        ("lanes", 64): "slow: 100 times",
+    }
+    outcome = search(Table({**faults, ("tasks", 65536): 0.9, ("lanes", 128): 3.0}, 0.0)).outcome
+    assert sorted(reason.partition(":")[0] for reason in outcome.failed.values()) == ["crash", "hang", "slow", "wrong"]
+    assert outcome.winner is not None and not faults.keys() & outcome.winner.settings.items()
+
+
+def test_a_kernel_against_itself_is_never_accepted() -> None:
+    found = [search(Table({}, 0.03, seed), trials=12, seed=seed).outcome for seed in range(40)]
+    assert [each for each in found if each.winner is not None] == []
+    assert all(each.verdict is None or each.refused is not None for each in found)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "accepted"),
+    [([log(1.03)] * 24, True), ([log(1.01)] * 96, False), ([0.3] * 13 + [-0.3] * 11, False), ([0.1] * 4, False)],
+)
+def test_verdicts(pairs: list[float], accepted: bool) -> None:
+    assert judge(pairs).accepted is accepted
+
+
+def tuner(folder: Path, table: Callable[[Site], Table], **options: object) -> Tuner:
+    chosen = Options(trials=12, seconds=None, **options)  # pyright: ignore[reportArgumentType]
+    return Tuner(sites(), Records(folder, HERE), table, lambda: 0.0, chosen, lambda: 2e-3)
+
+
+def table(site: Site) -> Table:
+    return Table(TIMES, 0.01)
+
+
+TIMES: Times = {("lanes", 64): 0.9, ("cut", "never"): 0.97, ("tasks", 4096): 1.1}
+
+
+def test_records_are_the_study(tmp_path: Path) -> None:
+    tables: list[Table] = []
+
+    def made(site: Site) -> Table:
+        tables.append(Table(TIMES, 0.01))
+        return tables[-1]
+
+    first = tuner(tmp_path / "a", made).run()
+    assert first.won and first.measured == sum(len(table.asked) for table in tables)
+    again = tuner(tmp_path / "a", made).run()
+    assert (again.measured, again.won) == (0, first.won)
+    assert tuned(again) == tuned(first)
+    (tmp_path / "t.json").write_text(tuned(first))
+    assert {each.settings["lanes"] for key in first.won for each in read_tuned(tmp_path / "t.json").entries[key]} == {
+        64
+    }
+    assert {each.settings["lanes"] for key in first.won for each in read_tuned(tmp_path / "a").entries[key]} == {64}
+
+
+def tuned(result: Result) -> str:
+    shown = Result(result.lines)
+    return tuned_text(sites(), shown, HERE, {"program": "x.mlir"})
+
+
+def test_a_torn_file_loses_nothing_that_is_finished(tmp_path: Path) -> None:
+    whole = tuner(tmp_path / "whole", table).run()
+    (file,) = (tmp_path / "whole").glob("*.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    for cut in (1, len(lines) // 2, len(lines) - 1):
+        folder = tmp_path / str(cut)
+        folder.mkdir()
+        (folder / "torn.jsonl").write_text("".join(lines[:cut]) + lines[cut][:40])
+        rest = tuner(folder, table).run()
+        finished = sum(json.loads(line)["state"] in ("raced", "failed") for line in lines[:cut])
+        assert rest.measured <= whole.measured - finished
+        assert tuned(rest) == tuned(whole)
+
+
+def test_what_is_interrupted_is_confirmed_and_written_and_goes_on_later(tmp_path: Path) -> None:
+    tables: list[Table] = []
+
+    def made(site: Site) -> Table:
+        tables.append(Table(TIMES, 0.01))
+        return tables[-1]
+
+    stopped = tuner(tmp_path, made)
+    stopped.interrupted = lambda: sum(len(table.asked) for table in tables) > 9
+    first = stopped.run()
+    assert len(first.lines) == 1
+    rest = tuner(tmp_path, made).run()
+    assert len(rest.lines) == 2 and rest.won
+
+
+def test_times_that_are_no_numbers(tmp_path: Path) -> None:
+    result = tuner(tmp_path, lambda _: Table({("lanes", 32): float("nan"), ("lanes", 16): 0.9})).run()
+    reasons = [reason for outcome in result.outcomes.values() for reason in outcome.failed.values()]
+    assert reasons and all(reason == "nan: times are no numbers" for reason in reasons)
+    assert result.won
+
+
+def test_nothing_is_tried_where_nothing_can_be_won(tmp_path: Path) -> None:
+    idle = tuner(tmp_path, lambda _: Table({}))
+    idle.total = lambda: 1.0
+    result = idle.run()
+    assert result.message == "0.2% of the time is in kernels that have something to choose: nothing is tried"
+    assert not result.outcomes

@@ -1,0 +1,169 @@
+"""What was measured, kept as lines: appended as it comes, so that nothing that is finished is lost or made twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import cast
+
+from fuse_opt.passes.devices.this_machine import Machine
+from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, KEPT, VERSION, Line, read_lines
+from fuse_opt.tools.tuning.candidates import Candidate, Site
+from fuse_opt.tools.tuning.study import Bench, Measured, Outcome, TrialFailed
+
+RACED, FAILED = "raced", "failed"
+"""States of lines: pairs of one turn; why a candidate cannot be used."""
+_TURN_DIGITS = 5
+
+
+@dataclass
+class Records:
+    """The lines of a folder, those of other processes included, and a file of this process's own that new ones go to."""
+
+    folder: Path
+    machine: Machine
+    problems: list[str] = field(default_factory=list[str])
+    _lines: dict[str, list[Line]] = field(default_factory=dict[str, list[Line]])
+    _families: dict[str, list[Line]] = field(default_factory=dict[str, list[Line]])
+    written: int = 0
+
+    def __post_init__(self) -> None:
+        """Reads what is there. Raises OSError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._file = self.folder / f"{os.getpid()}-{os.urandom(4).hex()}.jsonl"
+        for path in sorted(self.folder.glob("*.jsonl")):
+            for _, line in read_lines(path, self.problems):
+                self._enter(line)
+
+    def _enter(self, line: Line) -> None:
+        self._lines.setdefault(str(line.get("key")), []).append(line)
+        if line.get("state") == CONFIRMED:
+            self._families.setdefault(str(line.get("family")), []).append(line)
+
+    def add(self, site: Site, entries: Line) -> None:
+        """Writes a line about a kernel to the disk before anything else happens. Raises OSError."""
+        line: Line = {
+            "v": VERSION,
+            "key": site.key.key,
+            "family": site.key.family,
+            "device": self.machine.device,
+            "code": self.machine.code,
+            "target": "c",
+            **entries,
+        }
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.written += 1
+        self._enter(line)
+
+    def of(self, site: Site) -> list[Line]:
+        """What was measured here of a kernel, by this code; in an order that does not depend on files."""
+        machine = self.machine
+        found = [
+            line
+            for line in self._lines.get(site.key.key, [])
+            if (line.get("device"), line.get("code")) == (machine.device, machine.code)
+        ]
+        return sorted(found, key=lambda line: json.dumps(line, sort_keys=True))
+
+    def earlier(self, site: Site) -> list[Candidate]:
+        """Schedules that are confirmed for the kernel elsewhere, or for one like it: where to begin, and no more than that."""
+        same = [line for line in self._lines.get(site.key.key, []) if line.get("state") == CONFIRMED]
+        found = {
+            json.dumps(line.get("schedule"), sort_keys=True): line
+            for line in (*same, *self._families.get(site.key.family, []))
+        }
+        return [_candidate(found[text]) for text in sorted(found)]
+
+
+def _candidate(line: Line) -> Candidate:
+    settings = cast("dict[str, str | int]", line["schedule"])
+    return Candidate.of(settings, line.get("same_bits") is True)
+
+
+class RecordedBench:
+    """A bench that measures nothing twice: turns that have a line are read, others are measured and get one."""
+
+    def __init__(self, site: Site, records: Records, bench: Bench) -> None:
+        self._site, self._records, self._bench = site, records, bench
+        self.measured = 0
+        self._turns: dict[tuple[str, int, int], Measured] = {}
+        self._failed: dict[str, str] = {}
+        for line in records.of(site):
+            text = json.dumps(line.get("schedule"), sort_keys=True)
+            pairs, turn = line.get("pairs"), line.get("turn")
+            if line.get("state") == FAILED:
+                self._failed[text] = str(line.get("reason"))
+            elif line.get("state") == RACED and isinstance(pairs, list) and isinstance(turn, int):
+                numbers = tuple(float(each) for each in cast("list[float]", pairs))
+                seconds = line.get("seconds")
+                spent = float(seconds) if isinstance(seconds, int | float) else 0.0
+                self._turns[text, turn, len(numbers)] = Measured(numbers, line.get("same_bits") is True, spent)
+
+    def close(self) -> None:
+        """Closes what measures."""
+        self._bench.close()
+
+    def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
+        """Raises TrialFailed, also where a line says so."""
+        if candidate.text in self._failed:
+            raise TrialFailed(self._failed[candidate.text])
+        if (known := self._turns.get((candidate.text, turn, pairs))) is not None:
+            return known
+        self.measured += 1
+        try:
+            found = self._bench.measure(candidate, turn, pairs)
+            if not all(isfinite(pair) for pair in found.pairs):
+                raise TrialFailed("nan: times are no numbers")
+        except TrialFailed as failure:
+            self._records.add(
+                self._site, {"state": FAILED, "schedule": candidate.settings, "reason": str(failure), "turn": turn}
+            )
+            raise
+        numbers = tuple(round(pair, _TURN_DIGITS) for pair in found.pairs)
+        self._records.add(
+            self._site,
+            {
+                "state": RACED,
+                "schedule": candidate.settings,
+                "turn": turn,
+                "pairs": list(numbers),
+                "seconds": float(f"{found.seconds:.4g}"),
+                "same_bits": found.same_bits,
+            },
+        )
+        return Measured(numbers, found.same_bits, found.seconds)
+
+
+def outcome_line(outcome: Outcome, study: str) -> Line:
+    """The line that says what came out; `study` names the options of the search."""
+    chosen = outcome.winner or outcome.site.default
+    found: Line = {"state": CONFIRMED if outcome.winner else KEPT, "schedule": chosen.settings}
+    if outcome.winner and (verdict := outcome.verdict) is not None:
+        found["speedup"] = [round(each, 4) for each in (verdict.low, verdict.median, verdict.high)]
+        found["pairs"] = verdict.pairs
+    found |= {"same_bits": outcome.same_bits, "default": outcome.site.default.settings, "trials": outcome.trials}
+    found |= {"seconds": float(f"{outcome.seconds:.4g}"), "from": outcome.site.place, "study": study}
+    return found
+
+
+def finished(lines: Iterable[Line], study: str) -> Line | None:
+    """The line of a search with these options that came to its end."""
+    return next((line for line in lines if line.get("study") == study), None)
+
+
+def study_name(seed: int, same_bits: bool, budget: str, words: Iterable[str] = ()) -> str:
+    """Options that one search has and another one may not have."""
+    return " ".join((f"seed={seed}", f"same-bits={str(same_bits).lower()}", budget, *words))
+
+
+def program_digest(text: str) -> str:
+    """Of a program's text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
