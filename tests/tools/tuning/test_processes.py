@@ -1,0 +1,73 @@
+"""Candidates in processes of their own: what crashes, hangs, is wrong or writes beyond its arrays is named, nothing else lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fuse_opt.lowering.program import Program
+from fuse_opt.runtime.guard_pages import can_guard_pages
+from fuse_opt.tools.compiler.api import load
+from fuse_opt.tools.compiler.builders import has_c_compiler
+from fuse_opt.tools.tuning import processes
+from fuse_opt.tools.tuning.candidates import Candidate, Site
+from fuse_opt.tools.tuning.processes import ProcessBench
+from fuse_opt.tools.tuning.sites import find_sites
+from fuse_opt.tools.tuning.study import TrialFailed
+
+pytestmark = pytest.mark.skipif(not has_c_compiler() or not can_guard_pages, reason="programs are compiled and guarded")
+
+TEXT = """
+func.func @main(%x: tensor<33x70xf32>) -> tensor<33xf32> {
+  %0 = graph.sum %x {axes = array<i64: 1>} : (tensor<33x70xf32>) -> tensor<33xf32>
+  func.return %0 : tensor<33xf32>
+}"""
+STORE = "arg0[row] = v20;"
+FAULTS: dict[str, tuple[str, str]] = {
+    "crash": ("*(volatile int *)8 = 1;", "crash: ended by SIGSEGV"),
+    "hang": ("for (volatile int fault = 1; fault;) {}", "hang: no answer within 3 s"),
+    "wrong": ("arg0[row] += row == 3;", "wrong: bits differ, where none of its entries may change any"),
+    "not a number": ("arg0[row] = 0.0f / 0.0f;", "wrong: bits differ"),
+    "beyond": ("((volatile float *)arg0)[33] = 7.0f;", "crash: ended by SIGSEGV"),
+    "slow": ("for (volatile int k = 0; k < 9999; ++k) {}", "slow: [0-9.]+ times the default"),
+    "refused": ("nothing that compiles;", "refused: .*error"),
+}
+
+
+@pytest.fixture(scope="module")
+def site() -> Site:
+    (found,) = find_sites(load(TEXT))
+    return found
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults(site: Site, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = site.program(site.default)
+    assert STORE in plain.source
+    statement, reason = FAULTS[fault]
+    broken = replace(plain, source=plain.source.replace(STORE, f"{STORE} {statement}"))
+
+    def program(candidate: Candidate) -> Program:
+        return plain if candidate == site.default else broken
+
+    monkeypatch.setattr(site, "program", program)
+    monkeypatch.setattr(processes, "START_SECONDS", 3.0 if fault == "hang" else 60.0)
+    bench = ProcessBench(site, 1)
+    try:
+        with pytest.raises(TrialFailed, match=reason):
+            bench.measure(Candidate.of({"kind": "row", "tasks": 7}), 0, 1)
+        if fault == "crash":
+            assert len(bench.measure(site.default, 0, 2).pairs) == 2
+    finally:
+        bench.close()
+
+
+def test_pairs_of_a_candidate_whose_bits_differ(site: Site) -> None:
+    bench = ProcessBench(site, 1)
+    try:
+        found = bench.measure(Candidate.of({"kind": "row", "lanes": 32}, False), 0, 3)
+        assert len(found.pairs) == 3 and found.seconds > 0 and not found.same_bits
+        assert bench.measure(site.default, 0, 2).same_bits
+    finally:
+        bench.close()

@@ -1,0 +1,173 @@
+"""The process that runs a candidate: it may crash, hang or write where it likes, and nothing but its own trial is lost."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import log
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from fuse_opt.lowering.program import Program
+from fuse_opt.lowering.program.float_formats import computed
+from fuse_opt.runtime.buffers import result_pool
+from fuse_opt.runtime.cpu.program import CpuProgram
+from fuse_opt.runtime.guard_pages import can_guard_pages, guarded
+from fuse_opt.runtime.host.thread_pool import limit_threads
+from fuse_opt.tools.watching.units import is_float
+
+Array = np.ndarray[Any, Any]
+
+SLOT_SECONDS = 8e-3
+_LEAST_CALLS = 2
+_BATCH_SECONDS = 100e-6
+"""A clock is looked at so often at most."""
+SLOW = 3.0
+"""Times the default, from which on a candidate is not looked at again."""
+_CALLS_BEFORE = 3
+
+_PR_SET_PDEATHSIG = 1
+
+READY, DIFFERS, FAILED, PAIRS = "ready", "differs", "failed", "pairs"
+"""Words of answers."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a process is started with."""
+
+    default: Program
+    candidate: Program
+    inputs: tuple[tuple[str, ...], ...]
+    """Files of arrays: of each set, one for each argument."""
+    results: str
+    """The folder for results that are not the default's."""
+    threads: int
+
+
+def serve(connection: Connection, trial: Trial) -> None:
+    """Checks a candidate, says what came out, and then answers each number with so many pairs until nobody asks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+    _end_with_parent()
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            limit_threads(trial.threads)
+            sets = [[np.load(file, mmap_mode="r") for file in files] for files in trial.inputs]
+            default, candidate = CpuProgram(trial.default), CpuProgram(trial.candidate)
+            connection.send(_checked(default, candidate, sets, Path(trial.results)))
+            clock = time.thread_time if trial.threads == 1 else time.perf_counter
+            timed = [Timed(program, sets[0], clock) for program in (default, candidate)]
+        except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
+            connection.send((FAILED, f"refused: {str(error).partition(chr(10))[0]}"))
+            return
+        first, second = (min(each.call() for _ in range(_CALLS_BEFORE)) for each in timed)
+        while (count := connection.recv()) is not None:
+            if second > SLOW * first:
+                connection.send((FAILED, f"slow: {second / first:.1f} times the default"))
+                return
+            connection.send((PAIRS, pairs(timed[0], timed[1], count), timed[0].least))
+
+
+def _end_with_parent() -> None:
+    """Ends this process, whatever it does, with the one that started it (Linux)."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _checked(
+    default: CpuProgram, candidate: CpuProgram, sets: Sequence[Sequence[Array]], folder: Path
+) -> tuple[Any, ...]:
+    """Whether results are the default's, bit for bit, whatever lies beside arrays; else they are left in files."""
+    different: dict[int, list[str]] = {}
+    for number, arrays in enumerate(sets):
+        expected = _results(default(*map(np.array, arrays)))
+        for at_end in (True, False) if can_guard_pages else (None,):
+            got = _guarded_results(candidate, arrays, expected, at_end)
+            if not all(map(_is_same, got, expected)):
+                different[number] = []
+                for k, array in enumerate(got):
+                    np.save(file := folder / f"result-{number}-{k}.npy", array)
+                    different[number].append(str(file))
+    return (DIFFERS, different) if different else (READY,)
+
+
+def _guarded_results(
+    program: CpuProgram, arrays: Sequence[Array], expected: Sequence[Array], at_end: bool | None
+) -> list[Array]:
+    if at_end is None:
+        return _results(program(*map(np.array, arrays)))
+    with guarded() as allocate:
+        given = [allocate(array, at_end=at_end) for array in arrays]
+        out = [allocate(np.zeros_like(array), at_end=at_end) for array in expected]
+        program(*given, out=out)
+        return [array.copy() for array in out]
+
+
+def _results(found: Any) -> list[Array]:
+    arrays = cast("tuple[Any, ...]", found) if isinstance(found, tuple) else (found,)
+    return [np.array(array) for array in arrays]
+
+
+def _is_same(got: Array, expected: Array) -> bool:
+    """Bit for bit, but for what NaN holds besides."""
+    if got.tobytes() == expected.tobytes():
+        return True
+    if not is_float(expected.dtype):
+        return False
+    a, b = computed(got), computed(expected)
+    return bool(((a == b) & (np.signbit(a) == np.signbit(b)) | (np.isnan(a) & np.isnan(b))).all())
+
+
+class Timed:
+    """A program with arguments in aligned memory, and a clock."""
+
+    def __init__(self, program: CpuProgram, arrays: Sequence[Array], clock: Callable[[], float]) -> None:
+        self._program, self._clock = program, clock
+        self._given = [result_pool.empty(array.shape, array.dtype) for array in arrays]
+        for copy, array in zip(self._given, arrays, strict=True):
+            np.copyto(copy, array)
+        donated = [buffer.donated for buffer in program.program.arguments]
+        self._restored = [
+            pair for pair, is_given in zip(zip(self._given, arrays, strict=True), donated, strict=True) if is_given
+        ]
+        self._batch = 1
+        once = max(min(self.call() for _ in range(_CALLS_BEFORE)), 1e-8)
+        if not self._restored:
+            self._batch = max(round(_BATCH_SECONDS / once), 1)
+        self.batches = max(round(SLOT_SECONDS / (once * self._batch)), _LEAST_CALLS)
+        self.least = once
+
+    def call(self) -> float:
+        """Seconds of a call, the mean of a few where one is short."""
+        for copy, array in self._restored:
+            np.copyto(copy, array)
+        start = self._clock()
+        for _ in range(self._batch):
+            self._program(*self._given)
+        return (self._clock() - start) / self._batch
+
+    def slot(self) -> float:
+        """The least of the calls of a few milliseconds."""
+        found = min(self.call() for _ in range(self.batches))
+        self.least = min(self.least, found)
+        return found
+
+
+def pairs(default: Timed, candidate: Timed, count: int) -> list[float]:
+    """Logarithms of the default's time over the candidate's, in slots side by side, each first in every second pair."""
+    found: list[float] = []
+    for number in range(count):
+        order = (default, candidate) if number % 2 == 0 else (candidate, default)
+        seconds = {each: each.slot() for each in order}
+        if min(seconds.values()) <= 0:
+            found.append(float("nan"))
+            continue
+        found.append(log(seconds[default] / seconds[candidate]))
+    return found

@@ -1,0 +1,177 @@
+"""Candidates in processes of their own, one for each, which are started from a clean one and ended when they do not answer."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import signal
+import tempfile
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from math import prod
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from fuse_opt.lowering.reference.interpreter import evaluate_op
+from fuse_opt.tools.commands.measuring import example_inputs
+from fuse_opt.tools.tuning import measuring_child
+from fuse_opt.tools.tuning.candidates import Candidate, Site
+from fuse_opt.tools.tuning.measuring_child import DIFFERS, FAILED, Trial, serve
+from fuse_opt.tools.tuning.study import Measured, TrialFailed
+from fuse_opt.tools.watching.bounds import allowed_differences
+from fuse_opt.tools.watching.units import distances
+
+Array = np.ndarray[Any, Any]
+
+START_SECONDS = 120.0
+"""For a process to compile, check and time a first call."""
+_ANSWER_SECONDS = 60.0
+_MEMORY = 1 << 30
+"""Bytes of arrays that waiting processes may hold together."""
+_MOST = 32
+_SPECIAL = (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1e-42, -1e-42, 1.0, -1.0)
+
+
+class ProcessBench:
+    """Measures candidates of one kernel against its default; to be closed."""
+
+    def __init__(self, site: Site, threads: int, seed: int = 0) -> None:
+        self._site, self._threads = site, threads
+        self._folder = Path(tempfile.mkdtemp(prefix="fuse-tune-"))
+        self._default = site.program(site.default)
+        arrays = example_inputs(site.module, seed)
+        self._sets: list[list[Array]] = [arrays, [_special(array) for array in arrays]]
+        self._files = tuple(
+            tuple(self._saved(f"{number}-{k}", array) for k, array in enumerate(given))
+            for number, given in enumerate(self._sets)
+        )
+        moved = 3 * sum(array.nbytes for array in arrays)
+        self._room = min(max(_MEMORY // max(moved, 1), 1), _MOST)
+        self._open: OrderedDict[Candidate, _Child] = OrderedDict()
+        self._bits: dict[Candidate, bool] = {}
+        self._references: dict[int, list[Array]] = {}
+        self._allowed: dict[int, list[Array]] = {}
+        """By set, how far each element may be from the reference, as far as it was asked."""
+
+    def _saved(self, name: str, array: Array) -> str:
+        np.save(file := self._folder / f"{name}.npy", array)
+        return str(file)
+
+    def close(self) -> None:
+        """Ends all processes and removes the files."""
+        while self._open:
+            self._open.popitem()[1].end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
+        """Raises TrialFailed."""
+        if (child := self._open.pop(candidate, None)) is None:
+            while len(self._open) >= self._room:
+                self._open.popitem(last=False)[1].end()
+            child = self._started(candidate)
+        try:
+            _, found, seconds = child.asked(pairs, _ANSWER_SECONDS)
+        except TrialFailed:
+            child.end()
+            raise
+        self._open[candidate] = child
+        return Measured(tuple(found), self._bits[candidate], seconds)
+
+    def _started(self, candidate: Candidate) -> _Child:
+        program = self._site.program(candidate)
+        child = _Child(Trial(self._default, program, self._files, str(self._folder), self._threads))
+        try:
+            answer = child.answer(START_SECONDS)
+            if answer[0] == DIFFERS and candidate not in self._bits:
+                self._check(candidate, answer[1])
+        except TrialFailed:
+            child.end()
+            raise
+        self._bits[candidate] = answer[0] != DIFFERS
+        return child
+
+    def _check(self, candidate: Candidate, different: dict[int, list[str]]) -> None:
+        """Compares results that are not the default's with the reference. Raises TrialFailed."""
+        if candidate.same_bits:
+            raise TrialFailed("wrong: bits differ, where none of its entries may change any")
+        kernel = self._site.kernel
+        for number, files in different.items():
+            given, got = self._sets[number], [np.load(file) for file in files]
+            with np.errstate(all="ignore"):
+                if number not in self._references:
+                    self._references[number] = cast("list[Array]", evaluate_op(kernel, given))
+                expected = self._references[number]
+                allowed = self._allowed.get(number, [])
+                if not allowed or _beyond(got, expected, allowed):
+                    allowed = self._allowed[number] = allowed_differences(kernel, given, expected, got)
+            if count := _beyond(got, expected, allowed):
+                raise TrialFailed(f"wrong: {count} elements are further from the reference than rounding explains")
+
+
+def _beyond(got: Sequence[Array], expected: Sequence[Array], allowed: Sequence[Array]) -> int:
+    """How many elements are further away than they may be."""
+    return sum(int((distances(a, b) > most).sum()) for a, b, most in zip(got, expected, allowed, strict=True))
+
+
+class _Child:
+    """A process and the line to it."""
+
+    def __init__(self, trial: Trial) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([measuring_child.__name__])
+        self._line, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(target=serve, args=(theirs, trial), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def asked(self, pairs: int, seconds: float) -> Sequence[Any]:
+        """The answer to a question. Raises TrialFailed."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._line.send(pairs)
+        return self.answer(seconds)
+
+    def answer(self, seconds: float) -> Sequence[Any]:
+        """The next answer. Raises TrialFailed where there is none, or one that says so."""
+        if not self._line.poll(seconds):
+            raise TrialFailed(f"hang: no answer within {seconds:.0f} s")
+        try:
+            found: Sequence[Any] = self._line.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join(5)
+            raise TrialFailed(f"crash: {_ending(self._process.exitcode)}") from None
+        if found[0] == FAILED:
+            raise TrialFailed(str(found[1]))
+        return found
+
+    def end(self) -> None:
+        """Ends the process, whatever it does."""
+        self._line.close()
+        self._process.join(0.2)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(5)
+
+
+def _ending(status: int | None) -> str:
+    if status is not None and status < 0:
+        with suppress(ValueError):
+            return f"ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+def _special(array: Array) -> Array:
+    """The array with numbers in it that arithmetic treats in ways of their own."""
+    if array.dtype.kind != "f" or not prod(array.shape):
+        return array
+    found = array.copy()
+    with np.errstate(all="ignore"):
+        values = np.array(_SPECIAL).astype(array.dtype)
+    flat = found.reshape(-1)
+    step = max(flat.size // 97, 1)
+    places = np.arange(0, flat.size, step)
+    flat[places] = values[np.arange(places.size) % values.size]
+    return found
