@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,18 +39,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] not in (*WHAT, "-h", "--help"):
+        return _tune(arguments)
     parser = _make_parser()
     given = parser.parse_args(arguments)
     if given.threads is not None and given.threads < 1:
         parser.error(f"argument --threads: expected 1 or more, got {given.threads}")
     if (given.file is None) == (given.what == "dispatch"):
         parser.error(f"{given.what}: expected {'a FILE' if given.file is None else f'no FILE, got {given.file}'}")
+    return _reported(parser, lambda: _calibrate(given) if given.what == "calibrate" else _run(given))
+
+
+def _tune(arguments: Sequence[str]) -> int:
+    from fuse_opt.tools.tuning.tune_command import check_usage, run, tune_parser
+
+    parser = tune_parser()
+    given = parser.parse_args(arguments)
+    check_usage(parser, given)
+    return _reported(parser, lambda: run(given))
+
+
+def _reported(parser: argparse.ArgumentParser, run: Callable[[], int]) -> int:
+    """The status of a run; what is refused is said in one line."""
     from fuse_opt.tools.commands.driver import UnreadableError
     from fuse_opt.tools.compiler.pipeline import UsageError
     from fuse_opt.tools.source.diagnostics import InputError
 
     try:
-        return _calibrate(given) if given.what == "calibrate" else _run(given)
+        return run()
     except UsageError as error:
         parser.error(str(error))
     except InputError as error:

@@ -21,6 +21,12 @@ func.func @main(%x: tensor<8x16xf32>, %w: tensor<16x32xf32> {graph.frozen}, %b: 
   func.return %2 : tensor<8x32xf32>
 }
 """
+SUM = """
+func.func @main(%x: tensor<33x70xf32>) -> tensor<33xf32> {
+  %0 = graph.sum %x {axes = array<i64: 1>} : (tensor<33x70xf32>) -> tensor<33xf32>
+  func.return %0 : tensor<33xf32>
+}
+"""
 
 
 @pytest.mark.skipif(not has_c_compiler(), reason="programs are compiled")
@@ -43,6 +49,60 @@ def test_a_table_names_every_implementation_that_takes_a_site(
     (name,) = fuse_opt.compile(TEXT).implementations
     least = min(row["seconds"] for row in rows)
     assert any(row["implementation"] == name and row["seconds"] <= 1.05 * least for row in rows)
+
+
+@pytest.mark.skipif(not has_c_compiler(), reason="programs are compiled")
+def test_a_program_is_tuned_once_and_compiled_by_its_file(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source := tmp_path / "x.mlir").write_text(SUM)
+    arguments = [
+        str(source),
+        "--threads",
+        "1",
+        "--trials",
+        "1",
+        "-o",
+        str(file := tmp_path / "t.json"),
+        "--records",
+        str(tmp_path / "r"),
+    ]
+    assert main(arguments) == 0
+    whole = json.loads(file.read_text())
+    assert whole["fuse-opt-tuned"] == 1 and [each["name"] for each in whole["kernels"]] == ["kernel_sum_0"]
+    assert "kernel_sum_0: the default is best: 1 candidate (" in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert "; 0 measurements; written to" in capsys.readouterr().err
+    whole["kernels"][0] |= {"state": "confirmed", "schedule": {"kind": "row", "lanes": 64}}
+    file.write_text(json.dumps(whole, indent=1))
+    assert "lanes = 64" in str(fuse_opt.compile(SUM, tuned=file).module)
+    assert "lanes" not in str(fuse_opt.compile(SUM, tuned=tmp_path / "r").module)
+    monkeypatch.setenv("FUSE_OPT_TUNED", str(file))
+    assert "lanes = 64" in str(fuse_opt.compile(SUM).module) and "lanes" not in str(
+        fuse_opt.compile(SUM, tuned="").module
+    )
+
+
+def test_refusals_of_searches(tmp_path: Path, capsys: Capture) -> None:
+    for options, message in (
+        (["--trials", "0"], "--trials: expected 1 or more, got 0"),
+        (["--trials", "2", "--minutes", "1"], "--trials and --minutes exclude each other"),
+        (["--minutes", "-1"], "--minutes: expected a number above 0, got -1"),
+        (["--minutes", "nan"], "--minutes: expected a number above 0, got nan"),
+    ):
+        assert main(["x.mlir", *options]) == 2
+        assert message in capsys.readouterr().err
+    if has_c_compiler():
+        (source := tmp_path / "x.mlir").write_text(SUM)
+        (unknown := tmp_path / "y.mlir").write_text(SUM.replace("33x", "?x").replace("33", "?"))
+        for words, message in (
+            ([str(source), "-o", str(tmp_path / "none" / "t.json")], "t.json' cannot be written: expected a file in"),
+            ([str(source), "--kernel", "k"], "--kernel: there is no 'k'; expected one of kernel_sum_0"),
+            ([str(unknown)], "expected known extents of arguments, got `?`"),
+            ([str(tmp_path / "none.mlir")], "none.mlir': No such file or directory"),
+        ):
+            assert main(words) == 1
+            assert message in capsys.readouterr().err
 
 
 def test_refusals(tmp_path: Path, capsys: Capture) -> None:

@@ -1,0 +1,178 @@
+"""`fuse-tune FILE`: the schedules of a program's kernels, measured on this machine and written as text."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fuse_opt.tools.commands.command import BACKEND_HELP, Parser
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.passes import ModulePass
+
+    from fuse_opt.tools.tuning.tune_program import Result
+
+_DESCRIPTION = "Measures schedules of a program's kernels on this machine, and writes those that are faster as text."
+_MINUTES = 2.0
+
+
+def tune_parser() -> Parser:
+    """The arguments of `fuse-tune FILE`."""
+    parser = Parser("fuse-tune", _DESCRIPTION)
+    add = parser.add_argument
+    add("file", metavar="FILE", help="the program, MLIR text or an .onnx model; - for standard input")
+    add("-o", "--output", metavar="tuned.json", default="tuned.json", help="where schedules go (default: tuned.json)")
+    add("--trials", type=int, metavar="N", help="try so many candidates, however long it takes")
+    add("--minutes", type=float, metavar="M", help=f"stop after so many minutes (default: {_MINUTES:g})")
+    add("--kernel", metavar="NAME", help="tune this kernel alone")
+    add("--same-bits", action="store_true", help="try only what keeps every bit of the results")
+    add("--seed", type=int, default=0, metavar="N", help="of inputs, and of what is tried where that is a sample")
+    add("--threads", type=int, metavar="N", help="threads of a program (default: all; schedules hold for as many)")
+    add("--records", metavar="FOLDER", help="where measurements are kept (default: $FUSE_OPT_TUNED, or the cache)")
+    add("--extents", metavar="NAME=N,...", default="", help="what unknown extents are")
+    add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
+    return parser
+
+
+def check_usage(parser: Parser, given: argparse.Namespace) -> None:
+    """Ends with one line for numbers that cannot be meant."""
+    if given.trials is not None and given.minutes is not None:
+        parser.error("--trials and --minutes exclude each other: give one of them")
+    if given.trials is not None and given.trials < 1:
+        parser.error(f"argument --trials: expected 1 or more, got {given.trials}")
+    if given.minutes is not None and not 0 < given.minutes < float("inf"):
+        parser.error(f"argument --minutes: expected a number above 0, got {given.minutes:g}")
+    if given.threads is not None and given.threads < 1:
+        parser.error(f"argument --threads: expected 1 or more, got {given.threads}")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Tunes the program. Raises InputError, UsageError, OSError, RuntimeError, ValueError."""
+    from fuse_opt.runtime.disk_cache import default_directory
+    from fuse_opt.runtime.host.thread_pool import num_threads
+    from fuse_opt.tools.compiler.api import limit_threads
+    from fuse_opt.tools.compiler.builders import require_c_compiler
+    from fuse_opt.tools.tuning.processes import ProcessBench
+    from fuse_opt.tools.tuning.records import Records
+    from fuse_opt.tools.tuning.sites import find_sites, program_seconds
+    from fuse_opt.tools.tuning.tune_program import Options, Tuner, tuned_text, write_atomically
+    from fuse_opt.tools.watching.machine import this_machine
+
+    require_c_compiler()
+    if given.threads is not None:
+        limit_threads(given.threads)
+    given.threads = num_threads()
+    machine = this_machine()
+    assert machine is not None
+    output, source = _writable(given.output), _program(given)
+    sites = find_sites(source.clone(), _backend(given.backend))
+    _check_kernel(given.kernel, [site.name for site in sites])
+    default = Path(os.environ.get("FUSE_OPT_TUNED") or default_directory() / "tuned")
+    records = Records(Path(given.records) if given.records else default, machine)
+    for problem in records.problems[:1]:
+        more = f" (and {len(records.problems) - 1} more)" if len(records.problems) > 1 else ""
+        _say(f"warning: {problem}{more}")
+
+    def written(result: Result) -> None:
+        write_atomically(tuned_text(sites, result, machine, _about(given)), output)
+
+    seconds = None if given.trials is not None else 60 * (given.minutes or _MINUTES)
+    options = Options(given.trials, seconds, given.seed, given.same_bits, given.kernel, given.threads)
+    with _interrupts() as interrupted:
+        tuner = Tuner(
+            sites,
+            records,
+            lambda site: ProcessBench(site, given.threads, given.seed),
+            time.monotonic,
+            options,
+            lambda: program_seconds(source, given.threads),
+            _say,
+            written,
+            lambda: bool(interrupted),
+        )
+        result = tuner.run()
+    _say(f"{result.message}; {result.measured} measurements; written to {output}")
+    return 0
+
+
+def _say(line: str) -> None:
+    print(f"fuse-tune: {line}", file=sys.stderr, flush=True)
+
+
+def _writable(name: str) -> Path:
+    """The file for the result. Raises ValueError where it cannot be written."""
+    path = Path(name)
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ValueError(f"-o: '{name}' cannot be written: expected a file in a folder that is there and yours")
+    return path
+
+
+def _check_kernel(name: str | None, names: Sequence[str]) -> None:
+    if name is not None and name not in names:
+        there_is = ", ".join(names) or "none that has something to choose"
+        raise ValueError(f"--kernel: there is no '{name}'; expected one of {there_is}")
+
+
+def _program(given: argparse.Namespace) -> ModuleOp:
+    """The program for known extents. Raises InputError and ValueError."""
+    from fuse_opt.tools.commands.measuring import example_inputs
+    from fuse_opt.tools.commands.models import is_model, parse_extents, read_model, text_or_path
+    from fuse_opt.tools.commands.watching import fixed
+    from fuse_opt.tools.compiler.api import load
+
+    extents = parse_extents(given.extents)
+    if is_model(given.file):
+        return read_model(given.file, extents, None, 4).module
+    source = load(text_or_path(given.file))
+    return fixed(source, None, example_inputs(source, given.seed, None, extents)) if extents else source
+
+
+def _backend(text: str | None) -> list[ModulePass]:
+    from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
+    from fuse_opt.tools.compiler.backend_switch import backend_passes
+
+    return backend_passes(text, unavailable_backends(), load_problem)
+
+
+def _about(given: argparse.Namespace) -> dict[str, object]:
+    """What people want to know of a file."""
+    from fuse_opt import __version__
+
+    return {
+        "fuse-opt": __version__,
+        "program": given.file,
+        "objective": "time",
+        "machine": platform.processor() or platform.machine(),
+        "threads": given.threads,
+    }
+
+
+@contextmanager
+def _interrupts() -> Generator[list[int]]:
+    """
+    Within it, the first Ctrl-C or SIGTERM is noted in a list, so that what was found so far is confirmed and written; the next
+    one ends the run.
+    """
+    seen: list[int] = []
+
+    def noted(number: int, frame: object) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(number)
+        _say("interrupted: the best so far is confirmed and written; once more ends this, too")
+
+    before = {number: signal.signal(number, noted) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
