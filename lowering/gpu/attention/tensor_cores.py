@@ -23,7 +23,7 @@ from fuse_opt.dialects.types.dtypes import BF16, F16, F32
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
 from fuse_opt.lowering.gpu.attention.matrices import SIDE, Warp, padded
 from fuse_opt.lowering.gpu.attention.parts import TILE
-from fuse_opt.lowering.gpu.attention.scores import scores_of
+from fuse_opt.lowering.gpu.attention.scores import scores_of, unscaled_scores
 from fuse_opt.lowering.gpu.attention.tiled import THREADS, WARPS, TiledAttention
 from fuse_opt.lowering.gpu.attention.tiles import Tile
 from fuse_opt.lowering.gpu.context import Grid
@@ -42,6 +42,8 @@ MOST_KEPT = 32
 """Registers that may hold queries."""
 CHUNK = 8
 """Elements that rows lie further apart than they are long, so that 8 of them are in different banks."""
+LOWEST = -3.4028234663852886e38
+"""What a maximum begins with, so that powers of scores of -inf are 0 while there is no other one."""
 _BLOCKS = ((2, 64), (1, 64), (1, 32), (1, 16))
 
 
@@ -87,6 +89,10 @@ class TensorAttention(TiledAttention):
     ) -> None:
         super().__init__(online, buffers, kernel, (block.rows, block.keys), scores_of(online))
         of, self.block, self.vectors = online.of, block, vectors
+        self.by = self.scored_as.scale * log2(e)
+        """Makes powers of two of exponentials; what `scores_of` left out of scores joins it."""
+        self.joins = self.by <= 1 and self.scored_as.products != unscaled_scores(online).products
+        """Whether maxima are kept times `by`, as no score times it is beyond f32."""
         self.narrow = dtype(of.queries.value)
         self.warp = Warp(kernel, self.narrow.name)
         self.m, self.half, self.of_pair = Dim("rows_of_16", block.tiles), Dim("half", 2), Dim("of_pair", 2)
@@ -104,7 +110,6 @@ class TensorAttention(TiledAttention):
         self.sums = kernel.registers(kind, tiles * self.n.extent * 4, "sums")
         self.largest = kernel.registers(kind, tiles * 2, "largest")
         self.totals = kernel.registers(kind, tiles * 2, "totals")
-        self.away = kernel.registers(kind, tiles * 2, "away")
         self.factors = kernel.registers(kind, tiles * 2, "factors")
         self.query_parts = kernel.registers(i32, tiles * 4 * (self.kk.extent if self.keeps else 1), "query_parts")
         self.key_parts = kernel.registers(i32, 4, "key_parts")
@@ -171,7 +176,7 @@ class TensorAttention(TiledAttention):
         self.value_copy.build(scope, self._staged(scope, self.values, number), first)
 
     def _clear(self) -> None:
-        zero, low = self.kernel.constant(0.0, self.element), self.kernel.constant(-inf, self.element)
+        zero, low = self.kernel.constant(0.0, self.element), self.kernel.constant(LOWEST, self.element)
         self.fill(self.kernel, zero, self.sums, self.m.extent * self.n.extent * 4)
         self.fill(self.kernel, low, self.largest, self.m.extent * 2)
         self.fill(self.kernel, zero, self.totals, self.m.extent * 2)
@@ -258,12 +263,11 @@ class TensorAttention(TiledAttention):
         """The weights of a row's keys of 16, two in a register."""
         for each in self.online.factors:
             row.values[each.node] = row.constant(1.0, self.element)
-        away = row.add(memref.LoadOp.get(self.away, [row.index(self.m_half)]))
-        by = row.constant(self.scored_as.scale * log2(e), self.element)
+        largest = row.add(memref.LoadOp.get(self.largest, [row.index(self.m_half)]))
         for number in range(2):
             inner = Scope(row, row.block, {self.j: row.index(as_expr(steps) * 2 + number)})
             place = as_expr(self.m) * 4 + as_expr(self.half) + number * 2
-            self._pair(inner, first, lambda outer, keys, place=place: self._shares(outer, keys, (by, away), place))
+            self._pair(inner, first, lambda outer, keys, place=place: self._shares(outer, keys, largest, place))
 
     def row_of(self, scope: Scope) -> SSAValue:
         place = scope.index(as_expr(self.m) * SIDE + as_expr(self.half) * 8)
@@ -297,17 +301,25 @@ class TensorAttention(TiledAttention):
 
     def _raise(self, row: Scope) -> None:
         """The maximum of a row with those of the tile, and the factor of what was made with the one before."""
-        add, place, scale = row.add, [row.index(self.m_half)], self.scored_as.scale * log2(e)
+        add, place = row.add, [row.index(self.m_half)]
         before = add(memref.LoadOp.get(self.largest, place))
-        largest = self._largest(row, before)
-        is_lowest = add(arith.CmpfOp(largest, row.constant(-inf, self.element), "oeq"))
-        shift = add(arith.SelectOp(is_lowest, row.constant(0.0, self.element), largest))
-        away = add(arith.MulfOp(shift, row.constant(-scale, self.element)))
-        distance = add(arith.MulfOp(add(arith.SubfOp(before, shift)), row.constant(scale, self.element)))
+        largest = self._larger(row, before, self._largest(row))
+        distance = add(arith.SubfOp(before, largest))
+        if not self.joins:
+            distance = add(arith.MulfOp(distance, row.constant(self.by, self.element)))
         factor = row.call("fo_fast_exp2_f32", [distance], self.element.attribute)
         total = add(arith.MulfOp(add(memref.LoadOp.get(self.totals, place)), factor))
-        kept = ((largest, self.largest), (away, self.away), (factor, self.factors), (total, self.totals))
+        kept = ((largest, self.largest), (factor, self.factors), (total, self.totals))
         row.block.add_ops([memref.StoreOp.get(value, memory, place) for value, memory in kept])
+
+    def _power(self, scope: Scope, score: SSAValue, largest: SSAValue) -> SSAValue:
+        """exp(score - largest); the difference first where a score times `by` might be no number of f32."""
+        by = scope.constant(self.by, self.element)
+        if self.joins:
+            exponent = scope.add(math.FmaOp(score, by, scope.add(arith.NegfOp(largest))))
+        else:
+            exponent = scope.add(arith.MulfOp(scope.add(arith.SubfOp(score, largest)), by))
+        return scope.call("fo_fast_exp2_f32", [exponent], self.element.attribute)
 
     def _rescale(self, scope: Scope) -> None:
         """The sums so far are scaled to new maxima, which most tiles have not."""
@@ -342,8 +354,8 @@ class TensorAttention(TiledAttention):
     def _larger(self, scope: Scope, a: SSAValue, b: SSAValue) -> SSAValue:
         return scope.call("fo_larger_f32", [a, b], self.element.attribute)
 
-    def _largest(self, row: Scope, before: SSAValue) -> SSAValue:
-        """The maximum of a row so far and of its scores in registers."""
+    def _largest(self, row: Scope) -> SSAValue:
+        """The maximum of a row's scores in registers, as `largest` has it."""
 
         def larger(inner: Scope, found: Values) -> Values:
             value = found[0]
@@ -353,17 +365,19 @@ class TensorAttention(TiledAttention):
                 value = self._larger(inner, value, inner.add(memref.LoadOp.get(self.scores, [place])))
             return [value]
 
-        (largest,) = unrolled(row, self.j, [before], larger, "keys_of_8", ["largest"])
-        return self.across(row, largest, LANES, lambda a, b: self._larger(row, a, b))
+        low = row.constant(-inf, self.element)
+        (largest,) = unrolled(row, self.j, [low], larger, "keys_of_8", ["largest"])
+        largest = self.across(row, largest, LANES, lambda a, b: self._larger(row, a, b))
+        return row.add(arith.MulfOp(largest, row.constant(self.by, self.element))) if self.joins else largest
 
-    def _shares(self, outer: Scope, scopes: list[Scope], line: tuple[SSAValue, SSAValue], target: IndexExpr) -> None:
+    def _shares(self, outer: Scope, scopes: list[Scope], largest: SSAValue, target: IndexExpr) -> None:
         """The weights of two keys; their sum joins the row's total."""
         weights: list[SSAValue] = []
         place = outer.index(self.m_half)
         for each in scopes:
             at = self.score_place(each)
             score = each.add(memref.LoadOp.get(self.scores, [at]))
-            power = each.call("fo_fast_exp2_f32", [each.add(math.FmaOp(score, *line))], self.element.attribute)
+            power = self._power(each, score, largest)
             self.emitter.define(self.online.power, power, each)
             self.emitter.emit([self.online.weight], each, self.scored)
             weights.append(self.emitter.value(self.online.weight, each))
@@ -384,7 +398,11 @@ class TensorAttention(TiledAttention):
 
         def results(scope: Scope, total: SSAValue) -> Values:
             largest = scope.add(memref.LoadOp.get(self.largest, [scope.index(self.m_half)]))
-            largest = scope.add(arith.MulfOp(largest, scope.constant(self.scored_as.scale, self.element)))
+            if self.joins or self.scored_as.scale != 1:
+                by = self.scored_as.scale / self.by if self.joins else self.scored_as.scale
+                largest = scope.add(arith.MulfOp(largest, scope.constant(by, self.element)))
+            is_lowest = scope.add(arith.CmpfOp(total, scope.constant(0.0, self.element), "oeq"))
+            largest = scope.add(arith.SelectOp(is_lowest, scope.constant(-inf, self.element), largest))
             self.finish_row(scope, largest, total)
             count = -(-self.of.second.columns // 8)
             unrolled(scope, self.n, (), lambda inner, _: pair(inner), "columns_of_8", count=count)

@@ -51,6 +51,7 @@ CASES = [
     attention("f16", (1, 80, 128), (1, 40, 128), 128, "", "", "f16"),
     attention("f16_tiles", (1, 130, 16), (1, 140, 16), 24, "is_causal = true", "", "f16"),
     attention("bf16_choice", (1, 2, 70, 17), (1, 1, 67, 17), 40, "enable_gqa = true", "tensor<1x1x1x67xi1>", "bf16"),
+    attention("bf16_added", (1, 9, 16), (1, 67, 16), 8, "", "tensor<9x67xbf16>", "bf16"),
     attention("f64", (2, 33, 30), (2, 34, 30), 9, element="f64"),
 ]
 
@@ -78,6 +79,8 @@ def test_one_kernel_gives_what_the_reference_gives() -> None:
             arguments[-1][4] = False  # a query that is left no key
         if name == "bf16_choice":
             arguments[-1][..., ::3] = False
+        if name == "bf16_added":
+            arguments[-1].view(np.uint16)[2] = 0xFF7F  # the lowest number, which times log2(e) is none
         (wanted,) = evaluate(whole, arguments)
         results = [emulated.run(name, arguments, order)[0] for order in ORDERS.values()]
         limit = {"f64": 1e-13, "f16": 2e-3, "bf16": 2e-2}.get(name.split("_")[0], 1e-5)
