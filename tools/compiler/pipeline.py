@@ -38,6 +38,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "partition",
     "select-composites",
     "decompose",
+    "dce",
     "open-reads",
     "canonicalize",
     "cse",
