@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf, nan, prod
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects import gpu
@@ -112,8 +112,8 @@ class AttentionParts:
         self.emitter.define(self.online.total, total, scope)
         self.emitter.emit([factor.node for factor in self.online.factors], scope)
 
-    def store_result(self, scope: Scope, value: SSAValue) -> None:
-        """Stores what follows from a sum of values, at the row and column of the scope."""
+    def results_of(self, scope: Scope, value: SSAValue) -> list[SSAValue]:
+        """What follows from a sum of values at the row and column of the scope, as memory has it, for each store."""
         for factor in self.online.factors:
             by = self.emitter.value(factor.node, scope)
             value = scope.add(arith.DivfOp(value, by) if factor.divides else arith.MulfOp(value, by))
@@ -123,4 +123,16 @@ class AttentionParts:
                 emitter.define(load, value, scope)
         stores = self.of.epilogue.stores
         emitter.emit([store.node for store in stores], scope)
-        self.after.store(stores, emitter, scope)
+        return [emitter.stored_value(store.node, scope) for store in stores]
+
+    def targets(self) -> list[tuple[SSAValue, IndexExpr]]:
+        """Where each store goes: a buffer, and a position by matrix, row and column."""
+        return [
+            (self.kernel.parameters[self.buffers.targets[store.result]], self.after.nodes.space.apply(store.address))
+            for store in self.of.epilogue.stores
+        ]
+
+    def store_result(self, scope: Scope, value: SSAValue) -> None:
+        """Stores what follows from a sum of values, at the row and column of the scope."""
+        for found, (memory, address) in zip(self.results_of(scope, value), self.targets(), strict=True):
+            scope.block.add_op(memref.StoreOp.get(found, memory, [scope.index(address)]))

@@ -7,7 +7,7 @@ vectors are read for 4 R K multiply-adds. Values are copied while scores are com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -308,6 +308,7 @@ class RegisterAttention(TiledAttention):
 
     def _finish(self) -> None:
         """The sums times the factors of their rows, and what follows."""
+        vectors = self.stores_vectors(VECTOR)
 
         def row(scope: Scope) -> None:
             number, place = scope.values["row"], [scope.index(as_expr(self.turn))]
@@ -319,19 +320,29 @@ class RegisterAttention(TiledAttention):
         def results(scope: Scope, total: SSAValue) -> Values:
             largest = scope.add(memref.LoadOp.get(self.largest, [scope.index(as_expr(self.turn))]))
             self.finish_row(scope, largest, total)
-            self._unrolled(scope, [(self.c, "vector"), (self.i, "of_vector")], one)
+            unrolled(scope, self.c, (), some, "vector")
             return ()
 
-        def one(scope: Scope, _: Values) -> Values:
-            column = self._near(scope, self.own_vector, self.c, LANES * VECTOR)
-            column = self._near(scope, column, self.i, 1)
-            inside = less(scope, column, self.of.second.columns)
-            when(scope, inside, (), lambda there, _: store(there), {self.column: column})
+        def some(scope: Scope, _: Values) -> Values:
+            first = self._near(scope, self.own_vector, self.c, LANES * VECTOR)
+            place = (as_expr(self.turn) * self.c.extent + as_expr(self.c)) * VECTOR
+            sums = [self._load(scope, self.sums, place + number) for number in range(VECTOR)]
+            if vectors:
+                inside = less(scope, first, self.of.second.columns)
+                when(scope, inside, (), lambda there, _: whole(there, first, sums))
+                return ()
+            for number, value in enumerate(sums):
+                column = scope.add(arith.AddiOp(first, scope.index_constant(number)))
+                inside = less(scope, column, self.of.second.columns)
+                when(scope, inside, (), lambda there, _, v=value: store(there, v), {self.column: column})
             return ()
 
-        def store(scope: Scope) -> Values:
-            place = (as_expr(self.turn) * self.c.extent + as_expr(self.c)) * VECTOR + as_expr(self.i)
-            self.store_result(scope, self._load(scope, self.sums, place))
+        def whole(scope: Scope, first: SSAValue, sums: Sequence[SSAValue]) -> Values:
+            self.store_vector(scope, first, sums)
+            return ()
+
+        def store(scope: Scope, value: SSAValue) -> Values:
+            self.store_result(scope, value)
             return ()
 
         self.each_row(self.kernel, row)

@@ -8,7 +8,7 @@ as they were. Sums so far are scaled where a tile has a new maximum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import e, inf, log2
 
@@ -388,6 +388,7 @@ class TensorAttention(TiledAttention):
 
     def _finish(self) -> None:
         """The sums times the factors of their rows, and what follows."""
+        vectors = self.stores_vectors(2)
 
         def row(scope: Scope) -> None:
             number, place = scope.values["row"], scope.index(self.m_half)
@@ -410,18 +411,26 @@ class TensorAttention(TiledAttention):
 
         def pair(scope: Scope) -> Values:
             start = scope.add(arith.AddiOp(self.own_pair, scope.index(as_expr(self.n) * 8)))
-            for number in range(2):
-                column = scope.add(arith.AddiOp(start, scope.index_constant(number))) if number else start
-                if self.of.second.columns % 8:
+            places = [scope.index(self._sum_place(number)) for number in range(2)]
+            sums = [scope.add(memref.LoadOp.get(self.sums, [place])) for place in places]
+            if not vectors:
+                for number, value in enumerate(sums):
+                    column = scope.add(arith.AddiOp(start, scope.index_constant(number))) if number else start
                     inside = less(scope, column, self.of.second.columns)
-                    when(scope, inside, (), lambda s, _, n=number: store(s, n), {self.column: column})
-                else:
-                    store(Scope(scope, scope.block, {self.column: column}), number)
+                    when(scope, inside, (), lambda s, _, v=value: store(s, v), {self.column: column})
+            elif self.of.second.columns % 8:
+                inside = less(scope, start, self.of.second.columns)
+                when(scope, inside, (), lambda there, _: both(there, start, sums))
+            else:
+                both(scope, start, sums)
             return ()
 
-        def store(scope: Scope, number: int) -> Values:
-            value = scope.add(memref.LoadOp.get(self.sums, [scope.index(self._sum_place(number))]))
+        def store(scope: Scope, value: SSAValue) -> Values:
             self.store_result(scope, value)
+            return ()
+
+        def both(scope: Scope, start: SSAValue, sums: Sequence[SSAValue]) -> Values:
+            self.store_vector(scope, start, sums)
             return ()
 
         self.each_row(self.kernel, row)

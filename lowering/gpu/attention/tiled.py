@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 
-from xdsl.dialects import arith, memref
-from xdsl.ir import SSAValue
+from xdsl.dialects import arith, memref, vector
+from xdsl.dialects.builtin import MemRefType, VectorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.hints import isa
 
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.contractions.online_softmax import OnlineSoftmax
@@ -17,17 +19,26 @@ from fuse_opt.lowering.gpu.attention.matrices import MatrixCopy
 from fuse_opt.lowering.gpu.attention.parts import AttentionParts
 from fuse_opt.lowering.gpu.attention.scores import Scores
 from fuse_opt.lowering.gpu.scope import WARP, KernelScope, Values, less, unrolled, when
+from fuse_opt.lowering.gpu.vectors import is_vector
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.scope import Scope
 
 WARPS = 4
 THREADS = WARPS * WARP
 
 
+def memory_element(memory: SSAValue) -> Attribute:
+    assert isa(memory.type, MemRefType)
+    return memory.type.element_type
+
+
 class TiledAttention(AttentionParts):
     """What a block of threads does, whose scores lie in `scores`, registers of its threads."""
 
     scores: SSAValue
+    packs: Sequence[SSAValue] = ()
+    """Registers of a vector of each result."""
 
     def __init__(
         self,
@@ -62,6 +73,29 @@ class TiledAttention(AttentionParts):
         self.value_copy = self._copy(of.values, of.first.columns, of.second.columns)
         self.waits = any(copy.chunked for copy in (self.query_copy, self.key_copy, self.value_copy))
         return blocks
+
+    def stores_vectors(self, width: int) -> bool:
+        """Whether so many neighbours of a row of the result, from a multiple of them on, are one vector wherever they go."""
+        outer, inner = Dim("outer", -(-self.column.extent // width)), Dim("inner", width)
+        column = {self.column: as_expr(outer) * width + as_expr(inner)}
+        targets = self.targets()
+        if self.column.extent % width or not all(is_vector(place.substitute(column), inner) for _, place in targets):
+            return False
+        self.packs = [self.kernel.registers(memory_element(memory), width, "pack") for memory, _ in targets]
+        return self.parts.takes_vectors([memory for memory, _ in targets])
+
+    def store_vector(self, scope: Scope, first: SSAValue, sums: Sequence[SSAValue]) -> None:
+        """Stores what follows from the sums of neighbouring columns."""
+        for number, value in enumerate(sums):
+            column = scope.add(arith.AddiOp(first, scope.index_constant(number))) if number else first
+            each = Scope(scope, scope.block, {self.column: column})
+            for found, pack in zip(self.results_of(each, value), self.packs, strict=True):
+                each.block.add_op(memref.StoreOp.get(found, pack, [scope.index_constant(number)]))
+        at = Scope(scope, scope.block, {self.column: first})
+        for pack, (memory, address) in zip(self.packs, self.targets(), strict=True):
+            kind = VectorType(memory_element(memory), [len(sums)])
+            value = scope.add(vector.LoadOp(pack, [scope.index_constant(0)], kind))
+            scope.block.add_op(vector.StoreOp(value, memory, [at.index(address)]))
 
     def _copy(self, access: OperandAccess, rows: int, columns: int) -> MatrixCopy:
         source = self.kernel.parameters[self.buffers.sources[access.value]]
