@@ -153,7 +153,7 @@ class _Tiles:
                 self.arithmetic, self.arithmetic.left, extents, tiling.transposed_rows, self.root, "rows"
             )
         if tiling.packs:
-            depth, columns = -(-tiling.depth // group) * group, tiling.most_columns
+            depth, columns = -(-tiling.panel_depth(self.of.depth) // group) * group, tiling.most_columns
             extents = (columns, depth) if tiling.along_depth else (depth, columns)
             right = OperandCopy(self.arithmetic, self.arithmetic.right, extents, tiling.along_depth, self.root, "panel")
         return left, right
@@ -223,8 +223,12 @@ class _Tiles:
             )
 
     def _panel(self, scope: Scope, panel: SSAValue, first: SSAValue, rows: _Rows, left: Source, right: Source) -> None:
-        """A panel, block by block of the contracted dimension."""
+        """A panel, block by block of the contracted dimension, or tile by tile."""
         columns = self._columns(scope, panel, first)
+        if self.tiling.tile_first:
+            self._tiles_of_panel(scope, columns, rows, left, right)
+            self._finish(scope, columns, rows)
+            return
 
         def block(inner: Scope, depth: SSAValue) -> None:
             part = left.moved(inner, self.root.index_constant(0), depth)
@@ -232,6 +236,33 @@ class _Tiles:
 
         self._over_depth(scope, block)
         self._finish(scope, columns, rows)
+
+    def _tiles_of_panel(self, scope: Scope, columns: _Columns, rows: _Rows, left: Source, right: Source) -> None:
+        """All tiles of the rows and of a panel, each block by block of the contracted dimension."""
+        zero, copy = self.root.index_constant(0), self._copy_by_tiles()
+        source = self._right_from(scope, right, zero, columns.first)
+        if self.right is not None and copy is None:
+            source = self.right.panel(scope, source, self.root.index_constant(self.of.depth), columns.count)
+        assert isinstance(left, Matrix) and isinstance(source, Matrix)  # what is computed has a copy
+
+        def emit(inner: Scope, tile: SSAValue, right: Matrix, copy: Matrix | None) -> None:
+            def block(scope: Scope, depth: SSAValue) -> None:
+                a, b = left.moved(scope, zero, depth), right.moved(scope, depth, zero)
+                found = self._block(scope, columns, rows, a, b, self._depth_of(scope, depth), depth)
+                to = copy and copy.moved(scope, depth, zero)
+                self.calls.over_panel(scope, tile, rows.first, replace(found, copy=to))
+
+            self._over_depth(inner, block)
+
+        tiles = rows.tiles
+        if copy is not None:
+            emit(scope, tiles[0], source, copy)
+            source, tiles = copy, (plus(scope, tiles[0], self.root.index_constant(1)), tiles[1])
+        count_loop(scope, "tile", tiles, lambda inner, tile: emit(inner, tile, source, None))
+
+    def _copy_by_tiles(self) -> Matrix | None:
+        """Where a first tile leaves a panel, if one does."""
+        return self.right.matrix if self.right is not None and self.tiling.tiles_copy else None
 
     def _over_depth(self, scope: Scope, build: Callable[[Scope, SSAValue], None]) -> None:
         bounds = self.root.index_constant(0), self.root.index_constant(self.of.depth)
@@ -252,7 +283,8 @@ class _Tiles:
 
         def tiles(inner: Scope, panel: Source) -> None:
             assert isinstance(panel, Matrix)
-            self._tiles(inner, columns, rows, left, panel, count, depth)
+            block = self._block(inner, columns, rows, left, panel, count, depth)
+            self.calls.emit(inner, rows.tiles, rows.first, replace(block, copy=self._copy_by_tiles()))
 
         def tiles_of_copy(inner: Scope) -> None:
             assert self.right is not None
@@ -270,7 +302,7 @@ class _Tiles:
         every, few = (self.root.index_constant(rows) for rows in (self.of.rows, self.tiling.few_rows))
         return self.root.made("few", lambda: arith.CmpiOp(every, few, "sle"))
 
-    def _tiles(
+    def _block(
         self,
         scope: Scope,
         columns: _Columns,
@@ -279,9 +311,8 @@ class _Tiles:
         panel: Matrix,
         count: SSAValue,
         depth: SSAValue,
-    ) -> None:
-        """All tiles of the rows over a panel, of so much depth from `depth` on."""
-        copy = self.right.matrix if self.right is not None and self.tiling.tiles_copy else None
+    ) -> TileBlock:
+        """What tiles of the rows go over at a time: so much of a panel from `depth` on."""
         if self.result is not None:
             out = self.result.matrix(scope, rows.first, columns.first)
         else:
@@ -289,8 +320,7 @@ class _Tiles:
         if (group := self.arithmetic.group) > 1:
             more = scope.add(arith.AddiOp(count, self.root.index_constant(group - 1)))
             count = scope.add(arith.DivSIOp(more, self.root.index_constant(group)))
-        block = TileBlock(left, panel, out, count, depth, columns.count, columns.is_last, copy)
-        self.calls.emit(scope, rows.tiles, rows.first, block)
+        return TileBlock(left, panel, out, count, depth, columns.count, columns.is_last)
 
     def _right_from(self, scope: Scope, right: Source, depth: SSAValue, column: SSAValue) -> Source:
         """The right operand from a row and the first column of a panel on."""

@@ -61,11 +61,11 @@ class TileCalls:
             count_loop(inner, "tile", tiles, build)
 
         if block.copy is not None:
-            self._over_panel(scope, tiles[0], first, block)
+            self.over_panel(scope, tiles[0], first, block)
             tiles = scope.add(arith.AddiOp(tiles[0], scope.root.index_constant(1))), tiles[1]
             block = replace(block, right=block.copy, copy=None)
         if not self.tiling.along_depth:
-            over_tiles(scope, lambda inner, tile: self._over_panel(inner, tile, first, block))
+            over_tiles(scope, lambda inner, tile: self.over_panel(inner, tile, first, block))
         elif self.tall:
             over_tiles(
                 scope,
@@ -82,7 +82,7 @@ class TileCalls:
                 ),
             )
 
-    def _over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
+    def over_panel(self, scope: Scope, tile: SSAValue, first: SSAValue, block: TileBlock) -> None:
         """A tile that is as wide as the panel."""
         tiling, start = self.tiling, scope.root.index_constant(0)
         either(

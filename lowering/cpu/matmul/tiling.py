@@ -45,6 +45,8 @@ LEAST_STRETCH = 1024
 """Of the columns that a thread gets of a single row: shorter ones take a tenth longer."""
 NEAR_ROWS = 64
 """Rows for which a panel's part should lie in a first cache: more go over it while other parts come from a second one."""
+WHOLE_PANEL_BYTES = 320 << 10
+"""Of a panel that second caches and stacks hold, so that tiles go over all of its depth: what blocks add to is far away else."""
 NEAR_DEPTH = 160
 """Of the block of the contracted dimension that such a part has."""
 DOT_DEPTH = 1024
@@ -103,10 +105,16 @@ class Tiling:
     Whether a block of the contracted dimension goes over all panels of a task before the next one does: rows that are copied
     anew for each block are so for all of these, and a single row reads what it multiplies in long stretches.
     """
+    tile_first: bool = False
+    """Whether a tile goes over all blocks of the contracted dimension, with sums in a near cache, before the next one does."""
     rows: Extent | None = None
     """All rows, where they are a size: then heights follow from it at the call, and are `height` at most."""
     few_rows: int = 0
     """Rows of such a call for which the right operand is read where it lies, though otherwise it is copied."""
+
+    def panel_depth(self, depth: int) -> int:
+        """How much of the contracted dimension a panel has at a time."""
+        return depth if self.tile_first else self.depth
 
     def spans_tasks(self, batch: int) -> bool:
         """Whether panels are tasks, and those that a thread has next to each other take turns at each block of depth."""
@@ -198,7 +206,14 @@ def choose_tiling(
         0 < copied < product.depth
         or (product.rows == 1 and side_by_side and is_plain and not (packs or copied) and depth < product.depth),
     )
-    return replace(found, panels_at_a_time=_panels_at_a_time(product, found, itemsize))
+    return replace(
+        found,
+        panels_at_a_time=_panels_at_a_time(product, found, itemsize),
+        tile_first=group == 1
+        and product.rows > NEAR_ROWS
+        and not (along_depth or copied or found.depth_first or computed[1])
+        and depth < product.depth <= WHOLE_PANEL_BYTES // (found.most_columns * itemsize),
+    )
 
 
 def _longest_block(product: Contraction, itemsize: int) -> int:
