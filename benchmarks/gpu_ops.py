@@ -73,6 +73,12 @@ def loss_gradient(x: Any, at: Any) -> Any:
     return (share - F.one_hot(at, x.shape[-1]).to(x.dtype)) / x.shape[0]
 
 
+def conv_block(x: Any, first: Any, second: Any) -> Any:
+    """Of a residual network, scaled to keep numbers small."""
+    inner = F.conv2d(x, first * 0.05, padding=1).relu()
+    return (F.conv2d(inner, second * 0.05, padding=1) + x).relu()
+
+
 def norm_gradient(g: Any, x: Any, scale: Any) -> Any:
     mean = x.mean(-1, keepdim=True)
     rstd = (x.var(-1, correction=0, keepdim=True) + 1e-5).rsqrt()
@@ -130,6 +136,8 @@ def cases_of_ops() -> list[Case]:
         Case("conv3x3", lambda x, w, b: F.conv2d(x, w, b, padding=1).relu(), (_x(32, 64, 56, 56), _x(64, 64, 3, 3), _x(64))),
         Case("conv3x3_f16", lambda x, w, b: F.conv2d(x, w, b, padding=1).relu(),
              (_x(32, 64, 56, 56, dtype=f16), _x(64, 64, 3, 3, dtype=f16), _x(64, dtype=f16))),
+        Case("conv_block_f16", conv_block, (_x(32, 64, 56, 56, dtype=f16), *(_x(64, 64, 3, 3, dtype=f16),) * 2)),
+        Case("conv_block_bf16", conv_block, (_x(17, 128, 28, 28, dtype=bf16), *(_x(128, 128, 3, 3, dtype=bf16),) * 2)),
         Case("conv_depthwise", lambda x, w: F.conv2d(x, w, padding=1, groups=96).relu(), (_x(32, 96, 56, 56), _x(96, 1, 3, 3))),
         Case("linear_gelu", lambda x, w, b: F.gelu(F.linear(x, w, b)), (_x(4096, 1024), _x(4096, 1024), _x(4096))),
         Case("linear_gelu_bf16", lambda x, w, b: F.gelu(F.linear(x, w, b)),

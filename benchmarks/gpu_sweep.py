@@ -109,13 +109,15 @@ def compiled(programs: dict[str, Program], arch: str) -> None:
         list(pool.map(compile_one, programs.values()))
 
 
-def tensors(bench: Bench, name: str) -> tuple[str, list[list[Any]]]:
+def tensors(bench: Bench, name: str, sets: bool = True) -> tuple[str, list[list[Any]]]:
     """The text of a case, and sets of arrays that together do not fit the cache."""
     torch = bench.torch
     if (workload := next((w for w in workloads() if w.name == name), None)) is not None:
         moved = sum(array_bytes(shape, workload.dtype(k)) for k, shape in enumerate(workload.shapes))
-        return workload.text(), bench.sets(workload, max(2, 2 * bench.cache // moved + 1))
+        return workload.text(), bench.sets(workload, max(2, 2 * bench.cache // moved + 1)) if sets else []
     case = next(case for case in cases_of_ops() if case.name == name)
+    if not sets:
+        return text_of(case), []
     generator = torch.Generator("cuda").manual_seed(0)
     arrays = [each.tensor("cuda", generator) for each in case.given]
     return text_of(case), [arrays, *([x.clone() for x in arrays] for _ in range(2))]
@@ -151,6 +153,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=100)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--compile-only", action="store_true", help="fill the compiler's cache; nothing is timed")
     options = parser.parse_args()
     ends = time.monotonic() + options.seconds
     bench = Bench(False, [])
@@ -159,6 +162,10 @@ def main() -> None:
         for name in options.only.split(","):
             if time.monotonic() > ends:
                 break
+            if options.compile_only:
+                text, _ = tensors(bench, name, sets=False)
+                compiled(candidates(fuse_opt.compile(text, target="cuda").module), bench.device.arch)
+                continue
             rows.append(row := sweep(bench, name))
             print(f"| {name} | {row['tried']} | {row['default_ms']:.4f} | {row['gain']} | {row['best']} |", flush=True)
             if options.out:
