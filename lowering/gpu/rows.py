@@ -142,7 +142,8 @@ def row_shape(rows: int, columns: int, exclusive: bool, few_rows: int = 264, wid
         return WARP, _rows_together(rows, exclusive)
     if rows >= ENOUGH_ROWS and (threads := _threads_by_work(columns, width)) is not None:
         return threads, 1
-    threads = 128 if columns <= 1024 else 256 if columns <= 4096 else 512
+    few = 4096 if rows < ENOUGH_ROWS else 256 * MOST_KEPT
+    threads = 128 if columns <= 1024 else 256 if columns <= few else 512
     while rows < few_rows and threads < 1024 and columns >= 8 * threads:
         threads *= 2
     while threads < 1024 and columns > threads * MOST_KEPT:

@@ -4,12 +4,12 @@
 // A thread for each element, those behind the last one idle; an intermediate value has a range of the arena.
 // CHECK:       builtin.module attributes {gpu.container_module} {
 // CHECK-NEXT:    "gpu.module"() <{sym_name = "kernels"}> ({
-// CHECK-NEXT:      "gpu.func"() <{function_type = (memref<600xf32>, memref<600xf32>) -> (), known_block_size = array<i32: 256, 1, 1>}> ({
+// CHECK-NEXT:      "gpu.func"() <{function_type = (memref<600xf32>, memref<600xf32>) -> (), known_block_size = array<i32: 128, 1, 1>}> ({
 // CHECK-NEXT:      ^{{.*}}(%x: memref<600xf32>, %a: memref<600xf32>):
 // CHECK-NEXT:        %block = "gpu.block_id"() <{dimension = #gpu<dim x>}> : () -> index
 // CHECK-NEXT:        %thread = "gpu.thread_id"() <{dimension = #gpu<dim x>}> : () -> index
-// CHECK-NEXT:        [[C256:%.*]] = arith.constant 256 : index
-// CHECK-NEXT:        [[FIRST:%.*]] = arith.muli %block, [[C256]] : index
+// CHECK-NEXT:        [[C128:%.*]] = arith.constant 128 : index
+// CHECK-NEXT:        [[FIRST:%.*]] = arith.muli %block, [[C128]] : index
 // CHECK-NEXT:        %i = arith.addi [[FIRST]], %thread : index
 // CHECK-NEXT:        [[C600:%.*]] = arith.constant 600 : index
 // CHECK-NEXT:        [[INSIDE:%.*]] = arith.cmpi slt, %i, [[C600]] : index

@@ -265,9 +265,9 @@ def shape_of(text: str) -> tuple[int, tuple[int, ...]]:
 
 
 def test_grids() -> None:
-    assert shape_of(POINTWISE.format(n=1000)) == (4, (256, 1, 1))
-    assert shape_of(POINTWISE.format(n=1 << 22)) == (1 << 12, (256, 1, 1))
-    assert shape_of(POINTWISE.format(n=(1 << 22) + 1)) == ((1 << 12) + 1, (256, 1, 1))
+    assert shape_of(POINTWISE.format(n=1000)) == (8, (128, 1, 1))
+    assert shape_of(POINTWISE.format(n=1 << 22)) == (1 << 13, (128, 1, 1))
+    assert shape_of(POINTWISE.format(n=(1 << 22) + 1)) == ((1 << 13) + 1, (128, 1, 1))
     assert shape_of(softmax(8192, 512)) == (1024, (32, 8, 1))
     assert shape_of(softmax(8192, 1024)) == (1024, (32, 8, 1))
     assert shape_of(softmax(1000, 1024)) == (1000, (128, 1, 1)), "too few rows for a warp each"
@@ -288,7 +288,7 @@ def test_more_rows_than_a_grid_has_blocks_are_taken_in_turns() -> None:
 def test_large_buffers_are_indexed_by_64_bits() -> None:
     module = apply(parse(POINTWISE.format(n=1 << 30)), DEFAULT_PIPELINE)
     text = emit_cuda(module)
-    assert "long long first = (long long)blockIdx.x * 1024 + (long long)threadIdx.x;" in text
+    assert "long long first = (long long)blockIdx.x * 512 + (long long)threadIdx.x;" in text
     assert "(int)blockIdx.x" not in text
 
 
@@ -297,10 +297,10 @@ def test_pointwise_text() -> None:
     assert (
         text.split("// graph.add")[1].split("\n", 1)[1]
         == """\
-// schedule: pointwise, 256 threads, an element each
-extern "C" __global__ void __launch_bounds__(256) kernel_add_multiply(const float *__restrict__ x,
+// schedule: pointwise, 128 threads, an element each
+extern "C" __global__ void __launch_bounds__(128) kernel_add_multiply(const float *__restrict__ x,
     float *__restrict__ y, const float *__restrict__ s) {
-  int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
+  int i = (int)blockIdx.x * 128 + (int)threadIdx.x;
   float s_1 = s[0];
   if (i < 1000) {
     float x_1 = x[i];
@@ -316,7 +316,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_add_multiply(const floa
 // argument y: f32 [1000], its memory is given up
 // argument s: f32 []
 // segment 0:
-//   kernel_add_multiply<<<(4, 1, 1), (256, 1, 1)>>>(x, y, s)
+//   kernel_add_multiply<<<(8, 1, 1), (128, 1, 1)>>>(x, y, s)
 // result 0: f32 [1000] is y
 """
     )
