@@ -93,29 +93,33 @@ def schedule_of(settings: Settings) -> DictionaryAttr:
     return DictionaryAttr(entries)
 
 
+_KNOWN = {knob.name: knob for knob in KNOBS}
+_KINDS = tuple(dict.fromkeys(kind for knob in KNOBS if knob.tries for kind in knob.kinds))
+
+
 def settings_problem(settings: object) -> str | None:
     """What no kernel's schedule may say; None where nothing is wrong."""
     if not isinstance(settings, dict):
         return f'expected a schedule, such as {{"kind": "row"}}, got {settings!r}'
     given = cast("Line", settings)
-    kind, known = given.get("kind"), {knob.name: knob for knob in KNOBS}
-    kinds = list(dict.fromkeys(kind for knob in KNOBS if knob.tries for kind in knob.kinds))
-    if kind not in kinds:
-        return f"entry 'kind': expected one of {', '.join(kinds)}, got {json.dumps(kind)}"
+    if (kind := given.get("kind")) not in _KINDS:
+        return f"entry 'kind': expected one of {', '.join(_KINDS)}, got {json.dumps(kind)}"
     for name, value in given.items():
-        if name == "kind":
-            continue
-        if name not in known:
-            return f"entry '{name}': expected kind or one of {', '.join(known)}"
-        if kind not in known[name].kinds:
-            return f"entry '{name}': means nothing for kind \"{kind}\", only for {', '.join(known[name].kinds)}"
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, str | int)
-            or not known[name].values.has(schedule_of({name: value}).data[name])
-        ):
-            return f"entry '{name}': expected {known[name].values}, got {json.dumps(value)}"
+        plain = value if isinstance(value, str | int) and not isinstance(value, bool) else None
+        if name != "kind" and (problem := _value_problem(name, plain, str(kind))) is not None:
+            return f"entry '{name}': {problem}, got {json.dumps(value)}"
     return None
+
+
+@lru_cache(maxsize=1024)
+def _value_problem(name: str, value: str | int | None, kind: str) -> str | None:
+    """What is wrong with an entry of a schedule of a kind; None stands for what is neither a word nor a number."""
+    if (knob := _KNOWN.get(name)) is None:
+        return f"expected kind or one of {', '.join(_KNOWN)}"
+    if kind not in knob.kinds:
+        return f'expected none for kind "{kind}", as it means something for {", ".join(knob.kinds)} alone'
+    fits = value is not None and knob.values.has(schedule_of({name: value}).data[name])
+    return None if fits else f"expected {knob.values}"
 
 
 def read_tuned(path: str | Path) -> TunedTable:
