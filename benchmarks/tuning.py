@@ -1,0 +1,265 @@
+"""What tuning wins, and that it chooses nothing by chance: `python benchmarks/tuning.py WHAT`.
+
+    python benchmarks/tuning.py programs [--minutes 3] [--only softmax,relu] [--threads 1]
+    python benchmarks/tuning.py itself [--times 100]      a kernel against a second build of itself, by the machine's own clock
+    python benchmarks/tuning.py kill [--times 20]         -9 to a run at random moments; what was lost, how soon it goes on
+    python benchmarks/tuning.py records [--count 10000]   reading records, and compiling with and without a tuned file
+
+Each of them prints its figures and what the machine was; nothing is written but below a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+TUNE = [sys.executable, "-m", "fuse_opt.tools.tuning.fuse_tune_main"]
+
+
+def function(results: Sequence[str], arguments: Sequence[str], *lines: str) -> str:
+    """A program of lines `NAME = OP : TYPES` with %0, %1 ... as arguments; the last lines' names are its results."""
+    given = ", ".join(f"%{k}: tensor<{type_}>" for k, type_ in enumerate(arguments))
+    names = ", ".join(line.split(" = ")[0] for line in lines[-len(results) :])
+    types = ", ".join(f"tensor<{type_}>" for type_ in results)
+    body = "\n  ".join(lines)
+    return f"func.func @main({given}) -> ({types}) {{\n  {body}\n  func.return {names} : {types}\n}}\n"
+
+
+def binary(name: str, op: str, a: str, b: str, type_: str, other: str = "") -> str:
+    """An op of two operands; `other` is the type of the second where that is another one."""
+    return f"{name} = graph.{op} {a}, {b} : (tensor<{type_}>, tensor<{other or type_}>) -> tensor<{type_}>"
+
+
+def unary(name: str, op: str, a: str, type_: str, attributes: str = "", result: str = "") -> str:
+    """An op of one operand."""
+    return f"{name} = graph.{op} {a} {attributes}: (tensor<{type_}>) -> tensor<{result or type_}>"
+
+
+def softmax(rows: int, columns: int) -> str:
+    t = f"{rows}x{columns}xf32"
+    return function([t], [t], unary("%r", "softmax", "%0", t, "{axis = -1 : i64} "))
+
+
+def lstm(rows: int, columns: int) -> str:
+    t = f"{rows}x{columns}xf32"
+    return function(
+        [t, t],
+        [t] * 5,
+        *(unary(f"%g{k}", "tanh" if k == 2 else "sigmoid", f"%{k}", t) for k in range(4)),
+        binary("%kept", "multiply", "%g1", "%4", t),
+        binary("%new", "multiply", "%g0", "%g2", t),
+        binary("%sum", "add", "%kept", "%new", t),
+        unary("%t", "tanh", "%sum", t),
+        binary("%h", "multiply", "%g3", "%t", t),
+        unary("%c", "positive", "%sum", t),
+    )
+
+
+def turned(rows: int, columns: int) -> str:
+    given, t, row = f"{columns}x{rows}xf32", f"{rows}x{columns}xf32", f"{columns}xf32"
+    return function(
+        [t],
+        [given, row],
+        unary("%a", "permute_dims", "%0", given, "{axes = array<i64: 1, 0>} ", t),
+        binary("%b", "add", "%a", "%1", t, row),
+        unary("%r", "relu", "%b", t),
+    )
+
+
+def moments(rows: int, columns: int) -> str:
+    given, row = f"{rows}x{columns}xf32", f"{columns}xf32"
+    axes = "{axes = array<i64: 0>} "
+    return function(
+        [row, row],
+        [given],
+        unary("%m", "mean", "%0", given, axes, row),
+        unary("%v", "var", "%0", given, axes, row),
+    )
+
+
+def residual(rows: int, columns: int) -> str:
+    t, row = f"{rows}x{columns}xf32", f"{columns}xf32"
+    norm = (
+        f"graph.layer_norm %s, %3, %4 {{axis = -1 : i64}} : (tensor<{t}>, tensor<{row}>, tensor<{row}>) -> tensor<{t}>"
+    )
+    return function(
+        [t],
+        [t, t, t, row, row],
+        binary("%d", "multiply", "%0", "%1", t),
+        binary("%s", "add", "%d", "%2", t),
+        f"%r = {norm}",
+    )
+
+
+PROGRAMS: dict[str, Callable[[], str]] = {
+    "softmax 12001x771": lambda: softmax(12001, 771),
+    "lstm 251x509": lambda: lstm(251, 509),
+    "lstm 8191x509": lambda: lstm(8191, 509),
+    "relu(a.T + b) 4099x4093": lambda: turned(4099, 4093),
+    "mean, var over axis 0 2039x509": lambda: moments(2039, 509),
+    "dropout, residual, layer norm 1031x1021": lambda: residual(1031, 1021),
+    "transformer_block.mlir": lambda: (EXAMPLES / "transformer_block.mlir").read_text(),
+}
+
+
+def programs(given: argparse.Namespace, folder: Path) -> None:
+    """A line for each kernel of each program: what was confirmed."""
+    print(f"{'program':40s} {'kernel':44s} share  speed-up (95 %)  pairs  schedule, and the default's")
+    for name, text in PROGRAMS.items():
+        if given.only and not any(word in name for word in given.only.split(",")):
+            continue
+        (source := folder / "p.mlir").write_text(text())
+        words = ["--minutes", str(given.minutes), "--threads", str(given.threads), "--records", str(folder / "records")]
+        done = subprocess.run(
+            [*TUNE, str(source), "-o", str(folder / "t.json"), *words], capture_output=True, text=True
+        )
+        if done.returncode:
+            print(f"{name:40s} {done.stderr.strip().splitlines()[-1]}")
+            continue
+        kernels: list[dict[str, Any]] = json.loads((folder / "t.json").read_text())["kernels"]
+        for each in kernels:
+            low, median, high = each.get("speedup", (1.0, 1.0, 1.0))
+            what = (
+                f"{json.dumps(each['schedule'])} for {json.dumps(each['default'])}" if "speedup" in each else "default"
+            )
+            share = each.get("share", 0.0)
+            print(
+                f"{name:40s} {each['name'][:44]:44s} {share:5.2f}  {median:.3f} ({low:.3f} to {high:.3f})  "
+                f"{each.get('pairs', 0):3d}  {what}",
+                flush=True,
+            )
+        print(f"{name:40s} {done.stderr.strip().splitlines()[-1].partition('; written')[0]}", flush=True)
+
+
+def itself(given: argparse.Namespace, folder: Path) -> None:
+    """Confirmations of the default against the default: none may be accepted."""
+    from fuse_opt.runtime.host.thread_pool import limit_threads
+    from fuse_opt.tools.compiler.api import load
+    from fuse_opt.tools.tuning.processes import ProcessBench
+    from fuse_opt.tools.tuning.race import Raced, judge, pairs_needed
+    from fuse_opt.tools.tuning.sites import find_sites
+
+    limit_threads(1)
+    (site,) = find_sites(load(softmax(251, 509)))
+    accepted, medians, counts = 0, list[float](), list[int]()
+    for number in range(given.times):
+        bench = ProcessBench(site, 1, seed=number)
+        raced = Raced(site.default, bench.measure(site.default, 0, 12).pairs)
+        verdict = judge(bench.measure(site.default, -1, pairs_needed(raced)).pairs)
+        bench.close()
+        accepted += verdict.accepted
+        medians.append(verdict.median)
+        counts.append(verdict.pairs)
+    low, middle, high = min(medians), statistics.median(medians), max(medians)
+    print(
+        f"{accepted} of {given.times} accepted; medians {low:.4f} {middle:.4f} {high:.4f}; pairs {min(counts)} to {max(counts)}"
+    )
+
+
+def kill(given: argparse.Namespace, folder: Path) -> None:
+    """Ends runs at random moments; a finished trial that is measured again is a lost one."""
+    (source := folder / "p.mlir").write_text(softmax(251, 509))
+    records, drawn = folder / "records", random.Random(given.seed)
+    words = [str(source), "-o", str(folder / "t.json"), "--trials", "24", "--threads", "1", "--records", str(records)]
+    resumed: list[float] = []
+    for _ in range(given.times):
+        before, start = lines_of(records), time.monotonic()
+        run = subprocess.Popen([*TUNE, *words], stderr=subprocess.DEVNULL, start_new_session=True)
+        until = start + drawn.uniform(2.0, 9.0)
+        while time.monotonic() < until and run.poll() is None:
+            if len(resumed) < given.times and len(lines_of(records)) > len(before):
+                resumed.append(time.monotonic() - start)
+                break
+            time.sleep(0.02)
+        with suppress(subprocess.TimeoutExpired):
+            run.wait(max(until - time.monotonic(), 0.0))
+        with suppress(ProcessLookupError):
+            run.send_signal(signal.SIGKILL)
+        run.wait()
+    final = subprocess.run([*TUNE, *words], capture_output=True, text=True)
+    turns = [(json.dumps(line["schedule"]), line["turn"]) for line in lines_of(records) if line["state"] == "raced"]
+    print(f"{given.times} times -9: {len(turns)} turns measured, {len(turns) - len(set(turns))} of them twice")
+    if resumed:
+        print(
+            f"first new line after {min(resumed):.2f} to {max(resumed):.2f} s (imports, gcc and the first pairs included)"
+        )
+    print(final.stderr.strip().splitlines()[-1])
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    """The whole lines of a folder."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            with suppress(ValueError):
+                found.append(json.loads(line))
+    return found
+
+
+def records(given: argparse.Namespace, folder: Path) -> None:
+    """Reading many records, and what a tuned file costs `compile`."""
+    from fuse_opt import compile as compile_program
+    from fuse_opt.passes.scheduling.tuned_schedules import read_tuned
+    from fuse_opt.tools.watching.machine import this_machine
+
+    machine = this_machine()
+    assert machine is not None
+    line = {"v": 1, "device": machine.device, "code": machine.code, "state": "confirmed", "speedup": [1.0, 1.1, 1.2]}
+    with (folder / "many.jsonl").open("w") as file:
+        for number in range(given.count):
+            file.write(json.dumps({**line, "key": f"k:{number:016x}", "schedule": {"kind": "row", "lanes": 32}}) + "\n")
+    start = time.process_time()
+    table = read_tuned(folder / "many.jsonl")
+    for number in range(given.count):
+        table.find(f"k:{number:016x}", machine)
+    print(f"{given.count} records read and looked up in {time.process_time() - start:.3f} s of processor time")
+    text = (EXAMPLES / "transformer_block.mlir").read_text()
+    ratios: list[float] = []
+    for _ in range(max(given.rounds, 2)):
+        spent: list[float] = []
+        for tuned in ("", str(folder / "many.jsonl")):
+            start = time.process_time()
+            compile_program(text, tuned=tuned)
+            spent.append(time.process_time() - start)
+        ratios.append(spent[1] / spent[0])
+    low, middle, high = min(ratios[1:]), statistics.median(ratios[1:]), max(ratios[1:])
+    print(
+        f"compile(tuned=...) over compile(): {low:.3f} {middle:.3f} {high:.3f} (transformer_block.mlir, objects cached)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("programs", "itself", "kill", "records"))
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=9)
+    given = parser.parse_args()
+    settings = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("OPENBLAS_", "MKL_", "OMP_"))}
+    load = " ".join(f"{each:.1f}" for each in os.getloadavg())
+    print(f"{platform.machine()}, {os.cpu_count()} processors, load {load}, environment {settings or 'none set'}")
+    actions = {"programs": programs, "itself": itself, "kill": kill, "records": records}
+    with tempfile.TemporaryDirectory(prefix="tuning-") as folder:
+        actions[given.what](given, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
