@@ -50,6 +50,8 @@ class Options:
     """A file of decisions to make, of all kinds, and no other."""
     budget: str | None = None
     """Bytes of intermediate values of each graph, such as 64MiB, with what is kept from forward to backward."""
+    tuned: str | None = None
+    """A file or folder of schedules that `fuse-tune` measured on this machine; `$FUSE_OPT_TUNED` stands in for None."""
     programs: int = 256
     """The most programs of one graph, where extents vary."""
     strict: bool = False
@@ -94,11 +96,13 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
         raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
     if options.get("target", "cpu") != "cpu":
         raise ValueError(f"option 'target': expected 'cpu', got {options['target']!r}; other targets cannot run yet")
-    for name in ("pipeline", "backend", "dump", "decisions", "budget"):
+    for name in ("pipeline", "backend", "dump", "decisions", "budget", "tuned"):
         if not isinstance(text := options.get(name), str | Path | None):
             raise ValueError(f"option '{name}': expected a text, got {text!r}")
     if (budget := options.get("budget")) is not None:
         parse_budget(budget)
+    if (tuned := options.get("tuned")) is not None and not Path(tuned).exists():
+        raise ValueError(f"option 'tuned': there is no '{tuned}'; fuse-tune writes such a file")
     if type(programs := options.get("programs", 1)) is not int or programs < 0:
         raise ValueError(
             f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
@@ -238,6 +242,7 @@ def _program(imported: Imported, options: Options, saved: int) -> Any:
         pipeline=options.pipeline,
         backend=options.backend,
         budget=budget,
+        tuned=options.tuned,
         whole=True,
     )
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -286,6 +287,16 @@ def test_descriptions_of_results_that_nobody_reads_are_not_checked():
 
     arguments = torch.randint(0, 5, (6,)), torch.randn(5, 5).bfloat16()
     check(function, *arguments, tolerance=2e-2)
+
+
+def test_tuned_files_are_given_on(tmp_path: Path):
+    softmax = torch.nn.Softmax(-1)
+    (tmp_path / "t.json").write_text('{"fuse-opt-tuned": 9}')
+    with pytest.raises(Exception, match='t.json:1:1: error: expected "fuse-opt-tuned": 1, got 9'):
+        options = {"tuned": str(tmp_path / "t.json"), "strict": True}
+        torch.compile(softmax, backend="fuse_opt", options=options)(torch.ones(8, 16))
+    with pytest.raises(Exception, match="option 'tuned': there is no 'none.json'; fuse-tune writes such a file"):
+        torch.compile(softmax, backend="fuse_opt", options={"tuned": "none.json"})(torch.ones(8, 16))
 
 
 def test_a_budget_holds_for_what_is_saved_and_what_is_not():
