@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,10 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 TUNE = [sys.executable, "-m", "fuse_opt.tools.tuning.fuse_tune_main"]
 
 
-def function(results: Sequence[str], arguments: Sequence[str], *lines: str) -> str:
-    """A program of lines `NAME = OP : TYPES` with %0, %1 ... as arguments; the last lines' names are its results."""
+def function(results: Mapping[str, str], arguments: Sequence[str], *lines: str) -> str:
+    """A program of lines `NAME = OP : TYPES` with %0, %1 ... as arguments; `results` are types of values by name."""
     given = ", ".join(f"%{k}: tensor<{type_}>" for k, type_ in enumerate(arguments))
-    names = ", ".join(line.split(" = ")[0] for line in lines[-len(results) :])
-    types = ", ".join(f"tensor<{type_}>" for type_ in results)
+    names, types = ", ".join(results), ", ".join(f"tensor<{type_}>" for type_ in results.values())
     body = "\n  ".join(lines)
     return f"func.func @main({given}) -> ({types}) {{\n  {body}\n  func.return {names} : {types}\n}}\n"
 
@@ -51,28 +50,27 @@ def unary(name: str, op: str, a: str, type_: str, attributes: str = "", result: 
 
 def softmax(rows: int, columns: int) -> str:
     t = f"{rows}x{columns}xf32"
-    return function([t], [t], unary("%r", "softmax", "%0", t, "{axis = -1 : i64} "))
+    return function({"%r": t}, [t], unary("%r", "softmax", "%0", t, "{axis = -1 : i64} "))
 
 
 def lstm(rows: int, columns: int) -> str:
     t = f"{rows}x{columns}xf32"
     return function(
-        [t, t],
+        {"%h": t, "%new": t},
         [t] * 5,
         *(unary(f"%g{k}", "tanh" if k == 2 else "sigmoid", f"%{k}", t) for k in range(4)),
         binary("%kept", "multiply", "%g1", "%4", t),
-        binary("%new", "multiply", "%g0", "%g2", t),
-        binary("%sum", "add", "%kept", "%new", t),
-        unary("%t", "tanh", "%sum", t),
+        binary("%added", "multiply", "%g0", "%g2", t),
+        binary("%new", "add", "%kept", "%added", t),
+        unary("%t", "tanh", "%new", t),
         binary("%h", "multiply", "%g3", "%t", t),
-        unary("%c", "positive", "%sum", t),
     )
 
 
 def turned(rows: int, columns: int) -> str:
     given, t, row = f"{columns}x{rows}xf32", f"{rows}x{columns}xf32", f"{columns}xf32"
     return function(
-        [t],
+        {"%r": t},
         [given, row],
         unary("%a", "permute_dims", "%0", given, "{axes = array<i64: 1, 0>} ", t),
         binary("%b", "add", "%a", "%1", t, row),
@@ -84,7 +82,7 @@ def moments(rows: int, columns: int) -> str:
     given, row = f"{rows}x{columns}xf32", f"{columns}xf32"
     axes = "{axes = array<i64: 0>} "
     return function(
-        [row, row],
+        {"%m": row, "%v": row},
         [given],
         unary("%m", "mean", "%0", given, axes, row),
         unary("%v", "var", "%0", given, axes, row),
@@ -97,7 +95,7 @@ def residual(rows: int, columns: int) -> str:
         f"graph.layer_norm %s, %3, %4 {{axis = -1 : i64}} : (tensor<{t}>, tensor<{row}>, tensor<{row}>) -> tensor<{t}>"
     )
     return function(
-        [t],
+        {"%r": t},
         [t, t, t, row, row],
         binary("%d", "multiply", "%0", "%1", t),
         binary("%s", "add", "%d", "%2", t),
