@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import e, inf, log2
+from math import e, inf, log2, prod
 
 from xdsl.dialects import arith, math, memref
 from xdsl.dialects.builtin import i32
@@ -68,7 +68,8 @@ def tensor_block(online: OnlineSoftmax, limits: GpuLimits, fast: bool) -> Tensor
     for tiles, keys in _BLOCKS:
         block = TensorBlock(tiles, keys)
         size = 2 * (block.rows * (depth + CHUNK) + 2 * keys * (depth + width + 2 * CHUNK))
-        smallest = tiles == 1 or of.second.rows > block.rows // 2
+        blocks = prod(of.first.batch) * -(-of.second.rows // block.rows)
+        smallest = tiles == 1 or (of.second.rows > block.rows // 2 and blocks >= limits.processors)
         if smallest and tiles * width // 2 <= MOST_SUMS and size <= limits.shared_memory:
             return block
     return None
