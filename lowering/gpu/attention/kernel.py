@@ -26,9 +26,10 @@ from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import LEAST_BLOCKS
 from fuse_opt.dialects.types.index_expr import Dim
+from fuse_opt.lowering.gpu.attention.blocks import register_block, tensor_block
 from fuse_opt.lowering.gpu.attention.parts import TILE, AttentionParts
-from fuse_opt.lowering.gpu.attention.register_tiles import RegisterAttention, register_block
-from fuse_opt.lowering.gpu.attention.tensor_cores import TensorAttention, tensor_block
+from fuse_opt.lowering.gpu.attention.register_tiles import RegisterAttention
+from fuse_opt.lowering.gpu.attention.tensor_cores import TensorAttention
 from fuse_opt.lowering.gpu.attention.tiles import Tile, TileCopy, numbers
 from fuse_opt.lowering.gpu.context import Grid
 from fuse_opt.lowering.gpu.kernel import GpuKernel, finished_kernels

@@ -8,7 +8,6 @@ vectors are read for 4 R K multiply-adds. Values are copied while scores are com
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from xdsl.dialects import arith, math, memref, vector
@@ -16,63 +15,18 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.online_softmax import OnlineSoftmax
-from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.dtypes import F32
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.lowering.gpu.attention.blocks import GROUPS, LANES, VECTOR, RegisterBlock, vector_step
 from fuse_opt.lowering.gpu.attention.parts import TILE
 from fuse_opt.lowering.gpu.attention.scores import unscaled_scores
 from fuse_opt.lowering.gpu.attention.tiled import THREADS, TiledAttention
 from fuse_opt.lowering.gpu.attention.tiles import Tile
 from fuse_opt.lowering.gpu.context import Grid
-from fuse_opt.lowering.gpu.limits import GpuLimits
 from fuse_opt.lowering.gpu.scope import KernelScope, Values, less, loop, named, unrolled, when
 from fuse_opt.lowering.gpu.split import Phase
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.scope import Scope
-
-LANES = 8
-"""Threads that share rows."""
-GROUPS = THREADS // LANES
-VECTOR = 4
-MOST_SUMS = 64
-"""Sums of a thread, which are registers."""
-_BLOCKS = ((4, 64), (4, 32), (2, 32), (1, 32))
-"""Rows of a thread, and keys of a tile."""
-_AT_ONCE = 3, 2, 1
-"""Blocks that a processor should have room for, if that may be."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterBlock:
-    """Rows of a thread, and keys of a tile."""
-
-    rows: int
-    keys: int
-    at_once: int
-    """Blocks that a processor has room for."""
-
-
-def register_block(online: OnlineSoftmax, limits: GpuLimits) -> RegisterBlock | None:
-    """The block of threads for f32; None for other types, and where the tiles do not fit the device."""
-    of = online.of
-    kinds = {dtype(value) for value in (of.queries.value, of.keys.value, of.values.value, of.first_raw)}
-    if kinds != {F32} or not limits.multiplies_matrices:
-        return None
-    depth, width = _step(of.first.depth), -(-of.second.columns // (LANES * VECTOR)) * LANES * VECTOR
-    for blocks in _AT_ONCE:
-        for rows, keys in _BLOCKS:
-            height = rows * GROUPS
-            size = 4 * (height * depth + keys * (depth + width) + height * (keys + LANES))
-            smallest = rows == 1 or of.second.rows > height // 2
-            if smallest and rows * width // LANES <= MOST_SUMS and size * blocks <= limits.shared_memory:
-                return RegisterBlock(rows, keys, blocks)
-    return None
-
-
-def _step(columns: int) -> int:
-    """From row to row: an odd number of vectors, so that those of eight rows are in different banks."""
-    return VECTOR * (-(-columns // VECTOR) | 1)
 
 
 class RegisterAttention(TiledAttention):
@@ -93,8 +47,8 @@ class RegisterAttention(TiledAttention):
         def tile(name: str, rows: int, columns: int, step: int) -> Tile:
             return Tile(kernel.shared(kind, rows * step, name), rows, columns, step)
 
-        self.queries = tile("queries", height, depth, _step(depth))
-        self.keys = tile("keys", block.keys, depth, _step(depth))
+        self.queries = tile("queries", height, depth, vector_step(depth))
+        self.keys = tile("keys", block.keys, depth, vector_step(depth))
         self.values = tile("values", block.keys, width, width)
         self.shares = tile("shares", height, block.keys, block.keys + LANES)
         self.scores = kernel.registers(kind, block.rows * self.j.extent, "scores")

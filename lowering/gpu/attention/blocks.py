@@ -1,0 +1,105 @@
+"""Blocks of threads for attention: how many queries and keys they have at a time, by extents, types and the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from fuse_opt.dialects.analysis.contractions.attention import Attention
+from fuse_opt.dialects.analysis.contractions.online_softmax import OnlineSoftmax
+from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.dtypes import BF16, F16, F32
+from fuse_opt.lowering.gpu.attention.matrices import SIDE, padded
+from fuse_opt.lowering.gpu.attention.tiled import THREADS, WARPS
+from fuse_opt.lowering.gpu.limits import GpuLimits
+
+MOST_TENSOR_SUMS = 128
+"""Sums of a thread, which are registers, beside scores and matrices on their way to tensor cores."""
+TENSOR_BLOCKS = ((2, 64), (1, 64), (1, 32), (1, 16))
+"""Times 16 queries of a warp, and keys of a tile."""
+
+LANES = 8
+"""Threads that share rows of f32."""
+GROUPS = THREADS // LANES
+VECTOR = 4
+MOST_SUMS = 64
+"""The same of f32."""
+REGISTER_BLOCKS = ((4, 64), (4, 32), (2, 32), (1, 32))
+"""Rows of a thread, and keys of a tile."""
+_AT_ONCE = 3, 2, 1
+"""Blocks of f32 that a processor should have room for, if that may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBlock:
+    """Tiles of 16 queries of a warp, and keys of a tile."""
+
+    tiles: int
+    keys: int
+
+    @property
+    def rows(self) -> int:
+        return self.tiles * SIDE * WARPS
+
+
+def matrix_step(columns: int) -> int:
+    """From row to row of a matrix for tensor cores: eight rows are in different banks."""
+    return columns + 8
+
+
+def tensor_block(online: OnlineSoftmax, limits: GpuLimits, fast: bool) -> TensorBlock | None:
+    """
+    The block for tensor cores; None where these do not compute what the ops say, or the device has none. It is lower where
+    higher ones would leave processors without work.
+    """
+    of = online.of
+    if not limits.multiplies_matrices or not _is_narrow(of, fast):
+        return None
+    depth, width = padded(of.first.depth), padded(of.second.columns)
+    for tiles, keys in TENSOR_BLOCKS:
+        block = TensorBlock(tiles, keys)
+        size = 2 * (block.rows * matrix_step(depth) + 2 * keys * (matrix_step(depth) + matrix_step(width)))
+        blocks = prod(of.first.batch) * -(-of.second.rows // block.rows)
+        smallest = tiles == 1 or (of.second.rows > block.rows // 2 and blocks >= limits.processors)
+        if smallest and tiles * width // 2 <= MOST_TENSOR_SUMS and size <= limits.shared_memory:
+            return block
+    return None
+
+
+def _is_narrow(of: Attention, fast: bool) -> bool:
+    """Whether all operands have one type of 16 bits, to which results are rounded, too."""
+    kinds = {dtype(access.value) for access in (of.queries, of.keys, of.values)}
+    results = {dtype(store.node.value) for store in of.epilogue.stores}
+    return len(kinds) == 1 and kinds <= {F16, BF16} and (fast or results == kinds) and dtype(of.first_raw) is F32
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBlock:
+    """Rows of a thread, and keys of a tile."""
+
+    rows: int
+    keys: int
+    at_once: int
+    """Blocks that a processor has room for."""
+
+
+def register_block(online: OnlineSoftmax, limits: GpuLimits) -> RegisterBlock | None:
+    """The block of threads for f32; None for other types, and where the tiles do not fit the device."""
+    of = online.of
+    kinds = {dtype(value) for value in (of.queries.value, of.keys.value, of.values.value, of.first_raw)}
+    if kinds != {F32} or not limits.multiplies_matrices:
+        return None
+    depth, width = vector_step(of.first.depth), -(-of.second.columns // (LANES * VECTOR)) * LANES * VECTOR
+    for blocks in _AT_ONCE:
+        for rows, keys in REGISTER_BLOCKS:
+            height = rows * GROUPS
+            size = 4 * (height * depth + keys * (depth + width) + height * (keys + LANES))
+            smallest = rows == 1 or of.second.rows > height // 2
+            if smallest and rows * width // LANES <= MOST_SUMS and size * blocks <= limits.shared_memory:
+                return RegisterBlock(rows, keys, blocks)
+    return None
+
+
+def vector_step(columns: int) -> int:
+    """From row to row of a tile that is read by vectors: an odd number of them, as rows in different banks are apart."""
+    return VECTOR * (-(-columns // VECTOR) | 1)
