@@ -100,3 +100,6 @@ __device__ inline u64 key_of(double x) {
 
 __device__ inline u64 first_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ inline u64 all_threads() { return (u64)gridDim.x * blockDim.x; }
+
+#define PIECES 4 /* elements of a thread that are read before any is needed */
+#define HALF(x, k) ((unsigned)((x) >> 32 * (k)))

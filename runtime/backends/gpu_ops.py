@@ -23,14 +23,14 @@ from fuse_opt.runtime.backends.gpu_calls import Kernel, Planned
 from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
 from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, checking, reading, sorted_count, writing
 from fuse_opt.runtime.backends.gpu_sparse import SPARSE
-from fuse_opt.runtime.backends.gpu_totals import cumulative_prod, cumulative_sum
+from fuse_opt.runtime.backends.gpu_totals import TOTALS, total_bytes
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, with_room
 from fuse_opt.runtime.device.compiler import compile_kernels, find_cuda_compiler, supported_arch
 from fuse_opt.runtime.device.driver import CudaUnavailable, Device
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_records import fields_of, runtime_text
 
-_TEXTS = ("elements", "positions", "orders", "totals", "sparse")
+_TEXTS = ("elements", "positions", "near", "updates", "orders", "totals", "sparse")
 _FAULT = [name for name, _ in fields_of("backends/gpu_elements.cuh", "fault")]
 
 _PLANS: Mapping[str, Callable[[LibraryCall], Planned | None]] = {
@@ -39,8 +39,7 @@ _PLANS: Mapping[str, Callable[[LibraryCall], Planned | None]] = {
     "checked_positions": checking,
     **ORDERS,
     "searchsorted": searchsorted,
-    "cumulative_sum": cumulative_sum,
-    "cumulative_prod": cumulative_prod,
+    **TOTALS,
     **SPARSE,
 }
 """By op: what plans its calls; None for one that is not for these kernels."""
@@ -168,11 +167,13 @@ def _cost(site: Site) -> Cost:
 
 
 def _workspace(name: str, site: Site) -> int:
-    """Of what sorts: its keys."""
+    """Of what sorts, its keys; of running totals, those of parts."""
     if not site.is_static or not all(tensor.size for tensor in (*site.operands, *site.results)):
         return 0
     if name in WRITES:
         return with_room(sort_bytes(sorted_count(WRITES[name][0], _as_call(name, site))))
+    if name in TOTALS:
+        return with_room(total_bytes(_as_call(name, site)))
     return with_room(sort_bytes(site.operands[0].size)) if name in ORDERS else 0
 
 
@@ -183,6 +184,6 @@ for _name in _PLANS:
         f"graph.{_name}",
         functools.partial(_refusal, _name),
         _cost,
-        workspace=functools.partial(_workspace, _name) if _name in WRITES or _name in ORDERS else 0,
+        workspace=functools.partial(_workspace, _name) if _name in WRITES or _name in ORDERS or _name in TOTALS else 0,
         platform="cuda",
     )

@@ -98,6 +98,65 @@ extern "C" __global__ void __launch_bounds__(256) gpu_ordered(const struct lines
   }
 }
 
+#define SHORT_EACH 4 /* elements of a thread */
+
+/* Numbers of 32 bits in the order of elements of at most 32. */
+template <class T> __device__ inline unsigned short_key(T x) { return (unsigned)key_of(wide(x)); }
+__device__ inline unsigned short_key(signed char x) { return (unsigned)x ^ 1u << 31; }
+__device__ inline unsigned short_key(short x) { return (unsigned)x ^ 1u << 31; }
+__device__ inline unsigned short_key(int x) { return (unsigned)x ^ 1u << 31; }
+
+__device__ inline u64 one_of(u64 own, u64 other, bool least) { return (other < own) == least ? other : own; }
+
+/* A block for each short line of elements of at most 32 bits: keys with where they come from, no two of which are equal, in registers.
+ * Element k of a thread is at 4 times its number and k; a network (Batcher 1968) sorts within threads, warps, then the block. */
+extern "C" __global__ void __launch_bounds__(256) gpu_sort_lines(const struct lines *__restrict__ p, const char *__restrict__ x, char *__restrict__ values, long long *__restrict__ indices) {
+  __shared__ u64 all[SHORT_EACH * 256];
+  u64 own[SHORT_EACH], line = blockIdx.x;
+  unsigned extent = (unsigned)p->extent, thread = threadIdx.x, threads = blockDim.x;
+#pragma unroll
+  for (unsigned k = 0; k < SHORT_EACH; ++k) {
+    unsigned at = k * threads + thread, key = 0;
+#define SHORT_KEY(T) key = short_key(((const T *)x)[element_of(p, line, at, extent)])
+    if (at < extent) BY_TYPE(p->type, SHORT_KEY)
+    own[k] = at < extent ? (u64)(p->descending ? ~key : key) << 32 | at : NONE;
+  }
+  for (unsigned size = 2; size <= SHORT_EACH * threads; size *= 2)
+    for (unsigned apart = size / 2; apart; apart /= 2) {
+      bool up = !(thread * SHORT_EACH & size), least = !(thread * SHORT_EACH & apart) == up;
+      if (apart >= 32 * SHORT_EACH) {
+        __syncthreads();  // then everybody has read what was there
+#pragma unroll
+        for (unsigned k = 0; k < SHORT_EACH; ++k) all[k * threads + thread] = own[k];
+        __syncthreads();
+#pragma unroll
+        for (unsigned k = 0; k < SHORT_EACH; ++k) own[k] = one_of(own[k], all[k * threads + (thread ^ apart / SHORT_EACH)], least);
+      } else if (apart >= SHORT_EACH) {
+#pragma unroll
+        for (unsigned k = 0; k < SHORT_EACH; ++k)
+          own[k] = one_of(own[k], __shfl_xor_sync(0xffffffffu, own[k], apart / SHORT_EACH), least);
+      } else {
+#pragma unroll
+        for (unsigned k = 0; k < SHORT_EACH / 2; ++k) {  // pairs 0 and 2, 1 and 3; or 0 and 1, 2 and 3
+          bool near = apart == 1, rises = near && size == 2 ? k == 0 : up;
+          u64 first = near ? own[2 * k] : own[k], second = near ? own[2 * k + 1] : own[k + 2];
+          u64 low = first < second == rises ? first : second, high = first < second == rises ? second : first;
+          if (near) own[2 * k] = low, own[2 * k + 1] = high;
+          else own[k] = low, own[k + 2] = high;
+        }
+      }
+    }
+#pragma unroll
+  for (unsigned k = 0; k < SHORT_EACH; ++k) {
+    unsigned at = thread * SHORT_EACH + k, from = HALF(own[k], 0);
+    if (at >= p->count) continue;
+    u64 to = element_of(p, line, at, (u64)p->count), source = element_of(p, line, from, extent);
+    if (p->indices) indices[to] = from;
+#define SHORT_VALUE(T) ((T *)values)[to] = ((const T *)x)[source]
+    if (p->values) BY_TYPE(p->type, SHORT_VALUE)
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(256) gpu_search(const struct lines *p, const char *x, const char *wanted, long long *out) {
   for (u64 k = first_thread(); k < (u64)p->wanted; k += all_threads()) {
     u64 low = 0, high = (u64)p->extent, key = key_at(p->type, wanted, k);

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from fuse_opt.lowering.program import BufferRef, LibraryCall
-from fuse_opt.runtime.backends.gpu_calls import Kernel, Planned, axis_of, blocks_for, type_number
+from fuse_opt.runtime.backends.gpu_calls import TYPES, Addresses, Kernel, Planned, axis_of, blocks_for, type_number
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, workspace_at
 from fuse_opt.runtime.host.c_records import fields_of
 
@@ -19,6 +19,9 @@ _CHUNK = 1024
 """What a block sorts, `CHUNK` of the text."""
 _MOST_THREADS = 512
 _MOST_EXTENT = 1 << 31
+_SHORT_EACH = 4
+"""Elements of a thread of `gpu_sort_lines`."""
+_WIDE_TYPES = ("i64", "ui64", "f64")
 _ALIGNED = 256
 
 
@@ -85,6 +88,11 @@ def sorting(lines: Lines, memory: SortMemory) -> tuple[list[Kernel], tuple[int, 
     return launches, here
 
 
+def is_short(lines: Lines) -> bool:
+    """Whether a block sorts a line as a whole, without a workspace."""
+    return lines.extent <= _CHUNK and TYPES[lines.type] not in _WIDE_TYPES
+
+
 def _fixed(addresses: Sequence[int], _: Address) -> Sequence[int]:
     return addresses
 
@@ -108,6 +116,18 @@ def _ordering(
     last = lines.record(count=count, values=int(values is not None), indices=int(indices is not None))
 
     def kernels(address: Address, fault: int) -> Sequence[Kernel]:
+        if is_short(lines):
+            threads = max(32, -(-lines.extent // _SHORT_EACH))
+            at_once = lines.record(
+                descending=int(descending),
+                count=count,
+                values=int(values is not None),
+                indices=int(indices is not None),
+            )
+            arguments: Addresses = lambda at: [at(x), at(values or out), at(indices or out)]  # noqa: E731
+            return [
+                Kernel("gpu_sort_lines", at_once, arguments, lines.outer * lines.inner, 1 << (threads - 1).bit_length())
+            ]
         memory = SortMemory.at(workspace_at(call, address)[0], lines.count)
         sorts, (_, numbers) = sorting(lines, memory)
         return [

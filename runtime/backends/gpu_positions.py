@@ -9,9 +9,20 @@ from typing import Any
 
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.runtime.backends import gpu_places
-from fuse_opt.runtime.backends.gpu_calls import JOINS, TYPES, Kernel, Planned, blocks_for, fill, itemsize, type_number
+from fuse_opt.runtime.backends.gpu_calls import (
+    JOINS,
+    TYPES,
+    Kernel,
+    Planned,
+    blocks_for,
+    fill,
+    itemsize,
+    type_number,
+)
+from fuse_opt.runtime.backends.gpu_near import NEAR_OPERANDS, near_kernel
 from fuse_opt.runtime.backends.gpu_orders import Lines, SortMemory, sorting
 from fuse_opt.runtime.backends.gpu_places import Named, Places
+from fuse_opt.runtime.backends.gpu_updates import line_warps, putting
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, workspace_at
 from fuse_opt.runtime.host.c_records import fields_of
 
@@ -99,6 +110,13 @@ def reading(find: Callable[[LibraryCall], Places]) -> Callable[[LibraryCall], Pl
             def arguments(at: Address) -> list[int]:
                 return [at(x), at(out), *_indices(places, at, at(x)), fault]
 
+            if (near := near_kernel(record, places, x, unit, address(out))) is not None:
+                numbers = near.numbers
+
+                def near_arguments(at: Address) -> list[int]:
+                    return [at(x), at(out), *_indices(places, at, at(x))[:NEAR_OPERANDS], fault, *numbers]
+
+                return [Kernel(near.name, record, near_arguments, near.blocks)]
             return [Kernel(f"gpu_read_{unit}", record, arguments, blocks_for(record.count))]
 
         return Planned(kernels, **_checked(call, places.named))
@@ -156,6 +174,18 @@ def writing(
         padding = call.config.get("padding_index")
         if isinstance(padding, int):
             record.skipped = padding + places.named[0].extent if padding < 0 else padding
+        if (warps := line_warps(places, width, x, fills)) is not None:
+            record.extents[1] = places.extents[-1]
+            record.extents[0] = places.count // places.extents[-1]
+
+            def by_lines(at: Address) -> list[int]:
+                return [*map(at, (x, values, out, places.named[0].ref))]
+
+            def line_kernels(address: Address, fault: int) -> Sequence[Kernel]:
+                blocks = -(-record.extents[0] // warps)
+                return [Kernel("gpu_put_lines", record, lambda at: [*by_lines(at), fault], blocks, 32 * warps)]
+
+            return Planned(line_kernels, **_checked(call, places.named))
         wide, narrow = _sized(record, out.nbytes // 16), _sized(record, out.nbytes)
         order = Lines(1, places.count, 1, 0)
 
@@ -171,10 +201,7 @@ def writing(
                     blocks_for(places.count),
                 ),
                 *sorts,
-                Kernel(
-                    "gpu_put", record, lambda at: [at(x), at(values), at(out), keys, numbers],
-                    blocks_for(places.count * width),
-                ),
+                putting(record, lambda at: [at(x), at(values), at(out), keys, numbers]),
             ]  # fmt: skip
 
         return Planned(kernels, **_checked(call, places.named))

@@ -1,10 +1,14 @@
 /* Running totals along the middle axis of [outer, extent, inner]; those of f32 are kept in f64, and all are rounded for each element. */
 #define SCANNED 256
+#define EACH 9 /* elements of a thread: odd, so that neighbours read different banks */
+#define TILE (SCANNED * EACH)
+#define AHEAD 8
 
 struct totals {
   long long outer, extent, inner, type, join;
   long long reverse, behind;   /* whether from the end; results that come before the first total */
   long long results;           /* the extent of the result */
+  long long chunks, chunk;     /* parts of a line that are summed apart first, and elements of each */
 };
 
 template <class A> struct running { typedef A type; };
@@ -33,42 +37,166 @@ template <class T> __device__ inline void total_lines(const struct totals *p, co
   }
 }
 
-/* A block for each line: totals of SCANNED elements at a time (Hillis and Steele 1986), and what came before them. */
-template <class T> __device__ inline void total_line(const struct totals *p, const T *x, T *out, u64 (*memory)[SCANNED]) {
-  typedef typename running<decltype(wide(T{}))>::type A;
-  A(*totals)[SCANNED] = (A(*)[SCANNED])memory;
-  long long line = blockIdx.x;
-  const T *from = x + line / p->inner * p->extent * p->inner + line % p->inner;
-  T *to = out + line / p->inner * p->results * p->inner + line % p->inner;
-  A none = A(p->join == 1 ? 0 : 1), before = none;
-  if (p->behind && threadIdx.x == 0) narrow(to[(p->reverse ? p->results - 1 : 0) * p->inner], none);
-  for (long long first = 0; first < p->extent; first += SCANNED) {
-    long long at = first + threadIdx.x;
-    A total = none;
-    if (at < p->extent) total = A(wide(from[(p->reverse ? p->extent - 1 - at : at) * p->inner]));
-    int side = 0;
-    totals[0][threadIdx.x] = total;
-    __syncthreads();
-    for (int apart = 1; apart < SCANNED; apart *= 2) {
-      if ((int)threadIdx.x >= apart) total = joined(p->join, totals[side][threadIdx.x - apart], total);
-      side = 1 - side;
-      totals[side][threadIdx.x] = total;
-      __syncthreads();
-    }
-    long long place = at < p->extent ? result_of(p, at) : -1;
-    if (place >= 0) narrow(to[place * p->inner], joined(p->join, before, total));
-    before = joined(p->join, before, totals[side][SCANNED - 1]);
-    __syncthreads();
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(256) gpu_total_lines(const struct totals *p, const char *x, char *out) {
+extern "C" __global__ void __launch_bounds__(256) gpu_total_lines(const struct totals *__restrict__ p, const char *__restrict__ x, char *__restrict__ out) {
 #define LINES(T) total_lines(p, (const T *)x, (T *)out)
   BY_TYPE(p->type, LINES)
 }
 
-extern "C" __global__ void __launch_bounds__(256) gpu_total_line(const struct totals *p, const char *x, char *out) {
-  __shared__ u64 memory[2][SCANNED];
-#define LINE(T) total_line(p, (const T *)x, (T *)out, memory)
+/* What `count` elements, `step` apart, add up to behind a total. */
+template <class A, class T> __device__ inline A total_of(long long join, A total, const T *from, long long count, long long step) {
+  for (; count >= AHEAD; count -= AHEAD, from += AHEAD * step) {
+    T read[AHEAD];
+#pragma unroll
+    for (int k = 0; k < AHEAD; ++k) read[k] = from[k * step];
+#pragma unroll
+    for (int k = 0; k < AHEAD; ++k) total = joined(join, total, A(wide(read[k])));
+  }
+  for (; count > 0; --count, from += step) total = joined(join, total, A(wide(*from)));
+  return total;
+}
+
+/* A thread for each column of a chunk, and neighbours beside it: first what it adds up to, then its totals behind those before it. */
+template <class T, bool SUMS>
+__device__ inline void total_columns(const struct totals *p, const T *x, T *out, char *sums) {
+  typedef typename running<decltype(wide(T{}))>::type A;
+  u64 inner = (u64)p->inner, across = (inner + SCANNED - 1) / SCANNED, part = blockIdx.x / across;
+  u64 column = blockIdx.x % across * SCANNED + threadIdx.x, line = part / (u64)p->chunks, number = part % (u64)p->chunks;
+  if (column >= inner) return;
+  long long first = (long long)number * p->chunk, end = first + p->chunk < p->extent ? first + p->chunk : p->extent;
+  const T *from = x + line * p->extent * inner + column;
+  T *to = out + line * p->results * inner + column;
+  A *own = (A *)sums + line * p->chunks * inner + column, total = A(p->join == 1 ? 0 : 1);
+  if (!SUMS) {
+    if (p->behind && !number) narrow(to[(p->reverse ? p->results - 1 : 0) * inner], total);
+    for (u64 k = 0; k < number; ++k) total = joined(p->join, total, own[k * inner]);
+  }
+  if (SUMS) {
+    total = total_of<A>(p->join, total, from + (p->reverse ? p->extent - 1 - first : first) * inner, end - first, p->reverse ? -p->inner : p->inner);
+  } else {
+    long long step = p->reverse ? -p->inner : p->inner, at = first;
+    const T *next = from + (p->reverse ? p->extent - 1 - first : first) * inner;
+    T *put = to + (p->reverse ? p->results - 1 - p->behind - first : p->behind + first) * inner;
+    if (end > p->results - p->behind) end = p->results - p->behind;
+    for (; at + AHEAD <= end; at += AHEAD, next += AHEAD * step, put += AHEAD * step) {
+      T read[AHEAD];
+#pragma unroll
+      for (int k = 0; k < AHEAD; ++k) read[k] = next[k * step];
+#pragma unroll
+      for (int k = 0; k < AHEAD; ++k) {
+        total = joined(p->join, total, A(wide(read[k])));
+        narrow(put[k * step], total);
+      }
+    }
+    for (; at < end; ++at, next += step, put += step) {
+      total = joined(p->join, total, A(wide(*next)));
+      narrow(*put, total);
+    }
+  }
+  if (SUMS) own[number * inner] = total;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3) gpu_column_sums(const struct totals *__restrict__ p, const char *__restrict__ x, char *__restrict__ sums) {
+#define COLUMN_SUMS(T) total_columns<T, true>(p, (const T *)x, (T *)0, sums)
+  BY_TYPE(p->type, COLUMN_SUMS)
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3) gpu_total_columns(const struct totals *__restrict__ p, const char *__restrict__ x, char *__restrict__ out, char *__restrict__ sums) {
+#define COLUMNS(T) total_columns<T, false>(p, (const T *)x, (T *)out, sums)
+  BY_TYPE(p->type, COLUMNS)
+}
+
+/* The total of what the threads before have, in order; `all`: that of all threads. Every thread of the block calls it. */
+template <class A> __device__ inline A total_before(long long join, A own, A none, A *warps, A &all) {
+  unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  A upto = own;
+  for (unsigned apart = 1; apart < 32; apart *= 2) {
+    A other = __shfl_up_sync(0xffffffffu, upto, apart);
+    if (lane >= apart) upto = joined(join, other, upto);
+  }
+  if (lane == 31) warps[warp] = upto;
+  A last = __shfl_up_sync(0xffffffffu, upto, 1), before = none;
+  __syncthreads();
+  all = none;
+  for (unsigned k = 0; k < SCANNED / 32; ++k) {
+    if (k == warp) before = all;
+    all = joined(join, all, warps[k]);
+  }
+  __syncthreads();  // then `warps` may be written again
+  return lane ? joined(join, before, last) : before;
+}
+
+/* A block for each chunk of a line: what it adds up to. */
+template <class T> __device__ inline void chunk_sum(const struct totals *p, const T *x, u64 *sums, u64 *warps) {
+  typedef typename running<decltype(wide(T{}))>::type A;
+  long long line = blockIdx.x / p->chunks, number = blockIdx.x % p->chunks, inner = p->inner;
+  const T *from = x + line / inner * p->extent * inner + line % inner;
+  long long first = number * p->chunk, end = first + p->chunk < p->extent ? first + p->chunk : p->extent;
+  A none = A(p->join == 1 ? 0 : 1), total, all;
+  long long own = first + threadIdx.x, count = own < end ? (end - own + SCANNED - 1) / SCANNED : 0;
+  total = total_of<A>(p->join, none, from + (p->reverse ? p->extent - 1 - own : own) * inner, count, (p->reverse ? -inner : inner) * SCANNED);
+  total_before(p->join, total, none, (A *)warps, all);
+  if (!threadIdx.x) ((A *)sums)[blockIdx.x] = all;
+}
+
+/* A block for each chunk of a line: its totals, a tile at a time, behind those of the chunks before it. Later chunks come first: they are
+ * what the caches still have. */
+template <class T>
+__device__ inline void total_line(const struct totals *p, const T *x, T *out, const u64 *sums, u64 *memory, u64 *warps) {
+  typedef typename running<decltype(wide(T{}))>::type A;
+  T *tile = (T *)memory;
+  long long line = blockIdx.x / p->chunks, number = p->chunks - 1 - blockIdx.x % p->chunks, inner = p->inner;
+  const T *from = x + line / inner * p->extent * inner + line % inner;
+  T *to = out + line / inner * p->results * inner + line % inner;
+  long long begin = number * p->chunk, end = begin + p->chunk < p->extent ? begin + p->chunk : p->extent;
+  A none = A(p->join == 1 ? 0 : 1), before = none, all;
+  if (number) {
+    long long share = (number + SCANNED - 1) / SCANNED;
+    A some = none;
+    for (long long k = threadIdx.x * share; k < number && k < (threadIdx.x + 1) * share; ++k)
+      some = joined(p->join, some, ((const A *)sums)[line * p->chunks + k]);
+    total_before(p->join, some, none, (A *)warps, before);
+  } else if (p->behind && !threadIdx.x) {
+    narrow(to[(p->reverse ? p->results - 1 : 0) * inner], none);
+  }
+  if (end > p->results - p->behind) end = p->results - p->behind;
+  for (long long first = begin; first < end; first += TILE) {
+    int left = end - first < TILE ? (int)(end - first) : TILE;
+    T read[EACH];
+    const T *next = from + (p->reverse ? p->extent - 1 - first - threadIdx.x : first + threadIdx.x) * inner;
+    long long step = (p->reverse ? -inner : inner) * SCANNED;
+#pragma unroll
+    for (int k = 0; k < EACH; ++k)
+      if (k * SCANNED + (int)threadIdx.x < left) read[k] = next[k * step];
+#pragma unroll
+    for (int k = 0; k < EACH; ++k)
+      if (k * SCANNED + (int)threadIdx.x < left) tile[k * SCANNED + threadIdx.x] = read[k];
+    __syncthreads();
+    A total = none;
+    int own = (int)threadIdx.x * EACH;
+#pragma unroll 3
+    for (int k = own; k < own + EACH && k < left; ++k) total = joined(p->join, total, A(wide(tile[k])));
+    total = joined(p->join, before, total_before(p->join, total, none, (A *)warps, all));
+    before = joined(p->join, before, all);
+#pragma unroll 3
+    for (int k = own; k < own + EACH && k < left; ++k) {
+      total = joined(p->join, total, A(wide(tile[k])));
+      narrow(tile[k], total);
+    }
+    __syncthreads();
+    T *put = to + (p->reverse ? p->results - 1 - p->behind - first - threadIdx.x : p->behind + first + threadIdx.x) * inner;
+    for (int k = (int)threadIdx.x; k < left; k += SCANNED, put += step) *put = tile[k];
+    __syncthreads();  // then the tile may be written again
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) gpu_chunk_sums(const struct totals *__restrict__ p, const char *__restrict__ x, u64 *__restrict__ sums) {
+  __shared__ u64 warps[SCANNED / 32];
+#define CHUNK_SUM(T) chunk_sum(p, (const T *)x, sums, warps)
+  BY_TYPE(p->type, CHUNK_SUM)
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3) gpu_total_line(const struct totals *__restrict__ p, const char *__restrict__ x, char *__restrict__ out, const u64 *__restrict__ sums) {
+  __shared__ u64 memory[TILE], warps[SCANNED / 32];
+#define LINE(T) total_line(p, (const T *)x, (T *)out, sums, memory, warps)
   BY_TYPE(p->type, LINE)
 }

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.runtime.backends.gpu_calls import THREADS, Kernel, Planned, axis_of, blocks_for, type_number
+from fuse_opt.runtime.backends.nvidia.device_calls import Address, workspace_at
 from fuse_opt.runtime.host.c_records import fields_of
 
 _MOST_INNER = 32
 """Lines side by side from which on a thread has one of its own: neighbours read neighbours."""
 _SHORT = 64
 """Elements of a line that are few for a block."""
+_TILE = 2304
+"""`TILE` of the text."""
+_BLOCKS, _COLUMNS = 1024, 1 << 17
+"""Blocks, and threads with a column each, that are enough for a device: where there are fewer, lines are taken in chunks."""
+_LEAST_ROWS = 64
+"""Rows of a chunk of columns."""
+_MOST_BLOCKS = 1 << 31
 
 
 class _Record(ctypes.Structure):
@@ -21,21 +31,51 @@ class _Record(ctypes.Structure):
     _fields_ = fields_of("backends/gpu_totals.cuh", "totals")
 
 
+def _record(call: LibraryCall) -> Any:
+    """All but the type and the join."""
+    x, record = call.inputs[0], _Record()
+    axis = axis_of(call, 0, len(x.shape))
+    record.outer, record.extent, record.inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
+    record.reverse = int(bool(call.config.get("reverse")))
+    record.behind = int(any(call.config.get(name) for name in ("exclusive", "include_initial")))
+    record.results = call.outputs[0].shape[axis]
+    lines, unit, wanted, least = record.outer * record.inner, _TILE, _BLOCKS, 2
+    if record.inner >= _MOST_INNER:
+        lines, unit, wanted, least = record.outer * -(-record.inner // THREADS) * THREADS, _LEAST_ROWS, _COLUMNS, 1
+    units = -(-record.extent // unit)
+    parts = min(units // least, wanted // lines) if lines <= wanted // 2 else 1
+    record.chunk = -(-units // max(parts, 1)) * unit
+    record.chunks = -(-record.extent // record.chunk)
+    return record
+
+
+def total_bytes(call: LibraryCall) -> int:
+    """The workspace of a call: what each chunk adds up to."""
+    record = _record(call)
+    return 8 * record.outer * record.inner * record.chunks if record.chunks > 1 else 0
+
+
 def _total(call: LibraryCall, join: int) -> Planned | None:
     x, out = call.inputs[0], call.outputs[0]
-    axis, kind, record = axis_of(call, 0, len(x.shape)), type_number(x, computes=True), _Record()
-    if kind is None:
+    if (kind := type_number(x, computes=True)) is None:
         return None
-    record.outer, record.extent, record.inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
-    record.type, record.join, record.reverse = kind, join, int(bool(call.config.get("reverse")))
-    record.behind = int(any(call.config.get(name) for name in ("exclusive", "include_initial")))
-    record.results = out.shape[axis]
-    lines = record.outer * record.inner
-    if record.inner >= _MOST_INNER or record.extent <= _SHORT or lines >= 1 << 31:
-        kernel = Kernel("gpu_total_lines", record, lambda at: [at(x), at(out)], blocks_for(lines))
-    else:
-        kernel = Kernel("gpu_total_line", record, lambda at: [at(x), at(out)], lines, THREADS)
-    return Planned(lambda address, fault: [kernel])
+    record = _record(call)
+    record.type, record.join = kind, join
+    lines, by_columns = record.outer * record.inner, record.inner >= _MOST_INNER
+    blocks = record.chunks * (record.outer * -(-record.inner // THREADS) if by_columns else lines)
+    if blocks >= _MOST_BLOCKS or (record.chunks == 1 and record.extent <= _SHORT):
+        simple = Kernel("gpu_total_lines", record, lambda at: [at(x), at(out)], blocks_for(lines))
+        return Planned(lambda address, fault: [simple])
+    sums, totals = ("gpu_column_sums", "gpu_total_columns") if by_columns else ("gpu_chunk_sums", "gpu_total_line")
+
+    def kernels(address: Address, fault: int) -> Sequence[Kernel]:
+        memory = workspace_at(call, address)[0] if record.chunks > 1 else address(out)
+        last = Kernel(totals, record, lambda at: [at(x), at(out), memory], blocks)
+        if record.chunks == 1:
+            return [last]
+        return [Kernel(sums, record, lambda at: [at(x), memory], blocks), last]
+
+    return Planned(kernels)
 
 
 def cumulative_sum(call: LibraryCall) -> Planned | None:
@@ -46,3 +86,6 @@ def cumulative_sum(call: LibraryCall) -> Planned | None:
 def cumulative_prod(call: LibraryCall) -> Planned | None:
     """`graph.cumulative_prod`."""
     return _total(call, 2)
+
+
+TOTALS = {"cumulative_sum": cumulative_sum, "cumulative_prod": cumulative_prod}

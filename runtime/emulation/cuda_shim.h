@@ -281,6 +281,16 @@ static inline unsigned ballot(unsigned mask, bool value, int line) {
   wait_in_warp(mask, line);
   return votes;
 }
+static inline unsigned match(unsigned mask, uint64_t value, int line) {
+  int warp = current / 32;
+  threads[current].slot = value;
+  wait_in_warp(mask, line);
+  unsigned same = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    if (mask & lanes_of(warp) & 1u << lane) same |= unsigned(threads[warp * 32 + lane].slot == value) << lane;
+  wait_in_warp(mask, line);
+  return same;
+}
 
 template <class... A, size_t... I>
 const char *start(void (*function)(A...), char **buffers, bool waits, int order, std::index_sequence<I...>) {
@@ -307,6 +317,7 @@ const char *arguments_of(void (*function)(A...), char **buffers, bool waits, int
 #define __shfl_up_sync(mask, value, by, ...) shim::shuffle_by(mask, value, -int(by), __LINE__ __VA_OPT__(, ) __VA_ARGS__)
 #define __shfl_sync(mask, value, from, ...) shim::shuffle_from(mask, value, from, __LINE__ __VA_OPT__(, ) __VA_ARGS__)
 #define __ballot_sync(mask, value) shim::ballot(mask, (value) != 0, __LINE__)
+#define __match_any_sync(mask, value) shim::match(mask, value, __LINE__)
 #define __any_sync(mask, value) (__ballot_sync(mask, value) != 0)
 #define __all_sync(mask, value) (__ballot_sync(mask, !(value)) == 0)
 #define __threadfence()

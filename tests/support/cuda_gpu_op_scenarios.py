@@ -128,6 +128,60 @@ def meeting_updates() -> str:
     return "3 programs"
 
 
+def _one(op: str, attributes: str, result: str, *inputs: Array, fraction: float = 0.0) -> None:
+    """The same of a program of one op."""
+    names = {
+        np.dtype(np.float32): "f32",
+        np.dtype(np.int64): "i64",
+        np.dtype(np.int32): "i32",
+        np.dtype(np.int16): "i16",
+    }
+    types = [f"tensor<{'x'.join(map(str, x.shape))}x{names[x.dtype]}>" for x in inputs]
+    given = ", ".join(f"%a{k}: {each}" for k, each in enumerate(types))
+    _same(
+        f"""func.func @main({given}) -> tensor<{result}> {{
+          %r = {op} {", ".join(f"%a{k}" for k in range(len(types)))} {{{attributes}}} : ({", ".join(types)}) -> tensor<{result}>
+          func.return %r : tensor<{result}>
+        }}""",
+        *inputs,
+        fraction=fraction,
+    )
+
+
+def parts_of_lines() -> str:
+    """Totals of lines that are taken in chunks, along both kinds of axes; of parts that are not multiples of anything."""
+    random = np.random.default_rng(5)
+    line = random.standard_normal(9311).astype(np.float32)
+    for attributes in ("axis = 0 : i64", "axis = 0 : i64, reverse = true", "axis = 0 : i64, exclusive = true"):
+        _one("graph.cumulative_sum", attributes, "9311xf32", line, fraction=1e-5)
+        columns = random.standard_normal((2, 211, 37)).astype(np.float32)
+        _one("graph.cumulative_sum", attributes.replace("0", "1"), "2x211x37xf32", columns, fraction=1e-5)
+    whole = random.integers(-9, 9, (2, 7001)).astype(np.int32)
+    _one("graph.cumulative_sum", "axis = 1 : i64", "2x7001xi32", whole)
+    return "7 programs"
+
+
+def lines_apart() -> str:
+    """Updates along lines of their own, reads by several at a time, and short lines in order."""
+    random = np.random.default_rng(6)
+    x, updates = (random.standard_normal((67, n)).astype(np.float32) for n in (19, 201))
+    at = random.integers(-19, 19, (67, 201))
+    for op in ("graph.scatter", "graph.scatter_add"):
+        _one(op, "axis = 1 : i64", "67x19xf32", x, at, updates)
+    grad, ids = random.standard_normal((300, 133)).astype(np.float32), random.integers(0, 11, 300)
+    _one("graph.embedding_backward", "rows = 11 : i64", "11x133xf32", grad, ids)
+    for width, kind in ((8, np.int64), (9, np.int32)):
+        rows, columns = random.integers(-5, 5, (7, 1)).astype(kind), random.integers(-6, 6, width).astype(kind)
+        table = random.standard_normal((3, 5, 6)).astype(np.float32)
+        _one("graph.index", "axes = array<i64: 1, 2>", f"3x7x{width}xf32", table, rows, columns)
+    for kind, name in ((np.float32, "f32"), (np.int16, "i16")):
+        for extent in (5, 200, 901):
+            lines = random.integers(-40, 40, (3, extent)).astype(kind)
+            _one("graph.sort", "axis = 1 : i64", f"3x{extent}x{name}", lines)
+            _one("graph.argsort", "axis = 1 : i64, descending = true", f"3x{extent}xi64", lines)
+    return "17 programs"
+
+
 TAKE = """func.func @main(%w: tensor<50x6xf32>, %i: tensor<3x5xi64>) -> tensor<3x5x6xf32> {
   %e = graph.take %w, %i : (tensor<50x6xf32>, tensor<3x5xi64>) -> tensor<3x5x6xf32>
   func.return %e : tensor<3x5x6xf32>
@@ -168,7 +222,8 @@ def indices_out_of_range() -> str:
 
 
 SCENARIOS = {
-    function.__name__: function for function in (cases_of_rows, long_lines, meeting_updates, indices_out_of_range)
+    function.__name__: function
+    for function in (cases_of_rows, long_lines, parts_of_lines, lines_apart, meeting_updates, indices_out_of_range)
 }
 
 if __name__ == "__main__":

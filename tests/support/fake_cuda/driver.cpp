@@ -36,6 +36,7 @@ constexpr unsigned char kGuardByte = 0xA5, kUnwritten = 0xFF;
 struct Kernel {
   const char *(*run)(char **, const unsigned *, const unsigned *, int);
   int parameters, threads;
+  const bool *addresses;  // whether a parameter is one
   std::string name;
   unsigned shared = 48 << 10;  // bytes that a launch may ask for
 };
@@ -453,7 +454,8 @@ API CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle, const ch
   auto &kernel = module->kernels[name];
   if (!kernel)
     kernel.reset(new Kernel{reinterpret_cast<decltype(Kernel::run)>(run), *static_cast<int *>(symbol("parameters_of_")),
-                            *static_cast<int *>(symbol("threads_of_")), name});
+                            *static_cast<int *>(symbol("threads_of_")),
+                            static_cast<bool *>(symbol("addresses_of_")), name});
   *function = reinterpret_cast<CUfunction>(kernel.get());
   return CUDA_SUCCESS;
 }
@@ -483,8 +485,11 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
   std::vector<char *> arguments(kernel->parameters);  // taken at the launch, as the hardware does
   if (size) memcpy(arguments.data(), packed, size);
   for (size_t k = 0; pointers && k < arguments.size(); ++k) arguments[k] = *static_cast<char **>(pointers[k]);
-  for (char *argument : arguments)
-    if (!is_inside(reinterpret_cast<CUdeviceptr>(argument), 1) && !is_page_locked(argument, 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (size_t k = 0; k < arguments.size(); ++k) {
+    char *argument = arguments[k];
+    if (!kernel->addresses[k] || is_inside(reinterpret_cast<CUdeviceptr>(argument), 1)) continue;
+    if (!is_page_locked(argument, 1)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   auto run = [=]() mutable -> CUresult {
     unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     const char *fault = getenv("FAKE_CUDA_FAULT");

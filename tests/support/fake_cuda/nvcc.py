@@ -23,7 +23,9 @@ def with_figures(text: str) -> str:
     for kernel, _ in kernels_of(text):
         threads, name, parameters = kernel.groups()
         count = parameters.count(",") + 1 if parameters.strip() else 0
-        lines.append(f'extern "C" {{ int parameters_of_{name} = {count}, threads_of_{name} = {threads or 1024}; }}')
+        addresses = ", ".join(str(int("*" in each)) for each in parameters.split(","))
+        figures = f"int parameters_of_{name} = {count}, threads_of_{name} = {threads or 1024}"
+        lines.append(f'extern "C" {{ {figures}; bool addresses_of_{name}[] = {{{addresses}}}; }}')
     return "\n".join(lines) + "\n"
 
 

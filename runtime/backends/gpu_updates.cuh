@@ -1,0 +1,83 @@
+/* Updates that are joined where they go: of lines that fit in shared memory, and of wide rows. */
+#define ROOM 4096 /* words of 8 bytes of shared memory */
+
+/* Updates along the last axis of lines that are apart: a warp for each line, whose totals are in shared memory until all updates are
+ * taken, 32 at a time and in their order; those of them that meet go one after another. */
+template <class T>
+__device__ inline void put_line(
+    const struct places *p, const T *x, const T *values, T *out, const char *from, struct fault *fault, u64 *memory) {
+  typedef decltype(wide(T{})) A;
+  long long lane = threadIdx.x % 32, size = p->limits[0], count = p->extents[1];
+  long long line = (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+  if (line >= p->extents[0]) return;
+  A *totals = (A *)memory + threadIdx.x / 32 * size;
+  for (long long k = lane; k < size; k += 32) totals[k] = wide(x[line * size + k]);
+  __syncwarp();
+  for (long long first = line * count; first < (line + 1) * count; first += 32 * PIECES) {
+    long long index[PIECES];
+    T value[PIECES];
+#pragma unroll
+    for (int k = 0; k < PIECES; ++k) {
+      long long at = first + 32 * k + lane;
+      bool some = at < (line + 1) * count;
+      index[k] = some ? p->kinds[0] == 3 ? ((const long long *)from)[at] : ((const int *)from)[at] : 0;
+      value[k] = some ? values[at] : T{};
+    }
+#pragma unroll
+    for (int k = 0; k < PIECES; ++k) {
+      long long at = first + 32 * k + lane, found = index[k] < 0 && p->wraps[0] ? index[k] + size : index[k];
+      bool inside = at < (line + 1) * count;
+      if (inside && (u64)found >= (u64)size) {
+        note(fault, 0, index[k], at);
+        inside = false;
+      }
+      __syncwarp();
+      unsigned target = inside ? (unsigned)found : (unsigned)(size + lane);
+      unsigned turn = (unsigned)__popc(__match_any_sync(0xffffffffu, target) & ((1u << lane) - 1u));
+      for (unsigned now = 0;; ++now) {
+        if (inside && turn == now) totals[target] = joined(p->join, totals[target], A(wide(value[k])));
+        __syncwarp();
+        if (!__any_sync(0xffffffffu, turn > now)) break;
+      }
+    }
+  }
+  for (long long k = lane; k < size; k += 32) narrow(out[line * size + k], totals[k]);
+}
+
+extern "C" __global__ void __launch_bounds__(256) gpu_put_lines(const struct places *p, const char *x, const char *values, char *out, const char *from, struct fault *fault) {
+  __shared__ u64 memory[ROOM];
+#define PUT_LINE(T) put_line(p, (const T *)x, (const T *)values, (T *)out, from, fault, memory)
+  BY_TYPE(p->type, PUT_LINE)
+}
+
+/* As `gpu_put`, of rows that are wide: a warp has 32 times PIECES elements of a row, and finds the updates of it once. */
+template <class T>
+__device__ inline void put_row(const struct places *p, const T *x, const T *values, T *out, const u64 *keys, const unsigned *order) {
+  unsigned groups = (unsigned)((p->width + 32 * PIECES - 1) / (32 * PIECES));
+  u64 task = first_thread() / 32, number = task / groups;
+  if (number >= (u64)p->count) return;
+  unsigned first = (unsigned)(task - number * groups) * (32 * PIECES) + threadIdx.x % 32, width = (unsigned)p->width;
+  u64 key = keys[number];
+  if (key == NONE || (number && keys[number - 1] == key)) return;
+  decltype(wide(T{})) totals[PIECES];
+#pragma unroll
+  for (int k = 0; k < PIECES; ++k) totals[k] = !p->fills && first + 32 * k < width ? wide(x[key + first + 32 * k]) : 0;
+  for (u64 next = number; next < (u64)p->count && keys[next] == key; ++next) {
+    const T *from = values + value_at(p, order[next]);
+    T read[PIECES];
+#pragma unroll
+    for (int k = 0; k < PIECES; ++k)
+      if (first + 32 * k < width) read[k] = from[(first + 32 * k) * p->value_step];
+#pragma unroll
+    for (int k = 0; k < PIECES; ++k)
+      if (first + 32 * k < width) totals[k] = joined(p->join, totals[k], wide(read[k]));
+  }
+#pragma unroll
+  for (int k = 0; k < PIECES; ++k)
+    if (first + 32 * k < width) narrow(out[key + first + 32 * k], totals[k]);
+}
+
+extern "C" __global__ void __launch_bounds__(256) gpu_put_rows(const struct places *p, const char *x, const char *values, char *out, const u64 *keys, const unsigned *order) {
+#define PUT_ROW(T) put_row(p, (const T *)x, (const T *)values, (T *)out, keys, order)
+  BY_TYPE(p->type, PUT_ROW)
+}
