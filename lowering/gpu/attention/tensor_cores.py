@@ -82,12 +82,32 @@ class TensorAttention(TensorProducts):
         self.arrive(scope)
         self.following(scope, number, tiles, self.copy_tile)
         first = named(self.first_key(scope, number), "first_key")
-        self.multiply_keys(scope, self.staged(scope, self.keys, number))
-        self.mask(scope, first)
-        self.each_row(scope, self._raise)
-        self._rescale(scope)
-        self.multiply_values(scope, self.staged(scope, self.values, number), first)
+        keys, values = (self.staged(scope, tile, number) for tile in (self.keys, self.values))
+
+        def compute(inner: Scope, _: Values) -> Values:
+            self.multiply_keys(inner, keys)
+            self.mask(inner, first)
+            self.each_row(inner, self._raise)
+            self._rescale(inner)
+            self.multiply_values(inner, values, first)
+            return ()
+
+        works = self._works(scope, first)
+        if works is None:
+            return compute(scope, ())
+        when(scope, works, (), compute)
         return ()
+
+    def _works(self, scope: Scope, first: SSAValue) -> SSAValue | None:
+        """Whether the warp has rows that see keys of the tile; None where it is sure to have."""
+        found: SSAValue | None = None
+        if self.of.first.rows % self.block_rows:
+            found = less(scope, self.first_own, self.of.first.rows)
+        if (further := self.seen_after()) is not None:
+            last = scope.index_constant(self.block.tiles * SIDE - 1 + further)
+            sees = scope.add(arith.CmpiOp(first, scope.add(arith.AddiOp(self.first_own, last)), "slt"))
+            found = sees if found is None else scope.add(arith.AndIOp(found, sees))
+        return found
 
     def weigh(self, row: Scope, steps: Dim, first: SSAValue) -> None:
         """The weights of a row's keys of 16, two in a register."""
