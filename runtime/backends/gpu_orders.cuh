@@ -7,6 +7,7 @@ struct lines {
   long long outer, extent, inner, type;
   long long descending, count;   /* the elements of each line that are wanted */
   long long chunk, run;          /* elements that a block sorts; of the runs that are merged */
+  long long packed;              /* whether an order is the lower halves of keys of 64 bits */
   long long values, indices;     /* what is asked for */
   long long right, wanted;       /* of a search: whether behind equal elements, and how many */
 };
@@ -89,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(256) gpu_ordered(const struct lines
   u64 all = (u64)(p->outer * p->inner * p->count);
   for (u64 k = first_thread(); k < all; k += all_threads()) {
     u64 inner = (u64)p->inner, line = k / (inner * (u64)p->count) * inner + k % inner, at = k / inner % (u64)p->count;
-    unsigned from = order[line * (u64)p->extent + at];
+    unsigned from = order[line * (u64)p->extent + at << p->packed];
     u64 source = element_of(p, line, from, (u64)p->extent);
     if (p->indices) indices[k] = from;
     if (!p->values) continue;
@@ -108,15 +109,16 @@ __device__ inline unsigned short_key(int x) { return (unsigned)x ^ 1u << 31; }
 
 __device__ inline u64 one_of(u64 own, u64 other, bool least) { return (other < own) == least ? other : own; }
 
-/* A block for each short line of elements of at most 32 bits: keys with where they come from, no two of which are equal, in registers.
- * Element k of a thread is at 4 times its number and k; a network (Batcher 1968) sorts within threads, warps, then the block. */
-extern "C" __global__ void __launch_bounds__(256) gpu_sort_lines(const struct lines *__restrict__ p, const char *__restrict__ x, char *__restrict__ values, long long *__restrict__ indices) {
+/* A block for each short line of elements of at most 32 bits, or, `packed`, for a run of a longer one, of which the keys are the result:
+ * keys with where they come from, no two of which are equal, in registers. Element k of a thread is at 4 times its number and k; a network (Batcher 1968) sorts within threads, warps, then the block. */
+extern "C" __global__ void __launch_bounds__(256, 6) gpu_sort_lines(const struct lines *__restrict__ p, const char *__restrict__ x, char *__restrict__ values, long long *__restrict__ indices, u64 *__restrict__ keys) {
   __shared__ u64 all[SHORT_EACH * 256];
-  u64 own[SHORT_EACH], line = blockIdx.x;
   unsigned extent = (unsigned)p->extent, thread = threadIdx.x, threads = blockDim.x;
+  unsigned runs = (extent - 1) / (SHORT_EACH * threads) + 1, start = blockIdx.x % runs * (SHORT_EACH * threads);
+  u64 own[SHORT_EACH], line = blockIdx.x / runs;
 #pragma unroll
   for (unsigned k = 0; k < SHORT_EACH; ++k) {
-    unsigned at = k * threads + thread, key = 0;
+    unsigned at = start + k * threads + thread, key = 0;
 #define SHORT_KEY(T) key = short_key(((const T *)x)[element_of(p, line, at, extent)])
     if (at < extent) BY_TYPE(p->type, SHORT_KEY)
     own[k] = at < extent ? (u64)(p->descending ? ~key : key) << 32 | at : NONE;
@@ -148,12 +150,67 @@ extern "C" __global__ void __launch_bounds__(256) gpu_sort_lines(const struct li
     }
 #pragma unroll
   for (unsigned k = 0; k < SHORT_EACH; ++k) {
-    unsigned at = thread * SHORT_EACH + k, from = HALF(own[k], 0);
-    if (at >= p->count) continue;
+    unsigned at = start + thread * SHORT_EACH + k, from = HALF(own[k], 0);
+    if (p->packed && at < extent) keys[line * extent + at] = own[k];
+    if (p->packed || at >= p->count) continue;
     u64 to = element_of(p, line, at, (u64)p->count), source = element_of(p, line, from, extent);
     if (p->indices) indices[to] = from;
 #define SHORT_VALUE(T) ((T *)values)[to] = ((const T *)x)[source]
     if (p->values) BY_TYPE(p->type, SHORT_VALUE)
+  }
+}
+
+#define MERGED 2048 /* keys that a block merges: two of the shortest runs */
+#define MERGED_EACH (MERGED / 256)
+
+/* How many of the first `upto` keys of two sorted runs, no two of which are equal, are of the first run. */
+__device__ inline unsigned of_first(const u64 *a, unsigned in_a, const u64 *b, unsigned in_b, unsigned upto) {
+  unsigned low = upto > in_b ? upto - in_b : 0, high = upto < in_a ? upto : in_a;
+  while (low < high) {
+    unsigned middle = (low + high) / 2;
+    if (a[middle] < b[upto - 1 - middle]) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/* The same, by a warp: 32 of the places that it may be are looked at at once. */
+__device__ inline unsigned of_first_by_warp(const u64 *a, unsigned in_a, const u64 *b, unsigned in_b, unsigned upto) {
+  unsigned low = upto > in_b ? upto - in_b : 0, high = upto < in_a ? upto : in_a;
+  while (low < high) {
+    unsigned step = (high - low + 31) / 32, place = low + (threadIdx.x % 32 + 1) * step - 1;
+    bool before = place < high && a[place] < b[upto - 1 - place];
+    unsigned found = (unsigned)__popc(__ballot_sync(0xffffffffu, before)), end = low + (found + 1) * step - 1;
+    low += found * step;
+    if (end < high) high = end;
+  }
+  return low;
+}
+
+/* Merges neighbouring runs of keys of each line (merge path: Green, McColl, Bader 2012): a block makes MERGED of them. */
+extern "C" __global__ void __launch_bounds__(256) gpu_merge_keys(const struct lines *__restrict__ p, const u64 *__restrict__ keys, u64 *__restrict__ to) {
+  __shared__ u64 both[MERGED];
+  __shared__ unsigned ends[2];
+  unsigned extent = (unsigned)p->extent, run = (unsigned)p->run, tiles = (extent - 1) / MERGED + 1;
+  unsigned first = blockIdx.x % tiles * MERGED, pair = first / (2 * run) * (2 * run), left = extent - pair;
+  unsigned in_a = left < run ? left : run, in_b = left - in_a < run ? left - in_a : run;
+  const u64 *a = keys + (u64)(blockIdx.x / tiles) * extent + pair, *b = a + in_a;
+  unsigned begin = first - pair, end = in_a + in_b - begin < MERGED ? in_a + in_b : begin + MERGED;
+  if (threadIdx.x < 64) {
+    unsigned found = of_first_by_warp(a, in_a, b, in_b, threadIdx.x < 32 ? begin : end);
+    if (threadIdx.x % 32 == 0) ends[threadIdx.x / 32] = found;
+  }
+  __syncthreads();
+  unsigned from_a = ends[0], some_a = ends[1] - from_a, some = end - begin, from_b = begin - from_a, some_b = some - some_a;
+  for (unsigned k = threadIdx.x; k < some; k += blockDim.x) both[k] = k < some_a ? a[from_a + k] : b[from_b + (k - some_a)];
+  __syncthreads();
+  unsigned at = threadIdx.x * MERGED_EACH;
+  if (at >= some) return;
+  unsigned next_a = of_first(both, some_a, both + some_a, some_b, at), next_b = at - next_a;
+  u64 *out = to + (u64)(blockIdx.x / tiles) * extent + pair + begin;
+  for (unsigned k = at; k < at + MERGED_EACH && k < some; ++k) {
+    bool is_a = next_b >= some_b || (next_a < some_a && both[next_a] < both[some_a + next_b]);
+    out[k] = is_a ? both[next_a++] : both[some_a + next_b++];
   }
 }
 

@@ -88,9 +88,27 @@ def sorting(lines: Lines, memory: SortMemory) -> tuple[list[Kernel], tuple[int, 
     return launches, here
 
 
-def is_short(lines: Lines) -> bool:
-    """Whether a block sorts a line as a whole, without a workspace."""
-    return lines.extent <= _CHUNK and TYPES[lines.type] not in _WIDE_TYPES
+def _is_narrow(lines: Lines) -> bool:
+    """Whether an element's key and place are 64 bits together."""
+    return TYPES[lines.type] not in _WIDE_TYPES
+
+
+def _sort_lines(lines: Lines, arguments: Addresses, **fields: int) -> Kernel:
+    """What sorts lines of at most `_CHUNK` elements, or runs of so many."""
+    threads = 1 << (max(32, -(-min(lines.extent, _CHUNK) // _SHORT_EACH)) - 1).bit_length()
+    blocks = lines.outer * lines.inner * -(-lines.extent // (_SHORT_EACH * threads))
+    return Kernel("gpu_sort_lines", lines.record(**fields), arguments, blocks, threads)
+
+
+def _merges(lines: Lines, memory: SortMemory) -> tuple[list[Kernel], int]:
+    """Launches that merge sorted runs of keys, which are at the first address; and where the keys are then."""
+    here, there, run = memory.first[0], memory.second[0], _CHUNK
+    launches: list[Kernel] = []
+    blocks = lines.outer * lines.inner * -(-lines.extent // (2 * _CHUNK))
+    while run < lines.extent:
+        launches.append(Kernel("gpu_merge_keys", lines.record(run=run), partial(_fixed, (here, there)), blocks))
+        here, there, run = there, here, 2 * run
+    return launches, here
 
 
 def _fixed(addresses: Sequence[int], _: Address) -> Sequence[int]:
@@ -111,33 +129,28 @@ def _ordering(
     if lines is None or lines.outer * lines.inner * (-(-lines.extent // _CHUNK)) >= _MOST_EXTENT:
         return None
     x, out = call.inputs[0], call.outputs[0]
-    made = lines.record(descending=int(descending))
     count = prod(out.shape) // (lines.outer * lines.inner)
-    last = lines.record(count=count, values=int(values is not None), indices=int(indices is not None))
+    order = {"descending": int(descending)}
+    wanted = {"count": count, "values": int(values is not None), "indices": int(indices is not None)}
+
+    def ordered(numbers: int, packed: int) -> Kernel:
+        record = lines.record(**wanted, packed=packed)
+        return Kernel("gpu_ordered", record, lambda at: [at(x), numbers, *results(at)], blocks_for(prod(out.shape)))
+
+    def results(at: Address) -> list[int]:
+        return [at(values or out), at(indices or out)]
 
     def kernels(address: Address, fault: int) -> Sequence[Kernel]:
-        if is_short(lines):
-            threads = max(32, -(-lines.extent // _SHORT_EACH))
-            at_once = lines.record(
-                descending=int(descending),
-                count=count,
-                values=int(values is not None),
-                indices=int(indices is not None),
-            )
-            arguments: Addresses = lambda at: [at(x), at(values or out), at(indices or out)]  # noqa: E731
-            return [
-                Kernel("gpu_sort_lines", at_once, arguments, lines.outer * lines.inner, 1 << (threads - 1).bit_length())
-            ]
+        if _is_narrow(lines) and lines.extent <= _CHUNK:
+            return [_sort_lines(lines, lambda at: [at(x), *results(at), at(x)], **order, **wanted)]
         memory = SortMemory.at(workspace_at(call, address)[0], lines.count)
+        if _is_narrow(lines):
+            runs = _sort_lines(lines, lambda at: [at(x), *results(at), memory.first[0]], **order, packed=1)
+            merges, keys = _merges(lines, memory)
+            return [runs, *merges, ordered(keys, packed=1)]
         sorts, (_, numbers) = sorting(lines, memory)
-        return [
-            Kernel("gpu_keys", made, lambda at: [at(x), *memory.first], blocks_for(lines.count)),
-            *sorts,
-            Kernel(
-                "gpu_ordered", last, lambda at: [at(x), numbers, at(values or out), at(indices or out)],
-                blocks_for(prod(out.shape)),
-            ),
-        ]  # fmt: skip
+        made = Kernel("gpu_keys", lines.record(**order), lambda at: [at(x), *memory.first], blocks_for(lines.count))
+        return [made, *sorts, ordered(numbers, packed=0)]
 
     return Planned(kernels)
 
