@@ -26,6 +26,8 @@ MOST_SUMS = 64
 """The same of f32."""
 REGISTER_BLOCKS = ((4, 64), (4, 32), (2, 32), (1, 32))
 """Rows of a thread, and keys of a tile."""
+_RESERVED = 1 << 10
+"""Bytes of shared memory that the system takes of each block, beside what blocks may ask for."""
 _AT_ONCE = 3, 2, 1
 """Blocks of f32 that a processor should have room for, if that may be."""
 
@@ -90,12 +92,13 @@ def register_block(online: OnlineSoftmax, limits: GpuLimits) -> RegisterBlock | 
     if kinds != {F32} or not limits.multiplies_matrices:
         return None
     depth, width = vector_step(of.first.depth), -(-of.second.columns // (LANES * VECTOR)) * LANES * VECTOR
+    room = limits.shared_memory + _RESERVED
     for blocks in _AT_ONCE:
         for rows, keys in REGISTER_BLOCKS:
             height = rows * GROUPS
             size = 4 * (height * depth + keys * (depth + width) + height * (keys + LANES))
             smallest = rows == 1 or of.second.rows > height // 2
-            if smallest and rows * width // LANES <= MOST_SUMS and size * blocks <= limits.shared_memory:
+            if smallest and rows * width // LANES <= MOST_SUMS and (size + _RESERVED) * blocks <= room:
                 return RegisterBlock(rows, keys, blocks)
     return None
 

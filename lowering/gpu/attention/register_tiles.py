@@ -22,11 +22,14 @@ from fuse_opt.lowering.gpu.attention.scores import unscaled_scores
 from fuse_opt.lowering.gpu.attention.tiled import THREADS, TiledAttention
 from fuse_opt.lowering.gpu.attention.tiles import Tile
 from fuse_opt.lowering.gpu.context import Grid
-from fuse_opt.lowering.gpu.scope import KernelScope, Values, less, loop, named, unrolled, when
+from fuse_opt.lowering.gpu.scope import WARP, KernelScope, Values, less, loop, named, unrolled, when
 from fuse_opt.lowering.gpu.split import Phase
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.scope import Scope
+
+TEAMS = WARP // LANES
+"""Rows of a warp side by side; those of a thread are so many apart."""
 
 
 class RegisterAttention(TiledAttention):
@@ -62,7 +65,11 @@ class RegisterAttention(TiledAttention):
         kernel, index = self.kernel, self.kernel.index_constant
         blocks = self.start(as_expr(self.turn) * self.j.extent + as_expr(self.j), self.vectors)
         thread = kernel.thread()
-        self.group = named(kernel.add(arith.DivSIOp(thread, index(LANES))), "group")
+        warp = kernel.add(arith.DivSIOp(thread, index(WARP)))
+        group = kernel.add(arith.RemSIOp(kernel.add(arith.DivSIOp(thread, index(LANES))), index(TEAMS)))
+        above = kernel.add(arith.MuliOp(warp, index(TEAMS * self.turn.extent)))
+        self.first_own = kernel.add(arith.AddiOp(self.first, above))
+        self.group = named(kernel.add(arith.AddiOp(above, group)), "group")
         self.lane = named(kernel.add(arith.RemSIOp(thread, index(LANES))), "lane")
         self.own_vector = kernel.add(arith.MuliOp(self.lane, index(VECTOR)))
         zero, low = kernel.constant(0.0, self.element), kernel.constant(-inf, self.element)
@@ -78,7 +85,7 @@ class RegisterAttention(TiledAttention):
         return Phase(kernel, Grid(blocks, (THREADS, 1)), note, tuple(self.parts.aligned))
 
     def row_of(self, scope: Scope) -> SSAValue:
-        return scope.add(arith.AddiOp(self.first, self._near(scope, self.group, self.turn, GROUPS)))
+        return scope.add(arith.AddiOp(self.first, self._near(scope, self.group, self.turn, TEAMS)))
 
     def rows(self, scope: Scope, body: Callable[[Scope], None]) -> None:
         def row(inner: Scope, _: Values) -> Values:
@@ -108,15 +115,34 @@ class RegisterAttention(TiledAttention):
         """Some keys: their scores, their weights, what their values add."""
         number = scope.dim_value(TILE)
         first = named(self.first_key(scope, number), "first_key")
+        works: SSAValue | None = None
+        if self.of.first.rows % self.block_rows:
+            works = less(scope, self.first_own, self.of.first.rows)
+
+        def weigh(inner: Scope, _: Values) -> Values:
+            self._multiply_keys(inner)
+            self.mask(inner, first)
+            self.each_row(inner, lambda row: self._weigh(row, first))
+            return ()
+
+        def add(inner: Scope, _: Values) -> Values:
+            self._multiply_values(inner)
+            return ()
+
         self.arrive(scope)  # keys; values of the tile before have been gone over
         self.value_copy.build(scope, self.values, first)
-        self._multiply_keys(scope)
-        self.mask(scope, first)
-        self.each_row(scope, lambda row: self._weigh(row, first))
+        self._where(scope, works, weigh)
         self.arrive(scope)  # values and weights; keys have been gone over
         self.following(scope, number, tiles, self._copy_keys)
-        self._multiply_values(scope)
+        self._where(scope, works, add)
         return ()
+
+    def _where(self, scope: Scope, works: SSAValue | None, body: Callable[[Scope, Values], Values]) -> None:
+        """What a warp does that has rows, as all have where it is not asked."""
+        if works is None:
+            body(scope, ())
+        else:
+            when(scope, works, (), body)
 
     def _vector(
         self, scope: Scope, tile: Tile, row: SSAValue, column: SSAValue, target: tuple[SSAValue, IndexExpr]
@@ -149,7 +175,7 @@ class RegisterAttention(TiledAttention):
         """A vector of each row of the thread."""
 
         def row(inner: Scope) -> None:
-            near = self._near(inner, self.group, self.turn, GROUPS)
+            near = self._near(inner, self.group, self.turn, TEAMS)
             self._vector(inner, tile, near, column, (self.left, as_expr(self.turn) * VECTOR))
 
         self.rows(scope, row)
@@ -235,7 +261,7 @@ class RegisterAttention(TiledAttention):
             row.values[each.node] = row.constant(1.0, self.element)
         total = add(arith.MulfOp(add(memref.LoadOp.get(self.totals, place)), factor))
         row.block.add_op(memref.StoreOp.get(total, self.totals, place))
-        near_row = self._near(row, self.group, self.turn, GROUPS)
+        near_row = self._near(row, self.group, self.turn, TEAMS)
         self.each_keys(row, first, lambda outer, scopes: self._share(outer, scopes[0], near_row))
         sums = Dim("sum", self.c.extent * VECTOR)
 
