@@ -7,7 +7,7 @@ struct lines {
   long long outer, extent, inner, type;
   long long descending, count;   /* the elements of each line that are wanted */
   long long chunk, run;          /* elements that a block sorts; of the runs that are merged */
-  long long packed;              /* whether an order is the lower halves of keys of 64 bits */
+  long long packed;              /* whether keys of 64 bits have an order in their lower halves; 2: they are given */
   long long values, indices;     /* what is asked for */
   long long right, wanted;       /* of a search: whether behind equal elements, and how many */
 };
@@ -120,8 +120,8 @@ extern "C" __global__ void __launch_bounds__(256, 6) gpu_sort_lines(const struct
   for (unsigned k = 0; k < SHORT_EACH; ++k) {
     unsigned at = start + k * threads + thread, key = 0;
 #define SHORT_KEY(T) key = short_key(((const T *)x)[element_of(p, line, at, extent)])
-    if (at < extent) BY_TYPE(p->type, SHORT_KEY)
-    own[k] = at < extent ? (u64)(p->descending ? ~key : key) << 32 | at : NONE;
+    if (at < extent && p->packed < 2) BY_TYPE(p->type, SHORT_KEY)
+    own[k] = at < extent && p->packed == 2 ? keys[line * extent + at] : at < extent ? (u64)(p->descending ? ~key : key) << 32 | at : NONE;
   }
   for (unsigned size = 2; size <= SHORT_EACH * threads; size *= 2)
     for (unsigned apart = size / 2; apart; apart /= 2) {

@@ -111,6 +111,13 @@ def _merges(lines: Lines, memory: SortMemory) -> tuple[list[Kernel], int]:
     return launches, here
 
 
+def sorting_keys(count: int, memory: SortMemory) -> tuple[list[Kernel], int]:
+    """Launches that sort keys, no two of which are equal; and where they are then."""
+    keys, line = memory.first[0], Lines(1, count, 1, 0)
+    merges, sorted_keys = _merges(line, memory)
+    return [_sort_lines(line, partial(_fixed, (keys,) * 4), packed=2), *merges], sorted_keys
+
+
 def _fixed(addresses: Sequence[int], _: Address) -> Sequence[int]:
     return addresses
 

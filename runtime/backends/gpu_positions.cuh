@@ -15,6 +15,7 @@ struct places {
   long long skipped;               /* a position whose updates count for nothing; -1 for none */
   long long type, join, fills;     /* of updates; `fills`: x is zeros */
   long long size;                  /* of x, in units that are copied */
+  long long packed;                /* whether keys of updates have where these go in their upper halves, and their numbers in the lower */
 };
 
 __device__ inline long long index_at(long long kind, const char *from, long long at) {
@@ -107,9 +108,19 @@ extern "C" __global__ void __launch_bounds__(256) gpu_targets(const struct place
   for (u64 place = first_thread(); place < (u64)p->count; place += all_threads()) {
     long long at = 0;
     bool inside = p->small ? locate<unsigned>(p, (unsigned)place, from, fault, at) : locate<u64>(p, place, from, fault, at);
-    keys[place] = inside ? (u64)at : NONE;
-    order[place] = (unsigned)place;
+    keys[place] = inside ? (u64)at << 32 * p->packed : p->packed ? NONE << 32 : NONE;
+    if (p->packed) keys[place] |= place;
+    else order[place] = (unsigned)place;
   }
+}
+
+/* Where a sorted update goes, and its number. */
+__device__ inline u64 target_at(const struct places *p, const u64 *keys, u64 at) {
+  u64 key = keys[at], upper = key >> 32;
+  return !p->packed ? key : upper == NONE >> 32 ? NONE : upper;
+}
+__device__ inline unsigned update_at(const struct places *p, const u64 *keys, const unsigned *order, u64 at) {
+  return p->packed ? HALF(keys[at], 0) : order[at];
 }
 
 /* What updates are put into: x, or zeros. */
@@ -137,9 +148,9 @@ __device__ inline long long value_at(const struct places *p, unsigned place) {
 template <class T>
 __device__ inline void put_last(const struct places *p, const T *values, T *out, const u64 *keys, const unsigned *order) {
   for (u64 k = first_thread(); k < (u64)(p->count * p->width); k += all_threads()) {
-    u64 number = k / (u64)p->width, column = k % (u64)p->width, key = keys[number];
-    if (key == NONE || (number + 1 < (u64)p->count && keys[number + 1] == key)) continue;
-    out[key + column] = values[value_at(p, order[number]) + (long long)column * p->value_step];
+    u64 number = k / (u64)p->width, column = k % (u64)p->width, key = target_at(p, keys, number);
+    if (key == NONE || (number + 1 < (u64)p->count && target_at(p, keys, number + 1) == key)) continue;
+    out[key + column] = values[value_at(p, update_at(p, keys, order, number)) + (long long)column * p->value_step];
   }
 }
 
@@ -148,11 +159,11 @@ template <class T>
 __device__ inline void put_joined(
     const struct places *p, const T *x, const T *values, T *out, const u64 *keys, const unsigned *order) {
   for (u64 k = first_thread(); k < (u64)(p->count * p->width); k += all_threads()) {
-    u64 number = k / (u64)p->width, column = k % (u64)p->width, key = keys[number];
-    if (key == NONE || (number && keys[number - 1] == key)) continue;
+    u64 number = k / (u64)p->width, column = k % (u64)p->width, key = target_at(p, keys, number);
+    if (key == NONE || (number && target_at(p, keys, number - 1) == key)) continue;
     auto total = p->fills ? decltype(wide(T{}))(0) : wide(x[key + column]);
-    for (u64 next = number; next < (u64)p->count && keys[next] == key; ++next)
-      total = joined(p->join, total, wide(values[value_at(p, order[next]) + (long long)column * p->value_step]));
+    for (u64 next = number; next < (u64)p->count && target_at(p, keys, next) == key; ++next)
+      total = joined(p->join, total, wide(values[value_at(p, update_at(p, keys, order, next)) + (long long)column * p->value_step]));
     narrow(out[key + column], total);
   }
 }

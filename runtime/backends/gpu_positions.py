@@ -20,7 +20,7 @@ from fuse_opt.runtime.backends.gpu_calls import (
     type_number,
 )
 from fuse_opt.runtime.backends.gpu_near import NEAR_OPERANDS, near_kernel
-from fuse_opt.runtime.backends.gpu_orders import Lines, SortMemory, sorting
+from fuse_opt.runtime.backends.gpu_orders import Lines, SortMemory, sorting, sorting_keys
 from fuse_opt.runtime.backends.gpu_places import Named, Places
 from fuse_opt.runtime.backends.gpu_updates import line_warps, putting
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, workspace_at
@@ -28,6 +28,8 @@ from fuse_opt.runtime.host.c_records import fields_of
 
 _SOURCE = "backends/gpu_positions.cuh"
 _SMALL = 1 << 31
+_MOST_TARGETS = (1 << 32) - 1
+"""Elements from which on one's number does not fit a key beside an update's."""
 _UNITS = (16, 8, 4, 2, 1)
 
 
@@ -170,7 +172,7 @@ def writing(
         x, values, fills = _roles(call)
         record = _record(call, places)
         record.width, record.value_step, record.type, record.join = width, value_step, kind, join
-        record.fills = int(fills)
+        record.fills, record.packed = int(fills), int(prod(out.shape) < _MOST_TARGETS)
         padding = call.config.get("padding_index")
         if isinstance(padding, int):
             record.skipped = padding + places.named[0].extent if padding < 0 else padding
@@ -193,7 +195,11 @@ def writing(
             memory = SortMemory.at(workspace_at(call, address)[0], places.count)
             is_wide = not (out.nbytes | address(out) | address(x)) % 16
             begun = wide if is_wide else narrow
-            sorts, (keys, numbers) = sorting(order, memory)
+            if record.packed:
+                sorts, keys = sorting_keys(places.count, memory)
+                numbers = keys
+            else:
+                sorts, (keys, numbers) = sorting(order, memory)
             return [
                 Kernel("gpu_begin_16" if is_wide else "gpu_begin", begun, lambda at: [at(x), at(out)], blocks_for(begun.size)),
                 Kernel(

@@ -57,13 +57,13 @@ __device__ inline void put_row(const struct places *p, const T *x, const T *valu
   u64 task = first_thread() / 32, number = task / groups;
   if (number >= (u64)p->count) return;
   unsigned first = (unsigned)(task - number * groups) * (32 * PIECES) + threadIdx.x % 32, width = (unsigned)p->width;
-  u64 key = keys[number];
-  if (key == NONE || (number && keys[number - 1] == key)) return;
+  u64 key = target_at(p, keys, number);
+  if (key == NONE || (number && target_at(p, keys, number - 1) == key)) return;
   decltype(wide(T{})) totals[PIECES];
 #pragma unroll
   for (int k = 0; k < PIECES; ++k) totals[k] = !p->fills && first + 32 * k < width ? wide(x[key + first + 32 * k]) : 0;
-  for (u64 next = number; next < (u64)p->count && keys[next] == key; ++next) {
-    const T *from = values + value_at(p, order[next]);
+  for (u64 next = number; next < (u64)p->count && target_at(p, keys, next) == key; ++next) {
+    const T *from = values + value_at(p, update_at(p, keys, order, next));
     T read[PIECES];
 #pragma unroll
     for (int k = 0; k < PIECES; ++k)
