@@ -28,8 +28,8 @@ REGISTER_BLOCKS = ((4, 64), (4, 32), (2, 32), (1, 32))
 """Rows of a thread, and keys of a tile."""
 _RESERVED = 1 << 10
 """Bytes of shared memory that the system takes of each block, beside what blocks may ask for."""
-_AT_ONCE = 3, 2, 1
-"""Blocks of f32 that a processor should have room for, if that may be."""
+_MOST_AT_ONCE = 3
+"""Blocks of f32 on a processor, whose threads then have 168 registers; there should be two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +93,14 @@ def register_block(online: OnlineSoftmax, limits: GpuLimits) -> RegisterBlock | 
         return None
     depth, width = vector_step(of.first.depth), -(-of.second.columns // (LANES * VECTOR)) * LANES * VECTOR
     room = limits.shared_memory + _RESERVED
-    for blocks in _AT_ONCE:
+    for fewest in (2, 1):
         for rows, keys in REGISTER_BLOCKS:
             height = rows * GROUPS
             size = 4 * (height * depth + keys * (depth + width) + height * (keys + LANES))
+            at_once = min(room // (size + _RESERVED), _MOST_AT_ONCE)
             smallest = rows == 1 or of.second.rows > height // 2
-            if smallest and rows * width // LANES <= MOST_SUMS and (size + _RESERVED) * blocks <= room:
-                return RegisterBlock(rows, keys, blocks)
+            if smallest and rows * width // LANES <= MOST_SUMS and at_once >= fewest:
+                return RegisterBlock(rows, keys, at_once)
     return None
 
 
