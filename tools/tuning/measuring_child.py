@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shlex
 import signal
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +23,7 @@ from fuse_opt.lowering.program.float_formats import computed
 from fuse_opt.runtime.buffers import result_pool
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.guard_pages import can_guard_pages, guarded
+from fuse_opt.runtime.host.c_compiler import find_c_compiler
 from fuse_opt.runtime.host.thread_pool import limit_threads
 from fuse_opt.tools.watching.units import is_float
 
@@ -35,7 +39,7 @@ _CALLS_BEFORE = 3
 
 _PR_SET_PDEATHSIG = 1
 
-READY, DIFFERS, FAILED, PAIRS = "ready", "differs", "failed", "pairs"
+READY, DIFFERS, FAILED, PAIRS, UNAVAILABLE = "ready", "differs", "failed", "pairs", "unavailable"
 """Words of answers."""
 
 
@@ -50,6 +54,8 @@ class Trial:
     results: str
     """The folder for results that are not the default's."""
     threads: int
+    flags: tuple[str, ...] = ()
+    """More arguments of the compiler, for a run that is compared and not timed."""
 
 
 def serve(connection: Connection, trial: Trial) -> None:
@@ -58,10 +64,15 @@ def serve(connection: Connection, trial: Trial) -> None:
     _end_with_parent()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
+            if trial.flags and not _compiles_with(trial.flags):
+                connection.send((UNAVAILABLE,))
+                return
             limit_threads(trial.threads)
             sets = [[np.load(file, mmap_mode="r") for file in files] for files in trial.inputs]
             default, candidate = CpuProgram(trial.default), CpuProgram(trial.candidate)
             connection.send(_checked(default, candidate, sets, Path(trial.results)))
+            if trial.flags:
+                return
             clock = time.thread_time if trial.threads == 1 else time.perf_counter
             timed = [Timed(program, sets[0], clock) for program in (default, candidate)]
         except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
@@ -73,6 +84,16 @@ def serve(connection: Connection, trial: Trial) -> None:
                 connection.send((FAILED, f"slow: {second / first:.1f} times the default"))
                 return
             connection.send((PAIRS, pairs(timed[0], timed[1], count), timed[0].least))
+
+
+def _compiles_with(flags: Sequence[str]) -> bool:
+    """Has all that this process compiles from now on compiled with these flags, too; whether a compiler works so."""
+    if (compiler := find_c_compiler()) is None:
+        return False
+    os.environ["FUSE_OPT_CC"] = shlex.join([compiler.path, *flags])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return find_c_compiler() is not None
 
 
 def _end_with_parent() -> None:

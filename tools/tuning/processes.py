@@ -33,6 +33,10 @@ _ANSWER_SECONDS = 60.0
 _MEMORY = 1 << 30
 """Bytes of arrays that waiting processes may hold together."""
 _MOST = 32
+_CHECKED = (
+    "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize=float-divide-by-zero", "-fsanitize-undefined-trap-on-error",
+)  # fmt: skip
+"""What C leaves undefined ends the process."""
 _SPECIAL = (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1e-42, -1e-42, 1.0, -1.0)
 
 
@@ -81,9 +85,13 @@ class ProcessBench:
         self._open[candidate] = child
         return Measured(tuple(found), self._bits[candidate], seconds)
 
-    def _started(self, candidate: Candidate) -> _Child:
+    def look_again(self, candidate: Candidate) -> None:
+        """Runs it on the same numbers as C whose every operation is checked, where the compiler can. Raises TrialFailed."""
+        self._started(candidate, _CHECKED).end()
+
+    def _started(self, candidate: Candidate, flags: tuple[str, ...] = ()) -> _Child:
         program = self._site.program(candidate)
-        child = _Child(Trial(self._default, program, self._files, str(self._folder), self._threads))
+        child = _Child(Trial(self._default, program, self._files, str(self._folder), self._threads, flags))
         try:
             answer = child.answer(START_SECONDS)
             if answer[0] == DIFFERS and candidate not in self._bits:
@@ -91,7 +99,7 @@ class ProcessBench:
         except TrialFailed:
             child.end()
             raise
-        self._bits[candidate] = answer[0] != DIFFERS
+        self._bits[candidate] = self._bits.get(candidate, True) and answer[0] != DIFFERS
         return child
 
     def _check(self, candidate: Candidate, different: dict[int, list[str]]) -> None:

@@ -107,6 +107,14 @@ class RecordedBench:
                 spent = float(seconds) if isinstance(seconds, int | float) else 0.0
                 self._turns[text, turn, len(numbers)] = Measured(numbers, line.get("same_bits") is True, spent)
 
+    def look_again(self, candidate: Candidate) -> None:
+        """Raises TrialFailed, which is recorded."""
+        try:
+            self._bench.look_again(candidate)
+        except TrialFailed as failure:
+            self._records.add(self._site, {"state": FAILED, "schedule": candidate.settings, "reason": str(failure)})
+            raise
+
     def close(self) -> None:
         """Closes what measures."""
         self._bench.close()

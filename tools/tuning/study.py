@@ -49,6 +49,10 @@ class Bench(Protocol):
         """Raises TrialFailed."""
         ...
 
+    def look_again(self, candidate: Candidate) -> None:
+        """The last look at a winner, which may take longer than all before. Raises TrialFailed."""
+        ...
+
     def close(self) -> None:
         """Lets go of what it holds."""
         ...
@@ -168,6 +172,14 @@ class Study:
         self.outcome.seconds = found.seconds or self.outcome.seconds
         return found.pairs
 
+    def _holds(self, winner: Candidate) -> bool:
+        try:
+            self._bench.look_again(winner)
+        except TrialFailed as failure:
+            self.outcome.failed[winner.text] = str(failure)
+            return False
+        return True
+
     def _confirm(self, finalists: Sequence[Raced]) -> None:
         """Takes the fastest if fresh pairs say so, too."""
         if not finalists or finalists[0].median < MARGIN / 2:
@@ -178,7 +190,7 @@ class Study:
             return
         verdict = judge(pairs)
         self.outcome.verdict = verdict
-        if verdict.accepted:
+        if verdict.accepted and self._holds(best.candidate):
             self.outcome.winner, self.outcome.same_bits = best.candidate, self._bits[best.candidate]
         else:
             self.outcome.refused = best.candidate

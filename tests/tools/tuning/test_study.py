@@ -41,6 +41,7 @@ class Table:
 
     def __init__(self, times: Times, noise: float = 0.0, seed: int = 0) -> None:
         self.times, self.noise, self.seed = times, noise, seed
+        self.undefined: set[tuple[str, str | int]] = set()
         self.asked: list[tuple[str, int]] = []
 
     def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
@@ -54,6 +55,11 @@ class Table:
         drawn = random.Random(f"{candidate.text} {turn} {self.seed}")
         found = tuple(drawn.gauss(-log(factor), self.noise) for _ in range(pairs))
         return Measured(found, candidate.same_bits, 1e-3)
+
+    def look_again(self, candidate: Candidate) -> None:
+        """What is undefined in C is said in the table, too."""
+        for entry in self.undefined & candidate.settings.items():
+            raise TrialFailed(f"crash: {entry}")
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -88,6 +94,13 @@ def test_failures_are_recorded_and_never_chosen() -> None:
     outcome = search(Table({**faults, ("tasks", 65536): 0.9, ("lanes", 128): 3.0}, 0.0)).outcome
     assert sorted(reason.partition(":")[0] for reason in outcome.failed.values()) == ["crash", "hang", "slow", "wrong"]
     assert outcome.winner is not None and not faults.keys() & outcome.winner.settings.items()
+
+
+def test_a_winner_that_c_does_not_define_is_none() -> None:
+    table = Table({("lanes", 64): 0.9})
+    table.undefined = {("lanes", 64)}
+    outcome = search(table, 12).outcome
+    assert outcome.winner is None and [*outcome.failed.values()] == ["crash: ('lanes', 64)"]
 
 
 def test_a_kernel_against_itself_is_never_accepted() -> None:
