@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import exp
 from typing import Protocol
 
 from fuse_opt.tools.tuning.candidates import Candidate, Site, combinations, single_changes, text_key
@@ -98,6 +99,8 @@ class Outcome:
     duplicates: int = 0
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """By schedule, why it was left out."""
+    tried: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    """Schedules in the order of their trials, with the speed-up that their first pairs showed."""
     spread: float = 0.0
     visible: float = 1.0
     """The least speed-up that could be seen."""
@@ -147,6 +150,7 @@ class Study:
             self.outcome.trials += 1
             if (raced := first_turn(candidate, self._measure)) is not None:
                 entrants.append(raced)
+                self.outcome.tried.append((candidate.text, exp(raced.median)))
         return entrants, True
 
     def _distinct(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:

@@ -38,6 +38,7 @@ def tune_parser() -> Parser:
     add("--seed", type=int, default=0, metavar="N", help="of inputs, and of what is tried where that is a sample")
     add("--threads", type=int, metavar="N", help="threads of a program (default: all; schedules hold for as many)")
     add("--records", metavar="FOLDER", help="where measurements are kept (default: $FUSE_OPT_TUNED, or the cache)")
+    add("--report", metavar="FILE.html|.txt", help="what was tried and what came out, as a page for offline or as text")
     add("--extents", metavar="NAME=N,...", default="", help="what unknown extents are")
     add("--backend", metavar="NAME,-NAME,FILE.py", help=BACKEND_HELP)
     return parser
@@ -51,6 +52,8 @@ def check_usage(parser: Parser, given: argparse.Namespace) -> None:
         parser.error(f"argument --trials: expected 1 or more, got {given.trials}")
     if given.minutes is not None and not 0 < given.minutes < float("inf"):
         parser.error(f"argument --minutes: expected a number above 0, got {given.minutes:g}")
+    if given.report is not None and not given.report.endswith((".html", ".txt")):
+        parser.error(f"argument --report: expected FILE.html or FILE.txt, got '{given.report}'")
     if given.threads is not None and given.threads < 1:
         parser.error(f"argument --threads: expected 1 or more, got {given.threads}")
 
@@ -63,6 +66,7 @@ def run(given: argparse.Namespace) -> int:
     from fuse_opt.tools.compiler.builders import require_c_compiler
     from fuse_opt.tools.tuning.processes import ProcessBench
     from fuse_opt.tools.tuning.records import Records
+    from fuse_opt.tools.tuning.report import report_html, report_text
     from fuse_opt.tools.tuning.sites import find_sites, program_seconds
     from fuse_opt.tools.tuning.tune_program import Options, Tuner, tuned_text, write_atomically
     from fuse_opt.tools.watching.machine import this_machine
@@ -73,7 +77,9 @@ def run(given: argparse.Namespace) -> int:
     given.threads = num_threads()
     machine = this_machine()
     assert machine is not None
-    output, source = _writable(given.output), _program(given)
+    output, source = _writable("-o", given.output), _program(given)
+    if given.report is not None:
+        _writable("--report", given.report)
     sites = find_sites(source.clone(), _backend(given.backend))
     _check_kernel(given.kernel, [site.name for site in sites])
     default = Path(os.environ.get("FUSE_OPT_TUNED") or default_directory() / "tuned")
@@ -100,6 +106,9 @@ def run(given: argparse.Namespace) -> int:
             lambda: bool(interrupted),
         )
         result = tuner.run()
+    if given.report is not None:
+        text = report_html if given.report.endswith(".html") else report_text
+        write_atomically(text(sites, result, given.output), Path(given.report))
     _say(f"{result.message}; {result.measured} measurements; written to {output}")
     return 0
 
@@ -108,11 +117,11 @@ def _say(line: str) -> None:
     print(f"fuse-tune: {line}", file=sys.stderr, flush=True)
 
 
-def _writable(name: str) -> Path:
-    """The file for the result. Raises ValueError where it cannot be written."""
+def _writable(option: str, name: str) -> Path:
+    """A file for what comes out. Raises ValueError where it cannot be written."""
     path = Path(name)
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ValueError(f"-o: '{name}' cannot be written: expected a file in a folder that is there and yours")
+        raise ValueError(f"{option}: '{name}' cannot be written: expected a file in a folder that is there and yours")
     return path
 
 

@@ -88,6 +88,7 @@ def test_refusals_of_searches(tmp_path: Path, capsys: Capture) -> None:
         (["--trials", "0"], "--trials: expected 1 or more, got 0"),
         (["--trials", "2", "--minutes", "1"], "--trials and --minutes exclude each other"),
         (["--minutes", "-1"], "--minutes: expected a number above 0, got -1"),
+        (["--report", "x.pdf"], "--report: expected FILE.html or FILE.txt, got 'x.pdf'"),
         (["--minutes", "nan"], "--minutes: expected a number above 0, got nan"),
     ):
         assert main(["x.mlir", *options]) == 2

@@ -17,6 +17,7 @@ from fuse_opt.tools.compiler.api import load
 from fuse_opt.tools.tuning.candidates import Candidate, Site
 from fuse_opt.tools.tuning.race import judge
 from fuse_opt.tools.tuning.records import Records
+from fuse_opt.tools.tuning.report import report_html, report_text
 from fuse_opt.tools.tuning.sites import find_sites
 from fuse_opt.tools.tuning.study import Limit, Measured, Study, TrialFailed
 from fuse_opt.tools.tuning.tune_program import Options, Result, Tuner, tuned_text
@@ -187,6 +188,14 @@ def test_times_that_are_no_numbers(tmp_path: Path) -> None:
     reasons = [reason for outcome in result.outcomes.values() for reason in outcome.failed.values()]
     assert reasons and all(reason == "nan: times are no numbers" for reason in reasons)
     assert result.won
+
+
+def test_reports(tmp_path: Path) -> None:
+    result = tuner(tmp_path, lambda _: Table({("lanes", 64): 0.9, ("lanes", 8): "crash: <signal>"})).run()
+    text, page = report_text(sites(), result, "t.json"), report_html(sites(), result, "t.json")
+    assert "1.111x" in text and '"lanes": 8}: crash: <signal>' in text and "--tuned t.json" in text
+    assert page.count("<circle") == sum(len(outcome.tried) for outcome in result.outcomes.values())
+    assert "crash: &lt;signal&gt;" in page and "<script" not in page and "http" not in page
 
 
 def test_nothing_is_tried_where_nothing_can_be_won(tmp_path: Path) -> None:
