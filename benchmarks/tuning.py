@@ -177,7 +177,7 @@ def kill(given: argparse.Namespace, folder: Path) -> None:
     for _ in range(given.times):
         before, start = lines_of(records), time.monotonic()
         run = subprocess.Popen([*TUNE, *words], stderr=subprocess.DEVNULL, start_new_session=True)
-        until = start + drawn.uniform(2.0, 9.0)
+        until = start + drawn.uniform(4.0, 24.0)
         while time.monotonic() < until and run.poll() is None:
             if len(resumed) < given.times and len(lines_of(records)) > len(before):
                 resumed.append(time.monotonic() - start)
