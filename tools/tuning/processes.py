@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
+from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, cast
@@ -38,6 +39,12 @@ _CHECKED = (
 )  # fmt: skip
 """What C leaves undefined ends the process."""
 _SPECIAL = (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1e-42, -1e-42, 1.0, -1.0)
+
+
+def start_server() -> None:
+    """Has the process that others are started from begin to import what they need; nobody waits for it."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload([measuring_child.__name__])
+    ensure_running()
 
 
 class ProcessBench:
@@ -129,8 +136,8 @@ class _Child:
     """A process and the line to it."""
 
     def __init__(self, trial: Trial) -> None:
+        start_server()
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([measuring_child.__name__])
         self._line, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(target=serve, args=(theirs, trial), daemon=True)
         self._process.start()

@@ -64,13 +64,14 @@ def run(given: argparse.Namespace) -> int:
     from fuse_opt.runtime.host.thread_pool import num_threads
     from fuse_opt.tools.compiler.api import limit_threads
     from fuse_opt.tools.compiler.builders import require_c_compiler
-    from fuse_opt.tools.tuning.processes import ProcessBench
+    from fuse_opt.tools.tuning.processes import ProcessBench, start_server
     from fuse_opt.tools.tuning.records import Records
     from fuse_opt.tools.tuning.report import report_html, report_text
     from fuse_opt.tools.tuning.sites import find_sites, program_seconds
     from fuse_opt.tools.tuning.tune_program import Options, Tuner, tuned_text, write_atomically
     from fuse_opt.tools.watching.machine import this_machine
 
+    start_server()
     require_c_compiler()
     if given.threads is not None:
         limit_threads(given.threads)
