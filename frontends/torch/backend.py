@@ -14,8 +14,10 @@ from xdsl.dialects.builtin import UnitAttr
 
 from fuse_opt.dialects.analysis.precision import KERNEL, STRICT
 from fuse_opt.dialects.analysis.training import TRAINING
+from fuse_opt.frontends.torch.codegen.device_wrapper import compile_device_call
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
+from fuse_opt.frontends.torch.devices import check_device
 from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of
 from fuse_opt.frontends.torch.fallback import Dispatched, Guarded, LeftError, Original, nothing_to_win
 from fuse_opt.frontends.torch.fx.api import torch
@@ -38,8 +40,11 @@ __all__ = ["GraphReport", "Options", "collect_reports", "compile_graph", "fuse_o
 class Options:
     """What `torch.compile(..., options={...})` may say."""
 
-    target: str = "cpu"
-    """"cpu", the only one."""
+    target: str | None = None
+    """
+    "cpu" or "cuda": graphs of tensors elsewhere are PyTorch's. None takes both, each where it is. "emulated" runs kernels for
+    CUDA on tensors of the processor, slowly, to find errors.
+    """
     pipeline: str | None = None
     """The passes in place of the default ones, as `fuse-opt -p` takes them."""
     backend: str | None = None
@@ -62,6 +67,7 @@ class Options:
     """Whether every operator rounds f16 and bf16, as eager's do; if not, they stay f32 inside of a kernel, as Inductor's do."""
 
 
+_TARGETS = ("cpu", "cuda", "emulated")
 _OPTIONS = tuple(field.name for field in fields(Options))
 
 
@@ -94,8 +100,8 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
     unknown = sorted(options.keys() - set(_OPTIONS))
     if unknown:
         raise ValueError(f"option '{unknown[0]}': expected one of {', '.join(_OPTIONS)}; remove it")
-    if options.get("target", "cpu") != "cpu":
-        raise ValueError(f"option 'target': expected 'cpu', got {options['target']!r}; other targets cannot run yet")
+    if (target := options.get("target")) not in (None, *_TARGETS):
+        raise ValueError(f"option 'target': expected one of {', '.join(_TARGETS)}, got {target!r}")
     for name in ("pipeline", "backend", "dump", "decisions", "budget", "tuned"):
         if not isinstance(text := options.get(name), str | Path | None):
             raise ValueError(f"option '{name}': expected a text, got {text!r}")
@@ -205,22 +211,31 @@ def _compile(
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
         precision = STRICT if options.emulate_precision_casts else KERNEL
-        imported = Importer(graph_module, metas, frozen=frozen, precision=precision).run()
+        emulated = options.target == "emulated"
+        importer = Importer(graph_module, metas, frozen=frozen, precision=precision, libraries=emulated)
+        device = importer.device
+        check_device(device, options.target)
+        if on_device := emulated or device.type == "cuda":
+            importer.frozen = frozenset()
+        imported = importer.run()
         if may_leave and not options.strict and (why := nothing_to_win(imported.counts)) is not None:
             report(GraphReport(kind, imported.counts, NoStats(), time.perf_counter() - started, why))
             raise LeftError(why)
         with api.steered(options.decisions) as decisions:
             if kind == "forward":
                 imported.module.attributes[TRAINING] = UnitAttr()
-            program = _program(imported, options, saved)
-        call, text = compile_call(imported, program.native)
+            program = _program(imported, options, saved, on_device)
+        if on_device:
+            call, text = compile_device_call(imported, program.native, device)
+        else:
+            call, text = compile_call(imported, program.native)
     found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)
     report(found)
     if options.dump is not None:
         texts = {
             ".mlir": imported.module,
             "_optimized.mlir": program.module,
-            ".c": program.source,
+            ".cu" if on_device else ".c": program.source,
             "_call.py": text,
             "_decisions.txt": decisions(),
             "_report.txt": found,
@@ -229,7 +244,7 @@ def _compile(
     return call
 
 
-def _program(imported: Imported, options: Options, saved: int) -> Any:
+def _program(imported: Imported, options: Options, saved: int, on_device: bool) -> Any:
     if not imported.has_results:
         return NoProgram(imported.module)
     budget = None if options.budget is None else parse_budget(options.budget) - saved
@@ -238,12 +253,13 @@ def _program(imported: Imported, options: Options, saved: int) -> Any:
         raise ValueError(f"option 'budget': {kept} of {options.budget}; give a larger one, or checkpoint the model")
     return api.compile(
         imported.module,
-        target=options.target,
+        target="cuda" if on_device else "cpu",
         pipeline=options.pipeline,
         backend=options.backend,
         budget=budget,
         tuned=options.tuned,
         whole=True,
+        emulated=options.target == "emulated",
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
-from fuse_opt.runtime.backends.gpu_calls import Kernel, Planned
+from fuse_opt.runtime.backends.gpu_calls import Planned
 from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
 from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, checking, reading, sorted_count, writing
 from fuse_opt.runtime.backends.gpu_sparse import SPARSE
@@ -27,6 +27,7 @@ from fuse_opt.runtime.backends.gpu_totals import TOTALS, total_bytes
 from fuse_opt.runtime.backends.nvidia.device_calls import Address, Enqueue, with_room
 from fuse_opt.runtime.device.compiler import compile_kernels, find_cuda_compiler, supported_arch
 from fuse_opt.runtime.device.driver import CudaUnavailable, Device
+from fuse_opt.runtime.device.kernels import Kernels
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_records import fields_of, runtime_text
 
@@ -81,8 +82,7 @@ class GpuOps:
         cubin = compile_kernels(compiler, gpu_source(), supported_arch(compiler, device.arch), DiskCache())
         self._device = device
         with device.errors("the kernels of the backend 'gpu'"):
-            self._module = device.driver.module_from_buffer(cubin.data)
-        self._functions: dict[str, Any] = {}
+            self._kernels = Kernels(device, cubin.data)
         self._records: dict[bytes, Any] = {}
         self._checked: list[_Checked] = []
 
@@ -101,9 +101,7 @@ class GpuOps:
             with self._device.errors(f"'{call.operation}'"):
                 for kernel in planned.kernels(address, fault):
                     values = [self._record(kernel.record), *kernel.arguments(address)]
-                    arguments = np.array(values, np.uint64)
-                    function = self._function(kernel)
-                    function._launch_kernel((kernel.blocks, 1, 1), (kernel.threads, 1, 1), arguments, 0, stream)
+                    self._kernels.launch(kernel.name, kernel.blocks, kernel.threads, values, stream.handle)
 
         return enqueue
 
@@ -114,11 +112,6 @@ class GpuOps:
                 error = each.error()
                 each.fault[:] = 0
                 raise error
-
-    def _function(self, kernel: Kernel) -> Any:
-        if (found := self._functions.get(kernel.name)) is None:
-            found = self._functions[kernel.name] = self._module.get_function(kernel.name)
-        return found
 
     def _record(self, record: ctypes.Structure) -> int:
         """

@@ -83,7 +83,7 @@ class CudaProgram:
         self._device = open_device()
         started = time.perf_counter()
         launched = any(isinstance(step, Segment) for step in program.steps)
-        cubin = _compiled(program, self._device, cache or DiskCache()) if launched else None
+        cubin = compiled_cubin(program, self._device, cache or DiskCache()) if launched else None
         self._counts = RunCounts(compile_s=time.perf_counter() - started)
         self.resources = kernel_resources(cubin.log) if cubin else {}
         """By kernel: registers, spills and shared memory, where the compiler said them."""
@@ -300,7 +300,8 @@ class CudaProgram:
         check("cuStreamWaitEvent", stream, self._done, 0)
 
 
-def _compiled(program: Program, device: Device, cache: DiskCache) -> Cubin:
+def compiled_cubin(program: Program, device: Device, cache: DiskCache) -> Cubin:
+    """The kernels of a program for a device, or those in the cache. Raises CudaUnavailable and CudaCompileErrors."""
     compiler = find_cuda_compiler()
     if compiler is None:
         raise CudaUnavailable("there is no nvcc (name it in FUSE_OPT_NVCC) and no NVRTC")

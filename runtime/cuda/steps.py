@@ -127,6 +127,19 @@ class DeviceWork:
             item(stream)
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What all steps of a run use: libraries with a workspace each, and the stream that graphs are captured on."""
+
+    libraries: DeviceLibraries
+    captured: Any
+
+    @classmethod
+    def of(cls, device: Device) -> Shared:
+        """New ones. Raises CudaError."""
+        return cls(DeviceLibraries(device), device.driver.Stream(NON_BLOCKING))
+
+
 @dataclass(slots=True)
 class StreamHandle:
     """A stream of somebody's."""
@@ -138,14 +151,21 @@ class Steps:
     """A program's steps, bound to a stream and to the table of addresses."""
 
     def __init__(
-        self, program: Program, device: Device, stream: Any, kernels: Kernels | None, counts: RunCounts
+        self,
+        program: Program,
+        device: Device,
+        stream: Any,
+        kernels: Kernels | None,
+        counts: RunCounts,
+        shared: Shared | None = None,
     ) -> None:
-        """Raises CudaError."""
-        self._libraries = libraries = DeviceLibraries(device)
+        """`shared` is what other steps of the same run have already. Raises CudaError."""
+        shared = shared or Shared.of(device)
+        self._libraries = libraries = shared.libraries
         self.addresses = Addresses(program)
         self._device = device
         self._stream = stream
-        self._captured = device.driver.Stream(NON_BLOCKING)
+        self._captured = shared.captured
         self._counts = counts
         self._kernels = kernels
         self._launched_on = ctypes.c_void_p()

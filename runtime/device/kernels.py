@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from fuse_opt.lowering.program import GridLaunch
-from fuse_opt.runtime.device.driver import Device
+from fuse_opt.runtime.device.driver import Device, DriverError
 
 _MOST_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
@@ -39,12 +39,25 @@ class Kernels:
         function = self._function(launch)
         return partial(self._library.launch, function, *extents, stream, pointers, None)
 
+    def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[int], stream: int) -> None:
+        """Enqueues a kernel whose arguments are all of 8 bytes. Raises DriverError."""
+        values = (ctypes.c_uint64 * len(arguments))(*arguments)
+        first = ctypes.addressof(values)
+        pointers = (ctypes.c_void_p * len(arguments))(*(first + 8 * k for k in range(len(arguments))))
+        extents = map(ctypes.c_uint, (blocks, 1, 1, threads, 1, 1, 0))
+        if status := self._library.launch(self._found(name), *extents, ctypes.c_void_p(stream), pointers, None):
+            raise DriverError(f"kernel '{name}' could not be launched: {self._library.message(status)}")
+
     def _function(self, launch: GridLaunch) -> Any:
-        if (function := self._functions.get(launch.kernel)) is None:
-            function = self._functions[launch.kernel] = ctypes.c_void_p()
-            self._library.check(
-                "cuModuleGetFunction", ctypes.byref(function), self._module, launch.kernel.encode("ascii")
-            )
-            if launch.shared:
-                self._library.check("cuFuncSetAttribute", function, _MOST_SHARED, launch.shared)
+        is_new = launch.kernel not in self._functions
+        function = self._found(launch.kernel)
+        if is_new and launch.shared:
+            self._library.check("cuFuncSetAttribute", function, _MOST_SHARED, launch.shared)
+        return function
+
+    def _found(self, name: str) -> Any:
+        if (function := self._functions.get(name)) is None:
+            function = ctypes.c_void_p()
+            self._library.check("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode("ascii"))
+            self._functions[name] = function
         return function

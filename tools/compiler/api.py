@@ -105,6 +105,7 @@ def compile(
     budget: str | int | None = None,
     expect: str | Sequence[Expectation] | None = None,
     tuned: str | Path | None = None,
+    emulated: bool = False,
 ) -> CompiledProgram:
     """
     A program for "cpu", "cuda" or "reference", from a function (the only one, or `main`); the source is not changed.
@@ -116,7 +117,8 @@ def compile(
     With `poison` (for "cpu") all bytes of the arena that no later step reads are NaN between steps: slow, to find errors.
 
     With `whole` (for "cpu") the reference has no part in it: raises RuntimeError where there is no C compiler, or one that
-    refuses a kernel.
+    refuses a kernel. For "cuda" the program is one for a caller that binds it to memory and a stream of its own
+    (`native.bind`); it cannot be called. With `emulated`, too, its kernels are compiled for the CPU (g++): slow, to find errors.
 
     With a `budget`, bytes or a text such as "64MiB", values are computed again as far as its arena needs it; raises InputError
     where nothing that is tried keeps it.
@@ -140,7 +142,16 @@ def compile(
     target = _usable(target, whole)
     most = parse_budget(budget) if isinstance(budget, str) else budget
     wanted = parse_expectations(expect) if isinstance(expect, str) else expect or ()
-    build = partial(_backend, target=target, source=source, poison=poison, whole=whole, budget=most, expected=wanted)
+    build = partial(
+        _backend,
+        target=target,
+        source=source,
+        poison=poison,
+        whole=whole,
+        budget=most,
+        expected=wanted,
+        emulated=emulated,
+    )
 
     def compiled(frozen: frozenset[int]) -> Compiled:
         return _compiled(source, function, frozen, passes, build, target, sized=not poison)
@@ -242,6 +253,7 @@ def _backend(
     whole: bool,
     budget: int | None,
     expected: Sequence[Expectation],
+    emulated: bool,
 ) -> Backend:
     """Runs the passes on the module, and gives what runs its function."""
     with located(source, module):
@@ -251,7 +263,7 @@ def _backend(
             run_pipeline(module, passes, make_context())
         if target == "reference":
             return Reference(source, entry_function(module, function))
-        made = builder(target, poison)
+        made = builder(target, poison, whole, emulated)
         if whole:
             return made.build(module, function)
         again = [*with_dispatch_table(_unfused(target)), *(make_passes(LAUNCH_BY_LAUNCH) if poison else [])]
@@ -276,6 +288,20 @@ def steered(replay: str | Path | None = None) -> Generator[Callable[[], str]]:
             yield lambda: texts.format_decisions(made)
     except texts.DecisionError as error:
         raise InputError(error.file, error.line, error.col, error.message) from error
+
+
+def cuda_problem() -> str | None:
+    """Why no program for "cuda" can run here; None where one can."""
+    from fuse_opt.runtime.device.compiler import find_cuda_compiler
+
+    if (problem := device_problem()) is None and find_cuda_compiler() is None:
+        return "there is no nvcc (name it in FUSE_OPT_NVCC) and no NVRTC"
+    return problem
+
+
+def cuda_device() -> int:
+    """The number of the device that programs for "cuda" run on. Raises CudaUnavailable."""
+    return open_device().number
 
 
 def limit_threads(most: int) -> None:

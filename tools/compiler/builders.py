@@ -44,10 +44,13 @@ class Builder:
     text: Callable[[ModuleOp, str | None, str], Backend] | None = None
 
 
-def builder(target: str, poison: bool = False) -> Builder:
-    """The builder of "cpu", also of programs whose arenas are poisoned between steps, or of "cuda"."""
+def builder(target: str, poison: bool = False, whole: bool = False, emulated: bool = False) -> Builder:
+    """
+    The builder of "cpu", also of programs whose arenas are poisoned between steps, or of "cuda", with `whole` for callers
+    that bind them to memory of their own, by emulation or on a device.
+    """
     if target == "cuda":
-        return _cuda()
+        return _emulated() if emulated else _bound() if whole else _cuda()
     return _poisoned() if poison else _cpu()
 
 
@@ -102,6 +105,22 @@ def _cuda() -> Builder:
         unavailable=CudaUnavailable,
         text=lambda module, function, reason: _CudaText(build_cuda_program(module, function), reason),
     )
+
+
+def _bound() -> Builder:
+    from fuse_opt.lowering.emit import build_cuda_program
+    from fuse_opt.runtime.cuda.caller_program import CallerProgram
+    from fuse_opt.runtime.device.compiler import KernelRefused
+
+    return Builder(lambda module, function: CallerProgram(build_cuda_program(module, function)), KernelRefused)
+
+
+def _emulated() -> Builder:
+    from fuse_opt.lowering.emit import build_cuda_program
+    from fuse_opt.runtime.emulation.caller_program import EmulatedCallerProgram
+    from fuse_opt.runtime.emulation.program import EmulationError
+
+    return Builder(lambda module, function: EmulatedCallerProgram(build_cuda_program(module, function)), EmulationError)
 
 
 class _CudaText:

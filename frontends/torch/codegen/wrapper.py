@@ -46,7 +46,7 @@ class CallWriter(Results):
     def __init__(self, imported: Imported, native: Any) -> None:
         super().__init__(imported, native)
         native = self.native
-        self.names["run"] = native.run
+        self.names["run"] = getattr(native, "run", None)  # programs of devices have functions as pieces
         self.steps: Sequence[Any] = native.steps
         self.compiled, self.may_fail = native.compiled_calls
         """The steps that are calls of libraries and in the pieces nevertheless; whether a run may be refused."""
@@ -84,9 +84,12 @@ class CallWriter(Results):
         self._write_copies()
         self._write_stores()
         if self._is_framed():
-            self.lines.append("idle.append(frame)")
+            self._write_give_back()
         self._write_return()
         return self._text()
+
+    def _write_give_back(self) -> None:
+        self.lines.append("idle.append(frame)")
 
     def _text(self) -> str:
         head = ["def call(args):"]

@@ -61,10 +61,13 @@ class Call:
         metas: Callable[[Any], Any],
         values: Callable[[Any], SSAValue],
         exported: bool = False,
+        libraries: bool = False,
     ) -> None:
         self.emit = emit
         self.exported = exported
         """Whether the graph is for readers and other targets, where library ops say more than what they are made of."""
+        self.libraries = libraries
+        """Whether products and convolutions are calls of PyTorch's, which has the device's libraries for them."""
         self.node = node
         self._metas = metas
         self._values = values
@@ -118,6 +121,11 @@ class Call:
         if not isinstance(argument, fx.Node):
             raise NotCoveredError(f"expected a tensor, got {argument!r}")
         return self._values(argument)
+
+    def leave_to_library(self) -> None:
+        """Raises NotCoveredError where PyTorch calls the device's library for it."""
+        if self.libraries:
+            raise NotCoveredError("is run by the device's library, which PyTorch calls")
 
     def tensor(self, name: str, element: DType | None = None) -> SSAValue:
         """The value of an argument that is a tensor, converted to an element type where one is given."""

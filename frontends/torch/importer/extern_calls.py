@@ -17,6 +17,7 @@ from fuse_opt.frontends.torch.importer.memory_places import (
     Place,
     Root,
     has_effect,
+    is_on,
     is_ordered,
     is_readable,
     own_view,
@@ -58,7 +59,7 @@ class Calls(Values):
             return None
         root, view, meta = place.root, place.root.view, self.metas(node)
         with self._tracing(meta):
-            like = torch.empty_strided(view.shape, view.strides, dtype=root.dtype)
+            like = torch.empty_strided(view.shape, view.strides, dtype=root.dtype, device=meta.device)
         whole = {node: Place(root, view)}
         reason = "is seen by a view that is PyTorch's"
         (copy,) = self._emit_call(aten.clone.default, (node,), {}, like, reason, whole)
@@ -118,7 +119,7 @@ class Calls(Values):
         number = len(self.calls)
         name = str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
         call = AtenCall(number, target, name, arguments, keywords, reason, several=several)
-        call.out, call.out_names = _out_overload(target, metas)
+        call.out, call.out_names = _out_overload(target, metas, self.device)
         places, types = self._call_results(call, metas)
         text = ", ".join([*map(shown, arguments), *(f"{key}={shown(item)}" for key, item in keywords.items())])
         if (ordered := is_ordered(target)) and self.previous is not None:
@@ -142,7 +143,7 @@ class Calls(Values):
             call.outputs.append(Output(variable, view, meta.dtype if view is not None else None))
             planned = call.out is not None
             dense = view is not None and dense_order(view.shape, view.strides) is not None
-            if view is not None and dense and is_readable(meta, view) and (planned or 0 not in view.shape):
+            if view is not None and dense and is_readable(meta, view, self.device) and (planned or 0 not in view.shape):
                 order = dense_order(view.shape, view.strides)
                 types.append(TensorType(ELEMENTS[meta.dtype].attribute, [view.shape[axis] for axis in order or ()]))
                 root = Root(view, meta.dtype, None if planned else variable)
@@ -190,13 +191,13 @@ class Calls(Values):
         return root.variable is not None and not root.variable.startswith("f")
 
 
-def _out_overload(target: Any, metas: Sequence[Any]) -> tuple[Any, tuple[str, ...]]:
+def _out_overload(target: Any, metas: Sequence[Any], device: Any) -> tuple[Any, tuple[str, ...]]:
     """
     The overload of an operator that writes its results to given tensors without a copy, and the names of these arguments;
     None where there is none, or a result is no strided tensor of known shape that fills its memory.
     """
     found, names = _native_out(target)
-    if found is None or len(names) != len(metas) or not all(_is_plannable(meta) for meta in metas):
+    if found is None or len(names) != len(metas) or not all(_is_plannable(meta, device) for meta in metas):
         return None, ()
     return found, names
 
@@ -218,8 +219,8 @@ def _native_out(target: Any) -> tuple[Any, tuple[str, ...]]:
     return None, ()
 
 
-def _is_plannable(meta: Any) -> bool:
-    if not is_tensor(meta) or meta.dtype not in ELEMENTS or meta.device.type != "cpu":
+def _is_plannable(meta: Any, device: Any) -> bool:
+    if not is_tensor(meta) or meta.dtype not in ELEMENTS or not is_on(meta, device):
         return False
     view = storage_view(meta)
     return view is not None and dense_order(view[0], view[1]) is not None

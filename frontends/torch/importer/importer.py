@@ -19,6 +19,7 @@ from fuse_opt.frontends.torch.importer.imported import Imported, Returned, Store
 from fuse_opt.frontends.torch.importer.memory_places import (
     Place,
     Root,
+    is_on,
     is_readable,
     is_strided_view,
     own_view,
@@ -103,7 +104,7 @@ class Importer(Calls):
             place = self.places.get(node)
             if node.op != "placeholder" or not node.users or place is None or place.root.view is None:
                 continue
-            if is_readable(self.metas(node), place.view):
+            if is_readable(self.metas(node), place.view, self.device):
                 self._read_argument(place.root)
 
     def _attribute(self, node: Any) -> None:
@@ -122,7 +123,7 @@ class Importer(Calls):
             return
         view = own_view(meta)
         fills = view is not None and dense_order(view.shape, view.strides) is not None
-        root = Root(view, meta.dtype, name, donated=donated and fills and is_readable(meta, view))
+        root = Root(view, meta.dtype, name, donated=donated and fills and is_readable(meta, view, self.device))
         self.places[node] = Place(root, view)
         if root.donated:
             self._read_argument(root)
@@ -170,9 +171,9 @@ class Importer(Calls):
                 return "draws random numbers, which are PyTorch's, in the order of eager"
             return "is in no record"
         try:
-            if not all(value.device.type == "cpu" for value in tensors_of(meta)):
-                raise NotCoveredError("is on another device than the processor")
-            call = Call(self.emit, node, self.metas, self.value, self.library)
+            if not all(is_on(value, self.device) for value in tensors_of(meta)):
+                raise NotCoveredError(f"is on another device than {_named(self.device)}")
+            call = Call(self.emit, node, self.metas, self.value, self.library, self.libraries)
             built = handler.build(call)
             self._enter(node, meta, built, viewed)
         except _REFUSALS as error:
@@ -238,6 +239,10 @@ class Importer(Calls):
         if root.buffer is None:
             root.buffer = self._new_buffer(root)
         return Returned(buffer=root.buffer, view=view)
+
+
+def _named(device: Any) -> str:
+    return "the processor" if device.type == "cpu" else str(device)
 
 
 def _is_store(node: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -56,9 +56,28 @@ def own_view(meta: Any) -> View | None:
     return None if found is None else View(found[0], found[1])
 
 
-def is_readable(meta: Any, view: View | None) -> bool:
-    """Whether kernels can read the tensor: of an element type and shape that the dialect has, as it is in memory."""
-    if view is None or meta.dtype not in ELEMENTS or meta.device.type != "cpu":
+def device_of(values: Iterable[Any]) -> Any:
+    """
+    The device that a graph of these values is compiled for: the one CUDA device that some of its tensors are on, else the
+    processor. Tensors elsewhere are PyTorch's. Raises NotImplementedError where there are several CUDA devices.
+    """
+    tensors = [item for value in values for item in tensors_of(value)]
+    found = sorted({str(tensor.device) for tensor in tensors if tensor.device.type == "cuda"})
+    if len(found) > 1:
+        raise NotImplementedError(f"tensors on {', '.join(found)}: expected one CUDA device; compile a graph for each")
+    return torch.device(found[0] if found else "cpu")
+
+
+def is_on(meta: Any, device: Any) -> bool:
+    """Whether a tensor is on a device."""
+    return meta.device.type == device.type and (meta.device.index or 0) == (device.index or 0)
+
+
+def is_readable(meta: Any, view: View | None, device: Any) -> bool:
+    """
+    Whether kernels of a device can read the tensor: of an element type and shape that the dialect has, as it is in memory.
+    """
+    if view is None or meta.dtype not in ELEMENTS or not is_on(meta, device):
         return False
     return not (meta.is_neg() or meta.is_conj())
 

@@ -22,7 +22,7 @@ from fuse_opt.frontends.torch.fx.api import ELEMENTS, is_tensor
 from fuse_opt.frontends.torch.fx.handler import NotCoveredError
 from fuse_opt.frontends.torch.fx.strides import dense_order, layout_of
 from fuse_opt.frontends.torch.importer.imported import Argument, AtenCall, Buffer, Counts
-from fuse_opt.frontends.torch.importer.memory_places import Place, Root, is_readable, own_view
+from fuse_opt.frontends.torch.importer.memory_places import Place, Root, device_of, is_readable, own_view
 
 TOKEN = TensorType(I8.attribute, [])
 """The type of what stands for a result that the program cannot read, and says that it is there."""
@@ -39,11 +39,17 @@ class Values(ABC):
         library: bool = False,
         frozen: Collection[int] = (),
         precision: str = STRICT,
+        libraries: bool = False,
     ) -> None:
-        """`frozen` are numbers of arguments, of parameters and buffers under inference; `precision` is that of kernels."""
+        """
+        `frozen` are numbers of arguments, of parameters and buffers under inference; `precision` is that of kernels. With
+        `libraries` products and convolutions that no kernel has beside other work are calls of PyTorch's, as on a GPU.
+        """
         self.emit = Emitter()
         self.gm = graph_module
         self.metas = metas
+        self.device = device_of(map(metas, graph_module.graph.nodes))
+        self.libraries = libraries or self.device.type != "cpu"
         self.library = library
         self.frozen = frozen
         self.precision = precision
@@ -95,7 +101,7 @@ class Values(ABC):
 
     def _read(self, node: Any, place: Place) -> SSAValue:
         meta, root = self.metas(node), place.root
-        if not is_tensor(meta) or not is_readable(meta, place.view):
+        if not is_tensor(meta) or not is_readable(meta, place.view, self.device):
             raise NotCoveredError("takes what the program has no element type or shape for")
         if root.view is None or place.view != root.view or (root.memory is None and root.variable is None):
             found = self._read_by_strides(place)

@@ -36,6 +36,7 @@ def _convolution(call: Call) -> SSAValue:
     if spatial < 1:
         raise NotCoveredError("is run by PyTorch's own kernel")
     if terms > _SMALL:
+        call.leave_to_library()
         return _biased(call, _generated(call, x, weight, spatial), spatial)
     if (element := dtype(x)).is_float and element.bits < 32:
         x, weight = call.cast(x, F32), call.cast(weight, F32)
@@ -45,6 +46,7 @@ def _convolution(call: Call) -> SSAValue:
 @handler("aten.convolution_backward.default")
 def _convolution_backward(call: Call) -> Sequence[SSAValue | None]:
     """By input, weight and bias, as far as they are asked for: code is generated for the first two, or PyTorch runs all."""
+    call.leave_to_library()
     grad, x, weight = (call.tensor(name) for name in ("grad_output", "input", "weight"))
     spatial, wanted = len(shape(x)) - 2, call["output_mask"]
     if call.exported or spatial < 1 or 0 in (*shape(x), *shape(weight), *shape(grad)):

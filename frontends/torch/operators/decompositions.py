@@ -43,6 +43,8 @@ _KEPT = ("scaled_dot_product", "aten.take.", "aten.bernoulli.")
 Parts of names of those that stay whole: run by one kernel, with a decomposition that fails on unknown extents, or one that
 draws other random numbers than eager.
 """
+_DEVICES = ("cpu", "cuda")
+"""Types of devices that programs are for."""
 
 
 @cache
@@ -87,7 +89,7 @@ def _whole_if_foreign(decomposition: Callable[..., Any], floats: bool) -> Callab
     def decompose(*args: Any, **kwargs: Any) -> Any:
         given = [*args, *kwargs.values()]
         tensors = [item for entry in given for item in as_list(entry) if is_tensor(item)]
-        if any(x.dtype not in ELEMENTS or x.device.type != "cpu" for x in tensors):
+        if any(x.dtype not in ELEMENTS or x.device.type not in _DEVICES for x in tensors):
             return NotImplemented
         if floats and not all(x.is_floating_point() for x in tensors):
             return NotImplemented

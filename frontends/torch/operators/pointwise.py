@@ -294,9 +294,10 @@ def _elu(call: Call) -> SSAValue:
 
 @handler("aten._to_copy.default", "prims.convert_element_type.default")
 def _convert(call: Call) -> SSAValue:
-    if "device" in call.arguments and str(call["device"] or "cpu") != "cpu":
+    name = "self" if "self" in call.arguments else "a"
+    if call.out.device != call.meta(name).device:
         raise NotCoveredError("moves to another device")
-    return call.tensor("self" if "self" in call.arguments else "a", call.dtype)
+    return call.tensor(name, call.dtype)
 
 
 @handler("aten.copy.default")

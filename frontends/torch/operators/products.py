@@ -46,6 +46,7 @@ def _product(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
     *stack, rows, inner = shape(a)
     columns = shape(b)[-1]
     if prod((*stack, rows, inner, columns)) > _SMALL:
+        call.leave_to_library()
         if dtype(a) not in (F32, F64, F16):
             raise NotCoveredError(f"is run by PyTorch's own kernel, which is faster for products of {dtype(a)}")
         return call.emit.matmul(a, b, dtype=F32 if dtype(a) is F16 else None)
@@ -57,6 +58,7 @@ def _product(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
 
 @handler("aten._int_mm.default")
 def _int_mm(call: Call) -> SSAValue:
+    call.leave_to_library()
     return call.result(call.emit.matmul(call.tensor("self"), call.tensor("mat2"), dtype=I32))
 
 

@@ -1,0 +1,208 @@
+"""The Python function that runs a compiled graph on a CUDA device, on the stream that is current when it is called.
+
+All memory is PyTorch's: results are new tensors, and so is the arena of intermediate values, in each call. So nothing lives
+longer than it is needed, and what streams share is ordered as PyTorch's own allocator orders it. What stays between calls is
+on the host: tables of addresses and packed arguments of launches, for each stream its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from fuse_opt.frontends.torch.codegen.steps import FrameView
+from fuse_opt.frontends.torch.codegen.wrapper import CallWriter
+from fuse_opt.frontends.torch.fx.api import DTYPES, torch
+from fuse_opt.frontends.torch.fx.strides import View, contiguous_view
+from fuse_opt.frontends.torch.importer.imported import Imported
+from fuse_opt.lowering.program import NUMPY_NAMES
+
+_MOST_STREAMS = 16
+"""Streams whose tables are kept while nobody calls the graph."""
+_ALIGNMENT = 256
+"""Of an arena, in bytes."""
+
+
+class DeviceCallWriter(CallWriter):
+    """Writes the steps of a program whose arena, constants and results are tensors of a device."""
+
+    def __init__(self, imported: Imported, native: Any, device: Any) -> None:
+        super().__init__(imported, native)
+        self.device = device
+        self.memory: dict[int, Any] = {}
+        """By buffer, a constant as bytes on the device."""
+        for number, buffer in enumerate(self.program.buffers):
+            if buffer.kind == "constant":
+                self.memory[number] = torch.from_numpy(buffer.data.reshape(-1).view(np.uint8).copy()).to(device)
+        arenas = [number for number, buffer in enumerate(self.program.buffers) if buffer.kind == "arena"]
+        self.arena: int | None = arenas[0] if arenas else None
+
+    def _text(self) -> str:
+        head = ["def call(args):"]
+        if self.imported.placeholders:
+            head.append(f"    {', '.join(self.imported.placeholders)}, = args")
+        head.append("    args.clear()")
+        if self._is_framed():
+            head += [
+                "    stream = current()",
+                "    frame = take(stream)",
+                "    table, pieces, check = frame",
+                "    check()",
+            ]
+        if self.pieces:
+            head.append(f"    {', '.join(self.pieces)}, = pieces")
+        head += [f"    {line}" for line in self._arena_lines()]
+        return "\n".join([*head, *(f"    {line}" for line in self.lines)]) + "\n"
+
+    def _arena_lines(self) -> list[str]:
+        """The arena as a tensor, and tensors in it, and in constants."""
+        lines: list[str] = []
+        if self.arena is not None:
+            self.names["new_arena"] = arena_maker(self.device)
+            lines += [f"arena = new_arena({self.program.arena_bytes})", f"table[{self.arena}] = arena.data_ptr()"]
+        typed: dict[tuple[int, Any], str] = {}
+        for view, name in self.views.items():
+            if (key := (view.buffer, view.dtype)) not in typed:
+                typed[key] = f"m{len(typed)}"
+                whole = "arena" if view.buffer == self.arena else self.constant("k_", self.memory[view.buffer])
+                lines.append(f"{typed[key]} = {whole}.view({self.constant('dtype', view.dtype)})")
+            lines.append(f"{name} = {self.strided(typed[key], _in_elements(view))}")
+        return lines
+
+    def _write_prepared(self) -> None:
+        assert self.prepared is None, "arguments of a device are not frozen"
+
+    def _write_segment(self, number: int) -> None:
+        if number and self._is_compiled(number - 1):
+            return
+        self.pieces.append(f"p{len(self.pieces)}")
+        self.lines.append(f"{self.pieces[-1]}(stream)")
+
+    def _write_empty(self, number: int) -> None:
+        buffer = self.imported.buffers[number]
+        self.names["empty"] = empty_maker(self.device)
+        dtype = self.constant("dtype", buffer.dtype)
+        self.lines.append(f"r{number} = empty({buffer.view.shape}, {buffer.view.strides}, {dtype})")
+
+    def _write_library(self, number: int, step: Any) -> None:
+        """A routine of the host, on copies of its arrays."""
+
+        def named(ref: Any) -> str:
+            return self.tensor(ref.buffer, ref.offset, contiguous_view(ref.shape), DTYPES[ref.dtype])
+
+        self.names[f"library{number}"] = partial(host_step, step)
+        given, written = (", ".join(map(named, refs)) for refs in (step.inputs, step.outputs))
+        self.lines.append(f"library{number}([{given}], [{written}])")
+
+    def _write_give_back(self) -> None:
+        self.lines.append("give(stream, frame)")
+
+    def _tensor(self, ref: Any, view: View | None, dtype: Any) -> str:
+        if hasattr(ref, "buffer"):
+            return super()._tensor(ref, view, dtype)
+        assert view is not None
+        made = torch.as_strided(ref, view.shape, view.strides, view.offset)
+        return self.constant("t", made.to(self.device) if self.device.type != "cpu" else made)
+
+
+def _in_elements(view: FrameView) -> View:
+    size = view.dtype.itemsize
+    assert view.offset % size == 0, "a value that is not aligned to its elements"
+    return View(view.view.shape, view.view.strides, view.view.offset + view.offset // size)
+
+
+def compile_device_call(imported: Imported, native: Any, device: Any) -> tuple[Callable[[list[Any]], Any], str]:
+    """
+    The function that runs a graph on a device, for the list of its arguments, which it empties; and its text. The device is
+    the processor where kernels are emulated.
+    """
+    writer = DeviceCallWriter(imported, native, device)
+    text = writer.write()
+    frames = Frames(writer)
+    names = {**writer.names, "take": frames.take, "give": frames.give, "current": current_stream(device)}
+    exec(compile(text, "<fuse_opt call>", "exec"), names)
+    return cast(Callable[[list[Any]], Any], names["call"]), text
+
+
+class Frames:
+    """Bindings of a program that nobody uses now, by the stream that they were last used on."""
+
+    def __init__(self, writer: DeviceCallWriter) -> None:
+        self._native = writer.native
+        self._memory = writer.memory
+        self._idle: dict[int, list[Any]] = {}
+
+    def take(self, stream: int) -> Any:
+        """Table, pieces and check of a binding."""
+        try:
+            return self._idle[stream].pop()
+        except LookupError:
+            pass
+        binding = self._native.bind()
+        for number, memory in self._memory.items():
+            binding.table[number] = memory.data_ptr()
+        return binding.table, binding.pieces, binding.check
+
+    def give(self, stream: int, frame: Any) -> None:
+        idle = self._idle
+        if stream not in idle and len(idle) >= _MOST_STREAMS:
+            idle.clear()
+        idle.setdefault(stream, []).append(frame)
+
+
+def current_stream(device: Any) -> Callable[[], int]:
+    """What gives the handle of the stream that PyTorch works on now."""
+    if device.type == "cpu":
+        return lambda: 0
+    raw: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if raw is not None:
+        return partial(raw, device.index)
+    return lambda: torch.cuda.current_stream(device).cuda_stream
+
+
+def empty_maker(device: Any) -> Callable[..., Any]:
+    """What makes a tensor of a shape, strides and an element type."""
+    if device.type == "cpu":
+        return torch._C._dynamo.guards._empty_strided_cpu
+    quick: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
+    if quick is not None and torch.cuda.device_count() == 1:
+        return quick  # on the current device, which is the only one
+
+    def empty(shape: Any, strides: Any, dtype: Any) -> Any:
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+    return empty
+
+
+def arena_maker(device: Any) -> Callable[[int], Any]:
+    """What makes an arena of so many bytes."""
+    empty = empty_maker(device)
+    if device.type != "cpu":  # blocks of PyTorch's begin at multiples of 512
+        return lambda nbytes: empty((max(nbytes, 1),), (1,), torch.uint8)
+
+    def aligned(nbytes: int) -> Any:
+        block = empty((max(nbytes, 1) + _ALIGNMENT,), (1,), torch.uint8)
+        return block[-block.data_ptr() % _ALIGNMENT :][: max(nbytes, 1)]
+
+    return aligned
+
+
+def host_step(step: Any, inputs: list[Any], outputs: list[Any]) -> None:
+    """Runs a call of a routine that only the host has, between copies."""
+    given = [_array(tensor, ref) for tensor, ref in zip(inputs, step.inputs, strict=True)]
+    found = [np.empty(ref.shape, NUMPY_NAMES[ref.dtype]) for ref in step.written]
+    step.run(given, found, step.config)
+    for tensor, array in zip(outputs, found, strict=False):  # a workspace is of the host alone
+        if array.size:
+            flat = torch.from_numpy(array.reshape(-1).view(np.uint8)).view(tensor.dtype)
+            tensor.copy_(flat.reshape(tensor.shape))
+
+
+def _array(tensor: Any, ref: Any) -> Any:
+    if not tensor.numel():
+        return np.empty(ref.shape, NUMPY_NAMES[ref.dtype])
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return flat.view(NUMPY_NAMES[ref.dtype]).reshape(ref.shape)
