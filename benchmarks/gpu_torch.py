@@ -25,7 +25,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -125,8 +125,11 @@ class Case:
 def tensors(value: Any) -> list[Any]:
     if isinstance(value, torch.Tensor):
         return [value]
-    listed: Any = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return [tensor for item in listed for tensor in tensors(item)]
+    if isinstance(value, dict):
+        value = list(cast("dict[Any, Any]", value).values())
+    if not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for item in cast("list[Any]", value) for tensor in tensors(item)]
 
 
 def difference(found: dict[str, Any], wanted: dict[str, Any]) -> tuple[float, str]:

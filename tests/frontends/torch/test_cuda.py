@@ -52,12 +52,20 @@ def test_a_graph_of_a_device_is_imported_as_one_of_the_processor() -> None:
     assert "aten.addmm" in texts[0] and "graph.gelu" in texts[0] and "aten.rand_like" in texts[0]
 
 
+def stepped(x: Any, step: Any) -> Any:
+    return (x * step).exp() + 1, step + 1
+
+
+def grown(x: Any) -> Any:
+    return x.exp() + 1
+
+
 def test_numbers_of_the_processor_beside_tensors_of_a_device() -> None:
     fakes: Any = pytest.importorskip("torch._subclasses.fake_tensor")
     proxies: Any = pytest.importorskip("torch.fx.experimental.proxy_tensor")
     with fakes.FakeTensorMode():
         x, step = torch.empty(8, device="cuda"), torch.empty(())
-        gm = proxies.make_fx(lambda x, step: ((x * step).exp() + 1, step + 1))(x, step)
+        gm = proxies.make_fx(stepped)(x, step)
         other = torch.empty(2, device="cuda:1")
     imported = Importer(gm, metas_of(gm) or (lambda node: None)).run()
     assert imported.counts.external == {"aten.mul.Tensor": 1, "aten.add.Tensor": 1} and imported.counts.native == 2
@@ -91,7 +99,7 @@ def test_a_step_of_training() -> None:
     assert [graph.kind for graph in reports.graphs] == ["forward", "backward"]
     assert all(graph.left is None and graph.counts.native > 3 for graph in reports.graphs)
     for (name, a), b in zip(ours.named_parameters(), eager.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5, msg=name)
     torch.testing.assert_close(ours.state_dict(), eager.state_dict(), rtol=1e-5, atol=1e-6)
 
 
@@ -119,7 +127,7 @@ def test_arguments_in_place_views_and_lifetimes() -> None:
 
 def test_where_nothing_can_run_pytorch_does() -> None:
     torch._dynamo.reset()
-    call = torch.compile(lambda x: x.exp() + 1, backend="fuse_opt", options={"target": "cuda"})
+    call = torch.compile(grown, backend="fuse_opt", options={"target": "cuda"})
     x = torch.randn(4)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
