@@ -5,7 +5,7 @@
 /* Lines along the middle axis of [outer, extent, inner]. */
 struct lines {
   long long outer, extent, inner, type;
-  long long descending, count;   /* the elements of each line that are wanted */
+  long long descending, count;   /* the elements of each line that are wanted; of a merge 0 where keys are */
   long long chunk, run;          /* elements that a block sorts; of the runs that are merged */
   long long packed;              /* whether keys of 64 bits have an order in their lower halves; 2: they are given */
   long long values, indices;     /* what is asked for */
@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(256) gpu_ordered(const struct lines
   u64 all = (u64)(p->outer * p->inner * p->count);
   for (u64 k = first_thread(); k < all; k += all_threads()) {
     u64 inner = (u64)p->inner, line = k / (inner * (u64)p->count) * inner + k % inner, at = k / inner % (u64)p->count;
-    unsigned from = order[line * (u64)p->extent + at << p->packed];
+    unsigned from = order[line * (u64)p->extent + at];
     u64 source = element_of(p, line, from, (u64)p->extent);
     if (p->indices) indices[k] = from;
     if (!p->values) continue;
@@ -108,6 +108,16 @@ __device__ inline unsigned short_key(short x) { return (unsigned)x ^ 1u << 31; }
 __device__ inline unsigned short_key(int x) { return (unsigned)x ^ 1u << 31; }
 
 __device__ inline u64 one_of(u64 own, u64 other, bool least) { return (other < own) == least ? other : own; }
+
+/* Puts the element of a line that comes `at`, where it is wanted. */
+__device__ inline void put_ordered(
+    const struct lines *p, const char *x, char *values, long long *indices, u64 line, unsigned at, unsigned from) {
+  if (at >= p->count) return;
+  u64 to = element_of(p, line, at, (u64)p->count), source = element_of(p, line, from, (u64)p->extent);
+  if (p->indices) indices[to] = from;
+#define SHORT_VALUE(T) ((T *)values)[to] = ((const T *)x)[source]
+  if (p->values) BY_TYPE(p->type, SHORT_VALUE)
+}
 
 /* A block for each short line of elements of at most 32 bits, or, `packed`, for a run of a longer one, of which the keys are the result:
  * keys with where they come from, no two of which are equal, in registers. Element k of a thread is at 4 times its number and k; a network (Batcher 1968) sorts within threads, warps, then the block. */
@@ -148,15 +158,16 @@ extern "C" __global__ void __launch_bounds__(256, 6) gpu_sort_lines(const struct
         }
       }
     }
+  __syncthreads();
 #pragma unroll
-  for (unsigned k = 0; k < SHORT_EACH; ++k) {
-    unsigned at = start + thread * SHORT_EACH + k, from = HALF(own[k], 0);
-    if (p->packed && at < extent) keys[line * extent + at] = own[k];
-    if (p->packed || at >= p->count) continue;
-    u64 to = element_of(p, line, at, (u64)p->count), source = element_of(p, line, from, extent);
-    if (p->indices) indices[to] = from;
-#define SHORT_VALUE(T) ((T *)values)[to] = ((const T *)x)[source]
-    if (p->values) BY_TYPE(p->type, SHORT_VALUE)
+  for (unsigned k = 0; k < SHORT_EACH; ++k) all[thread * SHORT_EACH + k] = own[k];
+  __syncthreads();
+#pragma unroll
+  for (unsigned k = 0; k < SHORT_EACH; ++k) {  // neighbours write neighbours
+    unsigned at = start + k * threads + thread;
+    u64 key = all[k * threads + thread];
+    if (!p->packed) put_ordered(p, x, values, indices, line, at, HALF(key, 0));
+    else if (at < extent) keys[line * extent + at] = key;
   }
 }
 
@@ -187,8 +198,9 @@ __device__ inline unsigned of_first_by_warp(const u64 *a, unsigned in_a, const u
   return low;
 }
 
-/* Merges neighbouring runs of keys of each line (merge path: Green, McColl, Bader 2012): a block makes MERGED of them. */
-extern "C" __global__ void __launch_bounds__(256) gpu_merge_keys(const struct lines *__restrict__ p, const u64 *__restrict__ keys, u64 *__restrict__ to) {
+/* Merges neighbouring runs of keys of each line (merge path: Green, McColl, Bader 2012): a block makes MERGED of them. The last such
+ * launch, that makes a single run, puts what is wanted of it in place of keys. */
+extern "C" __global__ void __launch_bounds__(256) gpu_merge_keys(const struct lines *__restrict__ p, const u64 *__restrict__ keys, u64 *__restrict__ to, const char *__restrict__ x, char *__restrict__ values, long long *__restrict__ indices) {
   __shared__ u64 both[MERGED];
   __shared__ unsigned ends[2];
   unsigned extent = (unsigned)p->extent, run = (unsigned)p->run, tiles = (extent - 1) / MERGED + 1;
@@ -205,12 +217,25 @@ extern "C" __global__ void __launch_bounds__(256) gpu_merge_keys(const struct li
   for (unsigned k = threadIdx.x; k < some; k += blockDim.x) both[k] = k < some_a ? a[from_a + k] : b[from_b + (k - some_a)];
   __syncthreads();
   unsigned at = threadIdx.x * MERGED_EACH;
-  if (at >= some) return;
-  unsigned next_a = of_first(both, some_a, both + some_a, some_b, at), next_b = at - next_a;
-  u64 *out = to + (u64)(blockIdx.x / tiles) * extent + pair + begin;
-  for (unsigned k = at; k < at + MERGED_EACH && k < some; ++k) {
+  u64 own[MERGED_EACH];
+  unsigned next_a = at < some ? of_first(both, some_a, both + some_a, some_b, at) : some_a, next_b = at - next_a;
+#pragma unroll
+  for (unsigned k = 0; k < MERGED_EACH; ++k) {
+    if (at + k >= some) continue;
     bool is_a = next_b >= some_b || (next_a < some_a && both[next_a] < both[some_a + next_b]);
-    out[k] = is_a ? both[next_a++] : both[some_a + next_b++];
+    own[k] = both[is_a ? next_a : some_a + next_b];
+    next_a += is_a;
+    next_b += !is_a;
+  }
+  __syncthreads();  // then everybody has read what was there
+#pragma unroll
+  for (unsigned k = 0; k < MERGED_EACH; ++k)
+    if (at + k < some) both[at + k] = own[k];
+  __syncthreads();
+  u64 line = blockIdx.x / tiles;
+  for (unsigned k = threadIdx.x; k < some; k += blockDim.x) {  // neighbours write neighbours
+    if (p->count) put_ordered(p, x, values, indices, line, first + k, HALF(both[k], 0));
+    else to[line * extent + first + k] = both[k];
   }
 }
 

@@ -100,21 +100,32 @@ def _sort_lines(lines: Lines, arguments: Addresses, **fields: int) -> Kernel:
     return Kernel("gpu_sort_lines", lines.record(**fields), arguments, blocks, threads)
 
 
-def _merges(lines: Lines, memory: SortMemory) -> tuple[list[Kernel], int]:
-    """Launches that merge sorted runs of keys, which are at the first address; and where the keys are then."""
+def _merges(lines: Lines, memory: SortMemory, results: Addresses | None, **wanted: int) -> tuple[list[Kernel], int]:
+    """Launches that merge sorted runs of keys, which are at the first address; and where the keys are then.
+
+    With `results`, x and what is wanted of it, the last launch puts that, and no keys.
+    """
     here, there, run = memory.first[0], memory.second[0], _CHUNK
     launches: list[Kernel] = []
     blocks = lines.outer * lines.inner * -(-lines.extent // (2 * _CHUNK))
     while run < lines.extent:
-        launches.append(Kernel("gpu_merge_keys", lines.record(run=run), partial(_fixed, (here, there)), blocks))
+        is_last = results is not None and 2 * run >= lines.extent
+        arguments = partial(_merge_addresses, here, there, results)
+        launches.append(
+            Kernel("gpu_merge_keys", lines.record(run=run, **(wanted if is_last else {})), arguments, blocks)
+        )
         here, there, run = there, here, 2 * run
     return launches, here
+
+
+def _merge_addresses(here: int, there: int, results: Addresses | None, at: Address) -> Sequence[int]:
+    return [here, there, *(results(at) if results is not None else (here, there, there))]
 
 
 def sorting_keys(count: int, memory: SortMemory) -> tuple[list[Kernel], int]:
     """Launches that sort keys, no two of which are equal; and where they are then."""
     keys, line = memory.first[0], Lines(1, count, 1, 0)
-    merges, sorted_keys = _merges(line, memory)
+    merges, sorted_keys = _merges(line, memory, None)
     return [_sort_lines(line, partial(_fixed, (keys,) * 4), packed=2), *merges], sorted_keys
 
 
@@ -140,10 +151,6 @@ def _ordering(
     order = {"descending": int(descending)}
     wanted = {"count": count, "values": int(values is not None), "indices": int(indices is not None)}
 
-    def ordered(numbers: int, packed: int) -> Kernel:
-        record = lines.record(**wanted, packed=packed)
-        return Kernel("gpu_ordered", record, lambda at: [at(x), numbers, *results(at)], blocks_for(prod(out.shape)))
-
     def results(at: Address) -> list[int]:
         return [at(values or out), at(indices or out)]
 
@@ -153,11 +160,17 @@ def _ordering(
         memory = SortMemory.at(workspace_at(call, address)[0], lines.count)
         if _is_narrow(lines):
             runs = _sort_lines(lines, lambda at: [at(x), *results(at), memory.first[0]], **order, packed=1)
-            merges, keys = _merges(lines, memory)
-            return [runs, *merges, ordered(keys, packed=1)]
+            merges, _ = _merges(lines, memory, lambda at: [at(x), *results(at)], **wanted)
+            return [runs, *merges]
         sorts, (_, numbers) = sorting(lines, memory)
         made = Kernel("gpu_keys", lines.record(**order), lambda at: [at(x), *memory.first], blocks_for(lines.count))
-        return [made, *sorts, ordered(numbers, packed=0)]
+        put = Kernel(
+            "gpu_ordered",
+            lines.record(**wanted),
+            lambda at: [at(x), numbers, *results(at)],
+            blocks_for(prod(out.shape)),
+        )
+        return [made, *sorts, put]
 
     return Planned(kernels)
 

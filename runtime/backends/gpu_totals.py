@@ -18,7 +18,7 @@ _SHORT = 64
 """Elements of a line that are few for a block."""
 _TILE = 2304
 """`TILE` of the text."""
-_BLOCKS, _COLUMNS = 1024, 1 << 17
+_BLOCKS, _COLUMNS = 2048, 1 << 17
 """Blocks, and threads with a column each, that are enough for a device: where there are fewer, lines are taken in chunks."""
 _LEAST_ROWS = 64
 """Rows of a chunk of columns."""
