@@ -18,7 +18,7 @@ _BESIDE = {2: 4, 4: 4, 8: 2}
 """By bytes of an element: how many a thread of `gpu_near_` takes side by side."""
 
 
-def _divisor(n: int) -> tuple[int, int]:
+def divisor(n: int) -> tuple[int, int]:
     """What divides numbers below 2**31 by n, as `quotient` of the text wants it: n and a multiplier, and a shift."""
     shift = (n - 1).bit_length()
     return n | -(-(1 << 31 + shift) // n) << 32, shift
@@ -54,7 +54,7 @@ def near_kernel(record: Any, places: Places, x: BufferRef, unit: int, aligned: i
     shares = unit == size and any(not third for third in steps[1 : 2 * operands : 2])
     if last % beside or aligned % (beside * size) or not shares:
         beside = 1
-    by_last, by_middle = _divisor(last), _divisor(middle)
+    by_last, by_middle = divisor(last), divisor(middle)
     count = record.count // beside
     numbers = [count, by_middle[0], by_last[0], by_last[1] | by_middle[1] << 32, *x_steps, *steps]
     return Near(f"gpu_near_{unit}_{beside}", numbers, -(-count // (THREADS * _PIECES // min(beside, 2))))

@@ -19,7 +19,7 @@ from fuse_opt.runtime.backends.gpu_calls import (
     itemsize,
     type_number,
 )
-from fuse_opt.runtime.backends.gpu_near import NEAR_OPERANDS, near_kernel
+from fuse_opt.runtime.backends.gpu_near import NEAR_OPERANDS, Near, near_kernel
 from fuse_opt.runtime.backends.gpu_orders import Lines, SortMemory, sorting, sorting_keys
 from fuse_opt.runtime.backends.gpu_places import Named, Places
 from fuse_opt.runtime.backends.gpu_updates import line_warps, putting
@@ -104,15 +104,19 @@ def reading(find: Callable[[LibraryCall], Places]) -> Callable[[LibraryCall], Pl
             return None
         size = itemsize(x)
         records: dict[int, Any] = {}
+        nears: dict[tuple[int, int], Near | None] = {}
 
         def kernels(address: Address, fault: int) -> Sequence[Kernel]:
             unit = _unit(places, size, (address(x), address(out)))
-            record = records.setdefault(unit, _record(call, places, unit // size))
+            if (record := records.get(unit)) is None:
+                record = records[unit] = _record(call, places, unit // size)
 
             def arguments(at: Address) -> list[int]:
                 return [at(x), at(out), *_indices(places, at, at(x)), fault]
 
-            if (near := near_kernel(record, places, x, unit, address(out))) is not None:
+            if (key := (unit, address(out) % _UNITS[0])) not in nears:
+                nears[key] = near_kernel(record, places, x, *key)
+            if (near := nears[key]) is not None:
                 numbers = near.numbers
 
                 def near_arguments(at: Address) -> list[int]:

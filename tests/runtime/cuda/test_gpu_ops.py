@@ -14,6 +14,7 @@ from fuse_opt.dialects.implementation.queries import opaque_op
 from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.passes.devices.gpu_attach_device import make_for
+from fuse_opt.runtime.backends.gpu_near import divisor
 from fuse_opt.runtime.backends.gpu_ops import gpu_source
 from fuse_opt.runtime.backends.gpu_places import Places, index, take
 from fuse_opt.runtime.device.compiler import compile_cuda, find_cuda_compiler, kernel_resources
@@ -78,6 +79,14 @@ def test_places_are_as_few_axes_as_can_be() -> None:
     assert apart.extents == (3, 4, 6) and apart.x_steps == (0, 0, 7)
     assert [(each.axis, each.weight, each.steps) for each in apart.named] == [(0, 42, (1, 0, 0)), (2, 1, (0, 1, 0))]
     assert take(call("take", ((5,), "f32"), ((), "i64"), ((), "f32"))).collapsed().extents == ()
+
+
+def test_divisors_are_products() -> None:
+    for n in (1, 2, 3, 7, 64, 1021, 65537, 2**30 - 35, 2**31 - 1):
+        packed, shift = divisor(n)
+        assert packed & 0xFFFFFFFF == n and packed < 1 << 64
+        for x in {0, 1, n - 1, n, min(7 * n - 1, 2**31 - 1), 2**31 - 1, 123456789}:
+            assert ((x << 1) * (packed >> 32) >> 32) >> shift == x // n
 
 
 def test_it_is_chosen_for_cuda_alone() -> None:
