@@ -27,6 +27,12 @@ def test_scenarios_on_the_stand_in_driver() -> None:
     assert run_script("cuda_gpu_op_scenarios.py").keys() == SCENARIOS.keys()
 
 
+@needs_stand_in
+def test_programs_on_memory_of_a_caller() -> None:
+    said = run_script("cuda_caller_scenarios.py")
+    assert said == {"pieces_on_streams": "6 graphs, 6 launches"}, said
+
+
 def refusal(op: str, text: str) -> str | None:
     """What the backend says of the only op of a function."""
     (found,) = [each for each in parse(text).walk() if each.name == op]

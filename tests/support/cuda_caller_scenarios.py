@@ -1,0 +1,76 @@
+"""Programs that are bound to a caller's memory and stream, on the stand-in driver or a device.
+
+python tests/support/cuda_caller_scenarios.py NAME...   # the functions of these names, each printing a line; all without a name
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+from ir_testing import parse
+
+from fuse_opt.runtime.cuda.caller_program import CallerProgram
+from fuse_opt.runtime.device.driver import open_device
+from fuse_opt.tools.compiler import api
+
+TEXT = """
+func.func @main(%x: tensor<8x24xf32>) -> (tensor<8x24xf32>, tensor<8xf32>) {
+  %e = graph.exp %x : (tensor<8x24xf32>) -> tensor<8x24xf32>
+  %s = graph.cumulative_sum %e {axis = 1 : i64} : (tensor<8x24xf32>) -> tensor<8x24xf32>
+  %n = graph.negative %s : (tensor<8x24xf32>) -> tensor<8x24xf32>
+  %r = graph.sum %n {axes = array<i64: 1>} : (tensor<8x24xf32>) -> tensor<8xf32>
+  func.return %n, %r : tensor<8x24xf32>, tensor<8xf32>
+}
+"""
+
+
+def pieces_on_streams() -> str:
+    """Two bindings on two streams: the memory is ours, and results are right each time, replayed graphs too."""
+    native = api.compile(parse(TEXT), target="cuda", whole=True).native
+    assert isinstance(native, CallerProgram)
+    program, device = native.program, open_device()
+    driver: Any = device.driver
+    random = np.random.default_rng(0)
+    with device.active():
+        streams = [driver.Stream(), driver.Stream()]
+        bindings = [native.bind() for _ in streams]
+        memory = [[_block(driver, buffer) for buffer in program.buffers] for _ in streams]
+        for _ in range(4):
+            for stream, binding, blocks in zip(streams, bindings, memory, strict=True):
+                x: Any = random.standard_normal((8, 24)).astype(np.float32)
+                driver.memcpy_htod(blocks[0], x)
+                binding.table[:] = [int(block) for block in blocks]
+                binding.check()
+                for piece in binding.pieces:
+                    piece(stream.handle)
+                stream.synchronize()
+                wanted: Any = -np.cumsum(np.exp(x), axis=1)
+                for result, value in zip(program.results, parts_of(wanted), strict=True):
+                    found = np.empty(value.shape, np.float32)
+                    driver.memcpy_dtoh(found, blocks[result.index])
+                    np.testing.assert_allclose(found, value, rtol=1e-4)
+    assert native.compiled_calls[0] == frozenset(range(len(program.steps)))
+    return f"{native.stats.graph_launches} graphs, {native.stats.kernel_launches} launches"
+
+
+def parts_of(wanted: Any) -> list[Any]:
+    """The results: rows, and their sums."""
+    return [wanted, wanted.sum(1)]
+
+
+def _block(driver: Any, buffer: Any) -> Any:
+    block = driver.mem_alloc(max(prod(buffer.shape) * 8, 512))
+    if buffer.data is not None:
+        driver.memcpy_htod(block, buffer.data.reshape(-1).view(np.uint8))
+    return block
+
+
+SCENARIOS: dict[str, Callable[[], str]] = {each.__name__: each for each in (pieces_on_streams,)}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or SCENARIOS:
+        print(f"{name}: {SCENARIOS[name]()}", flush=True)
