@@ -31,6 +31,9 @@ DONATED = "graph.donated"
 ARENA = "fused.arena"
 """The function attribute that holds what a plan needs beside the kernels' slots."""
 
+PLACES = "places"
+"""Its entry where bytes are sizes: those of places, which the kernels' slots are numbers of."""
+
 MOST_BYTES = 1 << 63
 """Those that addresses count stay below."""
 

@@ -13,7 +13,7 @@ from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -119,9 +119,9 @@ def equal_names(function: FuncOp) -> list[list[str]]:
     return found
 
 
-def change_sizes(function: FuncOp, change: Callable[[Extent], Extent]) -> None:
-    """Other extents for those that are sizes, in the types of all values of a function's body and in what its ops say."""
-    for op in function.walk():
+def change_sizes(within: Operation, change: Callable[[Extent], Extent]) -> None:
+    """Other extents for those that are sizes, in the types of all values within an op and in what ops say there."""
+    for op in within.walk():
         for name, said in op.properties.items():
             if isinstance(said, SizeAttr) and isinstance(said.data, Size):
                 op.properties[name] = SizeAttr(change(said.data))

@@ -20,6 +20,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import is_static, shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions
+from fuse_opt.dialects.verify.at_numbers import at_numbers
 from fuse_opt.dialects.verify.contracted_reads import ContractedReads, is_product
 from fuse_opt.dialects.verify.kernel_parts import Parts
 from fuse_opt.dialects.verify.sample_points import (
@@ -53,6 +54,7 @@ class KernelReads:
 
     def __init__(self, kernel: KernelOp) -> None:
         self.kernel = kernel
+        self._at = at_numbers(kernel)
 
     def clash(self, result: int, operands: frozenset[int]) -> str | None:
         """Why generated code must not write the result over the storage that is given as these operands, or None."""
@@ -65,38 +67,38 @@ class KernelReads:
 
     @cached_property
     def _identity(self) -> tuple[object, ...]:
-        return _identity(self.kernel)
+        return _identity(self._at)
 
     @cached_property
     def _body(self) -> _Body | None:
         """The kernel's body; None of one that is no generated code."""
-        ops = [op for op in self.kernel.block.ops if op.results]
+        ops = [op for op in self._at.block.ops if op.results]
         known = [op for op in ops if isinstance(op, StructuredOp) and op.stored_value() is None]
-        values = [*self.kernel.block.args, *(value for op in ops for value in op.results)]
-        return None if len(known) < len(ops) or not all(map(is_static, values)) else _Body(self.kernel, known)
+        values = [*self._at.block.args, *(value for op in ops for value in op.results)]
+        return None if len(known) < len(ops) or not all(map(is_static, values)) else _Body(self._at, known)
 
     def _clash_of_product(self, result: int, operands: frozenset[int]) -> str | None:
         """Code for a product: its epilogue is one pass over elements, which reads what is contracted where it stores."""
-        contracted = ContractedReads(self.kernel)
+        contracted = ContractedReads(self._at)
         ops = [op for op in contracted.behind if op.results]
         known = [op for op in ops if isinstance(op, StructuredOp) and op.stored_value() is None]
-        values = [*self.kernel.block.args, *(value for op in self.kernel.block.ops for value in op.results)]
+        values = [*self._at.block.args, *(value for op in self._at.block.ops for value in op.results)]
         if len(known) < len(ops) or not all(map(is_static, values)):
             return "is no generated kernel: an op of it has no scalar meaning, or an unknown shape"
         reason = contracted.clash(result, operands)
-        return reason or _Body(self.kernel, known).check(result, operands, contracted.stored, known)
+        return reason or _Body(self._at, known).check(result, operands, contracted.stored, known)
 
     @cached_property
     def _parts(self) -> Parts:
-        return Parts(self.kernel)
+        return Parts(self._at)
 
     def _clash(self, result: int, operands: frozenset[int]) -> str | None:
-        if is_product(self.kernel):
+        if is_product(self._at):
             return self._clash_of_product(result, operands)
         if (body := self._body) is None:
             return "is no generated kernel: an op of it has no scalar meaning, or an unknown shape"
-        kind = self.kernel.schedule_kind()
-        reason = None if kind == "pack" else body.check(result, operands, range(len(self.kernel.results)), body.ops)
+        kind = self._at.schedule_kind()
+        reason = None if kind == "pack" else body.check(result, operands, range(len(self._at.results)), body.ops)
         if kind in ("pointwise", "row", "column", "split", "tile") or (reason is None and kind != "pack"):
             return reason
         parts = self._parts

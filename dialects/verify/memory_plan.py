@@ -23,8 +23,8 @@ from fuse_opt.dialects.verify.plan_contents import (
     Content,
     PlanError,
     byte_range,
-    byte_size,
     called,
+    counted_bytes,
     name_of,
     place_of,
     same_memory,
@@ -128,6 +128,8 @@ class _Replay:
         """The arena is no larger than its slots, and the bound is the most bytes of it in use at any step."""
         function = self.block.parent_op()
         assert function is not None
+        if self.arena.places is not None:
+            return
         size = self._rounded(self.highest)
         if size != self.arena.size:
             message = f"size is {self.arena.size}, the slots take up {size}; run plan-memory"
@@ -151,7 +153,7 @@ class _Replay:
         return -(-nbytes // self.arena.alignment) * self.arena.alignment
 
     def _outside(self, value: SSAValue, step: int, buffer: Buffer) -> Content:
-        content = Content(value, step, byte_size(value) or 0, None, buffer)
+        content = Content(value, step, counted_bytes(value), None, buffer)
         buffer.holds = content
         buffer.first = buffer.first or content
         self.content[value] = content

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
+from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
@@ -13,6 +14,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, tensor
 from fuse_opt.dialects.types.dtypes import dtype_of
+from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.symbolic_shape import extents_of
 
 
 class PlanError(VerifyException):
@@ -86,19 +89,27 @@ def same_memory(a: Content, b: Content) -> bool:
     return a.start == b.start
 
 
-def byte_size(value: SSAValue) -> int | None:
-    if (type_ := _tensor(value)) is None or DYNAMIC_INDEX in type_.get_shape():
+def byte_size(value: SSAValue) -> Extent | None:
+    """None where it is not known, a size where extents are sizes."""
+    if (type_ := tensor_of(value)) is None or DYNAMIC_INDEX in (extents := extents_of(type_)):
         return None
-    return prod(type_.get_shape()) * item_size(value)
+    return prod(cast("tuple[int, ...]", extents)) * item_size(value)
+
+
+def counted_bytes(value: SSAValue) -> int:
+    """The same as a number: 0 where it is not known, 1 for a size, as places are counted then."""
+    nbytes = byte_size(value)
+    return 1 if isinstance(nbytes, Size) else nbytes or 0
 
 
 def item_size(value: SSAValue) -> int:
-    type_ = _tensor(value)
+    type_ = tensor_of(value)
     element = None if type_ is None else dtype_of(type_.element_type)
     return 1 if element is None else element.itemsize
 
 
-def _tensor(value: SSAValue) -> AnyTensor | None:
+def tensor_of(value: SSAValue) -> AnyTensor | None:
+    """The type of a value that is a tensor."""
     return tensor(value) if isinstance(value.type, TensorType) else None
 
 

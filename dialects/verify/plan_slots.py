@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
-from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.fused import OutlinedOp
-from fuse_opt.dialects.verify.plan_contents import Buffer, Content, PlanError, byte_size, item_size, name_of
+from fuse_opt.dialects.types.extents import may_exceed
+from fuse_opt.dialects.types.size import Extent
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
+from fuse_opt.dialects.verify.plan_contents import (
+    Buffer,
+    Content,
+    PlanError,
+    byte_size,
+    counted_bytes,
+    item_size,
+    name_of,
+)
 
 _WORKSPACE_ALIGNMENT = 64
 """Bytes: what a library may count on."""
@@ -22,7 +34,10 @@ class Arena:
 
     alignment: int
     size: int
+    """Where it has places, how many these are: a place counts as a byte then."""
     bound: int
+    places: tuple[Extent, ...] | None = None
+    """Bytes of each, where slots are numbers of places."""
 
 
 def read_arena(function: FuncOp, kernel: OutlinedOp) -> Arena:
@@ -31,6 +46,8 @@ def read_arena(function: FuncOp, kernel: OutlinedOp) -> Arena:
     if attribute is None:
         raise PlanError("'fused.kernel' has slots but its function has no fused.arena; run plan-memory", kernel)
     entries: Mapping[str, Attribute] = attribute.data if isinstance(attribute, DictionaryAttr) else {}
+    if (places := entries.get("places")) is not None:
+        return _read_places(function, places, attribute)
     alignment, size = _entry(entries.get("alignment")), _entry(entries.get("size"))
     bound = _entry(entries.get("lower_bound"))
     if alignment is None or size is None or bound is None or not isinstance(entries.get("method"), StringAttr):
@@ -44,6 +61,15 @@ def read_arena(function: FuncOp, kernel: OutlinedOp) -> Arena:
     return Arena(alignment, size, bound)
 
 
+def _read_places(function: FuncOp, given: Attribute, arena: Attribute) -> Arena:
+    entries = cast("ArrayAttr[Attribute]", given).data if isinstance(given, ArrayAttr) else (given,)
+    places = [entry.data for entry in entries if isinstance(entry, SizeAttr)]
+    if len(places) < len(entries) or "size" in cast(DictionaryAttr, arena).data:
+        wanted = "places (sizes in bytes) without size and lower_bound, or these without places"
+        raise PlanError(f"'func.func' attribute fused.arena: expected {wanted}, got {arena}", function)
+    return Arena(1, len(places), 0, tuple(places))
+
+
 def _entry(attribute: Attribute | None) -> int | None:
     return attribute.value.data if isinstance(attribute, IntegerAttr) else None
 
@@ -52,7 +78,10 @@ def place_result(
     arena: Arena, kernel: OutlinedOp, value: SSAValue, slot: int, old: Content | None, step: int
 ) -> Content:
     """What a result of a kernel is to hold, at its slot or, for -1, outside of the arena; `old` is what it takes over."""
-    nbytes = byte_size(value)
+    nbytes = None if byte_size(value) is None else counted_bytes(value)
+    if arena.places is not None:
+        _check_place(arena.places, kernel, value, slot)
+        nbytes = None if nbytes is None else min(nbytes, 1)
     if slot < 0:
         if slot != -1:
             raise PlanError(
@@ -73,15 +102,24 @@ def place_result(
         message = f"takes over {name_of(old.value)} of step {old.step}, which {place}, but its slot is {slot}"
         raise PlanError(f"'fused.kernel' {name_of(value)} of step {step} {message}", kernel)
     unit = max(arena.alignment, item_size(value))
-    if slot % arena.alignment or slot % item_size(value):
+    if arena.places is None and (slot % arena.alignment or slot % item_size(value)):
         raise PlanError(
             f"'fused.kernel' slot {slot} of {name_of(value)} is no multiple of {unit}, at step {step}", kernel
         )
     if slot + nbytes > arena.size:
-        message = f"{name_of(value)} at {slot}..{slot + nbytes} is not inside of the arena of {arena.size} bytes"
+        unit = "bytes" if arena.places is None else "places"
+        message = f"{name_of(value)} at {slot}..{slot + nbytes} is not inside of the arena of {arena.size} {unit}"
         message += f" at step {step}"
         raise PlanError(f"'fused.kernel' {message}; run plan-memory", kernel)
     return Content(value, step, nbytes, slot, None)
+
+
+def _check_place(places: Sequence[Extent], kernel: OutlinedOp, value: SSAValue, slot: int) -> None:
+    """Raises PlanError where a value's place is not known to be large enough."""
+    nbytes = byte_size(value)
+    if nbytes is not None and 0 <= slot < len(places) and may_exceed(nbytes, places[slot]):
+        message = f"{name_of(value)} has {nbytes} bytes, its place {slot} has {places[slot]}; run plan-memory"
+        raise PlanError(f"'fused.kernel' {message}", kernel)
 
 
 def place_workspace(arena: Arena, kernel: OutlinedOp, step: int) -> Content | None:
@@ -91,6 +129,10 @@ def place_workspace(arena: Arena, kernel: OutlinedOp, step: int) -> Content | No
     if (slot := kernel.workspace_offset()) is None:
         message = f"asks for a workspace of {nbytes} bytes at step {step}, but has no workspace_slot; run plan-memory"
         raise PlanError(f"'fused.kernel' {message}", kernel)
+    if arena.places is not None:
+        raise PlanError(
+            f"'fused.kernel' has a workspace at step {step}, and the arena has places; run plan-memory", kernel
+        )
     unit = max(arena.alignment, _WORKSPACE_ALIGNMENT)
     if slot % unit:
         message = f"workspace_slot {slot} is no multiple of {unit}, at step {step}; run plan-memory"

@@ -11,6 +11,7 @@ from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
+    ArrayAttr,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
     IntegerAttr,
@@ -27,7 +28,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.utils.hints import isa
 
-from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, StorageMap, byte_size, value_name
+from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, PLACES, Storage, StorageMap, byte_size, value_name
 from fuse_opt.dialects.fused import OutlinedOp, PartitionOp
 from fuse_opt.dialects.gpu import ArenaOp, SizeOp
 from fuse_opt.dialects.interfaces.layouts import encoding, memory_extents
@@ -39,7 +40,7 @@ from fuse_opt.dialects.types.dtypes import DType, dtype_of
 from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.extents import largest, may_exceed
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.scope import INDEX
 
@@ -133,12 +134,15 @@ class ProgramMemory:
         """By storage: its byte offset. What has no slot gets a range of its own behind the others."""
         offsets: dict[int, Extent] = {}
         waiting: list[Storage] = []
-        size: Extent = self._planned
+        places, size = _place_offsets(function, self._alignment)
+        size = largest(size, self._planned)
         for storage in self._storages.storages:
             if storage.kind == "intermediate":
                 slot = next((slot for value in storage.values if (slot := _slot(value)) is not None), None)
                 if slot is None:
                     waiting.append(storage)
+                elif places:
+                    offsets[storage.number] = places[slot]
                 else:
                     offsets[storage.number] = slot
                     size = largest(size, slot + storage.nbytes)
@@ -319,6 +323,17 @@ def _arena_entry(function: FuncOp, name: str) -> int | None:
     plan = function.attributes.get(ARENA)
     entry = plan.data.get(name) if isinstance(plan, DictionaryAttr) else None
     return entry.value.data if isinstance(entry, IntegerAttr) else None
+
+
+def _place_offsets(function: FuncOp, alignment: int) -> tuple[list[Extent], Extent]:
+    """Where places of a plan for any sizes begin, one behind the other, and where the last one ends."""
+    plan = function.attributes.get(ARENA)
+    given = plan.data.get(PLACES) if isinstance(plan, DictionaryAttr) else None
+    found, end = list[Extent](), cast("Extent", 0)
+    for place in given if isa(given, ArrayAttr[SizeAttr]) else ():
+        found.append(end)
+        end = end + -(-place.data // alignment) * alignment
+    return found, end
 
 
 def _planned_bytes(function: FuncOp) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -15,6 +15,7 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.storage import (
     ARENA,
     MOST_BYTES,
+    PLACES,
     Storage,
     StorageMap,
     analyse_storage,
@@ -28,6 +29,7 @@ from fuse_opt.dialects.fused import NOT_IN_ARENA, OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Size
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.memory.decided_slots import Entry, decided_slots, kept_pairs, storage_entry, told_slots
 from fuse_opt.passes.memory.inplace_rules import InplaceRules
@@ -35,6 +37,7 @@ from fuse_opt.passes.memory.inside_partitions import Clock
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.passes.memory.packing.packing import ORDERS, STRATEGIES, Buffer, Problem, Solution, pack
 from fuse_opt.passes.memory.pinned_slots import PINNED, pinned_offsets
+from fuse_opt.passes.memory.places import assign_places
 from fuse_opt.passes.memory.workspaces import Workspace, plan_alignment, workspaces_of
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
@@ -62,6 +65,9 @@ class PlanMemoryPass(ModulePass):
       %a = fused.kernel(...) -> (tensor<64xf32>) attributes {slots = array<i64: 0>} { ... }
       %b = fused.kernel(...) -> (tensor<64xf32>) attributes {slots = array<i64: -1>} { ... }
     ```
+    Where bytes are sizes, as of `?`, slots are numbers of places, which have sizes: `places = [#graph.size<96*n>]` on the
+    function, in the stead of `size` and `lower_bound`. They follow each other in the arena of a call.
+
     -1 is the slot of what lives outside of the arena: in the caller's result buffers or in a donated argument. An arena
     as large as the lower bound is proven optimal. In-place pairs that are not legal any more are dropped; so are the legal
     ones between values of the arena where the arena is smaller without them.
@@ -107,9 +113,7 @@ class PlanMemoryPass(ModulePass):
             function.attributes.pop(ARENA, None)
             return
         if sized := [s for s in kept.rules.classes.storage_map().storages if isinstance(s.nbytes, Size)]:
-            message = f"has no offsets: {value_name(sized[0].values[0])} has {sized[0].nbytes} bytes"
-            forget_places(function)
-            remark(self.name, function, "sized", message, flip="numbers for all extents")
+            self._plan_places(function, kept, sized[0])
             return
         plan = self._solve(function, kept.rules.classes.storage_map(), kept.pairs, self.strategy)
         if plan.solution.arena > plan.solution.lower_bound and kept.optional(plan.storages):
@@ -134,6 +138,38 @@ class PlanMemoryPass(ModulePass):
         _write(function, plan)
         if is_collecting():
             _report(function, plan)
+
+    def _plan_places(self, function: FuncOp, kept: _LegalPairs, sized: Storage) -> None:
+        """Places in the stead of offsets, as bytes are sizes; those that a call has follow from these."""
+        storages = kept.rules.classes.storage_map()
+        about = f"{value_name(sized.values[0])} has {sized.nbytes} bytes"
+        if pinned_offsets(function, storages, plan_alignment(function, self.alignment)):
+            raise RefusedError(f"'{self.name}' {PINNED}: expected no offsets by hand, as {about}", function)
+        chosen = [storage for storage in storages.storages if storage.kind == "intermediate"]
+        if workspaces_of(function) or Clock(function).inside:
+            forget_places(function)
+            message = f"has no places: {about}, beside workspaces or values inside of partitions"
+            remark(self.name, function, "sized", message, flip="numbers for all extents")
+            return
+        numbers, places = assign_places([(storage.nbytes, storage.birth, storage.death) for storage in chosen])
+        by_storage = {storage.number: place for storage, place in zip(chosen, numbers, strict=True)}
+        for op in function.body.block.ops:
+            if isinstance(op, OutlinedOp):
+                homes = [storages.of(result) for result in op.results]
+                op.slots = int_array([by_storage.get(home.number, NOT_IN_ARENA) for home in homes])
+                flat = [number for pair in kept.pairs.get(op, ()) for number in pair]
+                op.inplace = int_array(flat) if flat else None
+        method, alignment = StringAttr("places"), int_value(plan_alignment(function, self.alignment))
+        entries = {"alignment": alignment, "method": method, PLACES: ArrayAttr(map(SizeAttr, places))}
+        function.attributes[ARENA] = DictionaryAttr(entries)
+        remark(
+            self.name,
+            function,
+            "places",
+            f"has places for any sizes: {about}",
+            storages=len(chosen),
+            places=len(places),
+        )
 
     def _decided(self, function: FuncOp, legal: _Pairs, best: _Plan, choices: Choices) -> _Plan:
         """The plan as far as it is decided, or as a file says in place of it. Raises DecisionError."""

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from fuse_opt.dialects.analysis.storage import ARENA, Storage, StorageMap, analyse_storage
+from fuse_opt.dialects.analysis.storage import ARENA, PLACES, Storage, StorageMap, analyse_storage
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.properties import ints
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
@@ -41,10 +41,12 @@ def planned_arena(function: FuncOp) -> Arena | None:
     kernels = [op for block in function.body.blocks for op in block.ops if isinstance(op, OutlinedOp)]
     if function.body.blocks.first is not function.body.blocks.last or all(op.slots is None for op in kernels):
         return None
-    storages = analyse_storage(function)
-    placed = _placed(kernels, storages)
     plan = function.attributes.get(ARENA)
     entries: Mapping[str, Attribute] = plan.data if isinstance(plan, DictionaryAttr) else {}
+    if PLACES in entries:
+        return None  # offsets are those of a call
+    storages = analyse_storage(function)
+    placed = _placed(kernels, storages)
     spaces = [(w, place) for w in workspaces_of(function) if (place := w.kernel.workspace_offset()) is not None]
     size = _number(entries.get("size"))
     if size is None:
