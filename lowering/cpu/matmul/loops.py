@@ -78,7 +78,7 @@ class _ProductLoops:
         body = _Tiles(self, root, root.block.args)
         bounds = root.block.args[-2], root.block.args[-1]
         if self.tiling.spans_tasks(prod(self.of.batch)):
-            tasks, least = (self.tiling.panels,), -(-self.tiling.panels // (-(-self.of.columns // LEAST_STRETCH)))
+            tasks, least = (self.tiling.panels,), -(-self.tiling.panels // max(1, self.of.columns // LEAST_STRETCH))
             count_loop(
                 root,
                 "first",
