@@ -55,8 +55,11 @@ DOT_GROUPS = 16
 """Tiles of such sums side by side: their columns are a panel."""
 COMPUTED_DOT_GROUPS = 4
 """The same of a right operand that is computed in a copy."""
-COMPUTED_FEW_TRANSPOSED = 16
-"""Rows for which it is computed in the order in which it is read, and no transpose of it."""
+DOT_ROWS = 16
+"""Rows for which a transposed right operand is read, or computed in a copy, in the order in which it lies; narrow elements in
+memory are so for fewer, as their copy has to be a wider one anyway."""
+MANY_DOT_DEPTH = 512
+"""Of a block of the contracted dimension for the most such rows, of which a first cache holds no more (measured)."""
 COMPUTED_BYTES = 32 << 10
 """Of such a copy that few rows meet: a first cache holds it."""
 TALL_BLOCK_ROWS = 1344
@@ -178,7 +181,7 @@ def choose_tiling(
         1, min((TALL_BLOCK_ROWS if product.columns < FEW_COLUMNS else BLOCK_ROWS) // max(height, 1), shape.tiles)
     )
     is_plain = not (computed[1] or along_depth or (arithmetic is not None and arithmetic.is_narrow))
-    longest = DOT_DEPTH if along_depth else _longest_block(product, itemsize) * group
+    longest = _longest_dots(product.rows) if along_depth else _longest_block(product, itemsize) * group
     depth = depth_blocks(product.depth, longest)
     if computed[1] and group == 1 and product.rows <= FEW_ROWS:
         depth = min(depth, depth_blocks(product.depth, max(COMPUTED_BYTES // (width * itemsize), 16)))
@@ -214,6 +217,11 @@ def choose_tiling(
         and not (along_depth or copied or found.depth_first or computed[1])
         and depth < product.depth <= WHOLE_PANEL_BYTES // (found.most_columns * itemsize),
     )
+
+
+def _longest_dots(rows: int) -> int:
+    """Of a block of the contracted dimension, where vectors lie along it."""
+    return MANY_DOT_DEPTH if FEW_TRANSPOSED < rows <= DOT_ROWS else DOT_DEPTH
 
 
 def _longest_block(product: Contraction, itemsize: int) -> int:
@@ -297,7 +305,7 @@ def _shape(
     narrow = computed or (arithmetic is not None and arithmetic.is_narrow)
     if arithmetic is not None and arithmetic.group > 1:
         return best_shape(product.rows, product.columns, lanes), True, False
-    few = COMPUTED_FEW_TRANSPOSED if computed else FEW_TRANSPOSED
+    few = FEW_TRANSPOSED if narrow and not computed else DOT_ROWS
     if (product.rows <= few and deep and product.depth >= 2 * lanes) or (
         product.columns < FEW_COLUMNS and product.depth >= SHORT_DEPTH and (deep or product.rows >= FEW_COLUMNS)
     ):
