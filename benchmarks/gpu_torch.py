@@ -205,7 +205,7 @@ def programs_of(name: str, made: Callable[[], Any]) -> tuple[Any, dict[str, Any]
         "calls": sum(sum(g.counts.external.values()) for g in graphs),
         "external": [dict(g.counts.external) for g in graphs],
         "reasons": {k: v for g in graphs for k, v in g.counts.reasons.items()},
-        "host_ops": sum(getattr(g.stats, "host_ops", 0) for g in graphs),
+        "host_ops": sum(g.stats.host_ops - sum(g.counts.external.values()) for g in graphs if g.left is None),
         "breaks": sum(counters["graph_break"].values()),
         "break_reasons": list(counters["graph_break"])[:3],
         "warnings": ours,
