@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from math import exp, log
 from typing import Any
@@ -73,7 +74,7 @@ def loaded(case: Case, names: Sequence[str]) -> tuple[dict[str, Callable[[], Any
     for name in names:
         try:
             made = PEERS[name].loader(case, [a.copy() for a in inputs], wanted)
-            call = made.call if isinstance(made, Loaded) else made
+            call = partial(_kept, made) if isinstance(made, Loaded) else made
             found = PEERS[name].numbers(call())
         except Exception as failure:  # a peer that cannot is a peer less
             left.append(f"{name}: {type(failure).__name__} {str(failure).splitlines()[0][:60] if str(failure) else ''}")
@@ -84,6 +85,11 @@ def loaded(case: Case, names: Sequence[str]) -> tuple[dict[str, Callable[[], Any
         else:
             left.append(f"{name}: wrong by {error:.1e}")
     return calls, left
+
+
+def _kept(loaded: Loaded) -> Any:
+    """The call of what it does not refer to, but reads."""
+    return loaded.call()
 
 
 def measure(calls: Sequence[Callable[[], Any]], rounds: int) -> Any:

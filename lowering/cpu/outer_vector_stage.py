@@ -21,6 +21,7 @@ from fuse_opt.lowering.kernel.iteration_space import as_expr
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, outside_caches, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.loops.masked_tails import padded
 
 MOST_AT_A_TIME = 8
 """Elements of a lane that one iteration takes."""
@@ -106,9 +107,10 @@ class OuterVectorStages(Phase):
         scope.parent.block.add_op(self.parallel(scope.block, self.first, self.last))
 
     def _buffer(self, node: ScalarNode, count: int, name: str) -> SSAValue:
-        """Memory of the function for so many scalars of each lane of a block."""
+        """Memory of the function for so many scalars of each lane of a block; whole vectors of single ones."""
         kind = value_type(dtype(node.value))
-        memory = self.root.add(memref.AllocaOp.get(kind, 64, [count * self.geometry.width]))
+        size = padded(self.geometry.width) if count == 1 else count * self.geometry.width
+        memory = self.root.add(memref.AllocaOp.get(kind, 64, [size]))
         memory.name_hint = f"{node.value.name_hint or 'value'}_{name}"
         return memory
 
