@@ -168,6 +168,22 @@ def test_a_torn_file_loses_nothing_that_is_finished(tmp_path: Path) -> None:
         assert tuned(rest) == tuned(whole)
 
 
+def test_what_another_device_found_is_tried_first_and_never_taken_for_granted(tmp_path: Path) -> None:
+    assert tuner(tmp_path, table).run().won
+    tables: list[Table] = []
+
+    def slow_here(site: Site) -> Table:
+        tables.append(Table({("lanes", 64): 1.5}))
+        return tables[-1]
+
+    other = tuner(tmp_path, slow_here)
+    other.records = Records(tmp_path, Machine("d:other", "c:now"))
+    result = other.run()
+    first = next(text for each in tables for text, turn in each.asked if turn == 0)
+    assert '"lanes": 64' in first
+    assert not result.won and {line["state"] for line in result.lines.values()} == {"default"}
+
+
 def test_what_is_interrupted_is_confirmed_and_written_and_goes_on_later(tmp_path: Path) -> None:
     tables: list[Table] = []
 
