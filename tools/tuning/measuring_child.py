@@ -54,6 +54,10 @@ class Trial:
     results: str
     """The folder for results that are not the default's."""
     threads: int
+    known: bool = False
+    """Whether results were compared before."""
+    swapped: bool = False
+    """Whether the candidate gets its memory before the default does."""
     flags: tuple[str, ...] = ()
     """More arguments of the compiler, for a run that is compared and not timed."""
 
@@ -70,11 +74,13 @@ def serve(connection: Connection, trial: Trial) -> None:
             limit_threads(trial.threads)
             sets = [[np.load(file, mmap_mode="r") for file in files] for files in trial.inputs]
             default, candidate = CpuProgram(trial.default), CpuProgram(trial.candidate)
-            connection.send(_checked(default, candidate, sets, Path(trial.results)))
+            connection.send((READY,) if trial.known else _checked(default, candidate, sets, Path(trial.results)))
             if trial.flags:
                 return
             clock = time.thread_time if trial.threads == 1 else time.perf_counter
-            timed = [Timed(program, sets[0], clock) for program in (default, candidate)]
+            order = (candidate, default) if trial.swapped else (default, candidate)
+            made = {program: Timed(program, sets[0], clock) for program in order}
+            timed = [made[default], made[candidate]]
         except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
             connection.send((FAILED, f"refused: {str(error).partition(chr(10))[0]}"))
             return
