@@ -49,7 +49,7 @@ def entries(kind: str) -> Iterator[Entry]:
     elif kind in ("row", "column", "split"):
         for vector in (1, 4, 8):
             yield from ({"variant": "warp", "threads": threads, "vector": vector} for threads in (64, 128, 256))
-            for variant, threads in product(("block", "shared", "stream"), (128, 256, 512, 1024)):
+            for variant, threads in product(("block", "shared", "stream"), (64, 128, 256, 512, 1024)):
                 yield {"variant": variant, "threads": threads, "vector": vector}
         if kind != "row":
             for splits, threads in product((4, 16, 64, 264, 528), (128, 256, 512)):

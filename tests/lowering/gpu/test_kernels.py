@@ -269,7 +269,8 @@ def test_grids() -> None:
     assert shape_of(POINTWISE.format(n=1 << 22)) == (1 << 13, (128, 1, 1))
     assert shape_of(POINTWISE.format(n=(1 << 22) + 1)) == ((1 << 13) + 1, (128, 1, 1))
     assert shape_of(softmax(8192, 512)) == (1024, (32, 8, 1))
-    assert shape_of(softmax(8192, 1024)) == (1024, (32, 8, 1))
+    assert shape_of(softmax(8192, 1024)) == (8192, (64, 1, 1)), "rows of f32 that are written again"
+    assert shape_of(softmax(8192, 771)) == (8192, (128, 1, 1))
     assert shape_of(softmax(1000, 1024)) == (1000, (128, 1, 1)), "too few rows for a warp each"
     assert shape_of(softmax(8192, 1536)) == (8192, (64, 1, 1)), "whole turns of few threads"
     assert shape_of(softmax(8192, 4096)) == (8192, (256, 1, 1))
