@@ -89,7 +89,8 @@ def compiled(peer: str, model: Any, device: str) -> Any:
         return model
     if peer == "ours":
         options = {"target": "emulated"} if device == "emulated" else {}
-        return torch.compile(model, backend="fuse_opt", options=options)
+        backend = import_module("fuse_opt.frontends.torch").fuse_opt  # by name, it would have to be installed
+        return torch.compile(model, backend=backend, options=options)
     return torch.compile(model, mode=None if peer == "inductor" else peer)
 
 

@@ -100,7 +100,8 @@ class CallerProgram:
         is_capturing = device.library.is_capturing
 
         def active() -> AbstractContextManager[None]:
-            return nullcontext() if is_current() else device.active()
+            # What is more than launches goes through PyCUDA, which knows of no context that others have made current.
+            return nullcontext() if bound.all_direct and is_current() else device.active()
 
         def enqueue(stream: int) -> None:
             bound.addresses.use(tuple([table[number] for number in numbers]))

@@ -5,6 +5,7 @@ python tests/support/cuda_caller_scenarios.py NAME...   # the functions of these
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable
 from math import prod
@@ -57,6 +58,32 @@ def pieces_on_streams() -> str:
     return f"{native.stats.graph_launches} graphs, {native.stats.kernel_launches} launches"
 
 
+def context_of_others() -> str:
+    """The context is current, as PyTorch makes it, without PyCUDA knowing."""
+    native = api.compile(parse(TEXT), target="cuda", whole=True).native
+    assert isinstance(native, CallerProgram)
+    device = open_device()
+    driver: Any = device.driver
+    with device.active():
+        stream, binding = driver.Stream(), native.bind()
+        blocks = [_block(driver, buffer) for buffer in native.program.buffers]
+        driver.memcpy_htod(blocks[0], np.ones((8, 24), np.float32))
+        binding.table[:] = [int(block) for block in blocks]
+        place = int(stream.handle)
+    library = ctypes.CDLL("libcuda.so.1")
+    assert library.cuCtxSetCurrent(ctypes.c_void_p(device.context.handle)) == 0
+    for _ in range(4):
+        for piece in binding.pieces:
+            piece(place)
+    assert library.cuCtxSetCurrent(None) == 0
+    with device.active():
+        stream.synchronize()
+        found = np.empty((8, 24), np.float32)
+        driver.memcpy_dtoh(found, blocks[native.program.results[0].index])
+    np.testing.assert_allclose(found, -np.cumsum(np.full((8, 24), np.e, np.float32), axis=1), rtol=1e-4)
+    return f"{len(binding.pieces)} pieces"
+
+
 def parts_of(wanted: Any) -> list[Any]:
     """The results: rows, and their sums."""
     return [wanted, wanted.sum(1)]
@@ -69,7 +96,7 @@ def _block(driver: Any, buffer: Any) -> Any:
     return block
 
 
-SCENARIOS: dict[str, Callable[[], str]] = {each.__name__: each for each in (pieces_on_streams,)}
+SCENARIOS: dict[str, Callable[[], str]] = {each.__name__: each for each in (pieces_on_streams, context_of_others)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SCENARIOS:

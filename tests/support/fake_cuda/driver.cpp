@@ -221,6 +221,11 @@ API CUresult cuCtxPopCurrent_v2(CUcontext *context) {
   contexts.pop_back();
   return CUDA_SUCCESS;
 }
+API CUresult cuCtxSetCurrent(CUcontext context) {
+  if (!contexts.empty()) contexts.pop_back();
+  if (context) contexts.push_back(context);
+  return CUDA_SUCCESS;
+}
 API CUresult cuCtxGetCurrent(CUcontext *context) {
   *context = contexts.empty() ? nullptr : contexts.back();
   return CUDA_SUCCESS;
