@@ -17,7 +17,7 @@ from fuse_opt.dialects.analysis.training import TRAINING
 from fuse_opt.frontends.torch.codegen.device_wrapper import compile_device_call
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
-from fuse_opt.frontends.torch.devices import check_device
+from fuse_opt.frontends.torch.devices import Attempted, check_device
 from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of
 from fuse_opt.frontends.torch.fallback import Dispatched, Guarded, LeftError, Original, nothing_to_win
 from fuse_opt.frontends.torch.fx.api import torch
@@ -153,10 +153,15 @@ def compile_graph(
     elif original is not None and kind == "backward":
         saved = original.saved_bytes
 
+    def leave(error: Exception) -> None:
+        if original is None:
+            raise error
+        original.leave("its first call" if kind == "inference" else f"the first call of its {kind} graph", error)
+
     def compile_for(metas: Callable[[], Callable[[Any], Any]]) -> Callable[[list[Any]], Any]:
         try:
             may_leave = original is not None and kind != "backward"
-            return _compile(graph_module, kind, options, metas(), may_leave, frozen, saved)
+            return _compile(graph_module, kind, options, metas(), may_leave, frozen, saved, leave)
         except Exception as error:
             return _left(graph_module, kind, original, error)
 
@@ -205,6 +210,7 @@ def _compile(
     may_leave: bool,
     frozen: frozenset[int],
     saved: int,
+    leave: Callable[[Exception], None],
 ) -> Callable[[list[Any]], Any]:
     started = time.perf_counter()
     api.use_openmp_threads()  # those that PyTorch's own kernels run on
@@ -226,7 +232,9 @@ def _compile(
                 imported.module.attributes[TRAINING] = UnitAttr()
             program = _program(imported, options, saved, on_device)
         if on_device:
-            call, text = compile_device_call(imported, program.native, device)
+            launched, text = compile_device_call(imported, program.native, device)
+            stored = [imported.placeholders.index(each.argument) for each in imported.stored]
+            call: Callable[[list[Any]], Any] = Attempted(launched, graph_module, stored, leave)
         else:
             call, text = compile_call(imported, program.native)
     found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)

@@ -136,3 +136,32 @@ def test_where_nothing_can_run_pytorch_does() -> None:
         "fuse_opt leaves a graph to PyTorch, as compiling it fails: NotImplementedError: tensors on cpu: option 'target' is "
         "'cuda', which takes those on 'cuda'"
     ]
+
+
+def test_a_first_call_that_fails_is_pytorchs_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fuse_opt.frontends.torch import backend
+
+    def failing(imported: Any, native: Any, device: Any) -> Any:
+        def call(args: list[Any]) -> Any:
+            args[imported.placeholders.index(imported.stored[0].argument)].fill_(7)
+            args.clear()
+            raise RuntimeError("the driver refuses it")
+
+        return call, ""
+
+    def added(x: Any, total: Any) -> Any:
+        total.add_(x.exp())
+        return total * 2
+
+    monkeypatch.setattr(backend, "compile_device_call", failing)
+    torch._dynamo.reset()
+    function = torch.compile(added, backend="fuse_opt", options={"target": "emulated"})
+    x, total, wanted = torch.randn(4, 8), torch.ones(4, 8), torch.ones(4, 8)
+    with pytest.warns(RuntimeWarning, match="leaves a graph to PyTorch, as its first call fails: .*refuses it"):
+        found = function(x, total)
+    torch.testing.assert_close(found, added(x, wanted))
+    torch.testing.assert_close(total, wanted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(function(x, total), added(x, wanted))
+    torch._dynamo.reset()
