@@ -56,11 +56,8 @@ class Bench:
         self.cache = self.device.driver.Device(self.device.number).get_attribute(attribute)
 
     def array(self, values: Any, dtype: str) -> Any:
-        """On the device."""
-        if self.torch is None:
-            return self.gpuarray.to_gpu(values if dtype != "bf16" else narrow(values, "bf16"))
-        tensor = self.torch.as_tensor(values, device="cuda")
-        return tensor.to(self.torch.bfloat16) if dtype == "bf16" else tensor
+        """One of PyCUDA's, on the device."""
+        return self.gpuarray.to_gpu(values if dtype != "bf16" else narrow(values, "bf16"))
 
     def made(self, workload: Workload, seed: int) -> list[Any]:
         """The workload's arrays, of torch on the device where it is there."""
@@ -78,7 +75,7 @@ class Bench:
     def on_host(self, array: Any) -> Any:
         if isinstance(array, np.ndarray):
             return cast(NDArray[Any], array)
-        return array.float().cpu().numpy() if self.torch is not None and hasattr(array, "cpu") else array.get()
+        return array.get()
 
     def event(self) -> Any:
         return self.device.driver.Event() if self.torch is None else self.torch.cuda.Event(enable_timing=True)

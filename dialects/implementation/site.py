@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.implementation.chains import Link
-from fuse_opt.dialects.interfaces.layouts import encoding
+from fuse_opt.dialects.interfaces.layouts import encoding, has_order
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.properties import PlainValue, plain_properties
@@ -157,6 +157,11 @@ class Site:
     def is_row_major(self) -> bool:
         """Whether operands and results lie in row-major order."""
         return all(each.encoding is None for each in (*self.operands, *self.results))
+
+    def lies_as(self, row: LayoutRow) -> bool:
+        """Whether operands and results lie in the layouts of a row, those of which there is an order."""
+        tensors, wanted = (*self.operands, *self.results), (*row.operands, *row.results)
+        return all(t.encoding == each or not has_order(t.shape) for t, each in zip(tensors, wanted, strict=True))
 
     def laid_out(self, row: LayoutRow) -> Site:
         """The site with operands and results in the layouts of a row; its op is a copy outside of any IR."""

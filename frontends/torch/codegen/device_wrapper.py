@@ -75,11 +75,8 @@ class DeviceCallWriter(CallWriter):
     def _write_prepared(self) -> None:
         assert self.prepared is None, "arguments of a device are not frozen"
 
-    def _write_segment(self, number: int) -> None:
-        if number and self._is_compiled(number - 1):
-            return
-        self.pieces.append(f"p{len(self.pieces)}")
-        self.lines.append(f"{self.pieces[-1]}(stream)")
+    def _run_of(self, piece: str) -> str:
+        return f"{piece}(stream)"
 
     def _write_empty(self, number: int) -> None:
         buffer = self.imported.buffers[number]

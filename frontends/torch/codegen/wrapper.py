@@ -160,7 +160,10 @@ class CallWriter(Results):
         if number and self._is_compiled(number - 1):
             return
         self.pieces.append(f"p{len(self.pieces)}")
-        self.lines.append(f"run({self.pieces[-1]})")
+        self.lines.append(self._run_of(self.pieces[-1]))
+
+    def _run_of(self, piece: str) -> str:
+        return f"run({piece})"
 
     def _is_compiled(self, number: int) -> bool:
         return callable(self.steps[number]) or number in self.compiled

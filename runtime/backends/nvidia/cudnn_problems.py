@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import prod
 
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
-from fuse_opt.dialects.interfaces.layouts import has_order
 from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.lowering.program import Config
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
@@ -110,7 +109,7 @@ def _accepts(site: Site) -> str | None:
         return "empty"
     if any(tensor.size >= _MOST_ELEMENTS for tensor in tensors):
         return "extent"
-    if not site.is_row_major and not any(_lies_as(site, row) for row in _layouts(site)):
+    if not site.is_row_major and not any(site.lies_as(row) for row in _layouts(site)):
         return "layout"
     found = problem_of(site.name, [tensor.shape for tensor in tensors], site.config)
     return found if isinstance(found, str) else None
@@ -127,12 +126,6 @@ def _channels_last(site: Site) -> list[LayoutRow]:
         return []
     order = OrderAttr.of((0, *range(2, rank), 1))
     return [LayoutRow((order, order), (order,))]
-
-
-def _lies_as(site: Site, row: LayoutRow) -> bool:
-    """Whether operands and results lie so, where there is an order of them."""
-    tensors, wanted = (*site.operands, *site.results), (*row.operands, *row.results)
-    return all(t.encoding == each or not has_order(t.shape) for t, each in zip(tensors, wanted, strict=True))
 
 
 def _cost(site: Site) -> Cost:

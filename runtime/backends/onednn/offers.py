@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
-from fuse_opt.dialects.interfaces.layouts import has_order
 from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
@@ -63,15 +62,9 @@ def _accepts(site: Site, types: set[tuple[str, ...]]) -> str | None:
         return "empty"
     if max(extent for tensor in tensors for extent in tensor.shape or (1,)) >= _MOST_EXTENT:
         return "extent"
-    if not site.is_row_major and not any(_lies_as(site, row) for row in _channels_last(site)):
+    if not site.is_row_major and not any(site.lies_as(row) for row in _channels_last(site)):
         return "layout"
     return None if _calls(site) is not None else "shape"
-
-
-def _lies_as(site: Site, row: LayoutRow) -> bool:
-    """Whether operands and results lie so, where there is an order of them."""
-    tensors, wanted = (*site.operands, *site.results), (*row.operands, *row.results)
-    return all(t.encoding == each or not has_order(t.shape) for t, each in zip(tensors, wanted, strict=True))
 
 
 def _channels_last(site: Site) -> list[LayoutRow]:
