@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextvars import Context as Variables
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from fuse_opt.dialects.analysis.storage import ARENA, Storage, analyse_storage, functions_of, value_name
+from fuse_opt.dialects.analysis.storage import Storage, analyse_storage, functions_of, value_name
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
-from fuse_opt.passes.recompute.rematerialize import RematerializePass
+from fuse_opt.passes.recompute.trials import TIERS, Run, Trial, Trials, arena_of
 from fuse_opt.passes.remarks import RefusedError
 
-Run = Callable[[ModuleOp, Sequence[ModulePass]], None]
-"""Applies passes to a module."""
-
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_TARGETS = (0.95, 0.8, 0.6, 0.4)
-"""Parts of a budget that are tried as targets of recomputation, so that no more is computed again than has to be."""
-_ANY_TIME = 1e9
 
 
 def parse_budget(text: str) -> int:
@@ -39,79 +31,20 @@ def parse_budget(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2]])
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What a choice of passes leads to."""
-
-    passes: list[ModulePass]
-    module: ModuleOp
-
-    @property
-    def arena(self) -> int:
-        """Bytes of the largest arena of a function."""
-        return max((_arena(function) for function in functions_of(self.module)), default=0)
-
-
 def within_budget(module: ModuleOp, passes: Sequence[ModulePass], budget: int, run: Run) -> list[ModulePass]:
     """
     The passes, with as little recomputation as the budget needs: as they are where that is enough, else whatever it takes of
     pointwise ops, then reductions, then products. The module is not changed. Raises RefusedError where no pass recomputes or
     plans, and for a budget that nothing tried keeps; that says what is alive at once, and where one op alone needs more, which.
     """
-    names = [each.name for each in passes]
-    for needed in ("rematerialize", "plan-memory"):
-        if needed not in names:
-            message = f"budget: expected a pipeline with '{needed}', got {','.join(names) or 'no passes'}"
-            raise RefusedError(message, module)
-    trials = [_tried(module, list(passes), run)]
-    if trials[0].arena <= budget:
-        return trials[0].passes
-    for tier in _tiers():
-        trial = _tried(module, _with_options(passes, tier), run)
-        if trial.arena <= budget:
-            return _least(module, passes, tier, budget, run) or trial.passes
-        trials.append(trial)
-    needs = [max(map(_largest_need, functions_of(each.module)), key=lambda need: need.nbytes) for each in trials]
+    trials = Trials(module, passes, run)
+    if (found := trials.within(budget)) is not None:
+        return found.passes
+    tried = list(map(trials.of, (None, *TIERS)))
+    needs = [max(map(_largest_need, functions_of(each.module)), key=lambda need: need.nbytes) for each in tried]
     if (need := min(needs, key=lambda each: each.nbytes)).nbytes > budget:
         raise _below(need, budget)
-    raise _over(min(trials, key=lambda each: each.arena), budget)
-
-
-def _tiers() -> Iterator[RematerializePass]:
-    """Recomputation without a limit of time, of ever dearer ops."""
-    pointwise = RematerializePass(slower=_ANY_TIME)
-    yield pointwise
-    yield (rows := replace(pointwise, rows=True))
-    for kept in (4, 3, 2):
-        yield replace(rows, products=kept)
-
-
-def _least(
-    module: ModuleOp, passes: Sequence[ModulePass], tier: RematerializePass, budget: int, run: Run
-) -> list[ModulePass] | None:
-    """The passes of a tier with the highest target that keeps the budget; None where only the lowest does."""
-    for part in _TARGETS:
-        trial = _tried(module, _with_options(passes, replace(tier, target=int(part * budget))), run)
-        if trial.arena <= budget:
-            return trial.passes
-    return None
-
-
-def _with_options(passes: Sequence[ModulePass], tier: RematerializePass) -> list[ModulePass]:
-    return [tier if each.name == tier.name else each for each in passes]
-
-
-def _tried(module: ModuleOp, passes: list[ModulePass], run: Run) -> Trial:
-    """A run of the passes on a copy, of which no remark, decision or fuel tells."""
-    copy = module.clone()
-    Variables().run(partial(run, copy, passes))
-    return Trial(passes, copy)
-
-
-def _arena(function: FuncOp) -> int:
-    plan = function.attributes.get(ARENA)
-    size = plan.data.get("size") if isinstance(plan, DictionaryAttr) else None
-    return size.value.data if isinstance(size, IntegerAttr) else 0
+    raise _over(trials.least(), budget)
 
 
 @dataclass(frozen=True)
@@ -157,7 +90,7 @@ def _below(need: _Need, budget: int) -> RefusedError:
 
 def _over(best: Trial, budget: int) -> RefusedError:
     """The refusal, at the op at which the best plan has the most bytes alive."""
-    function = max(functions_of(best.module), key=_arena)
+    function = max(functions_of(best.module), key=arena_of)
     storages = analyse_storage(function)
     inner = [each for each in storages.storages if each.kind == "intermediate"]
     _, step = peak_of(live_bytes([(each.birth, each.death, each.nbytes) for each in inner], storages.steps))

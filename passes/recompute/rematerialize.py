@@ -16,7 +16,7 @@ from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.recompute.cloning import clone, erase_unread
 from fuse_opt.passes.recompute.proposals import Clones, Cut, Proposal, clones_of
 from fuse_opt.passes.recompute.stabbing import Stabbing
-from fuse_opt.passes.recompute.times import Memory, Times
+from fuse_opt.passes.recompute.times import Memory, Times, is_repeatable
 from fuse_opt.passes.remarks import is_collecting, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -176,8 +176,9 @@ class _Sweep:
         if not decision.readers or decision.word != "for":
             raise decision.error("expected 'for' and the ops that read what is computed again")
         for op, ref in zip(step.ops, decision.ops, strict=True):
-            if op.parent is not times.block or not times.can_repeat(op):
-                raise decision.error(f"{ref} cannot be computed again: it is no pointwise op or view by itself", ref)
+            if op.parent is not times.block or not is_repeatable(op):
+                why = "it has directives or several results, or the caller runs it"
+                raise decision.error(f"{ref} cannot be computed again: {why}", ref)
             for memory in (times.memory[value] for value in op.operands if value in times.memory):
                 if memory.barred:
                     raise decision.error(

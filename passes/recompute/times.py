@@ -105,14 +105,13 @@ class Times:
         if not isinstance(op, GraphOp):
             return False
         if (found := self._repeatable.get(op)) is None:
-            found = self._repeatable[op] = self._may_repeat(op) and _can_repeat(op)
+            found = self._repeatable[op] = self._may_repeat(op) and is_repeatable(op)
         return found
 
     def _may_repeat(self, op: GraphOp) -> bool:
         if isinstance(op, StructuredOp):
             return self._rows or not op.COMBINE
-        called = isinstance(op, OpaqueOp) and not op.RUN_BY_CALLER
-        return called and self._products > 0 and self.time[op] // 2 % self._products != 0
+        return self._products > 0 and self.time[op] // 2 % self._products != 0
 
 
 def _bytes(value: SSAValue) -> int | None:
@@ -161,7 +160,10 @@ def _used(op: Operation) -> list[SSAValue]:
     return [operand for inner in op.walk() for operand in inner.operands]
 
 
-def _can_repeat(op: GraphOp) -> bool:
-    if _is_constant(op) or directives(op) or len(op.results) != 1:
+def is_repeatable(op: Operation) -> bool:
+    """Whether an op gives the same whenever it is computed, whatever that costs."""
+    if not isinstance(op, GraphOp) or _is_constant(op) or directives(op) or len(op.results) != 1:
+        return False
+    if not isinstance(op, StructuredOp) and (not isinstance(op, OpaqueOp) or op.RUN_BY_CALLER):
         return False
     return all(byte_size(value) is not None for value in (op.results[0], *op.operands))

@@ -46,8 +46,10 @@ def _main(arguments: Sequence[str]) -> int:
         parser.error(f"argument --repeat: expected 0 or more, got {given.repeat}")
     if given.poison and given.target != "cpu":
         parser.error(f"argument --poison: expected --target cpu, got --target {given.target}")
-    if (given.profile or given.report) and given.target != "cpu":
-        parser.error(f"arguments --profile and --report: expected --target cpu, got --target {given.target}")
+    if (given.profile or given.report or given.pareto) and given.target != "cpu":
+        parser.error(f"arguments --profile, --report and --pareto: expected --target cpu, got --target {given.target}")
+    if given.pareto and given.budget is not None:
+        parser.error("--pareto and --budget exclude each other")
     if given.unfused and given.passes is not None:
         parser.error("--unfused and -p exclude each other")
     inputs = _inputs(parser, given.inputs or ["random:0"])
@@ -146,6 +148,11 @@ def _make_parser() -> argparse.ArgumentParser:
         help="time each kernel; a page with graph, arena, roofline and table, for offline",
     )
     add(
+        "--pareto",
+        metavar="FILE.html",
+        help="time plans with ever less memory; a page, and a file of decisions for each that no other beats",
+    )
+    add(
         "--calibrate",
         action="store_true",
         help="alone, with -o FILE.toml: measure this machine, as fuse-tune calibrate",
@@ -169,7 +176,7 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
 
     source, weights = _load(given, wanted.file)
     pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
-    if given.check_each or given.profile or given.report:
+    if given.check_each or given.profile or given.report or given.pareto:
         return _watch(given, wanted, source, weights, pipeline)
     program = compile_program(
         source,
@@ -216,13 +223,13 @@ def _watch(
     from fuse_opt.lowering.reference.interpreter import entry_function
     from fuse_opt.tools.commands.array_files import read_arguments
     from fuse_opt.tools.commands.measuring import example_inputs
-    from fuse_opt.tools.commands.watching import check_kernels, profile_call
+    from fuse_opt.tools.commands.watching import check_kernels, pareto_front, profile_call
     from fuse_opt.tools.compiler.signature import Signature
 
     points = _points(given)
     if len(points) > 1:
         raise ValueError(
-            "--check-each, --profile, --report: expected one size of each extent, got a range in --extents"
+            "--check-each, --profile, --report, --pareto: expected one size of each extent, got a range in --extents"
         )
     random = [] if wanted.file else example_inputs(source, wanted.seed, given.function, points[0])
     signature = Signature.of(entry_function(source, given.function))
@@ -230,6 +237,8 @@ def _watch(
     passed = not given.check_each or check_kernels(given, source, inputs, pipeline)
     if given.profile or given.report:
         profile_call(given, source, inputs, pipeline)
+    if given.pareto:
+        pareto_front(given, source, inputs, pipeline)
     return OK if passed else FAILED
 
 

@@ -14,10 +14,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.passes.decisions import format_decisions
+from fuse_opt.passes.recompute.rematerialize import RematerializePass
+from fuse_opt.passes.recompute.trials import Trial
 from fuse_opt.tools.commands.array_files import read_arguments
-from fuse_opt.tools.commands.measuring import example_inputs
+from fuse_opt.tools.commands.measuring import Times, example_inputs, interleave
 from fuse_opt.tools.compiler.api import compile as compile_program
-from fuse_opt.tools.compiler.api import show
+from fuse_opt.tools.compiler.api import plans, show, steered
 from fuse_opt.tools.compiler.compiled_program import CompiledProgram
 from fuse_opt.tools.compiler.pipeline import Observer, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
@@ -26,8 +29,11 @@ from fuse_opt.tools.compiler.specialization import is_dynamic, specialize
 from fuse_opt.tools.watching.check_each import TARGETS, check_each
 from fuse_opt.tools.watching.check_passes import PassChecker
 from fuse_opt.tools.watching.check_table import CheckTable
+from fuse_opt.tools.watching.pareto import Plan, pareto_page, table, undominated
 from fuse_opt.tools.watching.report import profile_section
 
+_POINTS = 12
+"""Plans that are looked for."""
 FOLDER = "check"
 """Where kernels that are wrong are written, below the current directory."""
 
@@ -106,6 +112,61 @@ def profile_call(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[A
         page = show(program).html
         head, body, tail = page.rpartition("<script>")
         Path(given.report).write_text(f"{head}{profile_section(found)}{body}{tail}", encoding="utf-8")
+
+
+def pareto_front(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[Any], pipeline: str | None) -> None:
+    """
+    Times plans with ever less memory, in turns, and those that no other beats once more; prints a table, and writes the page
+    and a file of decisions for each plan that is left, from which that plan was made here, too.
+    """
+    source = fixed(source, given.function, inputs)
+    options = {"pipeline": pipeline, "function": given.function, "backend": given.backend, "tuned": given.tuned}
+    trials, page = plans(source, _POINTS, **options), Path(given.pareto)
+    files = {str(page.with_name(f"{page.stem}-{number}.decisions")): trial for number, trial in enumerate(trials, 1)}
+    times: dict[str, Times] = {}
+    try:
+        programs = {file: _replayed(file, trial, source, inputs, options) for file, trial in files.items()}
+        arenas = {file: trial.arena for file, trial in files.items()}
+        times = _times_of_undominated(arenas, programs, inputs, given.repeat)
+    finally:
+        for file in files.keys() - times.keys():
+            Path(file).unlink(missing_ok=True)
+    passes = "--default" if pipeline is None else f"-p '{pipeline}'"
+    command = f"fuse-opt {given.file} {passes} --replay-decisions"
+    found = [_plan(file, files[file], each, command) for file, each in times.items()]
+    print(table(found))
+    page.write_text(pareto_page(given.file, len(trials) - len(found), found), encoding="utf-8")
+
+
+def _replayed(
+    file: str, trial: Trial, source: ModuleOp, inputs: Sequence[Any], options: dict[str, Any]
+) -> CompiledProgram:
+    """The program of a plan by its decisions alone, which are written to a file."""
+    Path(file).write_text(format_decisions(trial.decisions), encoding="utf-8")
+    with steered(file):
+        program = compile_program(source, **options)
+    arguments = program.signature.arguments
+    bound: dict[int | str, Any] = {number: inputs[number] for number, value in enumerate(arguments) if value.frozen}
+    return program.freeze(bound) if bound else program
+
+
+def _times_of_undominated(
+    arenas: dict[str, int], programs: dict[str, CompiledProgram], inputs: Sequence[Any], repeat: int
+) -> dict[str, Times]:
+    """By file, with the smallest arena first; those that no other beats are confirmed by a fresh rotation."""
+    times: dict[str, Times] = {}
+    for _ in range(2):
+        times = interleave(programs, inputs, repeat or 10)
+        files = list(programs)
+        kept = [files[k] for k in undominated([(arenas[file], times[file].median) for file in files])]
+        programs = {file: programs[file] for file in kept}
+    return {file: times[file] for file in programs}
+
+
+def _plan(file: str, trial: Trial, times: Times, command: str) -> Plan:
+    again = sum(len(made.ops) for made in trial.decisions if made.pass_name == RematerializePass.name)
+    seconds = (times.minimum, times.median, times.maximum)
+    return Plan(trial.arena, seconds, again, file, format_decisions(trial.decisions), f"{command} {file}")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from fuse_opt.dialects.analysis.prepared import freeze_arguments
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
 from fuse_opt.passes.recompute.budget import parse_budget, within_budget
+from fuse_opt.passes.recompute.trials import Trial, Trials
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_tuned
@@ -136,9 +137,7 @@ def compile(
     What a pipeline of one's own leaves over is completed by the passes without fusion: every op comes into a kernel,
     kernels get schedules and memory. Raises InputError, UsageError, and ValueError for an unknown target.
     """
-    chosen = backend_passes(backend, _unavailable(target), load_problem if target == "cpu" else lambda name: None)
-    passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
-    passes = with_tuned(passes, tuned) if target == "cpu" else passes
+    passes = _all_passes(target, pipeline, backend, poison, tuned)
     target = _usable(target, whole)
     most = parse_budget(budget) if isinstance(budget, str) else budget
     wanted = parse_expectations(expect) if isinstance(expect, str) else expect or ()
@@ -157,6 +156,37 @@ def compile(
         return _compiled(source, function, frozen, passes, build, target, sized=not poison)
 
     return CompiledProgram(compiled(frozenset()), target, compiled)
+
+
+def plans(
+    source: Source,
+    points: int,
+    pipeline: str | Sequence[str] | None = None,
+    function: str | None = None,
+    *,
+    backend: str | None = None,
+    tuned: str | Path | None = None,
+) -> list[Trial]:
+    """
+    What becomes of a program for "cpu", of known extents, within budgets in equal steps from the arena that it has to the least
+    that recomputation reaches: each plan once, the largest arena first. Their decisions, replayed, make them again. Raises
+    what `compile` raises, and InputError for a pipeline without `rematerialize` or `plan-memory`.
+    """
+    passes = _all_passes("cpu", pipeline, backend, False, tuned)
+    module = load(source).clone()
+    with located(source, module):
+        make_for(module, "cpu")
+        freeze_arguments(entry_function(module, function), frozenset())
+        return Trials(module, passes, partial(run_pipeline, ctx=make_context())).front(points)
+
+
+def _all_passes(
+    target: str, pipeline: str | Sequence[str] | None, backend: str | None, poison: bool, tuned: str | Path | None
+) -> list[ModulePass]:
+    """What runs for a target, with what a caller says of backends and schedules."""
+    chosen = backend_passes(backend, _unavailable(target), load_problem if target == "cpu" else lambda name: None)
+    passes = with_dispatch_table([*chosen, *_passes(target, pipeline, poison)])
+    return with_tuned(passes, tuned) if target == "cpu" else passes
 
 
 def _compiled(

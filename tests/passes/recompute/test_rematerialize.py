@@ -104,8 +104,8 @@ def test_fuel_and_decisions() -> None:
         ),
         ("graph.relu#0 for graph.multiply#0", "1:39: error: graph.multiply#0 reads none of what is computed again"),
         (
-            "graph.matmul#0 for graph.add#0",
-            "1:22: error: graph.matmul#0 cannot be computed again: it is no pointwise op",
+            "graph.matmul#2 for graph.multiply#0",
+            "1:22: error: graph.matmul#2 cannot be computed again: it has directives or several results, or the caller runs it",
         ),
         (
             "graph.relu#0 for",
@@ -115,8 +115,17 @@ def test_fuel_and_decisions() -> None:
 )
 def test_decisions_that_do_not_apply(line: str, message: str) -> None:
     with pytest.raises(DecisionError) as error, replay_decisions(parse_decisions(f"rematerialize @main: {line}")):
-        apply(parse(GRADIENT), "rematerialize")
+        apply(parse(GRADIENT.replace("%q, %g", "%q, %g {keep_live}")), "rematerialize")
     assert message in str(error.value)
+
+
+def test_products_are_replayed_without_their_option() -> None:
+    """A file that says so is enough: options are about what is decided without one."""
+    with record_decisions() as decisions:
+        whole = text_of(apply(parse(GRADIENT), "rematerialize{slower=1.0 smallest-bytes=0 rows=true products=2}"))
+    assert "graph.matmul" in format_decisions(decisions)
+    with replay_decisions(decisions):
+        assert text_of(apply(parse(GRADIENT), "rematerialize")) == whole
 
 
 @pytest.mark.parametrize("seed", range(30))

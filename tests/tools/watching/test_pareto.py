@@ -1,0 +1,75 @@
+"""Plans that no other beats: told apart exactly, made by their decisions, refused for what has no plans."""
+
+from __future__ import annotations
+
+import random
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from c_printing import needs_cc
+
+import fuse_opt
+from fuse_opt.tools.commands.fuse_run_main import main
+from fuse_opt.tools.compiler.api import steered
+from fuse_opt.tools.watching.pareto import undominated
+
+S = "tensor<128x128xf32>"
+ONE = 4 * 128 * 128
+
+
+def gradient(layers: int) -> str:
+    """A chain of products and pointwise ops, and what reads its values again in the other order."""
+
+    def op(result: str, name: str, *operands: str) -> str:
+        return f"%{result} = graph.{name} {', '.join(operands)} : ({', '.join([S] * len(operands))}) -> {S}"
+
+    lines: list[str] = []
+    for k in range(layers):
+        lines += [op(f"p{k}", "matmul", f"%x{k}", "%w"), op(f"x{k + 1}", "tanh", f"%p{k}")]
+    last = f"%x{layers}"
+    for k in reversed(range(layers)):
+        lines += [op(f"a{k}", "multiply", last, f"%x{k + 1}"), op(f"d{k}", "matmul", f"%a{k}", "%w")]
+        last = f"%d{k}"
+    body = "\n  ".join([*lines, f"func.return {last} : {S}"])
+    return f"func.func @main(%x0: {S}, %w: {S} {{graph.frozen}}) -> {S} {{\n  {body}\n}}\n"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_undominated(seed: int) -> None:
+    choose = random.Random(seed)
+    points = [(choose.randrange(6), float(choose.randrange(6))) for _ in range(12)]
+    kept = undominated(points)
+    beaten = {k for k, p in enumerate(points) if any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)}
+    assert {points[k] for k in kept} == {p for k, p in enumerate(points) if k not in beaten}
+    assert [points[k][0] for k in kept] == sorted({points[k][0] for k in kept})
+
+
+@needs_cc
+def test_plans_are_made_again_by_their_decisions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, page = tmp_path / "net.mlir", tmp_path / "page.html"
+    model.write_text(gradient(3))
+    assert main([str(model), "--pareto", str(page), "--repeat", "2"]) == 0
+    head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head[0] == "no." and rows
+    arenas = [int(row[1]) for row in rows]
+    assert arenas == sorted(arenas) and min(arenas) < 5 * ONE
+    assert sorted(map(str, tmp_path.glob("*.decisions"))) == sorted(row[-1] for row in rows)
+    for arena, row in zip(arenas, rows, strict=True):
+        with steered(row[-1]):
+            assert f"size = {arena} " in str(fuse_opt.optimize(gradient(3)))
+    read = HTMLParser()
+    read.feed(text := page.read_text())
+    read.close()
+    assert text.count("<circle") == text.count("<details>") == len(rows) and "http" not in text
+
+
+@needs_cc
+def test_what_has_no_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, page = tmp_path / "net.mlir", tmp_path / "page.html"
+    model.write_text(gradient(1))
+    assert main([str(model), "-p", "fuse-elementwise", "--pareto", str(page)]) == 1
+    assert "expected a pipeline with 'rematerialize'" in capsys.readouterr().err
+    assert not page.exists() and not list(tmp_path.glob("*.decisions"))
+    assert main([str(model), "--pareto", str(page), "--budget", "1MiB"]) == 2
+    assert "--pareto and --budget exclude each other" in capsys.readouterr().err
