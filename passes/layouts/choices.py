@@ -74,6 +74,15 @@ class Choices:
 
     def __post_init__(self) -> None:
         self.seconds = [one.seconds for one in self.alternatives]
+        self.plain = next((number for number, one in enumerate(self.alternatives) if one.is_plain), 0)
+        """The alternative of row-major order."""
+        self._texts: dict[int, str] = {}
+
+    def text(self, number: int) -> str:
+        """An alternative as decisions write it."""
+        if (found := self._texts.get(number)) is None:
+            found = self._texts[number] = str(self.alternatives[number])
+        return found
 
     def operand(self, number: int) -> list[int]:
         """By alternative, the layout in which an operand is wanted; the same object each time."""

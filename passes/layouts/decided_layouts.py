@@ -12,20 +12,16 @@ def decided(problem: LayoutProblem, choices: Choices) -> list[int]:
     wanted = [_told(variable, choices) for variable in problem.variables] if choices.replays else problem.solved()
     found: list[int] = []
     for variable, number in zip(problem.variables, wanted, strict=True):
-        plain = _plain(variable)
-        if number != plain and not choices.take(variable.ops[0], str(variable.alternatives[number])):
+        plain = variable.choices.plain
+        if number != plain and choices.is_asked and not choices.take(variable.ops[0], variable.choices.text(number)):
             number = plain
         found.append(number)
     return found
 
 
-def _plain(variable: Variable) -> int:
-    return next((number for number, one in enumerate(variable.alternatives) if one.is_plain), 0)
-
-
 def _told(variable: Variable, choices: Choices) -> int:
-    texts = list(map(str, variable.alternatives))
-    number = _plain(variable)
+    texts = [variable.choices.text(number) for number in range(len(variable.alternatives))]
+    number = variable.choices.plain
     for decision in (step.decision for step in choices.told(variable.ops[0])):
         if (text := decision.choice.replace(" ", "")) not in texts:
             raise decision.choice_error(f"expected one of {', '.join(texts)}, got '{decision.choice}'")

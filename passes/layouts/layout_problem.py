@@ -36,12 +36,12 @@ class Read:
     value: SSAValue
     seconds: float
     """Of a conversion."""
-    own: int
-    """How it lies where nobody decides about it."""
     maker: int | None
-    place: int
-    """Which of its maker's results it is."""
     reader: int | None
+    given: Sequence[int]
+    """By alternative of its maker, how it lies; alone where nobody decides about that. One object for alike makers."""
+    wanted: Sequence[int]
+    """The same of its reader, how that wants it."""
 
 
 @dataclass
@@ -60,6 +60,7 @@ class LayoutProblem:
         self._rows: dict[Hashable, Choices] = {}
         self._seconds: dict[int, float] = {}
         self._matrices: dict[Hashable, Matrix] = {}
+        self._alone: dict[int, tuple[int]] = {}
         self._add_sites()
         self.settled = self._row_major_is_best()
         """Whether nothing can gain from another layout, so that there is nothing to solve."""
@@ -154,12 +155,19 @@ class LayoutProblem:
         made: dict[int, tuple[int, int]] = {}  # by identity
         for op in self.function.body.block.ops:
             reader, operands = self.of.get(op), tuple(op.operands)
-            for number in range(len(operands)) if reader is None else self.types.ordered(op):
+            choices = None if reader is None else self.variables[reader].choices
+            for number in range(len(operands)) if choices is None else self.types.ordered(op):
                 value = operands[number]
                 kind, (maker, place) = self.types.kind(value), made.get(id(value), _NOBODY)
                 own = 0 if maker is not None else self.layouts.number(_as_it_is(value))
-                if (kind.has_order and (reader is not None or maker is not None)) or own:
-                    yield Read(op, number, value, self._kind_seconds(kind, value), own, maker, place, reader)
+                if not kind.has_order:
+                    if own and reader is not None:
+                        yield Read(op, number, value, 0.0, None, None, (own,), (0,))
+                elif maker is not None or reader is not None:
+                    alone = self._alone.setdefault(own, (own,))
+                    given = alone if maker is None else self.variables[maker].choices.result(place)
+                    wanted = alone if choices is None else choices.operand(number)
+                    yield Read(op, number, value, self._kind_seconds(kind, value), maker, reader, given, wanted)
             if reader is not None:
                 for place, value in enumerate(op.results):
                     made[id(value)] = reader, place
@@ -168,20 +176,11 @@ class LayoutProblem:
         """By op, the operands that lie in another layout than it wants by a choice, each with that layout."""
         found: dict[Operation, list[tuple[int, Layout]]] = {}
         for read in self.reads:
-            if not self.types.kind(read.value).has_order:
-                given, wanted = read.own, 0 if read.reader is not None else read.own
-            else:
-                given = self._given(read)[0 if read.maker is None else chosen[read.maker]]
-                wanted = self._wanted(read)[0 if read.reader is None else chosen[read.reader]]
+            given = read.given[0 if read.maker is None else chosen[read.maker]]
+            wanted = read.wanted[0 if read.reader is None else chosen[read.reader]]
             if given != wanted:
                 found.setdefault(read.op, []).append((read.number, self.layouts.known[wanted]))
         return found
-
-    def _given(self, read: Read) -> Sequence[int]:
-        return (read.own,) if read.maker is None else self.variables[read.maker].choices.result(read.place)
-
-    def _wanted(self, read: Read) -> Sequence[int]:
-        return (read.own,) if read.reader is None else self.variables[read.reader].choices.operand(read.number)
 
     def wanted(self, op: Operation, number: int, chosen: Sequence[int]) -> Layout | bool:
         """How an op's operand has to lie by a choice; True where that is all one to it."""
@@ -234,10 +233,10 @@ class LayoutProblem:
         roles = Roles(len(self.variables))
         for read in self.reads:
             if read.seconds:
-                value = roles.value(id(read.value), read.seconds, read.own)
+                value = roles.value(id(read.value), read.seconds, read.given[0])
                 if read.maker is not None and not value.readers:
-                    roles.made(read.maker, value, self._given(read))
-                roles.read(value, read.reader, self._wanted(read))
+                    roles.made(read.maker, value, read.given)
+                roles.read(value, read.reader, read.wanted)
         return roles.lists()
 
     def _connect(self, problem: Assignment, read: Read) -> None:
@@ -252,12 +251,8 @@ class LayoutProblem:
 
     def _matrix(self, read: Read) -> Matrix:
         """What a value costs between each alternative of what makes it and each of what reads it."""
-        given, wanted = self._given(read), self._wanted(read)
-        key = (
-            read.seconds,
-            read.own if read.maker is None else (id(given),),
-            read.own if read.reader is None else (id(wanted),),
-        )  # lists of layouts live as long as this problem
+        given, wanted = read.given, read.wanted
+        key = read.seconds, id(given), id(wanted)  # which live as long as this problem
         if (known := self._matrices.get(key)) is not None:
             return known
         found = self._matrices[key] = [[0.0 if a == b else read.seconds for b in wanted] for a in given]
