@@ -11,6 +11,7 @@ every fourth case values lie in random orders of memory. With `--backends` cases
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import sys
@@ -100,10 +101,13 @@ class Summary:
     work: Work = field(default_factory=Work)
     mismatches: Counter[str] = field(default_factory=Counter[str])
     reports: list[str] = field(default_factory=list[str])
+    left: int = 0
+    """Cases that time was up for."""
     seconds: float = 0.0
 
     def add(self, other: Summary) -> None:
         self.cases += other.cases
+        self.left += other.left
         self.ops += other.ops
         self.compiled += other.compiled
         self.work.passes += other.work.passes
@@ -113,10 +117,11 @@ class Summary:
 
     def line(self) -> str:
         compiled = f", {self.compiled} compiled" if self.compiled else ""
+        left = f", {self.left} left at the limit" if self.left else ""
         kinds = ", ".join(f"{law} {count}" for law, count in sorted(self.mismatches.items()))
         return (
             f"fuzz: {self.cases} cases, {self.ops} ops, {self.work.passes} passes run, {self.work.kernels} kernels made"
-            f"{compiled}, {self.mismatches.total()} mismatches{f' ({kinds})' if kinds else ''}, {self.seconds:.1f} s"
+            f"{compiled}, {self.mismatches.total()} mismatches{f' ({kinds})' if kinds else ''}{left}, {self.seconds:.1f} s"
         )
 
 
@@ -216,10 +221,13 @@ def check_case(seed: int, target: str, summary: Summary) -> list[Mismatch]:
     return [mismatch for mismatch in found if mismatch.kind]
 
 
-def run(seeds: Sequence[int], target: str = "reference", reported: int = 1) -> Summary:
-    """A case for each seed; of each law the first `reported` mismatches are reduced."""
+def run(seeds: Sequence[int], target: str = "reference", reported: int = 1, until: float = math.inf) -> Summary:
+    """A case for each seed, none begun after that time; of each law the first `reported` mismatches are reduced."""
     summary = Summary()
-    for seed in seeds:
+    for number, seed in enumerate(seeds):
+        if time.time() > until:
+            summary.left = len(seeds) - number
+            break
         for mismatch in check_case(seed, target, summary):
             summary.mismatches[mismatch.law] += 1
             if summary.mismatches[mismatch.law] <= reported:
@@ -229,13 +237,15 @@ def run(seeds: Sequence[int], target: str = "reference", reported: int = 1) -> S
     return summary
 
 
-def run_processes(cases: int, seed: int, processes: int, target: str, reported: int) -> Summary:
-    """As `run`, with the cases shared out; reports go to stderr as they come."""
-    started, summary = time.perf_counter(), Summary()
+def run_processes(
+    cases: int, seed: int, processes: int, target: str, reported: int, limit: float = math.inf
+) -> Summary:
+    """As `run`, with the cases shared out; reports go to stderr as they come, and after `limit` seconds no case is begun."""
+    started, summary, until = time.perf_counter(), Summary(), time.time() + limit
     end = seed + cases
     parts = [range(first, min(first + SHARE, end)) for first in range(seed, end, SHARE)]
     with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
-        results = (map if pool is None else pool.map)(run, parts, repeat(target), repeat(reported))
+        results = (map if pool is None else pool.map)(run, parts, repeat(target), repeat(reported), repeat(until))
         for part in results:
             for report in part.reports:
                 print(report, file=sys.stderr, flush=True)
@@ -252,11 +262,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--processes", type=int, default=min(4, os.cpu_count() or 1), help="processes that share the work")
     add("--target", choices=("reference", "c"), default="reference", help="c: compile some of the cases, too")
     add("--backends", action="store_true", help="random switches of backends; every case is compiled")
+    add("--seconds", type=float, default=math.inf, help="begin no case after so many; the line says how many are left")
     add("--reduce", type=int, default=1, metavar="N", help=f"of {SHARE} cases reduce N mismatches of each law")
     given = parser.parse_args(argv)
     processes = max(1, min(given.processes, given.cases))
     target = BACKENDS if given.backends else given.target
-    summary = run_processes(given.cases, given.seed, processes, target, given.reduce)
+    summary = run_processes(given.cases, given.seed, processes, target, given.reduce, given.seconds)
     print(summary.line())
     return 1 if summary.mismatches else 0
 
