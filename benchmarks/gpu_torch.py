@@ -1,14 +1,14 @@
 """`torch.compile(model, backend="fuse_opt")` on a CUDA device: values against eager's, times beside Inductor's, memory.
 
     python benchmarks/gpu_torch.py [--models mlp,bert] [--dtype f32|bf16] [--batch 8] [--training] [--seconds 100]
-        [--peers eager,inductor,reduce-overhead,ours] [--out gpu-torch.json] [--values] [--device cuda|emulated]
+        [--peers eager,inductor,reduce-overhead,ours,recorded] [--out gpu-torch.json] [--values] [--device cuda|emulated]
 
 Models are those of fuse_opt.frontends.torch.models, and larger ones of transformers (resnet50, bert-base, gpt2-small, vit-base),
-with random weights. For each: what our programs are (graphs, those that PyTorch runs, kernels, calls of PyTorch's, graph breaks,
-warnings), the largest difference from eager relative to the largest element of each result, or of each gradient, then times of a
-call by CUDA events, the peers in turns, and the most memory that each had beside what was there. --values leaves times out.
-A model that fails is said with its last lines, and takes nothing from the others. Calls stop beginning new models when --seconds
-are over. --device emulated tries the script on a processor, with our kernels by emulation.
+with random weights; `-last` behind a name of images has channels innermost. For each: what our programs are (graphs, those that
+PyTorch runs, kernels, calls of PyTorch's, graph breaks, warnings), the largest difference from eager relative to the largest
+element of each result, or of each gradient, then times of a call by CUDA events, the peers in turns, and the most memory that each
+had beside what was there. --values leaves times out. A model that fails is said with its last lines, and takes nothing from the
+others. Calls stop beginning new models when --seconds are over. --device emulated tries the script on a processor, with our kernels by emulation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 torch: Any = import_module("torch")
 
-PEERS = ("eager", "inductor", "reduce-overhead", "ours")
+PEERS = ("eager", "inductor", "reduce-overhead", "ours", "recorded")
+"""The last one: ours with whole graphs as CUDA graphs."""
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _GPT_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 LARGE: dict[str, tuple[str, str, dict[str, Any], str]] = {
@@ -49,11 +50,13 @@ _TURNS, _CALLS = 7, 10
 def sample(name: str, batch: int) -> tuple[Any, tuple[Any, ...]]:
     """A model in evaluation mode on the processor, and its arguments."""
     torch.manual_seed(0)
-    if name in LARGE:
-        kind, config, options, data = LARGE[name]
+    if (plain := name.removesuffix("-last")) in LARGE:
+        kind, config, options, data = LARGE[plain]
         library: Any = import_module("transformers")
         inner = getattr(library, kind)(getattr(library, config)(**options)).eval()
         x = torch.randn(batch, 3, 224, 224) if data == "images" else torch.randint(0, 30000, (batch, 128))
+        if plain != name:
+            inner, x = (each.to(memory_format=torch.channels_last) for each in (inner, x))
         return _first(inner), (x,)
     models: Any = import_module("fuse_opt.frontends.torch.models")
     found = models.MODELS[name](batch)
@@ -87,8 +90,9 @@ def without_dropout(model: Any) -> Any:
 def compiled(peer: str, model: Any, device: str) -> Any:
     if peer == "eager":
         return model
-    if peer == "ours":
-        options = {"target": "emulated"} if device == "emulated" else {}
+    if peer in ("ours", "recorded"):
+        options: dict[str, Any] = {"cuda_graphs": peer == "recorded"}
+        options |= {"target": "emulated"} if device == "emulated" else {}
         backend = import_module("fuse_opt.frontends.torch").fuse_opt  # by name, it would have to be installed
         return torch.compile(model, backend=backend, options=options)
     return torch.compile(model, mode=None if peer == "inductor" else peer)
@@ -239,6 +243,8 @@ def measure(name: str, options: argparse.Namespace, peers: list[str]) -> dict[st
             synchronize(device)
             entry: dict[str, Any] = {"first_s": round(time.perf_counter() - started, 2)}
             entry["error"], entry["worst"] = difference(found, wanted)
+            for _ in range(3):
+                case.call()  # by then, graphs are recorded
             again = case.values()
             entry["error"] = max(entry["error"], difference(again, wanted)[0])
             entry["right"] = entry["error"] <= TOLERANCE[options.dtype]

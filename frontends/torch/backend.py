@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +28,7 @@ from fuse_opt.frontends.torch.graph_passes.sums import join_terms
 from fuse_opt.frontends.torch.importer.imported import Imported
 from fuse_opt.frontends.torch.importer.importer import Importer
 from fuse_opt.frontends.torch.operators.decompositions import decompositions
+from fuse_opt.frontends.torch.recording.recorded import Recorded
 from fuse_opt.frontends.torch.report import GraphReport, collect_reports, report
 from fuse_opt.frontends.torch.saved_values import saved_bytes
 from fuse_opt.tools.compiler import api
@@ -63,6 +64,11 @@ class Options:
     """Whether what cannot be compiled is an error. If not, PyTorch runs the graph, and a warning says why."""
     freezing: bool = True
     """Whether what follows from parameters and buffers alone is kept between calls under inference, until one is written to."""
+    cuda_graphs: bool = False
+    """
+    Whether whole graphs on a device are recorded, and replayed as one CUDA graph; mode="reduce-overhead" says so, too. Memory of
+    intermediate values is then kept between calls.
+    """
     emulate_precision_casts: bool = False
     """Whether every operator rounds f16 and bf16, as eager's do; if not, they stay f32 inside of a kernel, as Inductor's do."""
 
@@ -79,6 +85,8 @@ def fuse_opt(
     `Options`; raises ValueError for others, and for values that they cannot have.
     """
     checked = _checked(options)
+    if mode == "reduce-overhead":
+        checked = replace(checked, cuda_graphs=True)
     original = Original(graph_module, checked.strict)
     restart: Any = import_module("torch._dynamo.exc").RestartAnalysis
     try:
@@ -113,7 +121,7 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
         raise ValueError(
             f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
         )
-    for name in ("strict", "freezing", "emulate_precision_casts"):
+    for name in ("strict", "freezing", "cuda_graphs", "emulate_precision_casts"):
         if not isinstance(given := options.get(name, False), bool):
             raise ValueError(f"option '{name}': expected True or False, got {given!r}")
     return Options(**options)
@@ -145,8 +153,8 @@ def compile_graph(
     where the `original` of the graph is given: raises LeftError, or for a backward graph gives PyTorch's own run of it.
     """
 
-    frozen = _static_inputs() if kind == "inference" and options.freezing else frozenset[int]()
-
+    parameters = _static_inputs() if kind != "backward" else frozenset[int]()
+    visible = _visible_results() if kind == "forward" else None
     saved = saved_bytes(graph_module) if kind == "forward" else 0
     if original is not None and kind == "forward":
         original.saved_bytes = saved
@@ -161,7 +169,7 @@ def compile_graph(
     def compile_for(metas: Callable[[], Callable[[Any], Any]]) -> Callable[[list[Any]], Any]:
         try:
             may_leave = original is not None and kind != "backward"
-            return _compile(graph_module, kind, options, metas(), may_leave, frozen, saved, leave)
+            return _compile(graph_module, kind, options, metas(), may_leave, parameters, saved, visible, leave)
         except Exception as error:
             return _left(graph_module, kind, original, error)
 
@@ -186,6 +194,13 @@ def _static_inputs() -> frozenset[int]:
     return frozenset(getattr(metadata, "static_input_indices", None) or ())
 
 
+def _visible_results() -> int | None:
+    """How many results of the forward graph that is being compiled come before those that autograd keeps; None if unknown."""
+    context: Any = import_module("torch._guards").TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return getattr(metadata, "num_forward", None)
+
+
 def _left(graph_module: Any, kind: str, original: Original | None, error: Exception) -> Callable[[list[Any]], Any]:
     """What runs a graph that is not taken."""
     if original is None or isinstance(error, LeftError):
@@ -208,8 +223,9 @@ def _compile(
     options: Options,
     metas: Callable[[Any], Any],
     may_leave: bool,
-    frozen: frozenset[int],
+    parameters: frozenset[int],
     saved: int,
+    visible: int | None,
     leave: Callable[[Exception], None],
 ) -> Callable[[list[Any]], Any]:
     started = time.perf_counter()
@@ -218,6 +234,7 @@ def _compile(
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
         precision = STRICT if options.emulate_precision_casts else KERNEL
         emulated = options.target == "emulated"
+        frozen = parameters if kind == "inference" and options.freezing else frozenset[int]()
         importer = Importer(graph_module, metas, frozen=frozen, precision=precision, libraries=emulated)
         device = importer.device
         check_device(device, options.target)
@@ -232,8 +249,9 @@ def _compile(
                 imported.module.attributes[TRAINING] = UnitAttr()
             program = _program(imported, options, saved, on_device)
         if on_device:
-            launched, text = compile_device_call(imported, program.native, device)
             stored = [imported.placeholders.index(each.argument) for each in imported.stored]
+            recorded = Recorded(stored, parameters, visible) if options.cuda_graphs and program.native.steps else None
+            launched, text = compile_device_call(imported, program.native, device, recorded)
             call: Callable[[list[Any]], Any] = Attempted(launched, graph_module, stored, leave)
         else:
             call, text = compile_call(imported, program.native)

@@ -82,6 +82,12 @@ class CallerProgram:
         """The numbers of the steps that are in pieces; the others are the caller's. Runs are not to be checked behind them."""
         return frozenset(range(len(self.program.steps))) - self._foreign, False
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether all steps but the caller's may be part of a CUDA graph."""
+        calls = [s for n, s in enumerate(self.steps) if isinstance(s, LibraryCall) and n not in self._foreign]
+        return all(map(DeviceLibraries.is_captured, calls))
+
     def bind(self) -> CallerBinding:
         """Raises CudaError."""
         table = [0] * len(self.program.buffers)

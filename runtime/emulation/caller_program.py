@@ -55,6 +55,11 @@ class EmulatedCallerProgram:
         """The numbers of the steps that are in pieces; the others are the caller's."""
         return frozenset(n for n, step in enumerate(self.steps) if isinstance(step, Segment)), False
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether all steps but the caller's might be part of a CUDA graph."""
+        return True
+
     def bind(self) -> EmulatedBinding:
         table = [0] * len(self.program.buffers)
         groups: list[list[Segment]] = []

@@ -7,7 +7,8 @@ on the host: tables of addresses and packed arguments of launches, for each stre
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -18,6 +19,9 @@ from fuse_opt.frontends.torch.codegen.wrapper import CallWriter
 from fuse_opt.frontends.torch.fx.api import DTYPES, torch
 from fuse_opt.frontends.torch.fx.strides import View, contiguous_view
 from fuse_opt.frontends.torch.importer.imported import Imported
+from fuse_opt.frontends.torch.recording.recordable import why_not
+from fuse_opt.frontends.torch.recording.recorded import Recorded
+from fuse_opt.frontends.torch.recording.recorders import CudaRecorder, RepeatingRecorder
 from fuse_opt.lowering.program import NUMPY_NAMES
 
 _MOST_STREAMS = 16
@@ -39,6 +43,12 @@ class DeviceCallWriter(CallWriter):
                 self.memory[number] = torch.from_numpy(buffer.data.reshape(-1).view(np.uint8).copy()).to(device)
         arenas = [number for number, buffer in enumerate(self.program.buffers) if buffer.kind == "arena"]
         self.arena: int | None = arenas[0] if arenas else None
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether all steps but PyTorch's may be part of a CUDA graph."""
+        own = [n for n, site in enumerate(self.sites) if site is None]
+        return all(map(self._is_compiled, own)) and self.native.is_captured
 
     def _text(self) -> str:
         head = ["def call(args):"]
@@ -111,17 +121,23 @@ def _in_elements(view: FrameView) -> View:
     return View(view.view.shape, view.view.strides, view.view.offset + view.offset // size)
 
 
-def compile_device_call(imported: Imported, native: Any, device: Any) -> tuple[Callable[[list[Any]], Any], str]:
+def compile_device_call(
+    imported: Imported, native: Any, device: Any, recorded: Recorded | None = None
+) -> tuple[Callable[[list[Any]], Any], str]:
     """
     The function that runs a graph on a device, for the list of its arguments, which it empties; and its text. The device is
-    the processor where kernels are emulated.
+    the processor where kernels are emulated. Where the call can be `recorded`, the function is that.
     """
     writer = DeviceCallWriter(imported, native, device)
     text = writer.write()
     frames = Frames(writer)
     names = {**writer.names, "take": frames.take, "give": frames.give, "current": current_stream(device)}
     exec(compile(text, "<fuse_opt call>", "exec"), names)
-    return cast(Callable[[list[Any]], Any], names["call"]), text
+    call = cast(Callable[[list[Any]], Any], names["call"])
+    if recorded is not None and why_not(imported.calls, len(writer.steps), writer.is_captured) is None:
+        recorded.begin(call, CudaRecorder(device, frames.lent) if device.type == "cuda" else RepeatingRecorder())
+        return recorded, text
+    return call, text
 
 
 class Frames:
@@ -142,6 +158,20 @@ class Frames:
         for number, memory in self._memory.items():
             binding.table[number] = memory.data_ptr()
         return binding.table, binding.pieces, binding.check
+
+    @contextmanager
+    def lent(self, stream: int, other: int) -> Generator[list[Any]]:
+        """
+        What was used on a stream, or on any, is for calls on another one meanwhile, which find all that is made in a first run.
+        They keep it: a list of it is given, which is complete at the end.
+        """
+        kept: list[Any] = []
+        self._idle.setdefault(stream, [])
+        self._idle[other] = self._idle.pop(stream) or (self._idle.popitem()[1] if self._idle else [])
+        try:
+            yield kept
+        finally:
+            kept += self._idle.pop(other, [])
 
     def give(self, stream: int, frame: Any) -> None:
         idle = self._idle

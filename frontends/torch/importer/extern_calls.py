@@ -26,6 +26,7 @@ from fuse_opt.frontends.torch.importer.memory_places import (
     target_name,
 )
 from fuse_opt.frontends.torch.importer.values import TOKEN, Values
+from fuse_opt.frontends.torch.recording.recordable import is_recordable
 
 
 class Calls(Values):
@@ -120,6 +121,7 @@ class Calls(Values):
         name = str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
         call = AtenCall(number, target, name, arguments, keywords, reason, several=several)
         call.out, call.out_names = _out_overload(target, metas, self.device)
+        call.recordable = is_recordable(target, fx.map_arg(tuple(args), self.metas), metas, self.device)
         places, types = self._call_results(call, metas)
         text = ", ".join([*map(shown, arguments), *(f"{key}={shown(item)}" for key, item in keywords.items())])
         if (ordered := is_ordered(target)) and self.previous is not None:

@@ -65,6 +65,8 @@ class AtenCall:
     out: Any = None
     """The overload that writes to memory that it is given."""
     out_names: tuple[str, ...] = ()
+    recordable: bool = False
+    """Whether it can be part of a recording of the whole graph, on a device."""
 
 
 @dataclass

@@ -141,7 +141,7 @@ def test_where_nothing_can_run_pytorch_does() -> None:
 def test_a_first_call_that_fails_is_pytorchs_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     from fuse_opt.frontends.torch import backend
 
-    def failing(imported: Any, native: Any, device: Any) -> Any:
+    def failing(imported: Any, native: Any, device: Any, recorded: Any) -> Any:
         def call(args: list[Any]) -> Any:
             args[imported.placeholders.index(imported.stored[0].argument)].fill_(7)
             args.clear()
