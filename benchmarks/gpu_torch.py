@@ -3,12 +3,13 @@
     python benchmarks/gpu_torch.py [--models mlp,bert] [--dtype f32|bf16] [--batch 8] [--training] [--seconds 100]
         [--peers eager,inductor,reduce-overhead,ours,recorded] [--out gpu-torch.json] [--values] [--device cuda|emulated]
 
-Models are those of fuse_opt.frontends.torch.models, and larger ones of transformers (resnet50, bert-base, gpt2-small, vit-base),
-with random weights; `-last` behind a name of images has channels innermost. For each: what our programs are (graphs, those that
-PyTorch runs, kernels, calls of PyTorch's, graph breaks, warnings), the largest difference from eager relative to the largest
-element of each result, or of each gradient, then times of a call by CUDA events, the peers in turns, and the most memory that each
-had beside what was there. --values leaves times out. A model that fails is said with its last lines, and takes nothing from the
-others. Calls stop beginning new models when --seconds are over. --device emulated tries the script on a processor, with our kernels by emulation.
+Models are those of fuse_opt.frontends.torch.models, and larger ones of transformers (resnet50, bert-base, gpt2-small, vit-
+base), with random weights; `-last` behind a name of images has channels innermost. For each: what our programs are (graphs,
+those that PyTorch runs, kernels, calls of PyTorch's, graph breaks, warnings), the largest difference from eager relative to the
+largest element of each result, or of each gradient, then times of a call by CUDA events, the peers in turns, and the most
+memory that each had beside what was there. --values leaves times out. A model that fails is said with its last lines, and takes
+nothing from the others. Calls stop beginning new models when --seconds are over. --device emulated tries the script on a
+processor, with our kernels by emulation.
 """
 
 from __future__ import annotations

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,3 +189,11 @@ def test_a_call_beside_another_one_runs_as_it_is() -> None:
     ended.set()
     slow.join()
     assert recorded.replays == replays + 1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU to run on")
+def test_scenarios_on_a_device() -> None:
+    script = Path(__file__).parents[2] / "support" / "cuda_recording_scenarios.py"
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
