@@ -1,7 +1,7 @@
 """`torch.compile(model, backend="fuse_opt")` on a CUDA device: values against eager's, times beside Inductor's, memory.
 
     python benchmarks/gpu_torch.py [--models mlp,bert] [--dtype f32|bf16] [--batch 8] [--training] [--seconds 100]
-        [--peers eager,inductor,reduce-overhead,ours,recorded] [--out gpu-torch.json] [--values] [--device cuda|emulated]
+        [--peers eager,inductor,reduce-overhead,ours,recorded,turned] [--out gpu-torch.json] [--values] [--device cuda|emulated]
 
 Models are those of fuse_opt.frontends.torch.models, and larger ones of transformers (resnet50, bert-base, gpt2-small, vit-
 base), with random weights; `-last` behind a name of images has channels innermost. For each: what our programs are (graphs,
@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 torch: Any = import_module("torch")
 
-PEERS = ("eager", "inductor", "reduce-overhead", "ours", "recorded")
-"""The last one: ours with whole graphs as CUDA graphs."""
+PEERS = ("eager", "inductor", "reduce-overhead", "ours", "recorded", "turned")
+"""The last ones: ours with whole graphs as CUDA graphs, and then with channels innermost."""
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _GPT_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 LARGE: dict[str, tuple[str, str, dict[str, Any], str]] = {
@@ -91,8 +91,8 @@ def without_dropout(model: Any) -> Any:
 def compiled(peer: str, model: Any, device: str) -> Any:
     if peer == "eager":
         return model
-    if peer in ("ours", "recorded"):
-        options: dict[str, Any] = {"cuda_graphs": peer == "recorded"}
+    if peer in ("ours", "recorded", "turned"):
+        options: dict[str, Any] = {"cuda_graphs": peer != "ours", "channels_last": peer == "turned"}
         options |= {"target": "emulated"} if device == "emulated" else {}
         backend = import_module("fuse_opt.frontends.torch").fuse_opt  # by name, it would have to be installed
         return torch.compile(model, backend=backend, options=options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -21,6 +22,7 @@ from fuse_opt.frontends.torch.devices import Attempted, check_device
 from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of
 from fuse_opt.frontends.torch.fallback import Dispatched, Guarded, LeftError, Original, nothing_to_win
 from fuse_opt.frontends.torch.fx.api import torch
+from fuse_opt.frontends.torch.graph_passes.channels_last import turn_convolutions
 from fuse_opt.frontends.torch.graph_passes.joined_products import join_products
 from fuse_opt.frontends.torch.graph_passes.joined_slices import join_slices
 from fuse_opt.frontends.torch.graph_passes.pre_autograd import rewrite
@@ -33,6 +35,8 @@ from fuse_opt.frontends.torch.report import GraphReport, collect_reports, report
 from fuse_opt.frontends.torch.saved_values import saved_bytes
 from fuse_opt.tools.compiler import api
 from fuse_opt.tools.compiler.api import parse_budget
+
+_log = logging.getLogger("fuse_opt.torch")
 
 __all__ = ["GraphReport", "Options", "collect_reports", "compile_graph", "fuse_opt"]
 
@@ -69,6 +73,8 @@ class Options:
     Whether whole graphs on a device are recorded, and replayed as one CUDA graph; mode="reduce-overhead" says so, too. Memory of
     intermediate values is then kept between calls.
     """
+    channels_last: bool = False
+    """Whether convolutions of f16 and bf16 on a device have their channels innermost, whatever order the model has."""
     emulate_precision_casts: bool = False
     """Whether every operator rounds f16 and bf16, as eager's do; if not, they stay f32 inside of a kernel, as Inductor's do."""
 
@@ -88,10 +94,9 @@ def fuse_opt(
     if mode == "reduce-overhead":
         checked = replace(checked, cuda_graphs=True)
     original = Original(graph_module, checked.strict)
-    restart: Any = import_module("torch._dynamo.exc").RestartAnalysis
     try:
-        compiled = _backend(checked, original)(rewrite(graph_module), example_inputs)
-    except (restart, LeftError) as error:
+        compiled = _compiled(rewrite(graph_module), example_inputs, checked, original)
+    except (_restart(), LeftError) as error:
         if isinstance(error, LeftError):
             return graph_module
         raise  # Dynamo traces again
@@ -101,6 +106,25 @@ def fuse_opt(
     if not all(map(is_known, example_inputs)):
         return Dispatched(original, compiled, example_inputs, checked.programs)
     return Guarded(original, compiled) if original.has_backward else compiled
+
+
+def _restart() -> type[Exception]:
+    """What Dynamo is told by that it has to trace again."""
+    return import_module("torch._dynamo.exc").RestartAnalysis
+
+
+def _compiled(graph_module: Any, example_inputs: Sequence[Any], options: Options, original: Original) -> Any:
+    """The graph as AOTAutograd compiles it, in another layout where there is one and nothing in the graph refuses it."""
+    emulated = options.target == "emulated"
+    turned = turn_convolutions(graph_module, forced=emulated) if options.channels_last else graph_module
+    if turned is not graph_module:
+        try:
+            return _backend(options, original)(turned, example_inputs)
+        except (RuntimeError, ValueError) as error:  # of `view`, say, which another order of axes does not allow
+            if isinstance(error, _restart()):
+                raise
+            _log.info("convolutions keep their layout: %s", error)
+    return _backend(options, original)(graph_module, example_inputs)
 
 
 def _checked(wanted: dict[str, Any] | None) -> Options:
@@ -121,7 +145,7 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
         raise ValueError(
             f"option 'programs': expected a number of programs, got {programs!r}; 0 leaves graphs to PyTorch"
         )
-    for name in ("strict", "freezing", "cuda_graphs", "emulate_precision_casts"):
+    for name in ("strict", "freezing", "cuda_graphs", "channels_last", "emulate_precision_casts"):
         if not isinstance(given := options.get(name, False), bool):
             raise ValueError(f"option '{name}': expected True or False, got {given!r}")
     return Options(**options)

@@ -28,6 +28,11 @@ def as_list(value: Any) -> list[Any]:
     return list(cast(Sequence[Any], value)) if isinstance(value, (list, tuple)) else [value]
 
 
+def example_of(node: Any) -> Any:
+    """What tracing noted of a node's value; None for what is no node, or has none."""
+    return node.meta.get("example_value", node.meta.get("val")) if isinstance(node, fx.Node) else None
+
+
 def static_shape(value: Any) -> tuple[int, ...] | None:
     """The shape of a (fake) tensor, None where an extent is a symbol."""
     extents = tuple(value.shape)

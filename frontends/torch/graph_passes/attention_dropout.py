@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fuse_opt.frontends.torch.fx.api import fx, is_tensor, static_shape, torch
+from fuse_opt.frontends.torch.fx.api import example_of, is_tensor, static_shape, torch
 
 functional: Any = torch.nn.functional
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -22,9 +22,9 @@ def dropped_attention(node: Any) -> dict[str, Any] | None:
     p, mask = given.get("dropout_p", 0.0), given.get("attn_mask")
     if not isinstance(p, float) or not 0 < p < 1 or not isinstance(given.get("scale"), (float, type(None))):
         return None
-    values = [_example(given.get(name)) for name in ("query", "key", "value")]
+    values = [example_of(given.get(name)) for name in ("query", "key", "value")]
     if mask is not None:
-        values.append(_example(mask))
+        values.append(example_of(mask))
     if not all(is_tensor(value) and static_shape(value) is not None for value in values):
         return None
     ranks = {len(value.shape) for value in values[:3]}
@@ -40,10 +40,6 @@ def _are_plain(given: dict[str, Any], values: Sequence[Any]) -> bool:
     return q.shape[0] == k.shape[0] == v.shape[0] and (grouped or q.shape[1] == k.shape[1] == v.shape[1])
 
 
-def _example(node: Any) -> Any:
-    return node.meta.get("example_value", node.meta.get("val")) if isinstance(node, fx.Node) else None
-
-
 def composed(graph: Any, node: Any, given: dict[str, Any], values: dict[Any, Any]) -> Any:
     """Builds what `dropped_attention` found in another graph, in which nodes have these values."""
 
@@ -51,7 +47,7 @@ def composed(graph: Any, node: Any, given: dict[str, Any], values: dict[Any, Any
         return graph.call_function(function, args, options)
 
     q, k, v = (values[given[name]] for name in ("query", "key", "value"))
-    (_, heads, queries, depth), (_, groups, keys, _) = (_example(given[name]).shape for name in ("query", "key"))
+    (_, heads, queries, depth), (_, groups, keys, _) = (example_of(given[name]).shape for name in ("query", "key"))
     if heads != groups:
         k, v = (call(torch.repeat_interleave, x, heads // groups, dim=1) for x in (k, v))
     scale = given.get("scale")
@@ -59,12 +55,12 @@ def composed(graph: Any, node: Any, given: dict[str, Any], values: dict[Any, Any
     scores = call(torch.mul, scores, depth**-0.5 if scale is None else scale)
     softmax: Any = torch.softmax
     if given.get("is_causal"):
-        device = _example(given["query"]).device
+        device = example_of(given["query"]).device
         rows, columns = (call(torch.arange, count, device=device) for count in (queries, keys))
         kept = call(torch.ge, call(torch.unsqueeze, rows, 1), columns)
         scores = call(torch.where, kept, scores, float("-inf"))
     if (mask := given.get("attn_mask")) is not None:
-        softmax, is_choice = torch._safe_softmax, _example(mask).dtype is torch.bool
+        softmax, is_choice = torch._safe_softmax, example_of(mask).dtype is torch.bool
         mask = values[mask]
         scores = call(torch.where, mask, scores, float("-inf")) if is_choice else call(torch.add, scores, mask)
     weights = call(functional.dropout, call(softmax, scores, -1), given["dropout_p"], True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fuse_opt.frontends.torch.fx.api import as_list, fx, is_tensor, static_shape, torch
+from fuse_opt.frontends.torch.fx.api import as_list, example_of, fx, is_tensor, static_shape, torch
 from fuse_opt.frontends.torch.graph_passes.attention_dropout import composed, dropped_attention
 
 functional: Any = torch.nn.functional
@@ -32,14 +32,14 @@ def rewrite(graph_module: Any) -> Any:
         elif factors is None:
             values[node] = graph.node_copy(node, values.__getitem__)
         else:
-            values[node] = _repeated(graph, values[node.args[0]], static_shape(_example(node.args[0])), factors)
+            values[node] = _repeated(graph, values[node.args[0]], static_shape(example_of(node.args[0])), factors)
             values[node].meta = dict(node.meta)
     changed = fx.GraphModule(graph_module, graph)
-    _keep_sources(graph_module, changed, values)
+    keep_sources(graph_module, changed, values)
     return changed
 
 
-def _keep_sources(given: Any, changed: Any, values: Mapping[Any, Any]) -> None:
+def keep_sources(given: Any, changed: Any, values: Mapping[Any, Any]) -> None:
     """Has the graph say what Dynamo said of the given one's arguments: where they come from, which are parameters."""
     changed.meta.update(given.meta)
     _copy_attribute(given, changed, "_param_name_to_source")
@@ -68,17 +68,13 @@ def _gives_argument(node: Any) -> bool:
     return is_node and not inplace and (training is False or (type(p) in (int, float) and p == 0))
 
 
-def _example(node: Any) -> Any:
-    return node.meta.get("example_value", node.meta.get("val")) if isinstance(node, fx.Node) else None
-
-
 def _factors(node: Any) -> tuple[int, ...] | None:
     """By spatial axis, how often nearest upsampling repeats each element; None for other calls."""
     if node.op != "call_function" or node.target is not functional.interpolate or not node.args:
         return None
     names = ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    x, y = _example(node.args[0]), _example(node)
+    x, y = example_of(node.args[0]), example_of(node)
     if given.get("mode", "nearest") != "nearest" or not is_tensor(x) or not is_tensor(y):
         return None
     small, large = static_shape(x), static_shape(y)
