@@ -118,7 +118,14 @@ _PRODUCT = Offer(
     sized=True,
 )
 _ATTENTION = Offer(
-    "", "fuse.attention", priority=_PRIORITY, kind=ATTENTION, composite=True, trace=trace_attention, cost=_cost
+    "",
+    "fuse.attention",
+    priority=_PRIORITY,
+    kind=ATTENTION,
+    composite=True,
+    trace=trace_attention,
+    cost=_cost,
+    sized=True,
 )
 _CONVOLUTION = Offer(
     "",
@@ -136,7 +143,7 @@ _OFFERS: Mapping[str, Sequence[Offer]] = {
     "graph.matmul": (
         _PRODUCT,
         _ATTENTION,
-        replace(_ATTENTION, name="gpu.attention", platform="cuda", trace=trace_online_softmax),
+        replace(_ATTENTION, name="gpu.attention", platform="cuda", trace=trace_online_softmax, sized=False),
     ),
     "graph.conv": (
         replace(_PRODUCT, cost=_single_cost, layouts=_channels_last),

@@ -90,7 +90,7 @@ def kernel_block(memory: KernelBuffers) -> Block:
     return block
 
 
-def launch_of(root: Scope, memory: KernelBuffers, scratch: Sequence[Scratch], tasks: int, grain: int) -> KernelLoops:
+def launch_of(root: Scope, memory: KernelBuffers, scratch: Sequence[Scratch], tasks: Extent, grain: int) -> KernelLoops:
     """A whole function as one of several launches of a kernel, without the buffers that it does not use."""
     block = root.block
     block.add_op(func.ReturnOp())
@@ -99,7 +99,8 @@ def launch_of(root: Scope, memory: KernelBuffers, scratch: Sequence[Scratch], ta
     for argument in [block.args[number] for number in range(len(parameters)) if number not in kept]:
         block.erase_arg(argument)
     shared = frozenset(place for place, number in enumerate(kept) if number in memory.shared)
-    return KernelLoops(block, tuple(parameters[n] for n in kept), shared, tasks, grain, root.helpers)
+    known = tuple(root.sizes), tuple(root.limits.items())
+    return KernelLoops(block, tuple(parameters[n] for n in kept), shared, tasks, grain, root.helpers, *known)
 
 
 def launch_root(memory: KernelBuffers, scratch: Sequence[Scratch]) -> tuple[Scope, Sequence[SSAValue]]:

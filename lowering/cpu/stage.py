@@ -63,6 +63,8 @@ class StageLoops:
         self.root = root
         self.emitter = ElementEmitter(nodes, {v: arguments[number] for v, number in memory.sources.items()})
         self.without_nan = extrema_without_nan(nodes.loop_body)
+        self.rows_have_room = False
+        """Whether rows whose extents are sizes lie in memory of the function's own, with room for whole vectors."""
 
     def build_stage(self, stage: Stage, outer: Scope, bounds: Bounds | None = None) -> None:
         """The loops of a stage, put into the outer scope, in which its reductions are known from then on."""
@@ -184,9 +186,13 @@ class StageLoops:
 
     def _reaches_arrays(self, stage: Stage) -> bool:
         """Whether an iteration reads or writes more than memory of the function's own: only then there are masks."""
+        return bool(stage.stores) or self.loads_arrays(stage)
+
+    def loads_arrays(self, stage: Stage) -> bool:
+        """Whether an iteration reads more than memory of the function's own, or keeps something elsewhere."""
         rows = [row.memory for row in (*stage.taken.values(), *stage.left.values())]
         loads = any(node.op is None and node not in stage.taken for node in self.nodes_of(stage))
-        return loads or bool(stage.stores) or any(memory in self.arguments for memory in rows)
+        return loads or any(memory in self.arguments for memory in rows)
 
     def _has_masks(self, stage: Stage) -> bool:
         """Whether what is left over of the stage's loop can be a masked vector: no element in memory is narrow."""
@@ -246,6 +252,9 @@ class StageLoops:
             self._reduce_innermost(beside.stage, beside.scope, {last: (begin, upper)}, [])
         if carried:
             return self._reduce_innermost(stage, outer, {**bounds, last: (middle, upper)}, carried)
+        if self.rows_have_room and not self._reaches_arrays(stage):
+            self._join_with_room(stage, outer, first, memories, lanes, (middle, upper))
+            return []
         if self._overlaps(stage, bounds):
             width = min(self._vector(stage), lanes)
             short = last.extent % lanes % width
@@ -253,10 +262,31 @@ class StageLoops:
                 self._join_at(stage, outer, first, memories, middle, constant(whole))
             if short:
                 begin = constant(last.extent - width)
-                self._join_at(stage, outer, first, memories, begin, constant(width), width - short)
+                self._join_at(stage, outer, first, memories, begin, constant(width), self._new_lanes(width - short))
         elif last in bounds or has_rest:
             self._join_at(stage, outer, first, memories, middle, rest)
         return []
+
+    def _join_with_room(
+        self, stage: Stage, outer: Scope, first: Dim, memories: Sequence[SSAValue], lanes: int, bounds: Range
+    ) -> None:
+        """What is left over of a loop, a vector at a time; of the last one accumulators join what is within the bounds."""
+        (middle, upper), constant = bounds, self.root.index_constant
+        rest = outer.add(arith.AndIOp(outer.add(arith.SubiOp(upper, middle)), constant(WIDTH - 1)))
+        whole = outer.add(arith.SubiOp(upper, rest))
+        if lanes > WIDTH:
+            block = Block(arg_types=[INDEX])
+            self.name(block.args, stage.dims[-1], stage)
+            self._join_lanes(stage, Scope(outer, block, {first: block.args[0]}), first, memories, constant(WIDTH))
+            block.add_op(scf.YieldOp())
+            outer.block.add_op(self.loop(block, middle, whole, step=WIDTH))
+        inner = Scope(outer, Block())
+        bit = inner.add(arith.ShLIOp(constant(1), rest))
+        bits = inner.call(HIDDEN_BITS, [inner.add(arith.SubiOp(bit, constant(1)))], INDEX)
+        self._join_at(stage, inner, first, memories, whole, constant(WIDTH), bits)
+        inner.block.add_op(scf.YieldOp())
+        is_rest = outer.add(arith.CmpiOp(rest, constant(0), "ne"))
+        outer.block.add_op(scf.IfOp(is_rest, [], Region(inner.block)))
 
     def _join_at(
         self,
@@ -266,17 +296,23 @@ class StageLoops:
         memories: Sequence[SSAValue],
         begin: SSAValue,
         count: SSAValue,
-        joined: int = 0,
+        lanes: SSAValue | None = None,
     ) -> None:
         scope = Fixed(outer, {})
         scope.indices[first] = begin
-        self._join_lanes(stage, scope, first, memories, count, joined)
+        self._join_lanes(stage, scope, first, memories, count, lanes)
 
     def _join_lanes(
-        self, stage: Stage, outer: Scope, first: Dim, memories: Sequence[SSAValue], count: SSAValue, done: int = 0
+        self,
+        stage: Stage,
+        outer: Scope,
+        first: Dim,
+        memories: Sequence[SSAValue],
+        count: SSAValue,
+        lanes: SSAValue | None = None,
     ) -> None:
-        """A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own, but for some that
-        were `done` before."""
+        """A parallel loop over neighbours from `first` on, each of which joins an accumulator of its own; of `lanes` those
+        whose bits are set."""
         last, lane = stage.dims[-1], Dim("lane", first.extent)
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = "lane"
@@ -286,18 +322,21 @@ class StageLoops:
             element = self.emitter.reduced_element(node, scope)
             known = scope.add(memref.LoadOp.get(memory, [block.args[0]]))
             joined = self.combine(scope, node, known, element)
-            if done:
-                joined = scope.add(arith.SelectOp(self._is_new(scope, block.args[0], done), joined, known))
+            if lanes is not None:
+                joined = scope.add(arith.SelectOp(self._is_set(scope, lanes, block.args[0]), joined, known))
             block.add_op(memref.StoreOp.get(joined, memory, [block.args[0]]))
         self.store(stage.stores, scope)
         self._end_lanes(block, outer, count)
 
-    def _is_new(self, scope: Scope, lane: SSAValue, done: int) -> SSAValue:
-        """Whether the lane is none of the first so many."""
+    def _new_lanes(self, done: int) -> SSAValue:
+        """The bits of lanes that are none of the first so many."""
         bits = self.root.index_constant(-1 << done)
         if (hidden := self.root.values.get((HIDDEN_BITS, done))) is None:
             hidden = self.root.values[HIDDEN_BITS, done] = self.root.call(HIDDEN_BITS, [bits], INDEX)
-        bit = scope.add(arith.AndIOp(scope.add(arith.ShRSIOp(hidden, lane)), self.root.index_constant(1)))
+        return hidden
+
+    def _is_set(self, scope: Scope, bits: SSAValue, lane: SSAValue) -> SSAValue:
+        bit = scope.add(arith.AndIOp(scope.add(arith.ShRSIOp(bits, lane)), self.root.index_constant(1)))
         return scope.add(arith.CmpiOp(bit, self.root.index_constant(0), "ne"))
 
     def _folded(self, outer: Scope, node: ScalarNode, memory: SSAValue, lanes: int) -> SSAValue:

@@ -14,7 +14,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
-from fuse_opt.dialects.types.size import Extent
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.kernel.scope import Scope
 
 OUTSIDE_CACHES = 64 << 20
@@ -69,14 +69,14 @@ def task_parts(scope: Scope, root: Scope, task: SSAValue, extents: Sequence[Exte
     return digits
 
 
-def part_bounds(scope: Scope, number: SSAValue, part: int, length: int) -> tuple[SSAValue, SSAValue]:
+def part_bounds(scope: Scope, number: SSAValue, part: Extent, length: Extent) -> tuple[SSAValue, SSAValue]:
     """Where part `number` of a loop begins and ends."""
     constant = scope.root.index_constant
     if not may_exceed(length, part):
         return constant(0), constant(length)
     first = scope.add(arith.MuliOp(number, constant(part)))
     last = scope.add(arith.AddiOp(first, constant(part)))
-    if may_exceed(length % part, 0):
+    if isinstance(part, Size) or may_exceed(length % part, 0):
         last = scope.add(arith.MinSIOp(last, constant(length)))
         last.name_hint = "last"
     return first, last

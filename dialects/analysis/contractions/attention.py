@@ -27,9 +27,11 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.contraction import Contraction, row_major
 from fuse_opt.dialects.interfaces.layouts import encoding
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.shapes import dtype, is_static
+from fuse_opt.dialects.interfaces.shapes import dtype, is_sized, may_rows_be_long
 from fuse_opt.dialects.types.dtypes import F32, F64
+from fuse_opt.dialects.types.extents import estimate, is_decided, is_number, may_exceed, most
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr
+from fuse_opt.dialects.types.size import Extent
 
 ATTENTION = "attention"
 """The schedule kind of a kernel of two products with rows between them."""
@@ -72,16 +74,23 @@ class Attention:
         return matrices | {load.value for load in self.weights.loads()}
 
 
-def attention_problem(queries: int, keys: int, depth: int, width: int, itemsize: int) -> str | None:
+def attention_problem(queries: Extent, keys: Extent, depth: Extent, width: Extent, itemsize: int) -> str | None:
     """
     Why no code is generated for matrices of so many queries, and keys of `depth` and values of `width` elements of so many
     bytes; None where it is.
     """
-    if queries < FEWEST_ROWS or not keys * depth * width:
+    if not is_number(depth) or not is_number(width):
+        return f"keys and values have {depth} and {width} elements; code is generated for a number of them"
+    if estimate(queries) < FEWEST_ROWS or not keys * depth * width:
         return f"there are {queries} queries to {keys} keys"
-    if keys * itemsize > MOST_SCORES:
+    if is_number(keys) and keys * itemsize > MOST_SCORES:
         return f"scores of {keys} keys do not lie in a cache, row by row"
     return None
+
+
+def most_keys(keys: Extent, breadth: int, itemsize: int) -> int:
+    """Keys that code for sizes has room for: `breadth` elements of a key and a value of each lie on a stack."""
+    return min(most(keys), MOST_ON_STACK // (breadth * itemsize), MOST_SCORES // itemsize)
 
 
 def attention_of(kernel: KernelOp) -> Attention:
@@ -103,7 +112,7 @@ class _Tracer:
         products = [op for op in self.ops if isinstance(op, OpaqueOp)]
         if len(products) != 2 or any(op.contraction() is None for op in products):
             raise Unschedulable("no-attention", "it does not hold two products")
-        if not all(is_static(value) for op in self.ops for value in (*op.operands, *op.results)):
+        if not all(is_sized(value) for op in self.ops for value in (*op.operands, *op.results)):
             raise Unschedulable("dynamic-shape", "it has unknown shapes", products[0])
         if any(encoding(value) is not None for op in self.ops for value in op.results):
             raise Unschedulable("layout", "it computes in another order than the row-major one", products[0])
@@ -131,9 +140,11 @@ class _Tracer:
         try:
             return self._trace(first, second)
         except SplitRows as reason:
-            if not 1 < reason.rows < first.rows or first.rows % reason.rows or first.rows != second.rows:
+            rows = reason.rows
+            splits = is_decided(lambda: 1 < rows < first.rows and first.rows % rows == 0)
+            if not splits or first.rows != second.rows:
                 raise
-            return self._trace(first.with_rows(reason.rows), second.with_rows(reason.rows))
+            return self._trace(first.with_rows(rows), second.with_rows(rows))
 
     def _check_types(self) -> None:
         values = [*self.first_op.operands[:2], *self.second_op.operands[:2], self.first_op.results[0]]
@@ -151,6 +162,8 @@ class _Tracer:
         size = dtype(self.first_op.results[0]).itemsize
         if problem := attention_problem(rows, keys, first.depth, second.columns, size):
             raise Unschedulable("extents", problem, self.first_op)
+        if (problem := _problem_of_sizes(first, second, size)) is not None:
+            raise Unschedulable("sizes", problem, self.first_op)
         if not batch:
             raise Unschedulable("extents", "there are no elements", self.first_op)
         if _are_weights(first, second, size):
@@ -210,16 +223,28 @@ def _numbered(loop_body: LoopBody, numbers: Sequence[int]) -> LoopBody:
     return replace(loop_body, stores=stores)
 
 
+def _problem_of_sizes(first: Contraction, second: Contraction, itemsize: int) -> str | None:
+    """Why there is no code where one of the extents is a size; None where there is, or none of them is one."""
+    keys = first.columns
+    if all(map(is_number, (*first.batch, first.rows, keys))):
+        return None
+    longest = most_keys(keys, first.depth + second.columns, itemsize)
+    if may_exceed(keys, longest) and (is_number(keys) or may_rows_be_long()):
+        return f"there may be {keys} keys; code for sizes has room for {longest}"
+    return None
+
+
 def _are_weights(first: Contraction, second: Contraction, itemsize: int) -> bool:
     """
     Whether the right operands are large, as wide as they are long, and the same for all rows. By a product alone they are
     packed once, where they are frozen, and a panel of them meets more rows.
     """
     breadth = first.depth + second.columns
-    if first.columns * breadth * itemsize <= MOST_ON_STACK or first.columns >= KEYS_OF_ATTENTION * breadth:
+    keys = estimate(first.columns)
+    if keys * breadth * itemsize <= MOST_ON_STACK or keys >= KEYS_OF_ATTENTION * breadth:
         return False
     steps = [pair for product in (first, second) for pair in zip(product.batch, product.rhs, strict=False)]
-    return not any(stride for extent, stride in steps if extent > 1)
+    return not any(stride for extent, stride in steps if may_exceed(extent, 1))
 
 
 def _same_strides(product: Contraction, wanted: Sequence[int]) -> bool:

@@ -15,6 +15,8 @@ from fuse_opt.dialects.analysis.contractions.attention import Attention, attenti
 from fuse_opt.dialects.analysis.contractions.result_places import result_axes
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.attention.panels import Panels, PanelSizes, on_stack
 from fuse_opt.lowering.cpu.attention.tiles import AttentionTiles
 from fuse_opt.lowering.cpu.attention.tiling import AttentionTiling, choose_attention_tiling
@@ -49,10 +51,11 @@ class _Build:
 
     def _scratch(self) -> list[Scratch]:
         """Memory for the panels of all matrices."""
-        sizes, element = PanelSizes.of(self.of, self.tiling), dtype(self.of.first_raw)
+        keys, values = PanelSizes.most(self.of, self.tiling)
+        element = dtype(self.of.first_raw)
         found: list[Scratch] = []
         offset = 0
-        for name, size in (("key_panels", sizes.keys), ("value_panels", sizes.values)):
+        for name, size in (("key_panels", keys), ("value_panels", values)):
             kind = element_buffer_type(element, self.matrices * size)
             found.append(Scratch(offset, kind, name))
             offset += -(-self.matrices * size * element.itemsize // ALIGNMENT) * ALIGNMENT
@@ -70,7 +73,7 @@ class _Build:
         root = self._root()
         body = AttentionTiles(self.of, self.tiling, self._panels(root), self.memory, root)
         blocks = self.matrices, self.tiling.row_blocks
-        work = (self.of.first.operations + self.of.second.operations) // self.matrices
+        work = estimate(self.of.first.operations + self.of.second.operations) // estimate(self.matrices)
         return self._finish(root, lambda task, number: body.build(task, number, blocks), blocks, work)
 
     def _root(self) -> Scope:
@@ -82,19 +85,21 @@ class _Build:
         if self.scratch:
             first, second, *_ = root.block.args[len(memory.types) :]
         else:
-            sizes, element = PanelSizes.of(of, tiling), dtype(of.first_raw)
+            sizes, element = PanelSizes.most(of, tiling), dtype(of.first_raw)
             first, second = (
-                on_stack(root, sizes.keys, "key_panels", element),
-                on_stack(root, sizes.values, "value_panels", element),
+                on_stack(root, sizes[0], "key_panels", element),
+                on_stack(root, sizes[1], "value_panels", element),
             )
+            if isinstance(of.first.columns, Size):
+                root.limits[of.first.columns] = tiling.most_keys
         return Panels(of, tiling, root, (keys, values), (first, second))
 
     def _finish(
-        self, root: Scope, build: Callable[[Scope, SSAValue], None], blocks: tuple[int, int], work: int
+        self, root: Scope, build: Callable[[Scope, SSAValue], None], blocks: Sequence[Extent], work: int
     ) -> KernelLoops:
         """The launch of tasks that are blocks of matrices, each of which takes so much work; without buffers it does not use."""
         count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), build)
-        grain = -(-WORK_PER_CHUNK * blocks[1] // max(work, 1))
+        grain = -(-WORK_PER_CHUNK * estimate(blocks[1]) // max(work, 1))
         return launch_of(root, self.memory, self.scratch, prod(blocks), grain)
 
 
@@ -105,7 +110,7 @@ class _Copies:
         self.panels, self.root = panels, root
         self.batches = [result_axes(product)[0] for product in (of.first, of.second)]
 
-    def build(self, task: Scope, number: SSAValue, blocks: Sequence[int]) -> None:
+    def build(self, task: Scope, number: SSAValue, blocks: Sequence[Extent]) -> None:
         batch, block = task_parts(task, self.root, number, blocks)
         task.indices = dict.fromkeys(self.batches, batch)
         self.panels.copy_block(task, block, self.panels.starts(task, batch))

@@ -11,6 +11,8 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.attention import Attention
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.extents import may_exceed
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.attention.tiling import AttentionTiling
 from fuse_opt.lowering.cpu.matmul.copies import Matrix, copy_matrix, count_loop, element_of, pack_panel, plus, times
 from fuse_opt.lowering.kernel.scope import Scope
@@ -20,13 +22,20 @@ from fuse_opt.lowering.kernel.scope import Scope
 class PanelSizes:
     """Elements of the panels of a matrix: `[panel][depth][width]` of its keys, `[panel][keys][width]` of its values."""
 
-    keys: int
-    values: int
+    keys: Extent
+    values: Extent
 
     @staticmethod
     def of(attention: Attention, tiling: AttentionTiling) -> PanelSizes:
         keys, values = tiling.key_panels * attention.first.depth, tiling.value_panels * attention.first.columns
         return PanelSizes(keys * tiling.width, values * tiling.width)
+
+    @staticmethod
+    def most(attention: Attention, tiling: AttentionTiling) -> tuple[int, int]:
+        """Of the keys and values of so many keys as there may be."""
+        panels = -(-tiling.most_keys // tiling.width)
+        keys, values = panels * attention.first.depth, tiling.value_panels * tiling.most_keys
+        return keys * tiling.width, values * tiling.width
 
 
 class Panels:
@@ -75,20 +84,20 @@ class Panels:
 
         count_loop(scope, "panel", (constant(0), constant(self.tiling.value_panels)), value_panel)
 
-    def _count(self, scope: Scope, first: SSAValue, extent: int) -> SSAValue:
+    def _count(self, scope: Scope, first: SSAValue, extent: Extent) -> SSAValue:
         """How many of the columns from the first on are those of its panel."""
         rest = scope.add(arith.SubiOp(self.root.index_constant(extent), first))
         return scope.add(arith.MinSIOp(rest, self.root.index_constant(self.tiling.width)))
 
     def _copy(
-        self, scope: Scope, part: Matrix, target: Matrix, extents: tuple[SSAValue, SSAValue], columns: int
+        self, scope: Scope, part: Matrix, target: Matrix, extents: tuple[SSAValue, SSAValue], columns: Extent
     ) -> None:
         """Copies so many rows and columns of a panel of a matrix that has `columns`."""
         if (given := element_of(part.memory)) is not self.element and part.row == 1 != part.column:
             turned = Matrix(self._square(given), self.root.index_constant(0), self.tiling.width)
             copy_matrix(scope, given, part, turned, *extents)  # by squares in registers, then to wider elements
             part = turned
-        pack_panel(scope, self.element, part, target, *extents, columns % self.tiling.width != 0)
+        pack_panel(scope, self.element, part, target, *extents, may_exceed(columns % self.tiling.width, 0))
 
     def _square(self, given: DType) -> SSAValue:
         if given not in self.narrow:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
@@ -15,12 +16,14 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.attention import Attention
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.extents import is_number
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.attention.panels import Panels, on_stack
 from fuse_opt.lowering.cpu.attention.tiling import PADDING, AttentionTiling
 from fuse_opt.lowering.cpu.attention.weights import WeightRows
 from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, fill_columns, plus, times
 from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
-from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles
+from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory, part_bounds, task_parts
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
@@ -49,11 +52,13 @@ class AttentionTiles:
     ) -> None:
         self.of, self.tiling, self.panels, self.root = of, tiling, panels, root
         self.element: DType = dtype(of.first_raw)
-        self.tiles = RowTiles(self.element, tiling.vectors, tiling.height, tiling.taller)
+        every = None if is_number(of.first.rows) else of.first.rows
+        self.tiles = RowTiles(self.element, tiling.vectors, tiling.height, tiling.taller, every)
         rows = tiling.group_rows
-        self.scores = Sums(self._on_stack(rows * tiling.score_step, "scores"), rows, tiling.score_step)
+        scores = self._on_stack(rows * tiling.most_step, "scores")
+        self.scores = Sums(scores, rows, cast(int, tiling.score_step))
         self.sums = Sums(self._on_stack(rows * tiling.width, "sums"), rows, tiling.width)
-        self.weights = WeightRows(of.weights, of.first, of.first_raw, self.scores, memory, root)
+        self.weights = WeightRows(of.weights, of.first, of.first_raw, self.scores, tiling.most_keys, memory, root)
         self.epilogue = BlockEpilogue(of.epilogue, of.places, of.second, of.second_raw, memory, root)
         self.queries = root.block.args[memory.sources[of.queries.value]]
         self.seen = None if of.seen is None else self.weights.seen(of.seen)
@@ -68,10 +73,19 @@ class AttentionTiles:
     def _on_stack(self, size: int, name: str) -> SSAValue:
         return on_stack(self.root, size, name, self.element)
 
-    def build(self, task: Scope, number: SSAValue, blocks: Sequence[int]) -> None:
-        of, tiling, constant = self.of, self.tiling, self.root.index_constant
+    def build(self, task: Scope, number: SSAValue, blocks: Sequence[Extent]) -> None:
+        tiling = self.tiling
         batch, row_block = task_parts(task, self.root, number, blocks)
         task.indices = {self.epilogue.batch: batch, self.weights.batch: batch}
+        if not is_number(tiling.tiles) and tiling.row_blocks > 1:  # there may be fewer tiles than tasks of a matrix
+            tiles = part_bounds(task, row_block, tiling.block, tiling.tiles)
+            is_some = task.add(arith.CmpiOp(*tiles, "slt"))
+            either(task, is_some, lambda inner: self._build(inner, batch, row_block))
+        else:
+            self._build(task, batch, row_block)
+
+    def _build(self, task: Scope, batch: SSAValue, row_block: SSAValue) -> None:
+        of, tiling, constant = self.of, self.tiling, self.root.index_constant
         starts = self.panels.starts(task, batch)
         if not tiling.shares_panels:
             every = constant(0), constant(tiling.key_panels)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import cast
 
-from fuse_opt.dialects.analysis.contractions.attention import MOST_ON_STACK
+from fuse_opt.dialects.analysis.contractions.attention import MOST_ON_STACK, most_keys
+from fuse_opt.dialects.analysis.contractions.product_copies import DEPTH
 from fuse_opt.dialects.interfaces.contraction import Contraction
+from fuse_opt.dialects.types.extents import estimate, is_number
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.cpu.matmul.tile_shapes import MOST_ROWS, RATE, REGISTERS
 from fuse_opt.lowering.cpu.matmul.tiling import CROWDED_BYTES, FEWEST_TASKS, depth_blocks
 
@@ -16,6 +20,8 @@ FEWEST_TILES = 4
 """Of a task: fewer pay for a copy of all keys and values."""
 MOST_SCORES = 96 << 10
 """Bytes of the scores of a tile, which should stay in the first caches together with a panel."""
+ANY_VECTORS = (2, 4)
+"""Side by side, of tiles for any number of keys: narrow enough for few of them, wide enough for tiles of few heights."""
 GROUP_SCORES = 384 << 10
 """Bytes of the scores of tiles that share what they read of larger panels; they should stay in a second cache."""
 
@@ -27,19 +33,24 @@ class AttentionTiling:
     vectors: int
     width: int
     """Columns of a tile, and of a panel of keys or of values."""
-    tiles: int
-    """Of the queries of a matrix: of `height` rows each, and the first `taller` of one more."""
+    tiles: Extent
+    """Of the queries of a matrix: of `height` rows each, and the first `taller` of one more; where the queries are a size
+    heights follow from it at the call, and are `height` at most."""
     height: int
     taller: int
     group: int
     """Tiles that read a panel one after another."""
-    block: int
+    row_blocks: int
+    """Tasks of a matrix."""
+    block: Extent
     """Tiles of a task."""
     shares_panels: bool
     """Whether a launch of its own copies the panels of all matrices, which no stack has room for."""
-    key_panels: int
+    most_keys: int
+    """That memory has room for: all, where they are a number."""
+    key_panels: Extent
     value_panels: int
-    score_step: int
+    score_step: Extent
     """Elements from one row of scores to the next."""
     first_depth: int
     second_depth: int
@@ -52,15 +63,21 @@ class AttentionTiling:
     @property
     def group_rows(self) -> int:
         """Of the tiles that are computed at a time, at most."""
-        return min(self.most_rows * self.group, self.height * self.tiles + self.taller)
+        rows = self.most_rows * self.group
+        return min(rows, cast(int, self.height * self.tiles + self.taller)) if is_number(self.tiles) else rows
 
     @property
-    def row_blocks(self) -> int:
-        return -(-self.tiles // self.block)
+    def most_step(self) -> int:
+        """Elements that a row of scores has room for."""
+        if is_number(self.key_panels):
+            return cast(int, self.score_step)
+        return cast(int, _step(-(-self.most_keys // self.width) * self.width))
 
 
 def choose_attention_tiling(first: Contraction, second: Contraction, itemsize: int) -> AttentionTiling:
     """The cut of attention over elements of so many bytes."""
+    if not is_number(first.columns) or not is_number(first.rows):
+        return _tiling_for_any_sizes(first, second, itemsize)
     lanes = 64 // itemsize
     keys, rows = first.columns, first.rows
 
@@ -84,7 +101,8 @@ def choose_attention_tiling(first: Contraction, second: Contraction, itemsize: i
     height, taller = divmod(rows, tiles)
     group = max(min(GROUP_SCORES // (row * (height + (taller > 0))), tiles), 1) if shares else 1
     groups = -(-tiles // group)
-    blocks = min(-(-FEWEST_TASKS // prod(first.batch)), groups if shares else max(tiles // FEWEST_TILES, 1))
+    blocks = min(-(-FEWEST_TASKS // estimate(prod(first.batch))), groups if shares else max(tiles // FEWEST_TILES, 1))
+    block = -(-groups // blocks) * group
     return AttentionTiling(
         vectors=vectors,
         width=width,
@@ -92,11 +110,56 @@ def choose_attention_tiling(first: Contraction, second: Contraction, itemsize: i
         height=height,
         taller=taller,
         group=group,
-        block=-(-groups // blocks) * group,
+        row_blocks=-(-tiles // block),
+        block=block,
         shares_panels=shares,
+        most_keys=keys,
         key_panels=key_panels,
         value_panels=-(-second.columns // width),
         score_step=step,
         first_depth=depth_blocks(first.depth),
         second_depth=depth_blocks(keys),
     )
+
+
+def _tiling_for_any_sizes(first: Contraction, second: Contraction, itemsize: int) -> AttentionTiling:
+    """
+    Where keys or queries are a size: tiles of a few heights, and room for so many keys as stacks hold the copies of. A task more
+    for a matrix copies these once more, so there are several only where there are hardly so many matrices.
+    """
+    lanes, keys = 64 // itemsize, first.columns
+    typical = estimate(keys)
+
+    def cost(vectors: int) -> float:
+        width = vectors * lanes
+        steps = -(-typical // width) * first.depth + -(-second.columns // width) * typical
+        return steps * vectors / RATE[vectors]
+
+    vectors = min(ANY_VECTORS, key=lambda v: (cost(v), -v))
+    width, height = vectors * lanes, min(MOST_ROWS, REGISTERS // vectors - 1)
+    key_panels = -(-keys // width)
+    tiles = -(-first.rows // height)
+    blocks = min(-(-FEWEST_TASKS // estimate(prod(first.batch))), max(estimate(tiles) // FEWEST_TILES, 1))
+    is_any = not is_number(first.rows)
+    return AttentionTiling(
+        vectors=vectors,
+        width=width,
+        tiles=tiles,
+        height=height if is_any else first.rows // tiles,
+        taller=0 if is_any else first.rows % tiles,
+        group=1,
+        row_blocks=blocks,
+        block=-(-tiles // blocks),
+        shares_panels=False,
+        most_keys=most_keys(keys, first.depth + second.columns, itemsize),
+        key_panels=key_panels,
+        value_panels=-(-second.columns // width),
+        score_step=_step(key_panels * width),
+        first_depth=depth_blocks(first.depth),
+        second_depth=DEPTH,
+    )
+
+
+def _step(columns: Extent) -> Extent:
+    """An odd number of vectors, which has room for so many columns: rows so far from each other lie in different sets."""
+    return (columns + PADDING - 1) // (2 * PADDING) * (2 * PADDING) + PADDING

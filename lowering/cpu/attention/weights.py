@@ -19,6 +19,7 @@ from fuse_opt.dialects.analysis.loop_body import LoopBody, Store
 from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, linearize
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.lowering.cpu.matmul.epilogue import Sums
 from fuse_opt.lowering.cpu.stage import StageLoops
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
@@ -28,14 +29,24 @@ from fuse_opt.lowering.kernel.loop_splitting import Fixed
 from fuse_opt.lowering.kernel.row_stages import KeepRules, KeptRow, early_stores, plan_kept_rows, plan_stages
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.loops.masked_tails import WIDTH, padded
 
 
 class WeightRows(StageLoops):
     """Rows of scores become rows of weights where they are; scopes around must know the matrix of the batch."""
 
     def __init__(
-        self, loop_body: LoopBody, product: Contraction, raw: SSAValue, scores: Sums, memory: KernelBuffers, root: Scope
+        self,
+        loop_body: LoopBody,
+        product: Contraction,
+        raw: SSAValue,
+        scores: Sums,
+        most_columns: int,
+        memory: KernelBuffers,
+        root: Scope,
     ) -> None:
+        """`most_columns` are those that a row may have."""
+        self.most_columns = most_columns
         nodes = KernelNodes(loop_body)
         rows = nodes.loop(loop_body.rows)
         self.batch, self.row, _ = result_axes(product)
@@ -45,6 +56,7 @@ class WeightRows(StageLoops):
         columns = nodes.loop(loop_body.columns)
         nodes.finish()
         super().__init__(nodes, memory, root.block.args[: len(memory.types)], root)
+        self.rows_have_room = isinstance(product.columns, Size)
         self.scores_of = scores
         self.local = Dim("tile_row", scores.rows)
         place = linearize(tuple(map(as_expr, columns)), [dim.extent for dim in columns])
@@ -82,6 +94,11 @@ class WeightRows(StageLoops):
             and not last.reductions
             and all(len(stage.dims) == 1 for stage in self.stages)
         )
+
+    def lanes(self, stage: Stage) -> int:
+        """As of all stages; where rows have room, what is left over of a loop is a vector of accumulators."""
+        found = super().lanes(stage)
+        return WIDTH if not found and self.rows_have_room and stage.reductions else found
 
     def emit(self, scope: Scope, first: SSAValue, count: SSAValue) -> None:
         """So many rows from the first on, which are those of the scores."""
@@ -129,7 +146,9 @@ class WeightRows(StageLoops):
         for stage in self.stages:
             if stage is self.stages[-1]:
                 self.emitter.emit(early_stores(self.nodes, self.once, stage), row)
-            self.build_stage(stage, row)
+            (*_, dim) = stage.dims
+            upper = self._with_room(row, stage, whole := self.root.index_constant(dim.extent))
+            self.build_stage(stage, row, None if upper is whole else {dim: (self.root.index_constant(0), upper)})
         self._finish_row(row)
 
     def _row(self, row: Scope, columns: SSAValue, is_whole: SSAValue) -> SSAValue:
@@ -150,10 +169,18 @@ class WeightRows(StageLoops):
                 counts = row.add(arith.OrIOp(counts, is_whole))
                 upper = row.add(arith.SelectOp(counts, columns, zero))
                 self.emitter.emit(early_stores(self.nodes, self.once, stage), row)
-            self.build_stage(stage, row, {dim: (zero, upper)})
+            self.build_stage(stage, row, {dim: (zero, self._with_room(row, stage, upper))})
         self._finish_row(row)
         assert counts is not None
         return counts
+
+    def _with_room(self, row: Scope, stage: Stage, columns: SSAValue) -> SSAValue:
+        """Where a loop over so many columns ends: behind whole vectors, where rows have room for these."""
+        own = all(store.result == OWN for store in stage.stores)
+        if not self.rows_have_room or stage.reductions or not own or self.loads_arrays(stage):
+            return columns
+        last = row.add(arith.AddiOp(columns, self.root.index_constant(WIDTH - 1)))
+        return row.add(arith.AndIOp(last, self.root.index_constant(-WIDTH)))
 
     def _neutral(self, stage: Stage, hidden: Scope) -> list[SSAValue]:
         """For each sum of a stage and each weight, whether the column adds nothing."""
@@ -188,7 +215,9 @@ class WeightRows(StageLoops):
                 super().store([store], scope)
 
     def _row_buffer(self, kept: KeptRow) -> RowBuffer:
-        alloca = memref.AllocaOp.get(value_type(dtype(kept.node.value)), 64, [extent(kept.dims)])
+        count: Extent = extent(kept.dims)
+        capacity = padded(self.most_columns) if isinstance(count, Size) else count
+        alloca = memref.AllocaOp.get(value_type(dtype(kept.node.value)), 64, [capacity])
         memory = self.root.add(alloca)
         memory.name_hint = f"{kept.node.value.name_hint or 'kept'}_row"
         return RowBuffer(memory, kept.position)

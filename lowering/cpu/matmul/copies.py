@@ -11,6 +11,7 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects.types.dtypes import DType, dtype_of
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.kernel.loop_splitting import flat_memory
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
 
@@ -45,7 +46,7 @@ def plus(scope: Scope, *terms: SSAValue) -> SSAValue:
     return total
 
 
-def times(scope: Scope, value: SSAValue, factor: int) -> SSAValue:
+def times(scope: Scope, value: SSAValue, factor: Extent) -> SSAValue:
     return value if factor == 1 else scope.add(arith.MuliOp(value, scope.root.index_constant(factor)))
 
 
@@ -55,8 +56,8 @@ class Matrix:
 
     memory: SSAValue
     at: SSAValue
-    row: int
-    column: int = 1
+    row: Extent
+    column: Extent = 1
 
     def place(self, scope: Scope, row: SSAValue, column: SSAValue) -> SSAValue:
         return plus(scope, self.at, times(scope, row, self.row), times(scope, column, self.column))

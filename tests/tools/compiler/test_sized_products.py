@@ -70,6 +70,14 @@ BLOCK = """func.func @main(%x: XF {graph.dims = ["b", "s", ""]}, %g: tensor<24xf
   %z = graph.add %y, %r : (XF, XF) -> XF
   func.return %z : XF
 }"""
+ATTENTION = """func.func @main(%q: tensor<2x?x12xf32> {graph.dims = ["", "m", ""]},
+                     %k: tensor<2x?x12xf32> {graph.dims = ["", "n", ""]},
+                     %v: tensor<2x?x9xf32> {graph.dims = ["", "n", ""]},
+                     %b: tensor<?x?xf32> {graph.dims = ["m", "n"]}) -> tensor<2x?x9xf32> {
+  %0 = graph.scaled_dot_product_attention %q, %k, %v, %b {is_causal = CAUSAL}
+    : (tensor<2x?x12xf32>, tensor<2x?x12xf32>, tensor<2x?x9xf32>, tensor<?x?xf32>) -> tensor<2x?x9xf32>
+  func.return %0 : tensor<2x?x9xf32>
+}"""
 SHORT = {"XF": "tensor<?x?x24xf32>", "XS": "tensor<?x?x2x12xf32>", "XH": "tensor<?x2x?x12xf32>"}
 CASES: dict[str, tuple[str, Shapes]] = {
     "mlp": (MLP, lambda n: [(n, 33), (33, 130), (130,), (130, 40)]),
@@ -79,6 +87,14 @@ CASES: dict[str, tuple[str, Shapes]] = {
     "transformer block": (
         BLOCK,
         lambda n: [(1 if n > 99 else n % 3 + 1, n, 24), (24,), (24, 72), (24, 24), (24, 48), (48, 24)],
+    ),
+    "attention": (
+        ATTENTION.replace("CAUSAL", "false"),
+        lambda n: [(2, n % 40 + 1, 12), (2, n, 12), (2, n, 9), (n % 40 + 1, n)],
+    ),
+    "causal attention": (
+        ATTENTION.replace("CAUSAL", "true"),
+        lambda n: [(2, n, 12), (2, n % 70 + 1, 12), (2, n % 70 + 1, 9), (n, n % 70 + 1)],
     ),
     "narrow": (NARROW, lambda n: [(n, 9), (9, 1)]),
 }
@@ -103,3 +119,5 @@ def test_one_program_runs_at_every_size(name: str) -> None:
             np.testing.assert_allclose(out, wanted, 1e-5 if element is np.float32 else 4e-3, 2e-5)
     assert isinstance(program.native, SpecializedPrograms)
     assert program.native.made == 0
+    if "attention" in text:
+        assert "float scores[" in program.source and not program.stats.library_calls
