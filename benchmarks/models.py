@@ -1,30 +1,32 @@
-"""Whole models, with random weights, beside ONNX Runtime, Inductor and eager PyTorch: inference, and steps of training.
+"""Whole models, with random weights, beside ONNX Runtime, Inductor, XLA and eager PyTorch: inference, and steps of training.
 
     FUSE_OPT_NUM_THREADS=1 python benchmarks/models.py [--models resnet50,bert] [--threads 1] [--batch 1] [--without inductor]
         [--backend onednn]
 
     FUSE_OPT_NUM_THREADS=1 python benchmarks/models.py --training [--models resnet18,bert,gpt2]
 
-Figures are as in transformer.py; `ONNX` is the exported model that ONNX Runtime has, by us, `ONNX, onednn` with a backend. The
-last lines are the geometric means of our time over that of each model's best peer: through torch.compile, and of the better
-one of both.
+Figures are as in transformer.py; `ONNX` is the exported model that ONNX Runtime has, by us, `ONNX, onednn` with a backend. XLA
+has what PyTorch exports, as jax.numpy. The last lines are the geometric means of our time over that of each model's best peer:
+through torch.compile, and of the better one of both.
 With --training a turn is a step: forward, backward of the mean of squares, and the optimiser, whose step is compiled, too
 (SGD with momentum for resnet18, Adam for others), of smaller models, without dropout. Losses of all must agree.
-Models are made by transformers from configurations. XLA is not among the peers: nothing here brings these models to it.
+Models are made by transformers from configurations.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import warnings
+import time
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from transformer import Call, onnx_model, ort_session, report, settings
+from apart import FLAG, Apart, serve
+from transformer import Call, Makers, one_thread, onnx_model, ort_session, report, settings, timers_here
 
 Make = Callable[[int], tuple[Any, Any]]
 
@@ -58,6 +60,7 @@ def _tokens(batch: int) -> Any:
 
 
 OURS = ("torch.compile", "ONNX")
+"""How names of our own calls begin."""
 
 _SMALL = {"num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -70,7 +73,6 @@ STEPS: dict[str, Make] = {
     "gpt2": lambda batch: (_of_transformers("GPT2Model", "GPT2Config", use_cache=False, **_GPT), _tokens(batch)),
 }
 """What is trained."""
-"""How names of our own calls begin."""
 
 MODELS: dict[str, Make] = {
     "resnet50": lambda batch: (_of_transformers("ResNetModel", "ResNetConfig"), _images(batch)),
@@ -98,35 +100,52 @@ def onnx_program(exported: bytes, x: Any, backend: str = "") -> Call:
     return lambda: program(array)[0]
 
 
-def calls_of(model: Any, x: Any, threads: int, without: list[str], backend: str) -> dict[str, Call]:
+def inference(model: Any, x: Any, threads: int, backend: str) -> Makers:
+    """Makers of calls that give the model's result."""
     torch: Any = import_module("torch")
-    ours = torch.compile(model, backend="fuse_opt")
-    calls: dict[str, Call] = {"torch.compile": lambda: ours(x)}
-    if "eager" not in without:
-        calls["eager"] = lambda: model(x)
-    if "inductor" not in without:
-        inductor = torch.compile(model, backend="inductor")
-        calls["Inductor"] = lambda: inductor(x)
-    if "ort" not in without:
-        try:
-            exported = onnx_model(model, x)
-            calls["ORT"] = ort_session(exported, x, threads)
-            calls["ONNX"] = onnx_program(exported, x)
-            if backend:
-                calls[f"ONNX, {backend}"] = onnx_program(exported, x, backend)
-        except ImportError:
-            print("  not installed: onnxruntime")
-    expected = model(x).numpy()
-    scale = float(np.abs(expected).max())
-    for name, call in calls.items():
-        found: Any = call()
-        error = float(np.abs(np.asarray(found) - expected).max()) / scale
-        assert error < 1e-3, (name, error)
-    return calls
+
+    def compiled(backend: str) -> Call:
+        call = torch.compile(model, backend=backend)
+        return lambda: call(x)
+
+    def xla() -> Call:
+        jax: Any = import_module("jax")
+        from xla_models import exported
+
+        function, weights = exported(model, x)
+        jitted, array = jax.jit(partial(function, weights)), jax.numpy.asarray(x.numpy())
+        return lambda: jitted(array).block_until_ready()
+
+    makers: Makers = {
+        "torch.compile": lambda: compiled("fuse_opt"),
+        "eager": lambda: lambda: model(x),
+        "Inductor": lambda: compiled("inductor"),
+        "XLA": xla,
+        "ORT": lambda: ort_session(onnx_model(model, x), x, threads),
+        "ONNX": lambda: onnx_program(onnx_model(model, x), x),
+    }
+    if backend:
+        makers[f"ONNX, {backend}"] = lambda: onnx_program(onnx_model(model, x), x, backend)
+
+    def without_gradients(name: str) -> Callable[[], Call]:
+        def run() -> Call:
+            with torch.no_grad():
+                call, expected = makers[name](), model(x).numpy()
+                error = float(np.abs(np.asarray(call()) - expected).max() / np.abs(expected).max())
+            assert error < 1e-3, (name, error)
+            return torch.no_grad()(call)
+
+        return run
+
+    return {name: without_gradients(name) for name in makers}
 
 
-def steps_of(model: Any, x: Any, momentum: bool, without: list[str]) -> dict[str, Any]:
-    """A step of training, of a copy of the model each."""
+LOSSES = 4
+"""Steps whose losses are compared before any is measured."""
+
+
+def steps(model: Any, x: Any, momentum: bool) -> Makers:
+    """Makers of calls that are a step of training, each of a copy of the model."""
     torch: Any = import_module("torch")
 
     def step_of(compiler: str | None) -> Callable[[], float]:
@@ -153,13 +172,49 @@ def steps_of(model: Any, x: Any, momentum: bool, without: list[str]) -> dict[str
 
         return run
 
-    calls: dict[str, Any] = {"torch.compile": step_of("fuse_opt"), "eager": step_of(None)}
-    if "inductor" not in without:
-        calls["Inductor"] = step_of("inductor")
-    losses = {name: [call() for _ in range(4)] for name, call in calls.items()}
-    for name, found in losses.items():
-        assert np.allclose(found, losses["eager"], rtol=1e-2), (name, found, losses["eager"])
-    return calls
+    def xla() -> Callable[[], float]:
+        from xla_models import training_step
+
+        step = training_step(deepcopy(model).train(), x, momentum)
+        step()
+        return step
+
+    makers: dict[str, Callable[[], Callable[[], float]]] = {
+        "torch.compile": lambda: step_of("fuse_opt"),
+        "eager": lambda: step_of(None),
+        "Inductor": lambda: step_of("inductor"),
+        "XLA": xla,
+    }
+
+    def checked(name: str) -> Callable[[], Call]:
+        def run() -> Call:
+            call, eager = makers[name](), makers["eager"]()
+            found, wanted = ([step() for _ in range(LOSSES)] for step in (call, eager))
+            assert np.allclose(found, wanted, rtol=1e-2), (name, found, wanted)
+            return call
+
+        return run
+
+    return {name: checked(name) for name in makers}
+
+
+def made(name: str, options: argparse.Namespace) -> Makers:
+    """The makers of calls of a model."""
+    torch: Any = import_module("torch")
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, x = (STEPS if options.training else MODELS)[name](options.batch)
+    if options.training:
+        return steps(model, x, name in ("resnet18", "mobilenet"))
+    return inference(model, x, options.threads, options.backend)
+
+
+def names_of(options: argparse.Namespace) -> list[str]:
+    names = ["torch.compile", "eager", "Inductor", "XLA"]
+    if not options.training:
+        names += ["ORT", "ONNX", *([f"ONNX, {options.backend}"] if options.backend else [])]
+    return [name for name in names if name.lower() not in options.without.split(",")]
 
 
 def main() -> None:
@@ -168,35 +223,33 @@ def main() -> None:
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--without", default="", help="peers to leave out: inductor, ort, eager")
+    parser.add_argument("--without", default="", help="peers to leave out: inductor, ort, xla, eager")
     parser.add_argument(
         "--backend", default="", help="the exported model by this backend, too, as fuse-opt's --backend"
     )
+    parser.add_argument(FLAG, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.threads == 1:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    torch: Any = import_module("torch")
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(options.threads)
+    one_thread(options.threads)
+    if options.serve is not None:
+        serve(lambda key: made(key, options)[options.serve](), time.perf_counter)
+        return
     print("threads:", options.threads, "batch:", options.batch, "environment:", settings())
+    names = names_of(options)
+    peers = Apart(names) if options.threads > 1 else None
     ratios: list[float] = []
     better: list[float] = []
-    known = STEPS if options.training else MODELS
-    for name in options.models.split(",") if options.models else known:
-        torch._dynamo.reset()
-        torch.manual_seed(0)
-        model, x = known[name](options.batch)
-        without = options.without.split(",")
-        if options.training:
-            calls = steps_of(model, x, name == "resnet18", without)
-            found = report(f"{name}, a step", calls, options.threads)
+    for name in options.models.split(",") if options.models else STEPS if options.training else MODELS:
+        if peers is not None:
+            timers = peers.load(name)
         else:
-            with torch.no_grad():
-                calls = calls_of(model, x, options.threads, without, options.backend)
-                found = report(name, calls, options.threads)
+            makers = made(name, options)
+            timers = timers_here({each: makers[each] for each in names})
+        found = report(f"{name}, a step" if options.training else name, timers)
         ratios.append(1.0 / min(ratio for other, ratio in found.items() if not other.startswith(OURS)))
         better.append(ratios[-1] * min(1.0, found.get("ONNX", 1.0)))
         print(f"{name:32} ours over the best peer: {ratios[-1]:.2f}, or {better[-1]:.2f}", flush=True)
+    if peers is not None:
+        peers.close()
     means = [np.exp(np.mean(np.log(each))) for each in (ratios, better)]
     print(
         f"geometric means of ours over the best peer: torch.compile {means[0]:.3f}, the better of ours {means[1]:.3f}"

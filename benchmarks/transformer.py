@@ -3,8 +3,9 @@
     FUSE_OPT_NUM_THREADS=1 python benchmarks/transformer.py [--only attention|inference|training] [--threads 1]
 
 `native` is the exported program, compiled by us alone; `torch.compile` the same model through the backend. With one thread,
-times are of the processor; figures are lower quartiles in milliseconds, and min, median, max of ratios to the first line's
-turn. Peers that are not installed are left out and named. Settings of BLAS and OpenMP libraries are used, and printed.
+times are of the processor; with several, time that passes, and each peer is a process of its own (apart.py). Figures are lower
+quartiles in milliseconds, and min, median, max of ratios to the first line's turn. Peers that are not installed are left out
+and named. Settings of BLAS and OpenMP libraries are used, and printed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,17 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from apart import FLAG, Apart, serve
+from rotation import Timer, timed, turns
 
 Call = Callable[[], object]
+Makers = dict[str, Callable[[], Call]]
+"""By name, what makes a call: models are exported and compiled there."""
+NAMES = {
+    "attention": ("native", "torch.compile", "Inductor", "eager", "XLA", "ORT"),
+    "inference": ("native", "torch.compile", "Inductor", "eager", "XLA", "ORT"),
+    "training": ("torch.compile", "Inductor", "eager", "XLA"),
+}
 BLOCKS = ((3, 197, 384, 6), (4, 256, 512, 8), (2, 771, 320, 5))
 """Batch, tokens, width, heads."""
 ATTENTION = ((3, 197, 384, 6), (4, 256, 512, 8), (1, 1021, 256, 4))
@@ -103,36 +113,45 @@ def ort_session(exported: bytes, x: Any, threads: int) -> Callable[[], Any]:
     return lambda: session.run(None, {"x": array})[0]
 
 
-def inference(model: Any, x: Any, peer: Callable[[Any], Any], threads: int) -> dict[str, Call]:
-    """Calls that compute the model; `peer` is it as a function of jax arrays."""
-    jax: Any = import_module("jax")
+def inference(model: Any, x: Any, peer: Callable[[Any], Any], threads: int) -> Makers:
+    """Makers of calls that compute the model; `peer` is it as a function of jax arrays."""
     torch: Any = import_module("torch")
 
-    import fuse_opt
-    from fuse_opt.frontends.torch import export
+    def native() -> Call:
+        import fuse_opt
+        from fuse_opt.frontends.torch import export
 
-    ours, inductor = torch.compile(model, backend="fuse_opt"), torch.compile(model, backend="inductor")
-    (text,) = export(model, [x])
-    program = fuse_opt.compile(text)
-    order = arguments_of(program, model, x)
-    jitted, argument = jax.jit(peer), jax.numpy.asarray(x.numpy())
-    calls: dict[str, Call] = {
-        "native": lambda: program(*order),
-        "torch.compile": lambda: ours(x),
-        "Inductor": lambda: inductor(x),
-        "eager": lambda: model(x),
-        "XLA": lambda: jitted(argument).block_until_ready(),
+        (text,) = export(model, [x])
+        program = fuse_opt.compile(text)
+        order = arguments_of(program, model, x)
+        return lambda: program(*order)
+
+    def compiled(backend: str) -> Call:
+        call = torch.compile(model, backend=backend)
+        return lambda: call(x)
+
+    def xla() -> Call:
+        jax: Any = import_module("jax")
+
+        jitted, argument = jax.jit(peer), jax.numpy.asarray(x.numpy())
+        return lambda: jitted(argument).block_until_ready()
+
+    return {
+        "native": native,
+        "torch.compile": lambda: compiled("fuse_opt"),
+        "Inductor": lambda: compiled("inductor"),
+        "eager": lambda: lambda: model(x),
+        "XLA": xla,
+        "ORT": lambda: ort_session(onnx_model(model, x), x, threads),
     }
-    try:
-        calls["ORT"] = ort_session(onnx_model(model, x), x, threads)
-    except ImportError:
-        print("  not installed: onnxruntime")
-    expected = model(x).numpy()
-    for name, call in calls.items():
-        found: Any = call()
-        error = float(np.abs(np.reshape(np.asarray(found), expected.shape) - expected).max())  # views are the caller's
-        assert error < 1e-4, (name, error)
-    return calls
+
+
+def checked(name: str, call: Call, model: Any, x: Any) -> Call:
+    """The call, of which the values are those of the model."""
+    expected, found = model(x).numpy(), np.asarray(call())
+    error = float(np.abs(np.reshape(found, expected.shape) - expected).max())  # views are the caller's
+    assert error < 1e-4 * max(1.0, float(np.abs(expected).max())), (name, error)
+    return call
 
 
 def arguments_of(program: Any, model: Any, x: Any) -> Sequence[Any]:
@@ -145,18 +164,9 @@ def arguments_of(program: Any, model: Any, x: Any) -> Sequence[Any]:
     return given
 
 
-def training(model: Any, x: Any, heads: int) -> dict[str, Call]:
+def training(model: Any, x: Any, heads: int) -> Makers:
     """Forward, and backward to all parameters, of the mean of squares."""
-    jax: Any = import_module("jax")
     torch: Any = import_module("torch")
-
-    weights = {name: jax.numpy.asarray(value.detach().numpy()) for name, value in model.state_dict().items()}
-
-    def loss(weights: dict[str, Any], x: Any) -> Any:
-        return (xla_block(weights, heads, x) ** 2).mean()
-
-    gradient = jax.jit(jax.grad(loss))
-    argument = jax.numpy.asarray(x.numpy())
 
     def step(call: Callable[[Any], Any]) -> Call:
         def run() -> None:
@@ -166,12 +176,45 @@ def training(model: Any, x: Any, heads: int) -> dict[str, Call]:
 
         return run
 
+    def xla() -> Call:
+        jax: Any = import_module("jax")
+
+        weights = jax_weights(model)
+
+        def loss(weights: dict[str, Any], x: Any) -> Any:
+            return (xla_block(weights, heads, x) ** 2).mean()
+
+        gradient = jax.jit(jax.grad(loss))
+        argument = jax.numpy.asarray(x.numpy())
+        return lambda: jax.block_until_ready(gradient(weights, argument))
+
     return {
-        "torch.compile": step(torch.compile(model, backend="fuse_opt")),
-        "Inductor": step(torch.compile(model, backend="inductor")),
-        "eager": step(model),
-        "XLA": lambda: jax.block_until_ready(gradient(weights, argument)),
+        "torch.compile": lambda: step(torch.compile(model, backend="fuse_opt")),
+        "Inductor": lambda: step(torch.compile(model, backend="inductor")),
+        "eager": lambda: step(model),
+        "XLA": xla,
     }
+
+
+def jax_weights(model: Any) -> dict[str, Any]:
+    jax: Any = import_module("jax")
+    return {name: jax.numpy.asarray(value.detach().numpy()) for name, value in model.state_dict().items()}
+
+
+def installed(makers: Makers) -> dict[str, Call]:
+    """The calls, but for those that want packages which are not there."""
+    found: dict[str, Call] = {}
+    for name, make in makers.items():
+        try:
+            found[name] = make()
+        except ImportError as missing:
+            print(f"  {name}: {missing}")
+    return found
+
+
+def timers_here(makers: Makers) -> dict[str, Timer]:
+    """Of processor time, in this process."""
+    return {name: timed(call, time.process_time) for name, call in installed(makers).items()}
 
 
 def settings() -> str:
@@ -181,26 +224,12 @@ def settings() -> str:
     return " ".join(f"{name}={value}" for name, value in found) or "nothing set"
 
 
-def report(title: str, calls: dict[str, Call], threads: int) -> dict[str, float]:
-    """Measures calls in turns, and prints a line for each; the median of ratios to the first, by name."""
-    clock = time.process_time if threads == 1 else time.perf_counter
-    for call in calls.values():
-        call()
-    start = clock()
-    next(iter(calls.values()))()
-    repeat = max(1, int(SLOT_SECONDS / max(clock() - start, 1e-6)))
-    times = np.zeros((SLOTS, len(calls)))
-    every = list(calls.values())
-    for slot in range(SLOTS):
-        for place in range(len(every)):
-            number = (place + slot) % len(every)
-            every[number]()  # what ran before left other data in the caches
-            start = clock()
-            for _ in range(repeat):
-                every[number]()
-            times[slot, number] = (clock() - start) / repeat
+def report(title: str, timers: dict[str, Timer]) -> dict[str, float]:
+    """Measures in turns, and prints a line for each; the median of ratios to the first, by name."""
+    repeats = [max(1, int(SLOT_SECONDS / max(timer(1), 1e-6))) for timer in timers.values()]
+    times = turns(list(timers.values()), repeats, SLOTS)
     ratios, medians = times / times[:, :1], dict[str, float]()
-    for number, name in enumerate(calls):
+    for number, name in enumerate(timers):
         low, middle, high = ratios[:, number].min(), np.median(ratios[:, number]), ratios[:, number].max()
         quartile = np.quantile(times[:, number], 0.25) * 1e3
         print(f"{title:32} {name:14} {quartile:8.2f} ms  x {low:.2f} {middle:.2f} {high:.2f}", flush=True)
@@ -212,41 +241,61 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("attention", "inference", "training"))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(FLAG, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.threads == 1:
+    one_thread(options.threads)
+    if options.serve is not None:
+        serve(lambda key: made(key, options.threads)[options.serve](), time.perf_counter)
+        return
+    print("threads:", options.threads, "environment:", settings())
+    for kind, shapes in (("attention", ATTENTION), ("inference", BLOCKS), ("training", BLOCKS)):
+        if options.only not in (None, kind):
+            continue
+        peers = None if options.threads == 1 else Apart(NAMES[kind])
+        for shape in shapes:
+            key = f"{kind} {'x'.join(map(str, shape[:3]))}, {shape[3]} heads"
+            report(key, timers_here(made(key, 1)) if peers is None else peers.load(key))
+        if peers is not None:
+            peers.close()
+
+
+def one_thread(threads: int) -> None:
+    """What has to be said before libraries are loaded, and to PyTorch: how many threads there are."""
+    if threads == 1:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # XLA has no other limit
-    torch: Any = import_module("torch")
-
     warnings.simplefilter("ignore")
-    torch.set_num_threads(options.threads)
-    print("threads:", options.threads, "environment:", settings())
-    torch.manual_seed(0)
-    for kind, shapes in (("attention", ATTENTION), ("inference", BLOCKS), ("training", BLOCKS)):
-        for batch, tokens, width, heads in shapes if options.only in (None, kind) else ():
-            measure(kind, batch, tokens, width, heads, options.threads)
+    import_module("torch").set_num_threads(threads)
 
 
-def measure(kind: str, batch: int, tokens: int, width: int, heads: int, threads: int) -> None:
-    jax: Any = import_module("jax")
+def made(key: str, threads: int) -> Makers:
+    """The makers of calls of what a line is about."""
     torch: Any = import_module("torch")
 
+    kind, extents, heads = key.split()[:3]
+    (batch, tokens, width), heads = map(int, extents.rstrip(",").split("x")), int(heads)
     torch._dynamo.reset()
-    title = f"{kind} {batch}x{tokens}x{width}, {heads} heads"
+    torch.manual_seed(0)
     if kind == "attention":
         model: Any = torch.nn.Module()
-        model.forward = attention(heads)
-        with torch.no_grad():
-            x = torch.randn(batch, tokens, 3 * width)
-            report(title, inference(model, x, lambda x: xla_attention(x, heads), threads), threads)
-        return
-    model, x = block(width, heads), torch.randn(batch, tokens, width)
+        model.forward, x = attention(heads), torch.randn(batch, tokens, 3 * width)
+    else:
+        model, x = block(width, heads).train(kind == "training"), torch.randn(batch, tokens, width)
     if kind == "training":
-        report(title, training(model, x, heads), threads)
-        return
-    weights = {name: jax.numpy.asarray(value.detach().numpy()) for name, value in model.state_dict().items()}
-    with torch.no_grad():
-        report(title, inference(model.eval(), x, lambda x: xla_block(weights, heads, x), threads), threads)
+        return training(model, x, heads)
+
+    def peer(x: Any) -> Any:
+        return xla_attention(x, heads) if kind == "attention" else xla_block(jax_weights(model), heads, x)
+
+    def without_gradients(name: str, make: Callable[[], Call]) -> Callable[[], Call]:
+        def run() -> Call:
+            with torch.no_grad():
+                call = checked(name, make(), model, x)
+            return torch.no_grad()(call)
+
+        return run
+
+    return {name: without_gradients(name, make) for name, make in inference(model, x, peer, threads).items()}
 
 
 if __name__ == "__main__":
