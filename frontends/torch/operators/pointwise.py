@@ -261,6 +261,15 @@ def _addc(call: Call) -> SSAValue:
     return call.result(emit.add(x, joined))
 
 
+@handler("prims.fma.default")
+def _fma(call: Call) -> SSAValue:
+    """Which PyTorch's decompositions of optimisers call."""
+    element = call.compute()
+    if not element.is_float:
+        raise NotCoveredError("rounds once only of floats")
+    return call.result(call.emit.fma(*(call.operand(name, element) for name in ("a", "b", "c"))))
+
+
 @handler("aten.lerp.Scalar", "aten.lerp.Tensor")
 def _lerp(call: Call) -> SSAValue:
     element = call.compute()
