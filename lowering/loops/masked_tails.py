@@ -5,7 +5,11 @@
 becomes
 
     scf.parallel (%i) = 0 to 112 { ... }
-    scf.parallel (%lane) = 0 to 16 { scf.if %bits >> %lane & 1 { %i = 112 + %lane; %a = load %x[%i]; ...; store %b, %y[%i] } }
+    scf.parallel (%lane) = 0 to 16 {
+      %i = 112 + %lane
+      %a = scf.if %bits >> %lane & 1 { load %x[%i] } else { 0 }
+      scf.if %again >> %lane & 1 { ...; store %b, %y[%i] }
+    }
 
 of which compilers make masked loads and stores where the machine has them; 15 elements one after the other took longer than
 112 in vectors. With a comparison in the place of the bits gcc would cut the loop where it fails, and make no vectors of it. Of
@@ -145,9 +149,9 @@ class _Masks(BlockLoops):
         super().__init__(body)
         self._helpers = helpers
         self._made: set[Operation] = set()
-        self._masks: dict[int, SSAValue] = {}
+        self._masks: dict[tuple[int, bool], SSAValue] = {}
         self._parts: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
-        self._sized: dict[SSAValue, SSAValue] = {}
+        self._sized: dict[tuple[SSAValue, bool], SSAValue] = {}
         self._tests: dict[SSAValue, SSAValue] = {}
 
     def parts(self, count: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -163,16 +167,16 @@ class _Masks(BlockLoops):
             self._tests[rest] = self._first(arith.CmpiOp(rest, self.number(0), "ne"), "is_left")
         return self._tests[rest]
 
-    def sized_mask(self, rest: SSAValue) -> SSAValue:
+    def sized_mask(self, rest: SSAValue, again: bool) -> SSAValue:
         """The bits of so many lanes, as `mask` has them of a number."""
-        if rest not in self._sized:
+        if (rest, again) not in self._sized:
             one = self.number(1)
             above = self._first(arith.ShLIOp(one, rest), None)
             lanes = self._first(arith.SubiOp(above, one), None)
-            bits = self._first(arith.OrIOp(lanes, self.number(1 << WIDTH)), None)
+            bits = self._first(arith.OrIOp(lanes, self.number(1 << WIDTH + again)), None)
             self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
-            self._sized[rest] = self._first(func.CallOp(HIDDEN_BITS, [bits], [INDEX]), "bits")
-        return self._sized[rest]
+            self._sized[rest, again] = self._first(func.CallOp(HIDDEN_BITS, [bits], [INDEX]), "bits")
+        return self._sized[rest, again]
 
     def _first(self, op: Operation, name: str | None) -> SSAValue:
         """Puts an op of arguments, constants and such ops in front of all others."""
@@ -184,17 +188,17 @@ class _Masks(BlockLoops):
         op.results[0].name_hint = name
         return op.results[0]
 
-    def mask(self, count: int) -> SSAValue:
-        """The bits of so many lanes, and one beyond all lanes: a single one would be compared."""
-        if count not in self._masks:
-            bits = self.number((1 << count) - 1 | 1 << WIDTH)
+    def mask(self, count: int, again: bool) -> SSAValue:
+        """The bits of so many lanes, and one beyond all lanes, for `again` another one: a single one would be compared."""
+        if (count, again) not in self._masks:
+            bits = self.number((1 << count) - 1 | 1 << WIDTH + again)
             assert isinstance(bits.owner, Operation)
             self._helpers.setdefault(HIDDEN_BITS, ((INDEX,), INDEX))
             hidden = func.CallOp(HIDDEN_BITS, [bits], [INDEX])
             hidden.results[0].name_hint = "bits"
             Rewriter.insert_op(hidden, InsertPoint.after(bits.owner))
-            self._masks[count] = hidden.results[0]
-        return self._masks[count]
+            self._masks[count, again] = hidden.results[0]
+        return self._masks[count, again]
 
 
 def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
@@ -207,7 +211,7 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
     tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
     condition = blocks.test(rest)
     Rewriter.insert_op(scf.IfOp(condition, [], Region(Block([tail, scf.YieldOp()]))), before)
-    mask = blocks.sized_mask(rest)
+    masks = [blocks.sized_mask(rest, again) for again in (False, True)]
     Rewriter.erase_op(loop)
     block = tail.body.block
     counter = block.args[0]
@@ -218,7 +222,7 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
         place.operands[1] = counter
         Rewriter.insert_op(place, InsertPoint.at_start(block))
         counter = place.result
-    _Guard(block, counter, end, loads_zero=True).put(_is_set(block, mask, blocks))
+    _Guard(block, counter, end).put(*(_is_set(block, mask, blocks) for mask in masks))
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
@@ -234,7 +238,8 @@ def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
     Rewriter.erase_op(loop)
     block = tail.body.block
     lane = block.args[0]
-    _Guard(block, _moved(lane, whole, blocks), whole + WIDTH).put(_is_within(block, upper - whole, blocks))
+    masks = [blocks.mask(upper - whole, again) for again in (False, True)]
+    _Guard(block, _moved(lane, whole, blocks), whole + WIDTH).put(*(_is_set(block, mask, blocks) for mask in masks))
 
 
 def _overlap(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
@@ -265,11 +270,6 @@ def _moved(lane: BlockArgument, first: int, blocks: BlockLoops) -> SSAValue:
     return place.result
 
 
-def _is_within(block: Block, count: int, blocks: _Masks) -> Sequence[Operation]:
-    """What asks whether the lane is one of the first so many."""
-    return _is_set(block, blocks.mask(count), blocks)
-
-
 def _is_set(block: Block, mask: SSAValue, blocks: _Masks) -> Sequence[Operation]:
     """What asks whether the lane's bit is set."""
     bits = arith.ShRSIOp(mask, block.args[0])
@@ -284,21 +284,22 @@ class _Guard:
     block: Block
     counter: SSAValue
     end: int
-    loads_zero: bool = False
-    """Whether what is loaded is zero in lanes that do nothing. gcc 12 leaves there what registers held from turn to turn: numbers
-    that are too small, with which machines take a hundred times as long."""
 
-    def put(self, condition: Sequence[Operation]) -> None:
+    def put(self, condition: Sequence[Operation], again: Sequence[Operation]) -> None:
         """Lets iterations of which the last of these is not true only store what is in memory already, or zero where there
-        is room for it."""
+        is room for it.
+
+        What is loaded is zero in lanes that do nothing. gcc 12 leaves there what registers held before: numbers that are too
+        small, perhaps, with which machines take a hundred times as long. `again` is the same condition, of bits of its own:
+        where compilers see that it is the same, they leave out the zeros."""
         block = self.block
         *ops, final = block.ops
         stores = [op for op in ops if isinstance(op, memref.StoreOp) and self._has_room(op)]
         known = [self._known(store) for store in stores]
-        first = {op for op in ops if op in known}
+        first = {op for op in ops if op in known or (isinstance(op, memref.LoadOp) and self._is_filled(op))}
         guarded = [op for op in ops if op not in first and op not in stores and not self._is_address(op)]
         inner, other = Block(), Block()
-        loads = [op for op in guarded if isinstance(op, memref.LoadOp)] if self.loads_zero else []
+        loads = [op for op in guarded if isinstance(op, memref.LoadOp)]
         chosen = [self._or_zero(op, condition[-1]) for op in loads if not set(_makers(op)).intersection(guarded)]
         for op in guarded:
             if op.parent is block:
@@ -308,9 +309,10 @@ class _Guard:
         kept = [_zero(store, other) if load is None else load.res for store, load in zip(stores, known, strict=True)]
         other.add_op(scf.YieldOp(*kept))
         regions = Region(inner), Region(other)
-        choice = scf.IfOp(condition[-1].results[0], [store.value.type for store in stores], *regions)
+        asked = again if chosen else condition
+        choice = scf.IfOp(asked[-1].results[0], [store.value.type for store in stores], *regions)
         place = InsertPoint.before(final)
-        for op in (*condition, *chosen, choice):
+        for op in (*(condition if chosen else ()), *chosen, *asked, choice):
             Rewriter.insert_op(op, place)
         for store, result in zip(stores, choice.output, strict=True):
             result.name_hint = store.value.name_hint
@@ -331,6 +333,13 @@ class _Guard:
         load.res.replace_all_uses_with(choice.output[0])
         inner.add_op(scf.YieldOp(load.res))
         return choice
+
+    def _is_filled(self, load: memref.LoadOp) -> bool:
+        """Whether it reads memory of the function's own, in which there is something for every iteration."""
+        owner, offset = load.memref.owner, self._offset(load.indices[0])
+        if not isinstance(owner, memref.AllocaOp) or PADDED in owner.attributes or offset is None:
+            return False
+        return self.end + offset == owner.memref.type.get_shape()[0]
 
     def _has_room(self, store: memref.StoreOp) -> bool:
         """Whether the function's own memory has an element for every iteration, the last ones of which nobody reads."""
