@@ -25,6 +25,7 @@ from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds
 from fuse_opt.lowering.kernel.moments import Moments, float_of
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
+from fuse_opt.lowering.loops.masked_tails import WIDTH
 
 LANE_BYTES = 4 << 10
 """Of the lanes of a task: three accumulators of each fit a first level cache twice."""
@@ -36,7 +37,8 @@ NEAR = 8
 AT_A_TIME = 4
 """Elements of a lane that one iteration takes."""
 REGISTER_BYTES = 512
-"""Of the lanes of a task whose accumulators compilers keep in vector registers; more rows at a time would only crowd them."""
+"""Of the lanes of a task whose accumulators compilers keep in vector registers, where these are whole vectors; more rows at a
+time would only crowd them."""
 
 
 class MomentLanes(OuterVectorStages):
@@ -114,7 +116,8 @@ class MomentLanes(OuterVectorStages):
 
     def _unroll(self, stage: Stage) -> int:
         size = max(dtype(node.value).compute.itemsize for node in stage.reductions)
-        in_registers = self.geometry.width * size <= REGISTER_BYTES and not self.far
+        width = self.geometry.width
+        in_registers = width % WIDTH == 0 and width * size <= REGISTER_BYTES and not self.far
         return 1 if in_registers else min(AT_A_TIME, super()._unroll(stage))
 
     def _build_lanes(self, stage: Stage, parent: Scope, places: Iterable[Mapping[Dim, IndexExpr]]) -> None:
