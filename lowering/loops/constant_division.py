@@ -16,14 +16,14 @@ from xdsl.dialects.builtin import Float32Type, FloatAttr, f32, f64
 from xdsl.ir import Block, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
-DIVISIONS = 3
-"""Divisions and roots of an iteration among which one is worth the conversions."""
+FEWEST = 3
+"""Divisions and roots of an iteration with which it is worth the conversions."""
 MOST_TRIALS = 4096
 """Multiples of a constant that are tried; more have those of few digits."""
 
 
 def divide_in_f64(body: Block) -> None:
-    """Rewrites the function of a kernel in place: in each block one division of `DIVISIONS`."""
+    """Rewrites the function of a kernel in place: in blocks with `FEWEST` of them half of divisions and roots at most."""
     waiting: dict[Block, list[Operation]] = {}
     for op in body.walk():
         if not isinstance(op, arith.DivfOp | math.SqrtOp | math.RsqrtOp) or not isinstance(op.result.type, Float32Type):
@@ -31,9 +31,9 @@ def divide_in_f64(body: Block) -> None:
         if op.parent is not None and op.parent is not body:
             waiting.setdefault(op.parent, []).append(op)
     for ops in waiting.values():
-        count = sum(2 if isinstance(op, math.RsqrtOp) else 1 for op in ops) // DIVISIONS
+        count = sum(2 if isinstance(op, math.RsqrtOp) else 1 for op in ops)
         exact = [op for op in ops if isinstance(op, arith.DivfOp) and _has_exact_reciprocal(op)]
-        for op in exact[:count]:
+        for op in exact[: count // 2 if count >= FEWEST else 0]:
             _multiply(op, body)
 
 
