@@ -15,9 +15,10 @@
       falls += indices[p] <= indices[p - 1]; \
     } \
     if (count && worst >= (U)columns) return 0; \
-    for (int64_t row = 1; row < rows; row++) { \
-      int64_t first = indptr[row]; \
-      if (first > (int64_t)indptr[row - 1] && first < count) falls -= indices[first] <= indices[first - 1]; \
+    for (int64_t row = 1; count > 1 && row < rows; row++) { \
+      int64_t first = indptr[row], begins = (first > (int64_t)indptr[row - 1]) & (first < count); \
+      int64_t at = begins ? first : 1; \
+      falls -= (T)begins & (indices[at] <= indices[at - 1]); \
     } \
     return falls == 0; \
   }

@@ -24,6 +24,7 @@ _SOURCE = "backends/sparse_tasks.c"
 _TASKS = (
     "fuse_csr_matmul",
     "fuse_csr_pack",
+    "fuse_csr_panel",
     "fuse_csr_sampled_matmul",
     "fuse_csr_sums",
     "fuse_csr_largest",
@@ -43,10 +44,10 @@ _TASKS = (
 _TASK_WORK = 1 << 16
 """Multiplications, or bytes moved, of a task."""
 _MOST_TASKS = 64
-_PANEL = 512
+_PANEL = 256
 """Bytes of a row of a packed panel; as in sparse_tasks.c."""
 _READ_OFTEN = 40
-"""How often rows of a dense operand are read that is packed, times the panels of a row (measured with 2 and 4)."""
+"""How often rows of a dense operand are read that is packed, times the panels of a row (measured with 2 and 8)."""
 _TYPES = ("f32", "f64", "i32", "i64")
 """Element types that the file computes with, by its numbers."""
 _IDS = ("i32", "i64", "i16", "i8")
@@ -109,15 +110,25 @@ def sparse_call(call: LibraryCall, table: int) -> SparseCall | None:
     make, library = _MAKERS.get(call.implementation), _library()
     if make is None or library is None or (found := make(call)) is None:
         return None
-    record, fault = _Call(), SparseFault()
+    fault = SparseFault()
+    panels = found.panels or (0,) * len(found.loops)
+    records = {panel: _record(call, table, fault, {**found.numbers, "panel": panel}) for panel in sorted({*panels})}
+    rows = tuple(
+        LoopRow(address_in(library, task), ctypes.addressof(records[panel]), n, 1)
+        for (task, n), panel in zip(found.loops, panels, strict=True)
+    )
+    return SparseCall(rows, (*records.values(), fault), fault, call, found.numbers["columns"])
+
+
+def _record(call: LibraryCall, table: int, fault: SparseFault, numbers: Mapping[str, int]) -> _Call:
+    record = _Call()
     record.fault = ctypes.addressof(fault)
     refs = [*call.inputs, *call.outputs] + ([] if call.workspace is None else [call.workspace])
     for number, ref in enumerate(refs):
         record.cells[number], record.offsets[number] = table + 8 * ref.buffer, ref.offset
-    for name, value in found.numbers.items():
+    for name, value in numbers.items():
         setattr(record, name, value)
-    rows = tuple(LoopRow(address_in(library, task), ctypes.addressof(record), n, 1) for task, n in found.loops)
-    return SparseCall(rows, (record, fault), fault, call, found.numbers["columns"])
+    return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +137,8 @@ class _Loops:
 
     loops: tuple[tuple[str, int], ...]
     numbers: Mapping[str, int]
+    panels: tuple[int, ...] = ()
+    """Of a dense operand: which one each loop is of; nothing where there are none."""
 
 
 def _itemsize(ref: BufferRef) -> int:
@@ -154,17 +167,20 @@ def _matmul(call: LibraryCall) -> _Loops | None:
     found = _over_rows("fuse_csr_matmul", work, indptr, **numbers)
     if call.workspace is None:
         return found
-    size = _itemsize(x)
-    pieces = _task_count(columns * width * size, columns)
-    more = {"option": width * size // _PANEL, "bytes": size, "count": pieces}
-    return _Loops((("fuse_csr_pack", pieces), *found.loops), {**found.numbers, **more})
+    size, ((_, tasks),) = _itemsize(x), found.loops
+    pieces, count = _task_count(columns * _PANEL, columns), width * size // _PANEL
+    loops = [("fuse_csr_pack", pieces), ("fuse_csr_panel", tasks)] * count
+    panels = [panel for panel in range(count) for _ in range(2)]
+    if width * size % _PANEL:
+        loops, panels = [*loops, *found.loops], [*panels, count]
+    return _Loops(tuple(loops), {**found.numbers, "bytes": size, "count": pieces}, tuple(panels))
 
 
 def _packed_bytes(site: Site) -> int:
-    """Of whole panels, where rows of x are read often enough and too far apart."""
+    """Of a panel, where rows of x are read often enough and too far apart."""
     capacity, (columns, width) = site.operands[1].size, site.operands[3].shape
     panels = width * site.operands[3].itemsize // _PANEL
-    return columns * panels * _PANEL if panels > 1 and capacity * panels >= _READ_OFTEN * columns else 0
+    return columns * _PANEL if panels > 1 and capacity * panels >= _READ_OFTEN * columns else 0
 
 
 def _sampled(call: LibraryCall) -> _Loops | None:

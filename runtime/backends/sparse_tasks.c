@@ -22,6 +22,7 @@ struct fuse_sparse {
   int64_t count;                   /* of what is told apart further: ids, the capacity of a second pattern, of a result */
   int64_t tasks, type, bytes;      /* bytes: of an element */
   int64_t option, wraps, skipped, kind; /* kind: of ids */
+  int64_t panel;                        /* of products with panels: which one a loop is of, the count of them for what is left */
   struct fuse_sparse_fault *fault;
 };
 
@@ -81,20 +82,21 @@ static int rows_hold(const struct fuse_sparse *call, const int32_t *indptr, cons
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Products: a row of the result in blocks of NV vectors of L columns, in CH running sums each. Rows that are read soon are
- * fetched before, also for the next rows of the result: `readable` entries follow. */
+/* Products: a row of the result in blocks of NV vectors of L columns, in CH running sums each. Where they are FAR, rows that are
+ * read soon are fetched before, also for the next rows of the result: `readable` entries follow. */
 #define AHEAD 3
+#define PANEL 256 /* bytes of a row of x in a panel */
 #define BLOCK(name, T, L) \
   typedef T name __attribute__((vector_size(L * sizeof(T)), aligned(sizeof(T)), may_alias)); \
   static inline __attribute__((always_inline)) void name##_block( \
       const T *values, const int32_t *columns, int64_t count, int64_t readable, const T *x, int64_t n, T *out, const int NV, \
-      const int CH) { \
+      const int CH, const int FAR) { \
     name sum[16] = {{0}}; \
     int64_t p = 0; \
     for (; p + CH <= count; p += CH) \
       _Pragma("GCC unroll 8") for (int c = 0; c < CH; c++) { \
         const T *row = x + (int64_t)columns[p + c] * n; \
-        if (NV >= 4 && p + c + AHEAD < readable) { \
+        if (FAR && p + c + AHEAD < readable) { \
           const char *later = (const char *)x + (int64_t)columns[p + c + AHEAD] * n * (int64_t)sizeof(T); \
           _Pragma("GCC unroll 16") for (int j = 0; j < NV; j++) __builtin_prefetch(later + j * L * (int64_t)sizeof(T)); \
         } \
@@ -122,7 +124,8 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
     return part[0]; \
   }
 
-/* One column: four running sums over entries; over many, a vector of them first. */
+/* One column: four running sums over entries; over many, a vector of them first. Gathers of 16
+ * rows at once took longer. */
 #define COLUMN(wide, T, L) \
   static __attribute__((noinline)) T wide##_many( \
       const T *values, const int32_t *columns, int64_t count, const T *x, int64_t n) { \
@@ -144,12 +147,12 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
   }
 
 /* Of rows, in a block of `NV` vectors that begins `back` columns before. */
-#define EACH_ROW(condition, vector, back, NV, CH, step) \
+#define EACH_ROW(condition, vector, back, NV, CH, FAR, step) \
   if (condition) { \
     for (int64_t row = begin; row < end; row++) { \
       int64_t first = indptr[row], count = indptr[row + 1] - first; \
       vector##_block( \
-          values + first, columns + first, count, call->capacity - first, x - (back), step_x, out + row * n - (back), NV, CH); \
+          values + first, columns + first, count, call->capacity - first, x - (back), n, out + row * n - (back), NV, CH, FAR); \
     } \
     return step; \
   }
@@ -161,23 +164,19 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
       const struct fuse_sparse *call, const int32_t *indptr, int64_t begin, int64_t end, const int64_t j) { \
     const int32_t *columns = (const int32_t *)PLACE(call, 1); \
     const T *values = (const T *)PLACE(call, 2), *x = (const T *)PLACE(call, 3) + j; \
-    int64_t n = call->width, left = n - j, step_x = n; \
+    int64_t n = call->width, left = n - j; \
     T *out = (T *)PLACE(call, 4) + j; \
-    if (j < call->option * 8 * L) { \
-      step_x = 8 * L, x = (const T *)PLACE(call, 5) + j * call->columns; \
-      EACH_ROW(1, wide, 0, 8, 1, 8 * L) \
-    } \
-    EACH_ROW(left >= 16 * L, wide, 0, 16, 1, 16 * L) \
-    EACH_ROW(left >= 8 * L, wide, 0, 8, 1, 8 * L) \
-    EACH_ROW(left >= 4 * L, wide, 0, 4, 2, 4 * L) \
-    EACH_ROW(left >= 2 * L, wide, 0, 2, 4, 2 * L) \
-    EACH_ROW(left >= L, wide, 0, 1, 4, L) \
+    EACH_ROW(left >= 16 * L, wide, 0, 16, 1, 1, 16 * L) \
+    EACH_ROW(left >= 8 * L, wide, 0, 8, 1, 1, 8 * L) \
+    EACH_ROW(left >= 4 * L, wide, 0, 4, 2, 1, 4 * L) \
+    EACH_ROW(left >= 2 * L, wide, 0, 2, 4, 0, 2 * L) \
+    EACH_ROW(left >= L, wide, 0, 1, 4, 0, L) \
     int64_t back = L - left; /* a last vector overlaps the one before */ \
-    EACH_ROW(j >= back, wide, back, 1, 4, left) \
-    EACH_ROW(left >= L / 2, half, 0, 1, 4, L / 2) \
+    EACH_ROW(j >= back, wide, back, 1, 4, 0, left) \
+    EACH_ROW(left >= L / 2, half, 0, 1, 4, 0, L / 2) \
     back = L / 2 - left; \
-    EACH_ROW(j >= back, half, back, 1, 4, left) \
-    EACH_ROW(left >= L / 4, fourth, 0, 1, 4, L / 4) \
+    EACH_ROW(j >= back, half, back, 1, 4, 0, left) \
+    EACH_ROW(left >= L / 4, fourth, 0, 1, 4, 0, L / 4) \
     for (int64_t row = begin; row < end; row++) { \
       int64_t first = indptr[row]; \
       out[row * n] = wide##_column(values + first, columns + first, indptr[row + 1] - first, x, n); \
@@ -187,7 +186,20 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
   static void name##_product(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
     const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
     if (begin >= end || !rows_hold(call, indptr, indices, begin, end)) return; \
-    for (int64_t j = 0; j < call->width;) j += name##_piece(call, indptr, begin, end, j); \
+    for (int64_t j = call->panel * PANEL / (int64_t)sizeof(T); j < call->width;) \
+      j += name##_piece(call, indptr, begin, end, j); \
+  } \
+  static void name##_panel(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
+    const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
+    const T *values = (const T *)PLACE(call, 2), *x = (const T *)PLACE(call, 5); \
+    T *out = (T *)(PLACE(call, 4) + call->panel * PANEL); \
+    if (begin >= end || !rows_hold(call, indptr, indices, begin, end)) return; \
+    for (int64_t row = begin; row < end; row++) { \
+      int64_t first = indptr[row], count = indptr[row + 1] - first; \
+      const char *later = (const char *)(out + least(row + 2, end - 1) * call->width); /* far from what is written now */ \
+      _Pragma("GCC unroll 4") for (int k = 0; k < PANEL; k += 64) __builtin_prefetch(later + k, 1); \
+      wide##_block(values + first, indices + first, count, 0, x, 4 * L, out + row * call->width, 4, 1, 0); \
+    } \
   } \
   static void name##_sampled(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
     const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
@@ -266,15 +278,15 @@ PRODUCT(i64, uint64_t, 8, i64x8, i64x4, i64x2)
   }
 ROW_TASK(fuse_csr_matmul, product)
 
-/* Columns of x in `option` panels of PANEL bytes a row, each in one piece: rows that are so far apart that they share sets of
- * a cache drive each other out of it. */
-#define PANEL 512
+ROW_TASK(fuse_csr_panel, panel)
+
+/* Columns of x in a panel, just before the product with them: rows that are so far apart that they share sets of a cache drive
+ * each other out of it, and what one panel takes stays in the one next to the core. */
 void fuse_csr_pack(void *arg, long begin, long end) {
   const struct fuse_sparse *call = arg;
-  int64_t row_bytes = call->width * call->bytes;
+  const char *x = PLACE(call, 3) + call->panel * PANEL;
   for (int64_t row = call->columns * begin / call->count; row < call->columns * end / call->count; row++)
-    for (int64_t panel = 0; panel < call->option; panel++)
-      memcpy(PLACE(call, 5) + (panel * call->columns + row) * PANEL, PLACE(call, 3) + row * row_bytes + panel * PANEL, PANEL);
+    memcpy(PLACE(call, 5) + row * PANEL, x + row * call->width * call->bytes, PANEL);
 }
 ROW_TASK(fuse_csr_sampled_matmul, sampled)
 ROW_TASK(fuse_csr_sums, sums)
