@@ -80,11 +80,13 @@ class _Evaluations:
             return self._of_items(cast("tuple[object, ...]", part))
         if not is_dataclass(part) or isinstance(part, type):
             return None
-        found = {each.name: self.of(getattr(part, each.name)) for each in fields(part)}
+        kind, known = type(part), {each.name: getattr(part, each.name) for each in fields(part)}
+        found = {name: self.of(value) for name, value in known.items()}
         changed = [(name, evaluation) for name, evaluation in found.items() if evaluation is not None]
         if not changed:
             return None
-        return lambda numbers: replace(part, **{name: evaluation(numbers) for name, evaluation in changed})
+        # `replace` asks anew for all fields, which is most of what a call of new extents takes.
+        return lambda numbers: kind(**{**known, **{name: evaluation(numbers) for name, evaluation in changed}})
 
     def _of_items(self, items: tuple[object, ...]) -> _Evaluation | None:
         found = [self.of(item) for item in items]
