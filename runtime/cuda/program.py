@@ -94,11 +94,11 @@ class CudaProgram:
 
     def _bind(self, cubin: Cubin | None) -> None:
         program, device = self.program, self._device
-        driver, counts = device.driver, self._counts
+        counts = self._counts
         with device.errors(f"the module of '{program.name}'"):
             kernels = Kernels(device, cubin.data) if cubin else None
             # It waits for the default stream and the default stream for it, as arrays without a stream expect.
-            self._stream = stream = driver.Stream()
+            self._stream = stream = device.new_stream(self)
             self._entered, self._done = (device.new_event(self) for _ in range(2))
         self._steps = Steps(program, device, stream, kernels, counts)
         staging = Staging(program, device)

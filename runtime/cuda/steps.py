@@ -137,7 +137,8 @@ class Shared:
     @classmethod
     def of(cls, device: Device) -> Shared:
         """New ones. Raises CudaError."""
-        return cls(DeviceLibraries(device), device.driver.Stream(NON_BLOCKING))
+        libraries = DeviceLibraries(device)  # all steps of the run keep them
+        return cls(libraries, device.new_stream(libraries, NON_BLOCKING))
 
 
 @dataclass(slots=True)

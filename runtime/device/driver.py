@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 import threading
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator
@@ -47,6 +48,7 @@ _FORKED = (
     "multiprocessing.get_context('spawn'), or fork before the first program for cuda"
 )
 _DISABLE_TIMING = 2
+_OUT_OF_MEMORY = 2
 _P, _I, _U = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 _OUT = ctypes.POINTER(ctypes.c_void_p)
 _FIGURES = {
@@ -66,6 +68,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuModuleUnload": (_P,),
     "cuModuleGetFunction": (_OUT, _P, ctypes.c_char_p),
     "cuFuncSetAttribute": (_P, _I, _I),
+    "cuMemAlloc_v2": (_OUT, ctypes.c_size_t),
+    "cuMemFree_v2": (_P,),
     "cuCtxGetDevice": (ctypes.POINTER(_I),),
     "cuDeviceGet": (ctypes.POINTER(_I), _I),
     "cuDeviceGetAttribute": (ctypes.POINTER(_I), _I, _I),
@@ -126,6 +130,16 @@ class DriverLibrary:
         return event.value
 
 
+class DeviceMemory(int):
+    """The address of memory that is freed with this, in whatever thread that is: PyCUDA frees in one alone."""
+
+    device: Device
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing() and self.device.process == os.getpid():
+            self.device.destroy(self.device.library.cuMemFree_v2, int(self))
+
+
 class Reserve(Protocol):
     """Device memory that nobody uses now."""
 
@@ -169,13 +183,34 @@ class Device:
     """What was dropped elsewhere and waits for that thread."""
     reserves: weakref.WeakSet[Reserve] = field(default_factory=lambda: weakref.WeakSet[Reserve]())
     """Who keeps memory for later that may be given back."""
+    streams: dict[int, list[Any]] = field(default_factory=dict[int, list[Any]])
+    """By flags, those that nobody uses."""
     process: int = field(default_factory=os.getpid)
     """The one that opened it: a context does not live on in a process that is forked from it."""
 
     def drop(self, owned: Any) -> None:
-        """Drops objects of PyCUDA's, here or where they can be freed."""
-        if threading.get_ident() != self.thread:
-            self.dropped.append(owned)
+        """
+        Drops objects of PyCUDA's, here or where they can be freed. Where that thread has ended they are let go: memory is freed,
+        page-locked memory is left to the end of the process.
+        """
+        if threading.get_ident() == self.thread:
+            return
+        self.dropped.append(owned)
+        del owned
+        if self.process == os.getpid() and all(each.ident != self.thread for each in threading.enumerate()):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.dropped.clear()
+
+    def new_stream(self, owner: object, flags: int = 0) -> Any:
+        """A stream of PyCUDA's: another one's when its owner is gone, as it is destroyed in no thread. Raises its errors."""
+        idle = self.streams.setdefault(flags, [])
+        try:
+            stream = idle.pop()
+        except IndexError:
+            stream = self.driver.Stream(flags)
+        weakref.finalize(owner, idle.append, stream).atexit = False
+        return stream
 
     def new_event(self, owner: object) -> int:
         """The handle of an event without a time, which is destroyed with its owner. Raises DriverError."""
@@ -229,23 +264,27 @@ class Device:
         except self.driver.Error as error:
             raise CudaError(f"{what}: {_line(error)}") from error
 
-    def allocate(self, nbytes: int, what: str) -> Any:
+    def allocate(self, nbytes: int, what: str) -> DeviceMemory:
         """
         A block of at least one byte on the device, at a multiple of 256 bytes; for want of memory all that is only kept for
-        later is given back first. Raises CudaMemoryError saying what it was to be for.
+        later is given back first. Its context is the current one. Raises CudaMemoryError saying what it was to be for.
         """
-        try:
-            try:
-                return self.driver.mem_alloc(max(nbytes, 1))
-            except self.driver.MemoryError:
+        found = ctypes.c_void_p()
+        for again in (False, True):
+            if again:
                 self._give_back()
-                return self.driver.mem_alloc(max(nbytes, 1))
-        except self.driver.MemoryError as error:
-            free, total = self.driver.mem_get_info()
-            raise CudaMemoryError(
-                f"{what}: expected {nbytes} bytes of device memory, got {free} free of {total}; "
-                "use smaller shapes, or free what other programs hold"
-            ) from error
+            status = self.library.cuMemAlloc_v2(ctypes.byref(found), max(nbytes, 1))
+            if status == 0:
+                memory = DeviceMemory(found.value or 0)
+                memory.device = self
+                return memory
+            if status != _OUT_OF_MEMORY:
+                raise DriverError(f"{what}: cuMemAlloc_v2: {self.library.message(status)}")
+        free, total = self.driver.mem_get_info()
+        raise CudaMemoryError(
+            f"{what}: expected {nbytes} bytes of device memory, got {free} free of {total}; "
+            "use smaller shapes, or free what other programs hold"
+        )
 
     def _give_back(self) -> None:
         """Frees what reserves and torch hold for later."""

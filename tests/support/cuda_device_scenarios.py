@@ -5,6 +5,10 @@ python tests/support/cuda_device_scenarios.py
 
 from __future__ import annotations
 
+import gc
+import threading
+import warnings
+
 import numpy as np
 from cuda_running import counters, normal
 
@@ -48,5 +52,31 @@ def _asked_for(program: fuse_opt.CompiledProgram) -> int:
     return max(launch.shared for launch in launches if isinstance(launch, GridLaunch))
 
 
+LARGE = """func.func @main(%x: tensor<64x65536xf32>) -> tensor<64x65536xf32> {
+  %s = graph.sort %x {axis = 1 : i64} : (tensor<64x65536xf32>) -> tensor<64x65536xf32>
+  %r = graph.exp %s : (tensor<64x65536xf32>) -> tensor<64x65536xf32>
+  func.return %r : tensor<64x65536xf32>
+}"""
+
+
+def ended_thread() -> str:
+    """What belongs to programs whose opening thread has ended is freed where they are dropped, without a word."""
+    programs: list[fuse_opt.CompiledProgram] = []
+    opener = threading.Thread(target=lambda: programs.append(fuse_opt.compile(LARGE, target="cuda")))
+    opener.start()
+    opener.join()
+    device = open_device()
+    with device.active():
+        before = device.driver.mem_get_info()[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            programs.clear()
+            gc.collect()
+        freed = device.driver.mem_get_info()[0] - before
+    assert freed >= 64 * 65536 * 4 and not device.dropped, freed
+    return f"{freed} bytes"
+
+
 if __name__ == "__main__":
+    print(f"ended_thread: {ended_thread()}")  # before any other thread opens the device
     print(f"asked: {asked()}")

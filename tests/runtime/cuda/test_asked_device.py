@@ -24,7 +24,9 @@ NARROW = """func.func @main(%x: tensor<64x70xbf16>, %y: tensor<64x70xf16>) -> (t
 
 @needs_stand_in
 def test_the_device_is_asked() -> None:
-    assert run_script("cuda_device_scenarios.py")["asked"] == "4 processors, 101376 bytes of shared memory"
+    said = run_script("cuda_device_scenarios.py")
+    assert said["asked"] == "4 processors, 101376 bytes of shared memory"
+    assert said["ended_thread"]
 
 
 def test_the_nearest_file() -> None:

@@ -30,7 +30,7 @@ def test_scenarios_on_the_stand_in_driver() -> None:
 @needs_stand_in
 def test_programs_on_memory_of_a_caller() -> None:
     said = run_script("cuda_caller_scenarios.py")
-    assert said == {"pieces_on_streams": "6 graphs, 6 launches"}, said
+    assert said == {"pieces_on_streams": "6 graphs, 6 launches", "context_of_others": "1 pieces"}, said
 
 
 def refusal(op: str, text: str) -> str | None:
