@@ -7,6 +7,7 @@ peer take the processors from the next.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -18,6 +19,9 @@ from rotation import Timer, timed
 
 FLAG = "--serve"
 """The option of a benchmark with which it is the process of one peer; its value is the peer's name."""
+
+_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of Linux."""
 
 
 class Apart:
@@ -76,6 +80,7 @@ class Apart:
 
 def serve(load: Callable[[str], Callable[[], object]], clock: Callable[[], float]) -> None:
     """Answers what `Apart` asks, a line each, until there is nothing more to read."""
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)  # else a stopped process outlives a benchmark that is killed
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what packages print is no answer
     print("started", file=answers)
