@@ -15,10 +15,13 @@
       falls += indices[p] <= indices[p - 1]; \
     } \
     if (count && worst >= (U)columns) return 0; \
+    P before = 0; \
     for (int64_t row = 1; count > 1 && row < rows; row++) { \
-      int64_t first = indptr[row], begins = (first > (int64_t)indptr[row - 1]) & (first < count); \
-      int64_t at = begins ? first : 1; \
-      falls -= (T)begins & (indices[at] <= indices[at - 1]); \
+      int64_t first = indptr[row], at = first < count ? first : count - 1; \
+      at += !at; \
+      __asm__("" : "+r"(at)); /* else the compiler gathers, which takes longer */ \
+      falls -= (indptr[row] > before) & (first < count) & (indices[at] <= indices[at - 1]); \
+      before = indptr[row]; \
     } \
     return falls == 0; \
   }
