@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import cast
 
+from xdsl.dialects import arith, math, vector
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.memref import LoadOp, StoreOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation, VerificationContext
 from xdsl.traits import IsTerminator, NoTerminator, SymbolTable
@@ -64,9 +68,13 @@ def _verify_ops(module: Operation) -> None:
             raise OpVerifyError(f"'{op.name}' is not valid: its verifier ends with {reason}", op) from error
 
 
-_Signature = tuple[type[Operation], tuple[Attribute, ...], tuple[Attribute, ...], frozenset[tuple[str, Attribute]]]
+_Signature = tuple[
+    type[Operation], tuple[Attribute, ...], tuple[Attribute, ...], frozenset[tuple[str, Attribute]], object
+]
 _VERIFIED: set[_Signature] = set()
 _REMEMBERED = 1 << 16
+_OF_TYPES_ALONE = frozenset(dialect.__name__ for dialect in (arith, math, vector))
+"""Modules of xDSL whose ops without regions look at nothing but types and properties."""
 
 
 def _verify_op(op: Operation) -> None:
@@ -88,16 +96,38 @@ def _verify_op(op: Operation) -> None:
 def _signature(op: Operation) -> _Signature | None:
     """Types and properties of an op whose invariants follow from these alone; None for any other op."""
     class_ = type(op)
+    if class_ is FuncOp:
+        return _signature_of_function(cast(FuncOp, op))
     if op.successors or not (
         _is_closed_kernel(op) if isinstance(op, OutlinedOp) else not op.regions and _follows_from_types(class_)
     ):
         return None
+    around = None
     if class_ is YieldOp and not (isinstance(op.parent_op(), OutlinedOp) and op.next_op is None):
         return None
+    if class_ is ReturnOp:
+        function = op.parent_op()
+        if not isinstance(function, FuncOp) or op.next_op is not None:
+            return None
+        around = function.properties.get("function_type")
     operands, results = tuple(v.type for v in op.operands), tuple(v.type for v in op.results)
     if not operands and any(_is_large(value) for value in op.properties.values()):
         return None  # not to keep the numbers of a program's constants for ever
-    return class_, operands, results, frozenset(op.properties.items())
+    return class_, operands, results, frozenset(op.properties.items()), around
+
+
+def _signature_of_function(function: FuncOp) -> _Signature | None:
+    """
+    Of a function with a body that is not empty, the types that its body begins with stand for it. That the body uses
+    nothing from outside was seen with dominance.
+    """
+    if len(function.regions) != 1 or function.operands or function.results or function.successors:
+        return None
+    block = function.regions[0].first_block
+    parent = function.parent_op()
+    if block is None or parent is None:
+        return None
+    return FuncOp, (), tuple(block.arg_types), frozenset(function.properties.items()), type(parent)
 
 
 def _is_large(value: Attribute) -> bool:
@@ -107,7 +137,9 @@ def _is_large(value: Attribute) -> bool:
 @cache
 def _follows_from_types(class_: type[Operation]) -> bool:
     """Whether types and properties decide about ops of a class without regions; traits may ask for more."""
-    return class_ is YieldOp or (issubclass(class_, GraphOp) and class_.traits.traits == GraphOp.traits.traits)
+    if class_ in (YieldOp, ReturnOp, LoadOp, StoreOp) or class_.__module__ in _OF_TYPES_ALONE:
+        return True
+    return issubclass(class_, GraphOp) and class_.traits.traits == GraphOp.traits.traits
 
 
 def _is_closed_kernel(kernel: OutlinedOp) -> bool:

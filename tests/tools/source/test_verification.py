@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from ir_testing import parse
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import DenseArrayBase, TensorType, f64, i64
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.builtin import DenseArrayBase, FunctionType, IntegerAttr, StringAttr, TensorType, f64, i64
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from fuse_opt.dialects.fused import KernelOp, YieldOp
@@ -22,6 +22,7 @@ TEXT = """func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32>
     %t = graph.exp %s : (tensor<4xf32>) -> tensor<4xf32>
     fused.yield %t : tensor<4xf32>
   }
+  %n = arith.constant 1 : i32
   func.return %r : tensor<4xf32>
 }"""
 
@@ -32,6 +33,9 @@ class Program:
         found = {type(op): op for op in self.module.walk()}
         function, kernel, add, exp, end = (found[t] for t in (FuncOp, KernelOp, AddOp, ExpOp, YieldOp))
         assert isinstance(function, FuncOp) and isinstance(kernel, KernelOp) and isinstance(end, YieldOp)
+        last, number = found[ReturnOp], found[ConstantOp]
+        assert isinstance(last, ReturnOp) and isinstance(number, ConstantOp)
+        self.last, self.number = last, number
         self.function, self.kernel, self.add, self.exp, self.end = function, kernel, add, exp, end
 
 
@@ -77,9 +81,45 @@ def give_region(p: Program) -> None:
     p.exp.add_region(Region(Block()))
 
 
+def change_returned_type(p: Program) -> None:
+    p.function.function_type = FunctionType.from_lists(p.function.function_type.inputs, [TensorType(f64, [4])])
+
+
+def change_taken_type(p: Program) -> None:
+    p.function.function_type = FunctionType.from_lists([TensorType(f64, [4])] * 2, p.function.function_type.outputs)
+
+
+def return_less(p: Program) -> None:
+    p.last.operands = []
+
+
+def return_early(p: Program) -> None:
+    p.function.body.block.insert_op_before(p.last.clone(), p.last)
+
+
+def return_in_kernel(p: Program) -> None:
+    p.kernel.block.insert_op_before(ReturnOp(p.exp.results[0]), p.end)
+
+
+def use_value_of_other_function(p: Program) -> None:
+    other = p.function.clone()
+    other.sym_name = StringAttr("other")
+    p.module.body.block.add_op(other)
+    p.last.operands = [other.body.block.args[0]]
+
+
+def change_type_of_number(p: Program) -> None:
+    p.number.results[0]._type = f64  # pyright: ignore[reportPrivateUsage]
+
+
+def change_number(p: Program) -> None:
+    p.number.value = IntegerAttr(1, i64)
+
+
 BREAKS: list[Callable[[Program], None]] = [
     use_value_of_function, use_value_of_other_kernel, put_in_foreign_op, change_result_type, change_argument_type,
-    drop_yield, add_block, pair_out_of_range, move_yield_into_function, give_region,
+    drop_yield, add_block, pair_out_of_range, move_yield_into_function, give_region, change_returned_type, change_taken_type,
+    return_less, return_early, return_in_kernel, use_value_of_other_function, change_type_of_number, change_number,
 ]  # fmt: skip
 
 
