@@ -9,9 +9,9 @@ import os
 import shlex
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -239,18 +239,31 @@ def _tried(command: str, cache: DiskCache) -> CCompiler:
     path = shutil.which(program)
     if path is None:
         raise _NotThere(f"'{program}' is not an executable on the search path")
-    last = CompileError("no flags were tried")
-    for flags in _flag_choices():
-        try:
-            compiler = _described(os.path.abspath(path), (*arguments, *flags))
-            _check(compiler, cache)
-        except CompilerUnusable:
-            raise
-        except CompileError as error:
-            last = error
-        else:
-            return compiler
-    raise last
+
+    def working(flags: tuple[str, ...]) -> CCompiler:
+        compiler = _described(os.path.abspath(path), (*arguments, *flags))
+        _check(compiler, cache)
+        return compiler
+
+    wanted, *others, plainest = _flag_choices()
+    with _unless_unusable():
+        return working(wanted)
+    fallback = working(plainest)  # one that refuses all is asked twice, not for every set of flags
+    for flags in others:
+        with _unless_unusable():
+            return working(flags)
+    return fallback
+
+
+@contextmanager
+def _unless_unusable() -> Generator[None]:
+    """A compiler that refuses is asked for something else; one that is not to be asked again is an error."""
+    try:
+        yield
+    except CompilerUnusable:
+        raise
+    except CompileError:
+        return
 
 
 def _flag_choices() -> Iterator[tuple[str, ...]]:

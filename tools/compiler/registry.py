@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 def available_passes() -> dict[str, Callable[[], type[ModulePass]]]:
     """By name, sorted: a function that imports the pass. A pass is a file called like it that states its name."""
-    return {name: functools.partial(_load_pass, path) for name, path in pass_files().items()}
+    return dict(_passes())
 
 
 def pass_summary(name: str) -> str:
@@ -110,6 +110,11 @@ def pass_files() -> dict[str, Path]:
     candidates = [*(ROOT / "passes").rglob("*.py"), *(ROOT / "lowering" / "convert").glob("convert_*.py")]
     found = {path.stem.replace("_", "-"): path for path in candidates}
     return {name: found[name] for name in sorted(found) if _states_name(found[name], name)}
+
+
+@functools.cache
+def _passes() -> dict[str, Callable[[], type[ModulePass]]]:
+    return {name: functools.partial(_load_pass, path) for name, path in pass_files().items()}
 
 
 @functools.cache
