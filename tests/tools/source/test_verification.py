@@ -82,11 +82,13 @@ def give_region(p: Program) -> None:
 
 
 def change_returned_type(p: Program) -> None:
-    p.function.function_type = FunctionType.from_lists(p.function.function_type.inputs, [TensorType(f64, [4])])
+    p.function.function_type = FunctionType.from_lists(p.function.function_type.inputs.data, [TensorType(f64, [4])])
 
 
 def change_taken_type(p: Program) -> None:
-    p.function.function_type = FunctionType.from_lists([TensorType(f64, [4])] * 2, p.function.function_type.outputs)
+    p.function.function_type = FunctionType.from_lists(
+        [TensorType(f64, [4])] * 2, p.function.function_type.outputs.data
+    )
 
 
 def return_less(p: Program) -> None:
