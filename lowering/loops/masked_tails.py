@@ -8,7 +8,8 @@ becomes
     scf.parallel (%lane) = 0 to 16 {
       %i = 112 + %lane
       %a = scf.if %bits >> %lane & 1 { load %x[%i] } else { 0 }
-      scf.if %again >> %lane & 1 { ...; store %b, %y[%i] }
+      ...
+      scf.if %bits >> %lane & 1 { store %b, %y[%i] }
     }
 
 of which compilers make masked loads and stores where the machine has them; 15 elements one after the other took longer than
@@ -21,11 +22,11 @@ what it has. A load of several lanes waits for masked stores to the same memory,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, MemRefType
+from xdsl.dialects.builtin import AnyFloat, Float32Type, FloatAttr, IntegerAttr, IntegerType, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
@@ -211,7 +212,6 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
     tail = specialized(loop, {}, (blocks.number(0), blocks.number(WIDTH)))
     condition = blocks.test(rest)
     Rewriter.insert_op(scf.IfOp(condition, [], Region(Block([tail, scf.YieldOp()]))), before)
-    masks = [blocks.sized_mask(rest, again) for again in (False, True)]
     Rewriter.erase_op(loop)
     block = tail.body.block
     counter = block.args[0]
@@ -222,7 +222,7 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
         place.operands[1] = counter
         Rewriter.insert_op(place, InsertPoint.at_start(block))
         counter = place.result
-    _Guard(block, counter, end).put(*(_is_set(block, mask, blocks) for mask in masks))
+    _Guard(block, counter, end).put(lambda again: _is_set(block, blocks.sized_mask(rest, again), blocks))
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
@@ -238,8 +238,9 @@ def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
     Rewriter.erase_op(loop)
     block = tail.body.block
     lane = block.args[0]
-    masks = [blocks.mask(upper - whole, again) for again in (False, True)]
-    _Guard(block, _moved(lane, whole, blocks), whole + WIDTH).put(*(_is_set(block, mask, blocks) for mask in masks))
+    _Guard(block, _moved(lane, whole, blocks), whole + WIDTH).put(
+        lambda again: _is_set(block, blocks.mask(upper - whole, again), blocks)
+    )
 
 
 def _overlap(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
@@ -285,14 +286,14 @@ class _Guard:
     counter: SSAValue
     end: int
 
-    def put(self, condition: Sequence[Operation], again: Sequence[Operation]) -> None:
-        """Lets iterations of which the last of these is not true only store what is in memory already, or zero where there
-        is room for it.
+    def put(self, ask: Callable[[bool], Sequence[Operation]]) -> None:
+        """Lets iterations only store what is in memory already, or zero where there is room for it, of which the last of what
+        asks for the condition is not true.
 
         What is loaded is zero in lanes that do nothing. gcc 12 leaves there what registers held before: numbers that are too
-        small, perhaps, with which machines take a hundred times as long. `again` is the same condition, of bits of its own:
+        small, perhaps, with which machines take a hundred times as long. Asked again, the same condition is of bits of its own:
         where compilers see that it is the same, they leave out the zeros."""
-        block = self.block
+        block, condition = self.block, ask(False)
         *ops, final = block.ops
         stores = [op for op in ops if isinstance(op, memref.StoreOp) and self._has_room(op)]
         known = [self._known(store) for store in stores]
@@ -301,18 +302,22 @@ class _Guard:
         inner, other = Block(), Block()
         loads = [op for op in guarded if isinstance(op, memref.LoadOp)]
         chosen = [self._or_zero(op, condition[-1]) for op in loads if not set(_makers(op)).intersection(guarded)]
-        for op in guarded:
-            if op.parent is block:
-                op.detach()
+        left = [op for op in guarded if op.parent is block]
+        is_harmless = all(map(_is_harmless, left))
+        outside = [op for op in left if is_harmless and not isinstance(op, memref.StoreOp)]
+        for op in left:
+            op.detach()
+            if op not in outside:
                 inner.add_op(op)
         inner.add_op(scf.YieldOp(*(store.value for store in stores)))
         kept = [_zero(store, other) if load is None else load.res for store, load in zip(stores, known, strict=True)]
         other.add_op(scf.YieldOp(*kept))
         regions = Region(inner), Region(other)
-        asked = again if chosen else condition
+        again = ask(True) if chosen and not outside else ()
+        asked = again or condition
         choice = scf.IfOp(asked[-1].results[0], [store.value.type for store in stores], *regions)
         place = InsertPoint.before(final)
-        for op in (*(condition if chosen else ()), *chosen, *asked, choice):
+        for op in (*condition, *chosen, *outside, *again, choice):
             Rewriter.insert_op(op, place)
         for store, result in zip(stores, choice.output, strict=True):
             result.name_hint = store.value.name_hint
@@ -384,6 +389,18 @@ class _Guard:
         return all(
             isinstance(owner, Block) or owner.parent is not self.block or self._is_address(owner) for owner in owners
         )
+
+
+def _is_harmless(op: Operation) -> bool:
+    """Whether lanes that do nothing may compute it, of zeros: f32, for which there are vectors, and nothing that fails for 0.
+    gcc 12 makes a choice among lanes of what is in a branch, which gives the others what nobody asked for: the error function
+    of 10, say, with results below the normal numbers."""
+    if isinstance(op, memref.StoreOp):
+        return True
+    kinds = [result.type for result in op.results]
+    return isinstance(op, (arith.CmpfOp, arith.SelectOp)) or (
+        bool(kinds) and all(isinstance(k, Float32Type) for k in kinds)
+    )
 
 
 def _makers(op: Operation) -> list[Operation]:
