@@ -19,8 +19,8 @@ from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.decisions.steering import Steering, steer
-from fuse_opt.passes.devices.device import Device, find_device
-from fuse_opt.passes.devices.gpu_attach_device import attached_machine
+from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing, work
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule
 from fuse_opt.passes.fusion.engine.named_merges import describe_merge
@@ -37,7 +37,7 @@ _Copies = dict[Operation, list[tuple[Operation, Operation]]]
 
 
 @dataclass(frozen=True)
-class DuplicateProducersPass(RewritePass):
+class DuplicateProducersPass(DevicePass, RewritePass):
     """A pointwise op or kernel with one result becomes part of each kernel that reads it.
 
     ```mlir
@@ -57,19 +57,13 @@ class DuplicateProducersPass(RewritePass):
 
     max_copies: int = 8
     """Readers of one value at most."""
-    device: str = ""
-    """
-    What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a
-    word what the module is made for (see gpu-attach-device), or else cpu.
-    """
 
     def __post_init__(self) -> None:
         check_counts(self)
-        if self.device:
-            find_device(self.device)
+        super().__post_init__()
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        device, steering = attached_machine(self.name, self.device, op), steer(self.name, op, None)
+        device, steering = self.machine(op), steer(self.name, op, None)
         for block in sweep_functions(op):
             replayed = None if steering is None or steering.steps is None else steering.steps.get(block, [])
             if replayed is not None:

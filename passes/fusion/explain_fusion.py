@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.bare_ops import sweep_functions
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
-from fuse_opt.passes.devices.device import find_device
-from fuse_opt.passes.devices.gpu_attach_device import attached_machine
+from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits, Refusal, Rule
 from fuse_opt.passes.fusion.engine.worklist import FusionPass, remark_refusal
@@ -31,7 +29,7 @@ _PASSES: tuple[type[FusionPass], ...] = (FuseInjectivePass, FuseElementwisePass,
 
 
 @dataclass(frozen=True)
-class ExplainFusionPass(ModulePass):
+class ExplainFusionPass(DevicePass):
     """Changes nothing; its remarks take the place of the refusals that fusion passes made before.
 
     For each pair of a producer and a consumer that stay apart (ops of the function, in kernels or bare) there is exactly
@@ -49,23 +47,17 @@ class ExplainFusionPass(ModulePass):
     """Operands of one kernel, likewise."""
     max_results: int = 16
     """Results of one kernel, likewise."""
-    device: str = ""
-    """
-    What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a
-    word what the module is made for (see gpu-attach-device), or else cpu.
-    """
 
     def __post_init__(self) -> None:
         check_counts(self)
-        if self.device:
-            find_device(self.device)
+        super().__post_init__()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if not is_collecting():
             return
         retract_provisional()
         limits = Limits(self.max_ops, self.max_operands, self.max_results)
-        device = attached_machine(self.name, self.device, op)
+        device = self.machine(op)
         rules = [(pass_.name, pass_().rule()) for pass_ in _PASSES]
         for block in sweep_functions(op):
             graph = GroupGraph(block, limits, device)

@@ -21,12 +21,12 @@ from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.shapes import is_static
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.passes.decisions.choices import Choices, choosing
-from fuse_opt.passes.devices.device import Device, find_device
-from fuse_opt.passes.devices.gpu_attach_device import attached_machine
+from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.fusion.engine.group_graph import GroupGraph, Limits
 from fuse_opt.passes.fusion.engine.outline import build_kernels
+from fuse_opt.passes.implementation.choice import check_preferred, promised
 from fuse_opt.passes.implementation.costs import decomposed_seconds
-from fuse_opt.passes.implementation.select_implementation import check_preferred, promised
 from fuse_opt.passes.remarks import Number, RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -34,7 +34,7 @@ _NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True)
-class SelectCompositesPass(RewritePass):
+class SelectCompositesPass(DevicePass, RewritePass):
     """Makes a kernel of an op that an implementation runs as a whole, and names that.
 
     ```mlir
@@ -55,21 +55,12 @@ class SelectCompositesPass(RewritePass):
 
     prefer: tuple[str, ...] = ()
     """Implementations, or backends (what is before the first dot of a name), that run composites whatever they cost."""
-    device: str = ""
-    """
-    What it chooses for: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a word what the
-    module is made for (see gpu-attach-device), or else cpu.
-    """
     numerics: Literal["strict", "fast"] = "strict"
     """Which implementations are taken: "strict" for those within the bounds of ops, or "fast" for all."""
 
-    def __post_init__(self) -> None:
-        if self.device:
-            find_device(self.device)
-
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         check_preferred(self.name, self.prefer, op)
-        machine = attached_machine(self.name, self.device, op)
+        machine = self.machine(op)
         with choosing(self.name, op) as choices:
             self._select(op, machine, choices)
 

@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, kernel_structure
 from fuse_opt.dialects.analysis.prepared import frozen_arguments
 from fuse_opt.dialects.analysis.storage import byte_size, functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, read_cost_table
-from fuse_opt.dialects.implementation.offers import BackendFault, Offer, find_offer, known_implementations, offers_of
-from fuse_opt.dialects.implementation.queries import inplace_operands, unread_operands, wanted_implementation
+from fuse_opt.dialects.implementation.offers import BackendFault
+from fuse_opt.dialects.implementation.queries import unread_operands, wanted_implementation
 from fuse_opt.dialects.implementation.selection import (
     Candidate,
     best,
@@ -35,16 +34,24 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import is_sized, is_static
 from fuse_opt.passes.decisions.choices import Choices, choosing
-from fuse_opt.passes.devices.device import Device, find_device
-from fuse_opt.passes.devices.gpu_attach_device import attached_machine
+from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.devices.device_pass import DevicePass
+from fuse_opt.passes.implementation.choice import (
+    Choice,
+    Found,
+    check_known_for,
+    check_preferred,
+    name_nothing,
+    promised,
+    refusals,
+    write,
+)
 from fuse_opt.passes.remarks import Number, RefusedError, is_collecting, remark
 from fuse_opt.passes.simplify.decompose import decomposed
 
-Found = tuple[Candidate, ...]
-
 
 @dataclass(frozen=True)
-class SelectImplementationPass(ModulePass):
+class SelectImplementationPass(DevicePass):
     """Names what runs a kernel with an opaque op: code of the program, or a function of a backend.
 
     ```mlir
@@ -72,11 +79,6 @@ class SelectImplementationPass(ModulePass):
 
     prefer: tuple[str, ...] = ()
     """Implementations, or backends (what is before the first dot of a name), in order of preference."""
-    device: str = ""
-    """
-    What it chooses for: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a word what the
-    module is made for (see gpu-attach-device), or else cpu.
-    """
     numerics: Literal["strict", "fast"] = "strict"
     """Which implementations are taken: "strict" for those within the bounds of ops, or "fast" for all."""
     table: str = ""
@@ -84,14 +86,10 @@ class SelectImplementationPass(ModulePass):
     forbid_fallback: bool = False
     """Whether an op that nothing takes in the orders of its values is an error; if not, the reference runs it."""
 
-    def __post_init__(self) -> None:
-        if self.device:
-            find_device(self.device)
-
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         check_preferred(self.name, self.prefer, op)
-        machine, table = attached_machine(self.name, self.device, op), self._table(op)
-        known: dict[Hashable, _Choice] = {}
+        machine, table = self.machine(op), self._table(op)
+        known: dict[Hashable, Choice] = {}
         with choosing(self.name, op) as choices:
             for function in functions_of(op):
                 frozen = _frozen(function)
@@ -119,7 +117,7 @@ class SelectImplementationPass(ModulePass):
         machine: Device,
         frozen: Collection[SSAValue],
         table: CostTable | None,
-        known: dict[Hashable, _Choice],
+        known: dict[Hashable, Choice],
         choices: Choices,
     ) -> None:
         """Decides for a kernel; `known` are choices for kernels that say nothing, by what they compute."""
@@ -145,11 +143,11 @@ class SelectImplementationPass(ModulePass):
             raise RefusedError(str(fault), kernel) from fault
         if choice.chosen is None:
             if choice.by_rule:
-                _name_nothing(kernel)
+                name_nothing(kernel)
                 return
             if not all(map(is_static, values)):
                 message = "has extents that are sizes, and nothing that runs it takes them"
-                remark(self.name, kernel, "sizes", message, refused=_refusals(choice.found))
+                remark(self.name, kernel, "sizes", message, refused=refusals(choice.found))
                 return
             self._refuse(kernel, choice.found, machine)
             return
@@ -164,7 +162,7 @@ class SelectImplementationPass(ModulePass):
         machine: Device,
         frozen: Collection[SSAValue],
         table: CostTable | None,
-    ) -> _Choice:
+    ) -> Choice:
         """What runs the kernel, also by what the machine says of it."""
         found = found if table is None else with_times(found, kernel, frozen, table)
         while (pair := self._choose(kernel, found)) is not None:
@@ -172,7 +170,7 @@ class SelectImplementationPass(ModulePass):
             if (reason := machine_refusal(kernel, chosen.offer, machine, frozen)) is None:
                 return self._made(kernel, found, chosen, second, machine, frozen)
             found = tuple(Candidate(one.offer, reason) if one is chosen else one for one in found)
-        return _Choice(found)
+        return Choice(found)
 
     def _made(
         self,
@@ -182,17 +180,17 @@ class SelectImplementationPass(ModulePass):
         second: Candidate | None,
         machine: Device,
         frozen: Collection[SSAValue],
-    ) -> _Choice:
+    ) -> Choice:
         """A choice, with what later passes ask of it."""
         check_pairs(kernel, chosen.offer)
         named = None if kernel.implementation is None else kernel.implementation.data
         by_rule = wanted_implementation(kernel) is None and named != chosen.offer.name
         space, unread = workspace_of(kernel, chosen.offer, machine, frozen), unread_operands(kernel, chosen.offer)
-        return _Choice(found, chosen, second, space, unread, by_rule)
+        return Choice(found, chosen, second, space, unread, by_rule)
 
     def _told(
-        self, kernel: KernelOp, choice: _Choice, machine: Device, frozen: Collection[SSAValue], choices: Choices
-    ) -> _Choice:
+        self, kernel: KernelOp, choice: Choice, machine: Device, frozen: Collection[SSAValue], choices: Choices
+    ) -> Choice:
         """What a file says in place of a rule; nothing is chosen where it says nothing. Raises DecisionError."""
         chosen = replace(choice, chosen=None)
         for decision in (step.decision for step in choices.told(kernel)):
@@ -212,7 +210,7 @@ class SelectImplementationPass(ModulePass):
             return promised(dispatched_ops(kernel)[0], wanted, found), None
         if kernel.implementation is not None:
             named = kernel.implementation.data
-            _check_known_for(kernel, named)
+            check_known_for(kernel, named)
             kept = next((one for one in found if one.offer.name == named and not one.refusal), None)
             if kept is not None:
                 return kept, None
@@ -226,9 +224,9 @@ class SelectImplementationPass(ModulePass):
         """
         ops = dispatched_ops(kernel)
         if len(ops) > 1:
-            _name_nothing(kernel)
+            name_nothing(kernel)
             message = f"has {len(ops)} opaque ops, and nothing runs them together: it runs op by op"
-            remark(self.name, kernel, "several-ops", message, refused=_refusals(found))
+            remark(self.name, kernel, "several-ops", message, refused=refusals(found))
             return
         if machine.platform != "cpu" and isinstance(ops[0], OpaqueOp):
             self._leave_to_host(kernel, found)
@@ -242,11 +240,11 @@ class SelectImplementationPass(ModulePass):
             message = f"'{ops[0].name}' is run by the reference: nothing takes the orders of its operands and results"
             flip = "assign-layouts before wrap-kernels"
             if self.forbid_fallback:
-                raise RefusedError(f"{message} ({_refusals(found)}), and fallbacks are forbidden; run {flip}", ops[0])
-            _name_nothing(kernel)
-            remark(self.name, kernel, "fallback", message, flip=flip, numbers={"refused": _refusals(found)})
+                raise RefusedError(f"{message} ({refusals(found)}), and fallbacks are forbidden; run {flip}", ops[0])
+            name_nothing(kernel)
+            remark(self.name, kernel, "fallback", message, flip=flip, numbers={"refused": refusals(found)})
             return
-        reasons = _refusals(found) or "none is allowed"
+        reasons = refusals(found) or "none is allowed"
         types = ", ".join(str(value.type) for value in ops[0].operands)
         raise RefusedError(
             f"'{ops[0].name}' of {types}: no implementation runs it: {reasons}; "
@@ -256,7 +254,7 @@ class SelectImplementationPass(ModulePass):
 
     def _leave_to_code(self, kernel: KernelOp, op: GraphOp, found: Sequence[Candidate]) -> None:
         """What an implementation may run no longer is generated code, by its scalar meaning or its decomposition."""
-        refused = _refusals(found) or "none is allowed"
+        refused = refusals(found) or "none is allowed"
         remark(self.name, kernel, "generated", f"'{op.name}' is code of the program again: {refused}")
         kernel.drop_decisions()
         if isinstance(op, CompositeOp):
@@ -264,14 +262,14 @@ class SelectImplementationPass(ModulePass):
 
     def _leave_to_host(self, kernel: KernelOp, found: Sequence[Candidate]) -> None:
         """The kernel names nothing: the reference's function runs it, on copies of its operands."""
-        _name_nothing(kernel)
+        name_nothing(kernel)
         op = dispatched_ops(kernel)[0]
         moved = sum(byte_size(value) or 0 for value in (*kernel.operands, *kernel.results))
-        numbers: dict[str, Number] = {"bytes": moved, "refused": _refusals(found) or "none"}
+        numbers: dict[str, Number] = {"bytes": moved, "refused": refusals(found) or "none"}
         message = f"'{op.name}' runs on the host, between copies: no implementation takes it on the device"
         remark(self.name, kernel, "host", message, flip="a backend that does, or other types", numbers=numbers)
 
-    def _take(self, kernel: KernelOp, choice: _Choice, choices: Choices) -> None:
+    def _take(self, kernel: KernelOp, choice: Choice, choices: Choices) -> None:
         assert choice.chosen is not None
         name = choice.chosen.offer.name
         if kernel.implementation is not None and kernel.implementation.data == name:
@@ -280,9 +278,9 @@ class SelectImplementationPass(ModulePass):
             remark(self.name, kernel, "kept", f'is run by "{name}", as it says')
             return
         if choice.by_rule and not choices.take(kernel, name, inner=dispatched_ops(kernel)[0]):
-            _name_nothing(kernel)
+            name_nothing(kernel)
             return
-        _write(kernel, choice.chosen.offer)
+        write(kernel, choice.chosen.offer)
         kernel.set_workspace(choice.workspace)
         kernel.set_unread(choice.unread)
         if is_collecting():
@@ -291,96 +289,5 @@ class SelectImplementationPass(ModulePass):
             remark(self.name, kernel, "selected", f'{names}: run by "{name}"', flip=flip, numbers=choice.numbers())
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """What runs a kernel, of which candidates; None where nothing does."""
-
-    found: Found
-    chosen: Candidate | None = None
-    second: Candidate | None = None
-    """The next best one, where that was compared."""
-    workspace: int = 0
-    unread: tuple[int, ...] = ()
-    """Operands of the kernel that it does not read."""
-    by_rule: bool = False
-    """Whether it is a decision: neither a directive nor what the kernel names already."""
-
-    def numbers(self) -> dict[str, Number]:
-        numbers: dict[str, Number] = {} if self.chosen is None else {**_microseconds("", self.chosen)}
-        if self.second is not None:
-            numbers |= {"second": self.second.offer.name, **_microseconds("second_", self.second)}
-        numbers["candidates"] = len(self.found)
-        if refused := _refusals(self.found):
-            numbers["refused"] = refused
-        if self.workspace:
-            numbers["workspace"] = self.workspace
-        if self.unread:
-            numbers["unread"] = ",".join(map(str, self.unread))
-        return numbers
-
-
-def check_preferred(pass_name: str, preferred: Sequence[str], op: ModuleOp) -> None:
-    """Raises RefusedError for a word that is no implementation's name, and no backend's of one."""
-    known = known_implementations() if preferred else ()
-    for wanted in preferred:
-        if not any(wanted in (name, name.partition(".")[0]) for name in known):
-            names = ", ".join(known) or "none"
-            raise RefusedError(f"'{pass_name}' option prefer: unknown '{wanted}'; expected one of {names}", op)
-
-
-def _name_nothing(kernel: KernelOp) -> None:
-    kernel.set_workspace(0)
-    kernel.set_unread(())
-    kernel.implementation = None
-
-
-def _write(kernel: KernelOp, offer: Offer) -> None:
-    """Names the implementation; what was decided for another one is dropped: its schedule, pairs and slots."""
-    kind = offer.kind or "library"
-    if differs := kernel.schedule_kind() not in (None, kind):
-        kernel.schedule = None
-    kernel.implementation = StringAttr(offer.name)
-    if kernel.inplace is None:
-        return
-    allowed = inplace_operands(kernel)
-    if differs or (
-        not offer.kind and any(operand not in allowed[result] for result, operand in kernel.inplace_pairs())
-    ):
-        kernel.inplace = None
-        kernel.drop_places()
-
-
 def _frozen(function: FuncOp) -> set[SSAValue]:
     return {function.body.block.args[number] for number in frozen_arguments(function)}
-
-
-def _check_known_for(kernel: KernelOp, name: str) -> None:
-    """An implementation that nobody registered for the kernel's ops is an error, and no wish."""
-    ops = dispatched_ops(kernel)
-    if any(find_offer(op.name, name) is not None for op in ops):
-        return
-    known = ", ".join(dict.fromkeys(offer.name for op in ops for offer in offers_of(op.name))) or "none"
-    raise RefusedError(
-        f"'fused.kernel' implementation \"{name}\" does not run '{ops[0].name}': expected one of {known}; "
-        "remove the property or register the implementation", kernel
-    )  # fmt: skip
-
-
-def promised(op: GraphOp, name: str, found: Sequence[Candidate]) -> Candidate:
-    """The candidate that a directive names. Raises RefusedError where there is none, or where it refuses."""
-    chosen = next((one for one in found if one.offer.name == name), None)
-    if chosen is not None and not chosen.refusal:
-        return chosen
-    known = ", ".join(one.offer.name for one in found) or "none"
-    why = f"is not among what is allowed: {known}" if chosen is None else f"refuses it: {chosen.refusal}"
-    raise RefusedError(f"'{op.name}' use_implementation \"{name}\" {why}; remove the directive or name another one", op)
-
-
-def _refusals(found: Sequence[Candidate]) -> str:
-    return ",".join(f"{one.offer.name}:{one.refusal}" for one in found if one.refusal)
-
-
-def _microseconds(prefix: str, candidate: Candidate) -> dict[str, Number]:
-    """What it is said to cost, and what it took."""
-    times = {"us": candidate.seconds, "measured_us": candidate.measured}
-    return {f"{prefix}{name}": round(seconds * 1e6, 1) for name, seconds in times.items() if seconds is not None}

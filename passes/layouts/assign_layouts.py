@@ -21,8 +21,7 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.dialects.types.encodings import with_encoding
 from fuse_opt.passes.decisions.choices import choosing
-from fuse_opt.passes.devices.device import find_device
-from fuse_opt.passes.devices.gpu_attach_device import attached_machine
+from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.layouts.choices import Alternative, Layout
 from fuse_opt.passes.layouts.decided_layouts import decided
 from fuse_opt.passes.layouts.followed import Values
@@ -32,7 +31,7 @@ from fuse_opt.passes.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class AssignLayoutsPass(RewritePass):
+class AssignLayoutsPass(DevicePass, RewritePass):
     """Gives values an order of memory where implementations run faster on it, with conversions where orders meet.
 
     ```mlir
@@ -56,18 +55,8 @@ class AssignLayoutsPass(RewritePass):
 
     name = "assign-layouts"
 
-    device: str = ""
-    """
-    What costs are worked out for: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a word
-    what the module is made for (see gpu-attach-device), or else cpu.
-    """
-
-    def __post_init__(self) -> None:
-        if self.device:
-            find_device(self.device)
-
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        machine = attached_machine(self.name, self.device, op)
+        machine = self.machine(op)
         with choosing(self.name, op) as choices:
             for function in functions_of(op):
                 if has_encodings(function):

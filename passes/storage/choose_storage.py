@@ -21,15 +21,15 @@ from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.dialects.interfaces.stored_values import holds_stored, is_stored
 from fuse_opt.dialects.types.encodings import with_encoding
 from fuse_opt.dialects.types.storage_kinds import part_types
-from fuse_opt.passes.devices.device import Device, find_device
-from fuse_opt.passes.devices.gpu_attach_device import attached_machine
+from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.implementation.costs import alone_seconds
 from fuse_opt.passes.remarks import Number, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class ChooseStoragePass(RewritePass):
+class ChooseStoragePass(DevicePass, RewritePass):
     """Converts an operand that is stored as csr for products that cost less on a dense one: with its capacity near its size.
 
     ```mlir
@@ -51,21 +51,11 @@ class ChooseStoragePass(RewritePass):
 
     name = "choose-storage"
 
-    device: str = ""
-    """
-    What it chooses for: a device's name, such as cpu or h100, or the path of a .toml file like theirs. Without a word what the
-    module is made for (see gpu-attach-device), or else cpu.
-    """
-
     numerics: Literal["strict", "fast"] = "strict"
     """Whether a dense operand that a csr one is multiplied with may be taken to be finite: "fast" where it may."""
 
-    def __post_init__(self) -> None:
-        if self.device:
-            find_device(self.device)
-
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        machine = attached_machine(self.name, self.device, op)
+        machine = self.machine(op)
         for function in list(op.walk()):
             if isinstance(function, FuncOp) and not function.is_declaration and holds_stored(function):
                 self._choose(function, machine)

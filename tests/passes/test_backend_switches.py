@@ -1,4 +1,4 @@
-"""A sample of random programs through random passes and switches of backends; `fuzz.py --backends` runs more."""
+"""Random programs through random passes and switches of backends: a sample; `fuzz.py --backends` takes more."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import backend_fuzz
 import numpy as np
 import pytest
 from backend_fuzz import foreign_backends, random_switch
+from draws import draws
 from fuzz import BACKENDS, run
 from laws import Subject, compiled_fault
 from lowered_programs import needs_compiler
 
 import fuse_opt
 
-CASES = 6
 TRANSPOSED = """
 func.func @main(%x: tensor<1x1x3xf32>, %w: tensor<1x1x2xf32>) -> tensor<1x1x11xf32> {
   %0 = graph.conv_transpose %x, %w {strides = array<i64: 3>, pads = array<i64: 0, 0>, dilations = array<i64: 2>,
@@ -34,9 +34,9 @@ func.func @main(%x: tensor<3x4xf32>, %w: tensor<4x5xf32>) -> tensor<3x5xf32> {
 
 @needs_compiler
 def test_switches_change_no_value() -> None:
-    summary = run(range(CASES), BACKENDS)
+    summary = run(seeds := draws(6), BACKENDS)
     assert not summary.mismatches, "\n".join(summary.reports)
-    assert summary.compiled == CASES and summary.work.passes > 4 * CASES
+    assert summary.compiled == len(seeds) and summary.work.passes > 4 * len(seeds)
 
 
 def test_switches_name_every_backend_that_is_here() -> None:
