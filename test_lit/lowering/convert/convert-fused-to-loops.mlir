@@ -25,8 +25,9 @@ func.func @softmax(%x: tensor<8x24xf32>) -> tensor<8x24xf32> {
 // CHECK:            arith.addf
 // CHECK:          scf.if
 // CHECK-NEXT:       memref.load %a
-// CHECK:            math.exp
-// CHECK:            arith.addf
+// CHECK:          math.exp
+// CHECK:          arith.addf
+// CHECK:          scf.if
 // CHECK-NEXT:       scf.yield
 // CHECK-NEXT:     } else {
 // CHECK:          memref.store %{{.*}}, %e_row
