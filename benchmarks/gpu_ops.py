@@ -25,7 +25,7 @@ from fuse_opt.frontends.torch.export import export
 torch: Any = import_module("torch")
 nn, F, aten = torch.nn, torch.nn.functional, torch.ops.aten
 f16, f32, bf16, i64 = torch.float16, torch.float32, torch.bfloat16, torch.int64
-_TOLERANCES = {f32: 1e-4, f16: 1e-2, bf16: 5e-2}
+TOLERANCES = {f32: 1e-4, f16: 1e-2, bf16: 5e-2}
 """Relative to the largest element of a result; sums of thousands of terms come in other orders."""
 
 
@@ -193,7 +193,7 @@ def error(found: Sequence[Any], expected: Sequence[Any]) -> tuple[float, bool]:
             continue
         gap = torch.nan_to_num((a.float() - b.float()).abs(), math.inf, math.inf).max()
         share = float(gap / b.abs().max().float().clamp_min(1e-30))
-        worst, right = max(worst, share), right and share <= _TOLERANCES[b.dtype]
+        worst, right = max(worst, share), right and share <= TOLERANCES[b.dtype]
     return worst, right
 
 

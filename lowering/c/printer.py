@@ -45,6 +45,9 @@ _TARGETS = {
     "fo_matrices_": 0,
     "fo_turned_matrices_": 0,
     "fo_async_copy_": 0,
+    "fo_group_mma_": 0,
+    "fo_group_turned_mma_": 0,
+    "fo_group_wait": 0,
 }
 """The argument that helpers write to, -1 for none; they only read the others."""
 

@@ -206,7 +206,7 @@ def _finished(phase: Phase, parameters: Sequence[Parameter], shared: frozenset[i
         alias = DictionaryAttr({"fused.alias": UnitAttr()})
         function.arg_attrs = ArrayAttr(alias if k in shared else DictionaryAttr({}) for k in kept)
     function.attributes["fused.schedule"] = StringAttr(phase.note)
-    if (size := shared_bytes(scope.workgroup_types)) > limits.static_shared:
+    if (size := shared_bytes(scope.workgroup_types)) > limits.static_shared or scope.asks_for_shared:
         function.attributes[DYNAMIC_SHARED] = IntegerAttr(size, i64)
         grid = Grid(grid.blocks, grid.block, size)
     aligned = tuple(kept.index(number) for number in phase.aligned)

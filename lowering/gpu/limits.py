@@ -31,12 +31,18 @@ class GpuLimits:
     """Bytes of a block that asks for them when it is launched."""
     bytes_in_flight: int = 40 << 10
     """Loads under way on one processor that keep memory busy."""
+    capability: int = 90
+    """Ten times the compute capability, such as 75."""
 
     @property
     def multiplies_matrices(self) -> bool:
-        """Whether warps multiply matrices of f16 and bf16 and copy past registers, as processors of 8.0 and newer do: these, and
-        no older ones, have 99 KiB of shared memory for a block, or more (CUDA C++ Programming Guide, compute capabilities)."""
-        return self.shared_memory >= 99 << 10
+        """Whether warps multiply matrices of f16 and bf16 and copy past registers."""
+        return self.capability >= 80
+
+    @property
+    def multiplies_in_groups(self) -> bool:
+        """Whether four warps together multiply matrices in shared memory (PTX ISA, wgmma): older and newer ones do not."""
+        return self.capability == 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +71,14 @@ def gpu_limits(module: Operation | None) -> GpuLimits:
     if not isinstance(found, DictionaryAttr):
         return GpuLimits()
     numbers = {name: value.value.data for name, value in found.data.items() if isinstance(value, IntegerAttr)}
-    return replace(GpuLimits(), **{name: n for name, n in numbers.items() if name in _LIMITS and n > 0})
+    chosen = {name: n for name, n in numbers.items() if name in _LIMITS and n > 0}
+    if "capability" not in chosen and found.data:
+        chosen["capability"] = 80 if chosen.get("shared_memory", 0) >= _SHARED_SINCE_80 else 70
+    return replace(GpuLimits(), **chosen)
 
 
+_SHARED_SINCE_80 = 99 << 10
+"""Bytes of shared memory that a block may have from 8.0 on, and on no older one (CUDA C++ Programming Guide)."""
 _LIMITS = frozenset(f.name for f in fields(GpuLimits))
 
 

@@ -28,6 +28,8 @@ class KernelScope(Scope):
         self.parameters: tuple[BlockArgument, ...] = tuple(self.block.args)
         self.workgroup: list[BlockArgument] = []
         self.private: list[BlockArgument] = []
+        self.asks_for_shared = False
+        """Whether launches ask for all memory that a block shares, which begins at a multiple of 1024 bytes then."""
         self._types: list[MemRefType] = []
 
     def thread(self, axis: gpu.DimensionEnum = gpu.DimensionEnum.X) -> SSAValue:

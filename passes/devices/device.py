@@ -29,7 +29,7 @@ FACTORS = (
 """What a file may say in its table `factors`: how convolutions compare with products, by code of ours and by oneDNN."""
 
 GPU_ENTRIES = (
-    "processors", "max_threads", "processor_threads", "static_shared", "shared_memory", "bytes_in_flight",
+    "processors", "max_threads", "processor_threads", "static_shared", "shared_memory", "bytes_in_flight", "capability",
 )  # fmt: skip
 """What a file says in its table `gpu`, or nothing of it."""
 

@@ -108,7 +108,7 @@ def supported_arch(compiler: CudaCompiler, arch: str) -> str:
     The architecture of a device, or where the compiler is older than the device the newest one that it knows, as PTX,
     which the driver compiles for any later one.
     """
-    known, number = compiler.architectures, int(arch.removeprefix("sm_"))
+    known, number = compiler.architectures, int(arch.removeprefix("sm_").removesuffix("a"))
     older = [each for each in known if each < number]
     return arch if number in known or not older else f"compute_{max(older)}"
 

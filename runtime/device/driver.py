@@ -60,6 +60,8 @@ _FIGURES = {
     "cache_bytes": 38,
 }
 """What a device says of itself, by the names of device files: numbers of CUdevice_attribute."""
+_MAJOR, _MINOR = 75, 76
+"""Of the compute capability."""
 _CLOCK, _BUS = 36, 37
 """Of memory: kHz, and bits. Data goes at both edges."""
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -159,7 +161,7 @@ class Device:
     number: int
     name: str
     arch: str
-    """What compilers call it, such as "sm_90"."""
+    """What compilers call it, such as "sm_80" or "sm_90a"."""
 
     def figures(self) -> dict[str, int]:
         """
@@ -175,6 +177,7 @@ class Device:
             return value.value
 
         found = {name: ask(attribute) for name, attribute in _FIGURES.items()}
+        found["capability"] = 10 * ask(_MAJOR) + ask(_MINOR)
         return {**found, "bandwidth": 2 * 1000 * ask(_CLOCK) * ask(_BUS) // 8}
 
     thread: int = field(default_factory=threading.get_ident)
@@ -334,12 +337,17 @@ def _opened() -> Device:
         device = driver.Device(number)
         context = driver.Context.get_current() or device.retain_primary_context()
         major, minor = device.compute_capability()
-        opened = Device(driver, library, context, number, device.name(), f"sm_{major}{minor}")
+        opened = Device(driver, library, context, number, device.name(), _arch(major, minor))
     except driver.Error as error:
         raise CudaUnavailable(f"there is no usable CUDA device ({_line(error)})") from error
     # In a child something waits to be dropped, so that no call takes the short way, which asks for nothing.
     os.register_at_fork(after_in_child=lambda: opened.dropped.append(None))
     return opened
+
+
+def _arch(major: int, minor: int) -> str:
+    """What compilers call processors; those of 9.0 with all that they have, which newer ones do not (PTX ISA, sm_90a)."""
+    return f"sm_{major}{minor}{'a' if (major, minor) == (9, 0) else ''}"
 
 
 def _current_number(library: DriverLibrary) -> int:

@@ -131,7 +131,7 @@ static void (*kernel)(void *);
 static void *kernel_arguments;
 static Failure failure;
 static bool failed;
-alignas(256) static char dynamic[227 << 10];
+alignas(1024) static char dynamic[227 << 10];
 
 static void leave() {
   Thread &thread = threads[current];
@@ -454,6 +454,26 @@ static inline void multiply(bool brain, float *sums, const int *a, const int *b,
       sums[half * 2 + e] = sum;
     }
   wait_in_warp(~0u, line);
+}
+
+// As the matrix units of four warps find elements: rows of 128 bytes, of which addresses are mixed with those of rows.
+template <class T>
+void multiply_group(bool brain, bool turned, float *sums, const int *a, const T *rows, bool adds, int line) {
+  uintptr_t start = reinterpret_cast<uintptr_t>(rows);
+  int lane = current % 32;
+  if (start % 16 || (start >> 7 & 7)) fail("names a matrix that is not aligned", line);
+  if (size % 128) fail("multiplies without all four warps of a group", line);
+  for (int part = 0; part < 8; ++part) {
+    int b[2] = {0, 0};
+    for (int k = lane % 4 * 2, at = 0; at < 4; ++at) {
+      int n = part * 8 + lane / 4, deep = k + at / 2 * 8 + at % 2;
+      uintptr_t place = start + (turned ? deep * 128 + n * 2 : n * 128 + deep * 2);
+      place ^= (place >> 7 & 7) << 4;
+      b[at / 2] |= int(unsigned(*reinterpret_cast<unsigned short *>(place)) << 16 * (at % 2));
+    }
+    for (int k = 0; k < 4 && !adds; ++k) sums[part * 4 + k] = 0.0f;
+    multiply(brain, sums + part * 4, a, b, line);
+  }
 }
 
 template <class T>

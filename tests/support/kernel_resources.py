@@ -23,7 +23,7 @@ def compiled(text: str, folder: Path) -> dict[str, str]:
     command = [
         NVCC,
         "-cubin",
-        "-arch=sm_90",
+        "-arch=sm_90a",
         suppressed,
         "-Xptxas",
         "-v",

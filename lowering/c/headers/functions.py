@@ -27,7 +27,7 @@ MATH: tuple[str, ...] = (
 """The files of functions of scalars in types that C has, a function behind all it calls."""
 FAMILIES: tuple[str, ...] = (*MATH, "narrow_floats.h", "memory.h", "product_panels.h", "fast_math.h")
 """All files of functions of C, in the order in which programs define them."""
-CUDA_FAMILIES = ("cuda_math.h", "cuda_matrices.h")
+CUDA_FAMILIES = ("cuda_math.h", "cuda_matrices.h", "cuda_groups.h")
 """The files of functions that CUDA has of its own."""
 
 _CALL = re.compile(r"\bfo_\w+(?=\()")

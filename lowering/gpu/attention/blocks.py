@@ -12,11 +12,22 @@ from fuse_opt.dialects.types.dtypes import BF16, F16, F32
 from fuse_opt.lowering.gpu.attention.matrices import SIDE, padded
 from fuse_opt.lowering.gpu.attention.tiled import THREADS, WARPS
 from fuse_opt.lowering.gpu.limits import GpuLimits
+from fuse_opt.lowering.gpu.scope import WARP
 
+MOST_GROUP_DEPTH = 128
+"""Elements of a query, which are registers."""
 MOST_TENSOR_SUMS = 128
 """Sums of a thread, which are registers, beside scores and matrices on their way to tensor cores."""
 TENSOR_BLOCKS = ((2, 64), (1, 64), (1, 32), (1, 16))
 """Times 16 queries of a warp, and keys of a tile."""
+GROUP_BLOCKS = ((2, 128, 1, True), (2, 64, 2, True), (2, 64, 1, True), (1, 64, 3, True), (1, 64, 2, True))
+"""Groups of four warps, keys of a tile, and blocks that a processor should have room for."""
+GROUP_SIDE = 64
+"""Queries of a group, and columns that its matrices are padded to multiples of."""
+GROUP_REGISTERS = 40
+"""Of a thread, beside those of queries, scores and sums."""
+_REGISTERS = 1 << 16
+"""Of a processor."""
 
 LANES = 8
 """Threads that share rows of f32."""
@@ -38,10 +49,28 @@ class TensorBlock:
 
     tiles: int
     keys: int
+    groups: int = 0
+    """Of four warps that multiply together; 0 where each multiplies alone."""
+    at_once: int = 0
+    """Blocks that a processor should have room for; 0 where nothing is said."""
+    ahead: bool = False
+
+    @property
+    def warps(self) -> int:
+        return WARPS * max(self.groups, 1)
+
+    @property
+    def threads(self) -> int:
+        return self.warps * WARP
 
     @property
     def rows(self) -> int:
-        return self.tiles * SIDE * WARPS
+        return self.tiles * SIDE * self.warps
+
+    def width(self, columns: int) -> int:
+        """Columns of a matrix, with those that are added to it."""
+        side = GROUP_SIDE if self.groups else SIDE
+        return -(-columns // side) * side
 
 
 def matrix_step(columns: int) -> int:
@@ -64,6 +93,26 @@ def tensor_block(online: OnlineSoftmax, limits: GpuLimits, fast: bool) -> Tensor
         blocks = prod(of.first.batch) * -(-of.second.rows // block.rows)
         smallest = tiles == 1 or (of.second.rows > block.rows // 2 and blocks >= limits.processors)
         if smallest and tiles * width // 2 <= MOST_TENSOR_SUMS and size <= limits.shared_memory:
+            return block
+    return None
+
+
+def group_block(online: OnlineSoftmax, limits: GpuLimits, fast: bool) -> TensorBlock | None:
+    """The same for products by four warps together; None where the device has none, or matrices would be padded by much."""
+    of = online.of
+    if not limits.multiplies_in_groups or not _is_narrow(of, fast):
+        return None
+    depth, columns, rows = of.first.depth, of.second.columns, of.second.rows
+    for groups, keys, at_once, ahead in GROUP_BLOCKS:
+        block = TensorBlock(1, keys, groups, at_once, ahead)
+        deep, wide = block.width(depth), block.width(columns)
+        if 3 * deep > 4 * depth or 3 * wide > 4 * columns or padded(depth) > MOST_GROUP_DEPTH:
+            return None
+        size = 2 * (block.rows * matrix_step(padded(depth)) + 2 * keys * (deep + wide))
+        registers = wide // 2 + keys // 2 + padded(depth) // 4 + GROUP_REGISTERS
+        fits = at_once * (size + _RESERVED) <= limits.shared_memory + _RESERVED
+        smallest = groups == 1 or rows > block.rows // 2
+        if smallest and fits and registers * block.threads * at_once <= _REGISTERS and registers < 256:
             return block
     return None
 

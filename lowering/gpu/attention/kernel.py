@@ -26,7 +26,8 @@ from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.gpu.kernels import LEAST_BLOCKS
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.lowering.gpu.attention.blocks import register_block, tensor_block
+from fuse_opt.lowering.gpu.attention.blocks import group_block, register_block, tensor_block
+from fuse_opt.lowering.gpu.attention.group_attention import GroupAttention
 from fuse_opt.lowering.gpu.attention.parts import TILE, AttentionParts
 from fuse_opt.lowering.gpu.attention.register_tiles import RegisterAttention
 from fuse_opt.lowering.gpu.attention.tensor_cores import TensorAttention
@@ -53,19 +54,23 @@ def build_attention_kernel(
     operands = [operand_pass(access.value) for access in (of.queries, of.keys, of.values)]
     buffers = KernelBuffers(kernel, [of.weights, of.epilogue, *operands], memory)
     online, limits = online_softmax(of), gpu_limits(kernel)
-    tensor, tiled = tensor_block(online, limits, is_fast(kernel)), register_block(online, limits)
+    grouped, tensor = (find(online, limits, is_fast(kernel)) for find in (group_block, tensor_block))
+    tiled = register_block(online, limits)
+    at_once = grouped.at_once if grouped else tiled.at_once if tiled and not tensor else 0
 
     def build(vectors: bool) -> GpuKernel:
         scope = KernelScope(buffers.types)
-        if tensor is not None:
+        if grouped is not None:
+            phase = GroupAttention(online, grouped, buffers, scope, vectors).build()
+        elif tensor is not None:
             phase = TensorAttention(online, tensor, buffers, scope, vectors).build()
         elif tiled is not None:
             phase = RegisterAttention(online, tiled, buffers, scope, vectors).build()
         else:
             phase = _Block(online, buffers, scope).build()
         (found,) = finished_kernels(kernel, [phase], [], buffers, limits, comment)
-        if tensor is None and tiled is not None:
-            found.function.attributes[LEAST_BLOCKS] = IntegerAttr(tiled.at_once, i64)
+        if at_once:
+            found.function.attributes[LEAST_BLOCKS] = IntegerAttr(at_once, i64)
         return found
 
     found = build(True)

@@ -21,7 +21,6 @@ from fuse_opt.lowering.gpu.attention.matrices import SIDE
 from fuse_opt.lowering.gpu.attention.parts import TILE
 from fuse_opt.lowering.gpu.attention.scores import unscaled_scores
 from fuse_opt.lowering.gpu.attention.tensor_products import LANES, TensorProducts
-from fuse_opt.lowering.gpu.attention.tiled import THREADS, WARPS
 from fuse_opt.lowering.gpu.context import Grid
 from fuse_opt.lowering.gpu.scope import KernelScope, Values, less, loop, named, unrolled, when
 from fuse_opt.lowering.gpu.split import Phase
@@ -51,24 +50,32 @@ class TensorAttention(TensorProducts):
         self.factors = kernel.registers(kind, rows, "factors")
 
     def build(self) -> Phase:
-        kernel, index = self.kernel, self.kernel.index_constant
+        kernel = self.kernel
         place = (as_expr(self.m) * self.j.extent + as_expr(self.j)) * 4 + as_expr(self.half) * 2
         blocks = self.start(place + as_expr(self.of_pair), self.vectors)
         self.find_lanes()
         self._clear()
         tiles = self.tiles()
         self.query_copy.build(kernel, self.queries, self.first)
+        self.go_over(tiles)
+        self._finish()
+        note = (
+            f"attention on tensor cores: {self.block.warps} warps have {self.block.tiles * SIDE} queries each, "
+            f"{self.block.keys} keys at a time"
+        )
+        return Phase(kernel, Grid(blocks, (self.threads, 1)), note, tuple(self.parts.aligned))
+
+    def go_over(self, tiles: SSAValue) -> None:
+        """All tiles of keys; queries are on their way."""
+        kernel, index = self.kernel, self.kernel.index_constant
         self.copy_tile(kernel, index(0))
         if self.keeps:
             self.arrive(kernel)
-            unrolled(kernel, self.kk, (), lambda inner, _: self.load_queries(inner), "depth_of_16")
+            self.keep_queries()
         loop(kernel, (index(0), tiles, index(1)), (), lambda s, _: self._one_tile(s, tiles), (TILE, "tile"))
-        self._finish()
-        note = (
-            f"attention on tensor cores: {WARPS} warps have {self.block.tiles * SIDE} queries each, "
-            f"{self.block.keys} keys at a time"
-        )
-        return Phase(kernel, Grid(blocks, (THREADS, 1)), note, tuple(self.parts.aligned))
+
+    def keep_queries(self) -> None:
+        unrolled(self.kernel, self.kk, (), lambda inner, _: self.load_queries(inner), "depth_of_16")
 
     def _clear(self) -> None:
         zero, low = self.kernel.constant(0.0, self.element), self.kernel.constant(LOWEST, self.element)
@@ -87,8 +94,8 @@ class TensorAttention(TensorProducts):
         def compute(inner: Scope, _: Values) -> Values:
             self.multiply_keys(inner, keys)
             self.mask(inner, first)
-            self.each_row(inner, self._raise)
-            self._rescale(inner)
+            self.each_row(inner, self.raise_largest)
+            self.rescale(inner)
             self.multiply_values(inner, values, first)
             return ()
 
@@ -99,27 +106,31 @@ class TensorAttention(TensorProducts):
         return ()
 
     def _works(self, scope: Scope, first: SSAValue) -> SSAValue | None:
-        """Whether the warp has rows that see keys of the tile; None where it is sure to have."""
+        """Whether the warps that multiply together have rows that see keys of the tile; None where they are sure to have."""
         found: SSAValue | None = None
         if self.of.first.rows % self.block_rows:
-            found = less(scope, self.first_own, self.of.first.rows)
+            found = less(scope, self.team, self.of.first.rows)
         if (further := self.seen_after()) is not None:
-            last = scope.index_constant(self.block.tiles * SIDE - 1 + further)
-            sees = scope.add(arith.CmpiOp(first, scope.add(arith.AddiOp(self.first_own, last)), "slt"))
+            last = scope.index_constant(self.team_rows - 1 + further)
+            sees = scope.add(arith.CmpiOp(first, scope.add(arith.AddiOp(self.team, last)), "slt"))
             found = sees if found is None else scope.add(arith.AndIOp(found, sees))
         return found
 
     def weigh(self, row: Scope, steps: Dim, first: SSAValue) -> None:
         """The weights of a row's keys of 16, two in a register."""
-        for each in self.online.factors:
-            row.values[each.node] = row.constant(1.0, self.element)
-        largest = row.add(memref.LoadOp.get(self.largest, [row.index(self.m_half)]))
+        largest = self.without_factors(row)
         for number in range(2):
             inner = Scope(row, row.block, {self.j: row.index(as_expr(steps) * 2 + number)})
-            place = as_expr(self.m) * 4 + as_expr(self.half) + number * 2
+            place = self.share_place(steps) + as_expr(self.half) + number * 2
             self.pair_of_keys(inner, first, lambda outer, keys, place=place: self._shares(outer, keys, largest, place))
 
-    def _raise(self, row: Scope) -> None:
+    def without_factors(self, row: Scope) -> SSAValue:
+        """Weights in the row's scope are powers alone from here on; the maximum that they are relative to."""
+        for each in self.online.factors:
+            row.values[each.node] = row.constant(1.0, self.element)
+        return row.add(memref.LoadOp.get(self.largest, [row.index(self.m_half)]))
+
+    def raise_largest(self, row: Scope) -> None:
         """The maximum of a row with those of the tile, and the factor of what was made with the one before."""
         add, place = row.add, [row.index(self.m_half)]
         before = add(memref.LoadOp.get(self.largest, place))
@@ -141,7 +152,7 @@ class TensorAttention(TensorProducts):
             exponent = scope.add(arith.MulfOp(scope.add(arith.SubfOp(score, largest)), by))
         return scope.call("fo_fast_exp2_f32", [exponent], self.element.attribute)
 
-    def _rescale(self, scope: Scope) -> None:
+    def rescale(self, scope: Scope) -> None:
         """The sums so far are scaled to new maxima, which most tiles have not."""
         one, changed = scope.constant(1.0, self.element), None
         for number in range(self.m.extent * 2):
@@ -191,7 +202,12 @@ class TensorAttention(TensorProducts):
         return row.add(arith.MulfOp(largest, row.constant(self.by, self.element))) if self.joins else largest
 
     def _shares(self, outer: Scope, scopes: list[Scope], largest: SSAValue, target: IndexExpr) -> None:
-        """The weights of two keys; their sum joins the row's total."""
+        """The weights of two keys side by side."""
+        both = self.warp.pair(outer, *self.weights_of(outer, scopes, largest))
+        outer.block.add_op(memref.StoreOp.get(both, self.shares, [outer.index(target)]))
+
+    def weights_of(self, outer: Scope, scopes: list[Scope], largest: SSAValue) -> list[SSAValue]:
+        """The weights of keys; their sum joins the row's total."""
         weights: list[SSAValue] = []
         place = outer.index(self.m_half)
         for each in scopes:
@@ -203,8 +219,7 @@ class TensorAttention(TensorProducts):
             weights.append(self.emitter.value(self.online.weight, each))
             total = each.add(arith.AddfOp(each.add(memref.LoadOp.get(self.totals, [place])), power))
             each.block.add_op(memref.StoreOp.get(total, self.totals, [place]))
-        both = self.warp.pair(outer, weights[0], weights[1])
-        outer.block.add_op(memref.StoreOp.get(both, self.shares, [outer.index(target)]))
+        return weights
 
     def _finish(self) -> None:
         """The sums times the factors of their rows, and what follows."""

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.online_softmax import OnlineSoftmax
 from fuse_opt.dialects.interfaces.shapes import dtype
-from fuse_opt.dialects.types.index_expr import Dim, constant
+from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
 from fuse_opt.lowering.gpu.attention.blocks import TensorBlock, matrix_step
 from fuse_opt.lowering.gpu.attention.matrices import SIDE, Warp, padded
 from fuse_opt.lowering.gpu.attention.scores import scores_of
@@ -37,19 +37,20 @@ class TensorProducts(TiledAttention):
         self.narrow = dtype(of.queries.value)
         self.warp = Warp(kernel, self.narrow.name)
         self.m, self.half, self.of_pair = Dim("rows_of_16", block.tiles), Dim("half", 2), Dim("of_pair", 2)
-        self.j, self.n = Dim("keys_of_8", block.keys // 8), Dim("columns_of_8", padded(of.second.columns) // 8)
+        self.threads = block.threads
+        self.j, self.n = Dim("keys_of_8", block.keys // 8), Dim("columns_of_8", block.width(of.second.columns) // 8)
         self.m_half = as_expr(self.m) * 2 + as_expr(self.half)
         """The row of a thread that loops are at."""
         self.kk = Dim("depth_of_16", padded(of.first.depth) // SIDE)
         depth, width = self.kk.extent * SIDE, self.n.extent * 8
         self.keeps = block.tiles * self.kk.extent * 4 <= MOST_KEPT
         """Whether queries stay in registers."""
+        self.keys = self.operand_tile("keys", block.width(depth))
+        self.values = self.operand_tile("values", width)
         self.queries = self._tile("queries", block.rows, depth, 1)
-        self.keys = self._tile("keys", block.keys, depth, 2)
-        self.values = self._tile("values", block.keys, width, 2)
         tiles, kind = block.tiles, self.element.attribute
         self.scores = kernel.registers(kind, tiles * self.j.extent * 4, "scores")
-        self.shares = kernel.registers(i32, tiles * 4, "shares")
+        self.shares = kernel.registers(i32, tiles * 4 * self.share_steps(), "shares")
         self.sums = kernel.registers(kind, tiles * self.n.extent * 4, "sums")
         self.query_parts = kernel.registers(i32, tiles * 4 * (self.kk.extent if self.keeps else 1), "query_parts")
         self.key_parts = kernel.registers(i32, 4, "key_parts")
@@ -58,6 +59,18 @@ class TensorProducts(TiledAttention):
     @abstractmethod
     def weigh(self, row: Scope, steps: Dim, first: SSAValue) -> None:
         """Makes the weights of a row's keys of 16 from their scores."""
+
+    def share_steps(self) -> int:
+        """How many keys of 16 there are weights of at a time."""
+        return 1
+
+    def share_place(self, steps: Dim) -> IndexExpr:
+        """Where the weights of keys of 16 begin."""
+        return as_expr(self.m) * 4
+
+    def operand_tile(self, name: str, columns: int) -> Tile:
+        """Two tiles of keys or values, so that one is copied while the other one is read."""
+        return self._tile(name, self.block.keys, columns, 2)
 
     def _tile(self, name: str, rows: int, columns: int, stages: int) -> Tile:
         step = matrix_step(columns)
@@ -79,6 +92,7 @@ class TensorProducts(TiledAttention):
         above = add(arith.MuliOp(warp, index(self.block.tiles * SIDE)))
         own = part(lane, LANES, arith.DivSIOp)
         self.first_own = named(add(arith.AddiOp(self.first, above)), "first_own")
+        self.team, self.team_rows = self.first_own, self.block.tiles * SIDE
         self.own_row = named(add(arith.AddiOp(self.first_own, own)), "own_row")
         self.own_pair = named(add(arith.MuliOp(part(lane, LANES, arith.RemSIOp), index(2))), "own_pair")
         low, high = part(lane, SIDE, arith.RemSIOp), add(arith.MuliOp(part(lane, SIDE, arith.DivSIOp), index(8)))
@@ -155,7 +169,7 @@ class TensorProducts(TiledAttention):
             def add(inner: Scope) -> Values:
                 for of_pair in range(2):
                     place = (as_expr(self.m) * self.n.extent + as_expr(pairs) * 2 + of_pair) * 4
-                    left = (self.shares, as_expr(self.m) * 4)
+                    left = (self.shares, self.share_place(steps))
                     self.warp.multiply(inner, (self.sums, place), left, (self.value_parts, of_pair * 2))
                 return ()
 

@@ -37,6 +37,8 @@ class TiledAttention(AttentionParts):
     """What a block of threads does, whose scores lie in `scores`, registers of its threads."""
 
     scores: SSAValue
+    threads: int = THREADS
+    """Of a block."""
     packs: Sequence[SSAValue] = ()
     """Registers of a vector of each result."""
 
@@ -99,14 +101,18 @@ class TiledAttention(AttentionParts):
 
     def _copy(self, access: OperandAccess, rows: int, columns: int) -> MatrixCopy:
         source = self.kernel.parameters[self.buffers.sources[access.value]]
-        copy = MatrixCopy(self.kernel, THREADS, source, access, rows, columns)
+        copy = MatrixCopy(self.kernel, self.threads, source, access, rows, columns)
         return copy.in_chunks() if copy.is_chunked() and self.parts.takes_vectors([source]) else copy
 
     def arrive(self, scope: Scope) -> None:
         """Waits until all that was copied is there for all threads; they are all through with what they read before."""
         if self.waits:
             scope.call_for_effect("fo_async_wait", [])
+        self.show(scope)
         scope.block.add_op(gpu.BarrierOp())
+
+    def show(self, scope: Scope) -> None:
+        """What makes what this thread wrote to shared memory visible to units that read it past the barrier."""
 
     def first_key(self, scope: Scope, tile: SSAValue) -> SSAValue:
         return scope.add(arith.MuliOp(tile, scope.index_constant(self.block_keys)))
