@@ -81,7 +81,8 @@ def programs(case: Case, names: str = "") -> dict[str, Program]:
             continue
         with mock.patch.multiple(blocks, **entries) if entries else nullcontext():
             try:
-                program = fuse_opt.compile(text, target="cuda").native.program
+                native: Any = fuse_opt.compile(text, target="cuda").native
+                program: Program = native.program
             except Exception as failure:
                 print(f"  {case.name} {name}: {type(failure).__name__}: {str(failure)[:120]}")
                 continue
@@ -95,8 +96,12 @@ def compile_all(bench: Bench, case: Case) -> None:
     compiler = find_cuda_compiler()
     assert compiler is not None
     arch = supported_arch(compiler, bench.device.arch)
+
+    def compile_one(program: Program) -> None:
+        compile_kernels(compiler, program.source, arch, DiskCache())
+
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda p: compile_kernels(compiler, p.source, arch, DiskCache()), programs(case).values()))
+        list(pool.map(compile_one, programs(case).values()))
 
 
 def check(case: Case, names: str = "") -> bool:

@@ -9,7 +9,7 @@
 // CHECK-SAME:   shared_memory = 166912 : i64
 // A100: // schedule: row, stream: 1024 threads a row
 // H100: // schedule: row, shared: 1024 threads a row
-// H100: extern __shared__ __align__(16) unsigned char shared_memory[];
+// H100: extern __shared__ __align__(1024) unsigned char shared_memory[];
 // H100: <<<(256, 1, 1), (1024, 1, 1), {{[0-9]+}} bytes>>>
 func.func @main(%x: tensor<256x50000xf32>) -> tensor<256x50000xf32> {
   %r = fused.kernel(%a = %x : tensor<256x50000xf32>) -> (tensor<256x50000xf32>) {
