@@ -138,6 +138,15 @@ template <class T> __device__ inline void chunk_sum(const struct totals *p, cons
   if (!threadIdx.x) ((A *)sums)[blockIdx.x] = all;
 }
 
+/* Reads this thread's elements of the tile that begins at `first`. */
+template <class T>
+__device__ inline void read_tile(const struct totals *p, const T *from, long long first, long long end, long long step, T *read) {
+  const T *next = from + (p->reverse ? p->extent - 1 - first - threadIdx.x : first + threadIdx.x) * p->inner;
+#pragma unroll
+  for (int k = 0; k < EACH; ++k)
+    if (first + k * SCANNED + (long long)threadIdx.x < end) read[k] = next[k * step];
+}
+
 /* A block for each chunk of a line: its totals, a tile at a time, behind those of the chunks before it. Later chunks come first: they are
  * what the caches still have. */
 template <class T>
@@ -159,18 +168,16 @@ __device__ inline void total_line(const struct totals *p, const T *x, T *out, co
     narrow(to[(p->reverse ? p->results - 1 : 0) * inner], none);
   }
   if (end > p->results - p->behind) end = p->results - p->behind;
+  T read[EACH];
+  long long step = (p->reverse ? -inner : inner) * SCANNED;
+  if (begin < end) read_tile(p, from, begin, end, step, read);
   for (long long first = begin; first < end; first += TILE) {
     int left = end - first < TILE ? (int)(end - first) : TILE;
-    T read[EACH];
-    const T *next = from + (p->reverse ? p->extent - 1 - first - threadIdx.x : first + threadIdx.x) * inner;
-    long long step = (p->reverse ? -inner : inner) * SCANNED;
-#pragma unroll
-    for (int k = 0; k < EACH; ++k)
-      if (k * SCANNED + (int)threadIdx.x < left) read[k] = next[k * step];
 #pragma unroll
     for (int k = 0; k < EACH; ++k)
       if (k * SCANNED + (int)threadIdx.x < left) tile[k * SCANNED + threadIdx.x] = read[k];
     __syncthreads();
+    if (first + TILE < end) read_tile(p, from, first + TILE, end, step, read);  // comes while this tile is gone over
     A total = none;
     int own = (int)threadIdx.x * EACH;
 #pragma unroll 3
