@@ -13,6 +13,7 @@ from kernel_resources import check_resources
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
+from fuse_opt.lowering.gpu.attention import blocks
 from fuse_opt.lowering.program.float_formats import computed
 from fuse_opt.runtime.emulation.program import ALIGNMENT
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
@@ -115,6 +116,29 @@ def test_one_kernel_gives_what_the_reference_gives(monkeypatch: pytest.MonkeyPat
                 patch.setitem(ALIGNMENT, "argument", 4)
                 (found,) = emulated.run(name, arguments)
             assert found.tobytes() == results[0].tobytes(), name
+
+
+GROUPED = [
+    attention("f16_causal", (1, 67, 64), (1, 70, 64), 64, "is_causal = true", "", "f16"),
+    attention("bf16_choice", (1, 70, 128), (1, 131, 128), 64, "", "tensor<1x1x131xi1>", "bf16"),
+]
+
+
+@needs_cxx
+@pytest.mark.parametrize("block", [(2, 128, 1, True), (1, 64, 1, False)])
+def test_four_warps_multiply_together(monkeypatch: pytest.MonkeyPatch, block: tuple[int, int, int, bool]) -> None:
+    monkeypatch.setattr(blocks, "GROUP_BLOCKS", (block,))
+    module = apply(chosen("".join(GROUPED)), ["convert-fused-to-gpu"])
+    assert "fo_group_turned_mma_bf16" in kernels_text(module) and "fo_group_mma_f16" in kernels_text(module)
+    emulated = CudaOnCpu(module)
+    for text in GROUPED:
+        whole = parse(text)
+        arguments, name = random_arguments(whole, 3), function(whole).sym_name.data
+        (wanted,) = evaluate(whole, arguments)
+        limit = 2e-3 if name[0] == "f" else 2e-2
+        for order in ORDERS.values():
+            (found,) = emulated.run(name, arguments, order)
+            np.testing.assert_allclose(values(found), values(wanted), rtol=limit, atol=limit, err_msg=name)
 
 
 @needs_cxx
