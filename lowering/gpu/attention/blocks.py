@@ -20,7 +20,7 @@ MOST_TENSOR_SUMS = 128
 """Sums of a thread, which are registers, beside scores and matrices on their way to tensor cores."""
 TENSOR_BLOCKS = ((2, 64), (1, 64), (1, 32), (1, 16))
 """Times 16 queries of a warp, and keys of a tile."""
-GROUP_BLOCKS = ((2, 128, 1, True), (2, 64, 2, True), (2, 64, 1, True), (1, 64, 3, True), (1, 64, 2, True))
+GROUP_BLOCKS = ((1, 64, 2, True), (1, 64, 1, True))
 """Groups of four warps, keys of a tile, and blocks that a processor should have room for."""
 GROUP_SIDE = 64
 """Queries of a group, and columns that its matrices are padded to multiples of."""
