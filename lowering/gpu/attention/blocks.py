@@ -20,7 +20,7 @@ MOST_TENSOR_SUMS = 128
 """Sums of a thread, which are registers, beside scores and matrices on their way to tensor cores."""
 TENSOR_BLOCKS = ((2, 64), (1, 64), (1, 32), (1, 16))
 """Times 16 queries of a warp, and keys of a tile."""
-GROUP_BLOCKS = ((1, 64, 2, True), (1, 64, 1, True))
+GROUP_BLOCKS = ((1, 64, 2), (1, 64, 1))
 """Groups of four warps, keys of a tile, and blocks that a processor should have room for."""
 GROUP_SIDE = 64
 """Queries of a group, and columns that its matrices are padded to multiples of."""
@@ -53,7 +53,6 @@ class TensorBlock:
     """Of four warps that multiply together; 0 where each multiplies alone."""
     at_once: int = 0
     """Blocks that a processor should have room for; 0 where nothing is said."""
-    ahead: bool = False
 
     @property
     def warps(self) -> int:
@@ -103,8 +102,8 @@ def group_block(online: OnlineSoftmax, limits: GpuLimits, fast: bool) -> TensorB
     if not limits.multiplies_in_groups or not _is_narrow(of, fast):
         return None
     depth, columns, rows = of.first.depth, of.second.columns, of.second.rows
-    for groups, keys, at_once, ahead in GROUP_BLOCKS:
-        block = TensorBlock(1, keys, groups, at_once, ahead)
+    for groups, keys, at_once in GROUP_BLOCKS:
+        block = TensorBlock(1, keys, groups, at_once)
         deep, wide = block.width(depth), block.width(columns)
         if 3 * deep > 4 * depth or 3 * wide > 4 * columns or padded(depth) > MOST_GROUP_DEPTH:
             return None

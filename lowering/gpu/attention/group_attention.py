@@ -75,9 +75,6 @@ class GroupAttention(TensorAttention):
         All tiles of keys. While the weights of one are made, those of the tile before meet their values: copies of values are
         one tile behind those of keys.
         """
-        if not self.block.ahead:
-            super().go_over(tiles)
-            return
         kernel, index = self.kernel, self.kernel.index_constant
         self._copy_keys(kernel, index(0))
         self.arrive(kernel)
@@ -161,10 +158,6 @@ class GroupAttention(TensorAttention):
 
         unrolled(scope, steps, (), both, "tile_keys_of_16")
 
-    def multiply_keys(self, scope: Scope, keys: Tile) -> None:
-        self._multiply_keys(scope, keys)
-        self._wait(scope, self.scores, self.block.keys // GROUP_SIDE)
-
     def _multiply_keys(self, scope: Scope, keys: Tile) -> None:
         blocks = Dim("keys_of_64", self.block.keys // GROUP_SIDE)
         scope.call_for_effect("fo_group_begin", [])
@@ -185,20 +178,6 @@ class GroupAttention(TensorAttention):
 
         unrolled(scope, self.kk, (), step, "depth_of_16")
         scope.call_for_effect("fo_group_end", [])
-
-    def multiply_values(self, scope: Scope, values: Tile, first: SSAValue) -> None:
-        """The weights of 16 keys, what their values add, and then those of the next 16 while that goes on."""
-        steps = Dim("tile_keys_of_16", self.share_steps())
-
-        def step(outer: Scope, _: Values) -> Values:
-            self.each_row(outer, lambda row: self.weigh(row, steps, first))
-            outer.call_for_effect("fo_group_begin", [])
-            self._multiply_values(outer, values, steps)
-            outer.call_for_effect("fo_group_end", [])
-            return ()
-
-        unrolled(scope, steps, (), step, "tile_keys_of_16")
-        self._wait(scope, self.sums, self.n.extent // CHUNK)
 
     def _multiply_values(self, scope: Scope, values: Tile, steps: Dim) -> Values:
         """What the weights of 16 keys add to the sums."""
