@@ -88,8 +88,13 @@ def kernel_resources(log: str) -> dict[str, KernelResources]:
     return found
 
 
+_OF_90_ALONE = "wgmma"
+"""What is in the text of kernels that need all that processors of 9.0 have, which newer ones do not (PTX ISA, sm_90a)."""
+
+
 def compile_cuda(compiler: CudaCompiler, source: str, arch: str, cache: DiskCache) -> Cubin:
     """The cubin of a source, from `cache` where it is there. Raises CudaCompileError, and OSError from the cache."""
+    arch = f"{arch}a" if arch == "sm_90" and _OF_90_ALONE in source else arch
     key = ("cuda", source, arch, compiler.version)
     built: list[Cubin] = []
 
@@ -108,7 +113,7 @@ def supported_arch(compiler: CudaCompiler, arch: str) -> str:
     The architecture of a device, or where the compiler is older than the device the newest one that it knows, as PTX,
     which the driver compiles for any later one.
     """
-    known, number = compiler.architectures, int(arch.removeprefix("sm_").removesuffix("a"))
+    known, number = compiler.architectures, int(arch.removeprefix("sm_"))
     older = [each for each in known if each < number]
     return arch if number in known or not older else f"compute_{max(older)}"
 

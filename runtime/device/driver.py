@@ -161,7 +161,7 @@ class Device:
     number: int
     name: str
     arch: str
-    """What compilers call it, such as "sm_80" or "sm_90a"."""
+    """What compilers call it, such as "sm_90"."""
 
     def figures(self) -> dict[str, int]:
         """
@@ -337,17 +337,12 @@ def _opened() -> Device:
         device = driver.Device(number)
         context = driver.Context.get_current() or device.retain_primary_context()
         major, minor = device.compute_capability()
-        opened = Device(driver, library, context, number, device.name(), _arch(major, minor))
+        opened = Device(driver, library, context, number, device.name(), f"sm_{major}{minor}")
     except driver.Error as error:
         raise CudaUnavailable(f"there is no usable CUDA device ({_line(error)})") from error
     # In a child something waits to be dropped, so that no call takes the short way, which asks for nothing.
     os.register_at_fork(after_in_child=lambda: opened.dropped.append(None))
     return opened
-
-
-def _arch(major: int, minor: int) -> str:
-    """What compilers call processors; those of 9.0 with all that they have, which newer ones do not (PTX ISA, sm_90a)."""
-    return f"sm_{major}{minor}{'a' if (major, minor) == (9, 0) else ''}"
 
 
 def _current_number(library: DriverLibrary) -> int:

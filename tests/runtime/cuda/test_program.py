@@ -180,6 +180,9 @@ def test_cubins_are_kept_by_source_architecture_and_compiler(tmp_path: Path) -> 
         with pytest.raises(CudaCompileError, match="failed: error"):
             compile_cuda(compiler, "error", "sm_90", cache)
     assert len(compiler.built) == 5, "a failure is not kept"
+    for arch in ("sm_90", "sm_80", "compute_90"):
+        compile_cuda(compiler, "wgmma", arch, cache)
+    assert compiler.built[5:] == ["sm_90a", "sm_80", "compute_90"]
 
 
 def test_the_environment_chooses_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
