@@ -35,7 +35,8 @@ from fuse_opt.lowering.kernel.row_stages import (
 )
 from fuse_opt.lowering.kernel.scalar_to_arith import value_type
 from fuse_opt.lowering.kernel.scope import INDEX, Scope
-from fuse_opt.lowering.loops.masked_tails import PADDED, padded
+from fuse_opt.lowering.loops.guarded_tails import PADDED
+from fuse_opt.lowering.loops.masked_tails import padded
 from fuse_opt.lowering.loops.nontemporal_stores import FEWEST, WIDTH
 
 FEWEST_TASKS = 32

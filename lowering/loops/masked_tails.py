@@ -22,12 +22,11 @@ what it has. A load of several lanes waits for masked stores to the same memory,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import AnyFloat, Float32Type, FloatAttr, IntegerAttr, IntegerType, MemRefType
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
@@ -35,6 +34,7 @@ from fuse_opt.dialects.types.dtypes import dtype_of
 from fuse_opt.dialects.types.extents import exact_quotient, may_exceed, most
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.kernel.scope import INDEX
+from fuse_opt.lowering.loops.guarded_tails import Guard
 from fuse_opt.lowering.loops.specialization import specialized
 from fuse_opt.lowering.loops.strip_mining import BlockLoops, Helpers, constant
 
@@ -45,8 +45,6 @@ FEWEST = 5
 would wait for narrow stores."""
 _ENDS = (WIDTH, 4 * WIDTH)
 """Elements that a loop over accumulators has at most."""
-PADDED = "fused.padded"
-"""Says of memory of a function's own that `WIDTH` elements more than are ever asked for belong to it."""
 HIDDEN_BITS = "fo_bits"
 """The helper that gives a mask that compilers do not know."""
 NARROWEST = 4
@@ -222,7 +220,7 @@ def _mask_sized(loop: scf.ParallelOp, size: Size, blocks: _Masks) -> None:
         place.operands[1] = counter
         Rewriter.insert_op(place, InsertPoint.at_start(block))
         counter = place.result
-    _Guard(block, counter, end).put(lambda again: _is_set(block, blocks.sized_mask(rest, again), blocks))
+    Guard(block, counter, end).put(lambda again: _is_set(block, blocks.sized_mask(rest, again), blocks))
 
 
 def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
@@ -238,7 +236,7 @@ def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
     Rewriter.erase_op(loop)
     block = tail.body.block
     lane = block.args[0]
-    _Guard(block, _moved(lane, whole, blocks), whole + WIDTH).put(
+    Guard(block, _moved(lane, whole, blocks), whole + WIDTH).put(
         lambda again: _is_set(block, blocks.mask(upper - whole, again), blocks)
     )
 
@@ -276,147 +274,3 @@ def _is_set(block: Block, mask: SSAValue, blocks: _Masks) -> Sequence[Operation]
     bits = arith.ShRSIOp(mask, block.args[0])
     bit = arith.AndIOp(bits, blocks.number(1))
     return bits, bit, arith.CmpiOp(bit, blocks.number(0), "ne")
-
-
-@dataclass(frozen=True, slots=True)
-class _Guard:
-    """The body of a loop, some iterations of which are to do nothing; `counter` ends at `end`."""
-
-    block: Block
-    counter: SSAValue
-    end: int
-
-    def put(self, ask: Callable[[bool], Sequence[Operation]]) -> None:
-        """Lets iterations only store what is in memory already, or zero where there is room for it, of which the last of what
-        asks for the condition is not true.
-
-        What is loaded is zero in lanes that do nothing. gcc 12 leaves there what registers held before: numbers that are too
-        small, perhaps, with which machines take a hundred times as long. Asked again, the same condition is of bits of its own:
-        where compilers see that it is the same, they leave out the zeros."""
-        block, condition = self.block, ask(False)
-        *ops, final = block.ops
-        stores = [op for op in ops if isinstance(op, memref.StoreOp) and self._has_room(op)]
-        known = [self._known(store) for store in stores]
-        first = {op for op in ops if op in known or (isinstance(op, memref.LoadOp) and self._is_filled(op))}
-        guarded = [op for op in ops if op not in first and op not in stores and not self._is_address(op)]
-        inner, other = Block(), Block()
-        loads = [op for op in guarded if isinstance(op, memref.LoadOp)]
-        chosen = [self._or_zero(op, condition[-1]) for op in loads if not set(_makers(op)).intersection(guarded)]
-        left = [op for op in guarded if op.parent is block]
-        is_harmless = all(map(_is_harmless, left))
-        outside = [op for op in left if is_harmless and not isinstance(op, memref.StoreOp)]
-        for op in left:
-            op.detach()
-            if op not in outside:
-                inner.add_op(op)
-        inner.add_op(scf.YieldOp(*(store.value for store in stores)))
-        kept = [_zero(store, other) if load is None else load.res for store, load in zip(stores, known, strict=True)]
-        other.add_op(scf.YieldOp(*kept))
-        regions = Region(inner), Region(other)
-        again = ask(True) if chosen and not outside else ()
-        asked = again or condition
-        choice = scf.IfOp(asked[-1].results[0], [store.value.type for store in stores], *regions)
-        place = InsertPoint.before(final)
-        for op in (*condition, *chosen, *outside, *again, choice):
-            Rewriter.insert_op(op, place)
-        for store, result in zip(stores, choice.output, strict=True):
-            result.name_hint = store.value.name_hint
-            store.operands[0] = result
-            store.detach()
-            Rewriter.insert_op(store, InsertPoint.before(final))
-
-    def _or_zero(self, load: memref.LoadOp, condition: Operation) -> scf.IfOp:
-        """What a load gives where the condition is true, and zero elsewhere; takes the load out of its block."""
-        other = Block()
-        choice_type = load.res.type
-        load.detach()
-        inner = Block([load])
-        zero = _zero_of(choice_type, other)
-        other.add_op(scf.YieldOp(zero))
-        choice = scf.IfOp(condition.results[0], [choice_type], Region(inner), Region(other))
-        choice.output[0].name_hint = load.res.name_hint
-        load.res.replace_all_uses_with(choice.output[0])
-        inner.add_op(scf.YieldOp(load.res))
-        return choice
-
-    def _is_filled(self, load: memref.LoadOp) -> bool:
-        """Whether it reads memory of the function's own, in which there is something for every iteration."""
-        owner, offset = load.memref.owner, self._offset(load.indices[0])
-        if not isinstance(owner, memref.AllocaOp) or PADDED in owner.attributes or offset is None:
-            return False
-        return self.end + offset == owner.memref.type.get_shape()[0]
-
-    def _has_room(self, store: memref.StoreOp) -> bool:
-        """Whether the function's own memory has an element for every iteration, the last ones of which nobody reads."""
-        kind = store.memref.type
-        assert isa(kind, MemRefType)
-        offset, owner = self._offset(store.indices[0]), store.memref.owner
-        if not isinstance(owner, memref.AllocaOp):
-            return False
-        if PADDED in owner.attributes:
-            return self._known(store) is None and self._counts(store.indices[0])
-        if offset is None:
-            return False
-        size = kind.get_shape()[0]
-        return self.end + offset == size or (self.end + offset < size and self._known(store) is not None)
-
-    def _offset(self, index: SSAValue) -> int | None:
-        """What an index is more than the counter, where that is a number."""
-        counter, owner = self.counter, index.owner
-        if index is counter:
-            return 0
-        if isinstance(owner, arith.AddiOp) and counter in owner.operands:
-            return constant(owner.rhs if owner.lhs is counter else owner.lhs)
-        return None
-
-    def _counts(self, index: SSAValue) -> bool:
-        """Whether an index is the counter, or more than it by what is the same for all iterations."""
-        owner = index.owner
-        if index is self.counter or isinstance(owner, Block) or not isinstance(owner, arith.AddiOp):
-            return index is self.counter
-        return self._counts(owner.lhs) != self._counts(owner.rhs)
-
-    def _known(self, store: memref.StoreOp) -> memref.LoadOp | None:
-        """The load of what the store replaces."""
-        same = (op for op in self.block.ops if isinstance(op, memref.LoadOp) and op.memref is store.memref)
-        return next((op for op in same if tuple(op.indices) == tuple(store.indices)), None)
-
-    def _is_address(self, op: Operation) -> bool:
-        """Whether it makes an index of the counter and numbers from outside, which does no harm beyond the end."""
-        if not isinstance(op, (arith.AddiOp, arith.SubiOp, arith.MuliOp)) or op.result.type != INDEX:
-            return False
-        owners = [operand.owner for operand in op.operands]
-        return all(
-            isinstance(owner, Block) or owner.parent is not self.block or self._is_address(owner) for owner in owners
-        )
-
-
-def _is_harmless(op: Operation) -> bool:
-    """Whether lanes that do nothing may compute it, of zeros: f32, for which there are vectors, and nothing that fails for 0.
-    gcc 12 makes a choice among lanes of what is in a branch, which gives the others what nobody asked for: the error function
-    of 10, say, with results below the normal numbers."""
-    if isinstance(op, memref.StoreOp):
-        return True
-    kinds = [result.type for result in op.results]
-    return isinstance(op, (arith.CmpfOp, arith.SelectOp)) or (
-        bool(kinds) and all(isinstance(k, Float32Type) for k in kinds)
-    )
-
-
-def _makers(op: Operation) -> list[Operation]:
-    return [operand.owner for operand in op.operands if isinstance(operand.owner, Operation)]
-
-
-def _zero(store: memref.StoreOp, block: Block) -> SSAValue:
-    """Zero of the type that is stored."""
-    return _zero_of(store.value.type, block)
-
-
-def _zero_of(kind: Attribute, block: Block) -> SSAValue:
-    if isa(kind, AnyFloat):
-        op = arith.ConstantOp(FloatAttr(0.0, kind))
-    else:
-        assert isa(kind, IntegerType)
-        op = arith.ConstantOp(IntegerAttr(0, kind))
-    block.add_op(op)
-    return op.result
