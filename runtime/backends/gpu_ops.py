@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,24 +32,38 @@ from fuse_opt.runtime.device.kernels import Kernels
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_records import fields_of, runtime_text
 
-_TEXTS = ("elements", "positions", "near", "updates", "orders", "totals", "sparse")
+_POSITIONS, _ORDERS, _TOTALS, _SPARSE = "positions", "orders", "totals", "sparse"
+PARTS: Mapping[str, tuple[str, ...]] = {
+    _POSITIONS: ("elements", "positions", "near", "updates"),
+    _ORDERS: ("elements", "orders"),
+    _TOTALS: ("elements", "totals"),
+    _SPARSE: ("elements", "sparse"),
+}
+"""Texts that are compiled together: all of them take half a minute, of which most programs need little."""
 _FAULT = [name for name, _ in fields_of("backends/gpu_elements.cuh", "fault")]
 
-_PLANS: Mapping[str, Callable[[LibraryCall], Planned | None]] = {
-    **{name: reading(find) for name, find in READS.items()},
-    **{name: writing(find, how) for name, (find, how) in WRITES.items()},
-    "checked_positions": checking,
-    **ORDERS,
-    "searchsorted": searchsorted,
-    **TOTALS,
-    **SPARSE,
+_Plan = Callable[[LibraryCall], Planned | None]
+_PLANS: Mapping[str, tuple[_Plan, tuple[str, ...]]] = {
+    **{name: (reading(find), (_POSITIONS,)) for name, find in READS.items()},
+    **{name: (writing(find, how), (_POSITIONS, _ORDERS)) for name, (find, how) in WRITES.items()},
+    "checked_positions": (checking, (_POSITIONS,)),
+    **{name: (make, (_ORDERS,)) for name, make in ORDERS.items()},
+    "searchsorted": (searchsorted, (_ORDERS,)),
+    **{name: (make, (_TOTALS,)) for name, make in TOTALS.items()},
+    **{name: (make, (_SPARSE,)) for name, make in SPARSE.items()},
 }
-"""By op: what plans its calls; None for one that is not for these kernels."""
+"""By op: what plans its calls, None for one that is not for these kernels; and the parts that its kernels are in."""
+_KERNEL = re.compile(r"__global__ void __launch_bounds__\([^)]*\) (\w+)\(")
 
 
-def gpu_source() -> str:
-    """The text of all kernels."""
-    return "\n".join(runtime_text(f"backends/gpu_{name}.cuh") for name in _TEXTS)
+def gpu_source(part: str) -> str:
+    """The text of the kernels of a part."""
+    return "\n".join(runtime_text(f"backends/gpu_{name}.cuh") for name in PARTS[part])
+
+
+def kernel_names(part: str) -> list[str]:
+    """The kernels of a part."""
+    return _KERNEL.findall(gpu_source(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +91,22 @@ class GpuOps:
     """The calls of one program."""
 
     def __init__(self, device: Device) -> None:
-        """Raises CudaError, and CudaCompileError."""
+        """Raises CudaUnavailable."""
         if (compiler := find_cuda_compiler()) is None:
             raise CudaUnavailable("there is no nvcc (name it in FUSE_OPT_NVCC) and no NVRTC")
-        cubin = compile_kernels(compiler, gpu_source(), supported_arch(compiler, device.arch), DiskCache())
-        self._device = device
-        with device.errors("the kernels of the backend 'gpu'"):
-            self._kernels = Kernels(device, cubin.data)
+        self._compiler, self._device = compiler, device
+        self._loaded: set[str] = set()
+        self._kernels: dict[str, Kernels] = {}
+        """By name, where a kernel is."""
         self._records: dict[bytes, Any] = {}
         self._checked: list[_Checked] = []
 
     def bound(self, call: LibraryCall, address: Address) -> Enqueue:
-        """What enqueues the kernels of a call."""
+        """What enqueues the kernels of a call. Raises CudaError, and CudaCompileError."""
         planned = plan(call)
         assert planned is not None, call
+        for part in _PLANS[_op(call)][1]:
+            self._load(part)
         fault = 0
         if planned.indices:
             with self._device.errors(f"page-locked memory of '{call.operation}'"):
@@ -101,9 +118,18 @@ class GpuOps:
             with self._device.errors(f"'{call.operation}'"):
                 for kernel in planned.kernels(address, fault):
                     values = [self._record(kernel.record), *kernel.arguments(address)]
-                    self._kernels.launch(kernel.name, kernel.blocks, kernel.threads, values, stream.handle)
+                    self._kernels[kernel.name].launch(kernel.name, kernel.blocks, kernel.threads, values, stream.handle)
 
         return enqueue
+
+    def _load(self, part: str) -> None:
+        if part in self._loaded:
+            return
+        arch = supported_arch(self._compiler, self._device.arch)
+        cubin = compile_kernels(self._compiler, gpu_source(part), arch, DiskCache())
+        with self._device.errors("the kernels of the backend 'gpu'"):
+            self._kernels |= dict.fromkeys(kernel_names(part), Kernels(self._device, cubin.data))
+        self._loaded.add(part)
 
     def check(self) -> None:
         """Raises IndexError where a run that is over had an index out of range; once for each."""
@@ -127,8 +153,12 @@ class GpuOps:
 
 def plan(call: LibraryCall) -> Planned | None:
     """The launches of a call; None for one that is not for these kernels."""
-    make = _PLANS.get(call.implementation.partition(".")[2])
-    return None if make is None else make(call)
+    found = _PLANS.get(_op(call))
+    return None if found is None else found[0](call)
+
+
+def _op(call: LibraryCall) -> str:
+    return call.implementation.partition(".")[2]
 
 
 def _as_call(name: str, site: Site) -> LibraryCall:

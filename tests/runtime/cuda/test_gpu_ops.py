@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 from cuda_gpu_op_scenarios import OPS, SCENARIOS, TAKE
+from draws import MULTIPLIER
 from ir_testing import kernels, parse
 from stand_in_driver import needs_stand_in, run_script
 
@@ -15,7 +17,7 @@ from fuse_opt.dialects.implementation.site import Site
 from fuse_opt.lowering.program import BufferRef, LibraryCall
 from fuse_opt.passes.devices.gpu_attach_device import make_for
 from fuse_opt.runtime.backends.gpu_near import divisor
-from fuse_opt.runtime.backends.gpu_ops import gpu_source
+from fuse_opt.runtime.backends.gpu_ops import PARTS, gpu_source, kernel_names
 from fuse_opt.runtime.backends.gpu_places import Places, index, take
 from fuse_opt.runtime.device.compiler import compile_cuda, find_cuda_compiler, kernel_resources
 from fuse_opt.runtime.disk_cache import DiskCache
@@ -107,12 +109,22 @@ def test_it_is_chosen_for_cuda_alone() -> None:
     ]
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("arch", ["sm_90", "sm_75"])
-def test_the_text_compiles_without_spills(arch: str, tmp_path: Path) -> None:
+def test_every_kernel_is_in_one_part() -> None:
+    names = [name for part in PARTS for name in kernel_names(part)]
+    assert len(names) == len(set(names)) == 37
+    assert all(gpu_source(part).count("__global__") == len(kernel_names(part)) for part in PARTS)
+
+
+FEW = [("sm_75", "orders"), ("sm_90", "sparse"), ("sm_90", "positions")]
+"""Running totals take twenty seconds: they are compiled where all cases run, as the others are for both."""
+
+
+@pytest.mark.parametrize(("arch", "part"), product(("sm_75", "sm_90"), PARTS) if MULTIPLIER > 1 else FEW)
+def test_the_text_compiles_without_spills(arch: str, part: str, tmp_path: Path) -> None:
     if (compiler := find_cuda_compiler()) is None:
         pytest.skip("no compiler of CUDA C")
     if int(arch.removeprefix("sm_")) not in compiler.architectures:
         pytest.skip(f"the compiler does not know {arch}")
-    found = kernel_resources(compile_cuda(compiler, gpu_source(), arch, DiskCache(tmp_path)).log)
-    assert len(found) == 37 and all(not (each.spill_stores or each.stack) for each in found.values()), found
+    found = kernel_resources(compile_cuda(compiler, gpu_source(part), arch, DiskCache(tmp_path)).log)
+    assert found.keys() == set(kernel_names(part)), found
+    assert not any(each.spill_stores or each.stack for each in found.values()), found
