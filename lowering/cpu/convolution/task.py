@@ -172,11 +172,12 @@ class ConvolutionTask(ABC):
     ) -> None:
         """As `store`, where neighbouring filters lie side by side in the result: of sums by position."""
         by_position = self.by_position(scope, filters[1], scope.add(arith.SubiOp(positions[1], start)))
-        bounds = filters[0], plus(scope, *filters)
+        bounds, step = (filters[0], plus(scope, *filters)), by_position.row
+        assert isinstance(step, int), step
 
         def stretch(inner: Scope, moved: SSAValue, some: Bounds) -> None:
-            at = times(inner, inner.add(arith.SubiOp(some[0], start)), by_position.row)
-            sums = Sums(by_position.memory, self.sums.step, by_position.row, at)
+            at = times(inner, inner.add(arith.SubiOp(some[0], start)), step)
+            sums = Sums(by_position.memory, self.sums.step, step, at)
             count = inner.add(arith.SubiOp(some[1], some[0]))
             self.epilogue.over_rows(
                 inner, sums, plus(inner, some[0], moved), count,

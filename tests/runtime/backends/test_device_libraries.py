@@ -164,7 +164,11 @@ def test_a_call_that_is_not_captured_ends_the_graph(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(steps, "GraphCache", Graphs)
     names = ["quick.sort", "quick.sort", "eager.sort", "quick.sort"]
     calls = [LibraryCall(name, "graph.sort", (), (), {}, never) for name in names]
-    device: Any = SimpleNamespace(driver=SimpleNamespace(Stream=int))
+
+    def new_stream(owner: object, flags: int) -> int:
+        return 0
+
+    device: Any = SimpleNamespace(new_stream=new_stream)
     found = steps.Steps(SimpleNamespace(steps=calls, buffers=()), device, "own", None, RunCounts())  # pyright: ignore[reportArgumentType]
     for name in known:
         forget_backend(name.partition(".")[0])
