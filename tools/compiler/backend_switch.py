@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
 from itertools import count
@@ -151,11 +152,15 @@ def with_dispatch_table(passes: Sequence[ModulePass]) -> list[ModulePass]:
 
 def with_tuned(passes: Sequence[ModulePass], tuned: str | os.PathLike[str] | None = None) -> list[ModulePass]:
     """
-    The passes, of which those that take measured schedules and have none get these; `$FUSE_OPT_TUNED`, if it is there, stands in
-    for None.
+    The passes, of which those that take measured schedules and have none get these; `$FUSE_OPT_TUNED` stands in for None. Where
+    nothing is at its path, a warning says so and all schedules are the default ones.
     """
     path = os.environ.get(TUNED_VARIABLE, "") if tuned is None else os.fspath(tuned)
-    return _with_path(passes, _TUNED_OPTION, "" if tuned is None and not Path(path).exists() else path)
+    if tuned is None and path and not Path(path).exists():
+        message = f"{TUNED_VARIABLE}={path!r}: there is no such file or folder; schedules are the default ones until fuse-tune writes it"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return list(passes)
+    return _with_path(passes, _TUNED_OPTION, path)
 
 
 def _with_path(passes: Sequence[ModulePass], option: str, path: str) -> list[ModulePass]:

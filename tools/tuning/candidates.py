@@ -23,6 +23,7 @@ from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 
 _PIPELINE = "infer-inplace,plan-memory,bulk-launches"
+_DIGITS = 32
 _SAME_ORDER = ("pointwise", "tile")
 """Kinds between which nothing is computed in another order."""
 
@@ -87,7 +88,7 @@ class Site:
 
 def text_key(program: Program) -> str:
     """By which programs are the same: compiling another one would give the same machine code."""
-    return hashlib.sha256(program.source.encode()).hexdigest()
+    return hashlib.sha256(program.source.encode()).hexdigest()[:_DIGITS]
 
 
 def single_changes(site: Site, same_bits: bool) -> Iterator[Candidate]:

@@ -23,7 +23,8 @@ from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.tuning import measuring_child
 from fuse_opt.tools.tuning.candidates import Candidate, Site
 from fuse_opt.tools.tuning.measuring_child import DIFFERS, FAILED, Trial, serve
-from fuse_opt.tools.tuning.study import CONFIRMATION, Measured, TrialFailed
+from fuse_opt.tools.tuning.race import CONFIRMATION
+from fuse_opt.tools.tuning.study import Measured, TrialFailed
 from fuse_opt.tools.watching.bounds import allowed_differences
 from fuse_opt.tools.watching.units import distances
 
@@ -85,7 +86,7 @@ class ProcessBench:
         Raises TrialFailed. A confirmation takes its pairs in processes of their own: where memory happens to lie in one makes a
         program up to 5 % faster than another build of it, in all pairs of that process alike.
         """
-        if turn == CONFIRMATION:
+        if turn >= CONFIRMATION:
             return self._confirmed(candidate, pairs)
         if (child := self._open.pop(candidate, None)) is None:
             while len(self._open) >= self._room:

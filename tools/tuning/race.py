@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from math import ceil, comb, exp, log
 
 from fuse_opt.tools.tuning.candidates import Candidate
@@ -20,11 +21,17 @@ HOPELESS = log(0.97)
 """A median below it ends a candidate's race."""
 MARGIN = log(1.02)
 """What has to be won: nearer ties keep the default, so that two runs choose the same."""
+CONFIRMATION = 100
+"""Turns from this on take fresh pairs, which decide."""
+ROUNDS = 2
+"""Of a confirmation: what chance gave in one it does not give again in the next."""
 LEAST_PAIRS, MOST_PAIRS = 24, 96
-"""Of a confirmation."""
-_DOUBT = 0.05
-"""How often a confirmation may be wrong about a candidate that is as fast as the default, but for the margin."""
-_NEEDED = 1.96 * 1.25
+"""Of a round."""
+_FIRST_LOOK = 3
+"""The part of a round after which a candidate that is slower than the default is given up."""
+_DOUBT = 0.01
+"""How often a round may be wrong about a candidate that is as fast as the default, but for the margin."""
+_NEEDED = 3.0 * 1.25
 """Standard errors of a median of pairs that a gain has to be beyond."""
 TOO_BUSY = 0.2
 
@@ -40,7 +47,7 @@ class Verdict:
     low: float
     median: float
     high: float
-    """Of the speed-up, with the bounds between which its median is, with 95 %."""
+    """Of the speed-up, with the bounds between which its median is, with 99 %."""
     pairs: int
 
 
@@ -104,19 +111,45 @@ def least_visible(pairs: Sequence[float]) -> float:
     return exp(_NEEDED * spread(pairs) / MOST_PAIRS**0.5)
 
 
+def confirm(winner: Raced, measure: Measure) -> Verdict | None:
+    """
+    What fresh pairs say of a winner: in every round by itself their bound has to be above a tie, and in all together the median
+    beyond the margin; None where it failed. A round ends early only with a refusal, so that looking early gives chance no
+    further try.
+    """
+    needed, pairs, verdict = pairs_needed(winner), list[float](), None
+    for turn in range(CONFIRMATION, CONFIRMATION + 2 * ROUNDS, 2):
+        first = measure(winner.candidate, turn, needed // _FIRST_LOOK)
+        if first is None or not statistics.median(first) > 0:
+            return None if first is None else replace(judge([*pairs, *first]), accepted=False)
+        rest = measure(winner.candidate, turn + 1, needed - len(first))
+        if rest is None:
+            return None
+        pairs += [*first, *rest]
+        verdict = judge(pairs)
+        if not _is_bounded([*first, *rest]):
+            return replace(verdict, accepted=False)
+    return verdict
+
+
 def judge(pairs: Sequence[float]) -> Verdict:
     """
-    What fresh pairs of a winner say: accepted where the one-sided 95 % bound of their median by signs is above a tie, and the
-    median beyond the margin.
+    What fresh pairs say: accepted where the one-sided 99 % bound of their median by signs is above a tie, and the median beyond
+    the margin.
     """
     ordered, median = sorted(pairs), statistics.median(pairs)
-    rank = _rank(len(ordered), _DOUBT)
-    bounded = rank is not None and ordered[rank] > 0
     outer = _rank(len(ordered), _DOUBT / 2) or 0
     low, high = ordered[outer], ordered[len(ordered) - 1 - outer]
-    return Verdict(bounded and median >= MARGIN, exp(low), exp(median), exp(high), len(ordered))
+    return Verdict(_is_bounded(pairs) and median >= MARGIN, exp(low), exp(median), exp(high), len(ordered))
 
 
+def _is_bounded(pairs: Sequence[float]) -> bool:
+    """Whether their median is above a tie, but with the doubt."""
+    rank = _rank(len(pairs), _DOUBT)
+    return rank is not None and sorted(pairs)[rank] > 0
+
+
+@cache
 def _rank(count: int, doubt: float) -> int | None:
     """The place, from below, of the pair that a median lies above but with that doubt; None for too few pairs."""
     below, found = 0.0, None

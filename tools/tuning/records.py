@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from typing import cast
 
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, KEPT, VERSION, Line, read_lines
-from fuse_opt.tools.tuning.candidates import Candidate, Site
-from fuse_opt.tools.tuning.study import Bench, Measured, Outcome, TrialFailed
+from fuse_opt.tools.tuning.candidates import Candidate, Site, text_key
+from fuse_opt.tools.tuning.study import Bench, Measured, Outcome, TrialFailed, refusal
 
-RACED, FAILED = "raced", "failed"
-"""States of lines: pairs of one turn; why a candidate cannot be used."""
+RACED, FAILED, TEXT, TOTAL = "raced", "failed", "text", "total"
+"""States of lines: pairs of one turn; why a candidate cannot be used; what it prints; seconds of a whole program."""
 _TURN_DIGITS = 5
 
 
@@ -45,12 +46,28 @@ class Records:
         if line.get("state") == CONFIRMED:
             self._families.setdefault(str(line.get("family")), []).append(line)
 
-    def add(self, site: Site, entries: Line) -> None:
-        """Writes a line about a kernel to the disk before anything else happens. Raises OSError."""
+    def add(self, site: Site, entries: Line, *, durable: bool = True) -> None:
+        """
+        Writes a line about a kernel, to the disk before anything else happens where it is to be durable: what took a while to
+        find. Raises OSError.
+        """
+        self._add(site.key.key, site.key.family, entries, durable)
+
+    def total(self, program: str, measure: Callable[[], float]) -> float:
+        """The seconds of a call of a program of that digest: measured once. Raises OSError."""
+        key = f"p:{program}"
+        for line in self._here(key):
+            if isinstance(seconds := line.get("seconds"), float):
+                return seconds
+        seconds = measure()
+        self._add(key, key, {"state": TOTAL, "seconds": float(f"{seconds:.4g}")}, True)
+        return seconds
+
+    def _add(self, key: str, family: str, entries: Line, durable: bool) -> None:
         line: Line = {
             "v": VERSION,
-            "key": site.key.key,
-            "family": site.key.family,
+            "key": key,
+            "family": family,
             "device": self.machine.device,
             "code": self.machine.code,
             "target": "c",
@@ -59,16 +76,20 @@ class Records:
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         self.written += 1
         self._enter(line)
 
     def of(self, site: Site) -> list[Line]:
         """What was measured here of a kernel, by this code; in an order that does not depend on files."""
+        return self._here(site.key.key)
+
+    def _here(self, key: str) -> list[Line]:
         machine = self.machine
         found = [
             line
-            for line in self._lines.get(site.key.key, [])
+            for line in self._lines.get(key, [])
             if (line.get("device"), line.get("code")) == (machine.device, machine.code)
         ]
         return sorted(found, key=lambda line: json.dumps(line, sort_keys=True))
@@ -91,9 +112,11 @@ def _candidate(line: Line) -> Candidate:
 class RecordedBench:
     """A bench that measures nothing twice: turns that have a line are read, others are measured and get one."""
 
-    def __init__(self, site: Site, records: Records, bench: Bench) -> None:
-        self._site, self._records, self._bench = site, records, bench
+    def __init__(self, site: Site, records: Records, bench: Callable[[], Bench]) -> None:
+        """`bench` makes what measures, which nobody needs who finds all in the records."""
+        self._site, self._records, self._made = site, records, bench
         self.measured = 0
+        self._texts: dict[str, str] = {}
         self._turns: dict[tuple[str, int, int], Measured] = {}
         self._failed: dict[str, str] = {}
         for line in records.of(site):
@@ -101,11 +124,31 @@ class RecordedBench:
             pairs, turn = line.get("pairs"), line.get("turn")
             if line.get("state") == FAILED:
                 self._failed[text] = str(line.get("reason"))
+            elif line.get("state") == TEXT:
+                self._texts[text] = str(line.get("text"))
             elif line.get("state") == RACED and isinstance(pairs, list) and isinstance(turn, int):
                 numbers = tuple(float(each) for each in cast("list[float]", pairs))
                 seconds = line.get("seconds")
                 spent = float(seconds) if isinstance(seconds, int | float) else 0.0
                 self._turns[text, turn, len(numbers)] = Measured(numbers, line.get("same_bits") is True, spent)
+
+    @cached_property
+    def _bench(self) -> Bench:
+        return self._made()
+
+    def text(self, candidate: Candidate) -> str:
+        """By which candidates with the same program are told; nothing is lowered twice. Raises TrialFailed."""
+        if candidate.text in self._failed:
+            raise TrialFailed(self._failed[candidate.text])
+        if candidate.text not in self._texts:
+            try:
+                self._texts[candidate.text] = found = text_key(self._site.program(candidate))
+            except Exception as error:  # whatever lowering says of it
+                entries: Line = {"state": FAILED, "schedule": candidate.settings, "reason": refusal(error)}
+                self._records.add(self._site, entries, durable=False)
+                raise TrialFailed(refusal(error)) from None
+            self._records.add(self._site, {"state": TEXT, "schedule": candidate.settings, "text": found}, durable=False)
+        return self._texts[candidate.text]
 
     def look_again(self, candidate: Candidate) -> None:
         """Raises TrialFailed, which is recorded."""
@@ -116,8 +159,9 @@ class RecordedBench:
             raise
 
     def close(self) -> None:
-        """Closes what measures."""
-        self._bench.close()
+        """Closes what measures, where anything did."""
+        if "_bench" in self.__dict__:
+            self._bench.close()
 
     def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
         """Raises TrialFailed, also where a line says so."""

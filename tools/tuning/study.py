@@ -13,24 +13,26 @@ from fuse_opt.tools.tuning.race import (
     TOO_BUSY,
     Raced,
     Verdict,
+    confirm,
     first_turn,
-    judge,
     least_visible,
-    pairs_needed,
     run_race,
     spread,
 )
 
 FULL = 64
 """Distinct programs that are all tried; of more a sample."""
-CONFIRMATION = -1
-"""The turn of a confirmation."""
 _OPENING = 0.6
 """Of the time for a kernel, what may be spent until all are in the race."""
 
 
 class TrialFailed(Exception):
     """A candidate cannot be used: it was refused, crashed, hung, was wrong, far slower, or its times are no numbers."""
+
+
+def refusal(error: Exception) -> str:
+    """Why a candidate has no program."""
+    return f"refused: {str(error).partition(chr(10))[0]}"
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,19 @@ class Outcome:
 class Study:
     """A search under way; the same seed and the same pairs give the same one."""
 
-    def __init__(self, site: Site, bench: Bench, limit: Limit, *, seed: int = 0, same_bits: bool = False) -> None:
+    def __init__(
+        self,
+        site: Site,
+        bench: Bench,
+        limit: Limit,
+        *,
+        seed: int = 0,
+        same_bits: bool = False,
+        text: Callable[[Candidate], str] | None = None,
+    ) -> None:
+        """`text` tells programs of candidates apart, by those of the site where it is None. Raises what lowering raises."""
         self.site, self.limit = site, limit
+        self._text = text or (lambda candidate: text_key(site.program(candidate)))
         self._bench, self._seed, self._same_bits = bench, seed, same_bits
         self.outcome = Outcome(site)
         self._bits: dict[Candidate, bool] = {}
@@ -126,7 +139,7 @@ class Study:
 
     def run(self, earlier: Sequence[Candidate] = ()) -> Outcome:
         """`earlier` are tried first: what others found for the kernel, or for one like it."""
-        self._texts.add(text_key(self.site.program(self.site.default)))
+        self._texts.add(self._text(self.site.default))
         entrants, complete = self._opened([*earlier, *single_changes(self.site, self._same_bits)])
         better = [each.candidate for each in entrants if each.median > 0]
         room = max(FULL - self.outcome.trials, 0)
@@ -156,9 +169,12 @@ class Study:
     def _distinct(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         for candidate in candidates:
             try:
-                key = text_key(self.site.program(candidate))
+                key = self._text(candidate)
+            except TrialFailed as failure:
+                self.outcome.failed[candidate.text] = str(failure)
+                continue
             except Exception as error:  # whatever lowering says of it: the default stands
-                self.outcome.failed[candidate.text] = f"refused: {str(error).partition(chr(10))[0]}"
+                self.outcome.failed[candidate.text] = refusal(error)
                 continue
             if key in self._texts:
                 self.outcome.duplicates += 1
@@ -189,11 +205,9 @@ class Study:
         if not finalists or finalists[0].median < MARGIN / 2:
             return
         best = finalists[0]
-        pairs = self._measure(best.candidate, CONFIRMATION, pairs_needed(best))
-        if pairs is None:
+        verdict = self.outcome.verdict = confirm(best, self._measure)
+        if verdict is None:
             return
-        verdict = judge(pairs)
-        self.outcome.verdict = verdict
         if verdict.accepted and self._holds(best.candidate):
             self.outcome.winner, self.outcome.same_bits = best.candidate, self._bits[best.candidate]
         else:

@@ -65,7 +65,7 @@ def run(given: argparse.Namespace) -> int:
     from fuse_opt.tools.compiler.api import limit_threads
     from fuse_opt.tools.compiler.builders import require_c_compiler
     from fuse_opt.tools.tuning.processes import ProcessBench, start_server
-    from fuse_opt.tools.tuning.records import Records
+    from fuse_opt.tools.tuning.records import Records, program_digest
     from fuse_opt.tools.tuning.report import report_html, report_text
     from fuse_opt.tools.tuning.sites import find_sites, program_seconds
     from fuse_opt.tools.tuning.tune_program import Options, Tuner, tuned_text, write_atomically
@@ -101,7 +101,7 @@ def run(given: argparse.Namespace) -> int:
             lambda site: ProcessBench(site, given.threads, given.seed),
             time.monotonic,
             options,
-            lambda: program_seconds(source, given.threads),
+            lambda: records.total(program_digest(str(source)), lambda: program_seconds(source, given.threads)),
             _say,
             written,
             lambda: bool(interrupted),

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -116,7 +117,7 @@ class Tuner:
         """By key, the share of the program's time that all kernels like this take."""
         seconds: dict[str, float] = {}
         for site in sites:
-            recorded = RecordedBench(site, self.records, self.bench(site))
+            recorded = RecordedBench(site, self.records, partial(self.bench, site))
             try:
                 seconds[site.key.key] = recorded.measure(site.default, _WEIGHING, 1).seconds * site.count
             except TrialFailed as failure:
@@ -150,9 +151,9 @@ class Tuner:
                 return
 
     def _one(self, site: Site, limit: Limit, result: Result) -> int:
-        recorded = RecordedBench(site, self.records, self.bench(site))
+        recorded = RecordedBench(site, self.records, partial(self.bench, site))
         options = self.options
-        study = Study(site, recorded, limit, seed=options.seed, same_bits=options.same_bits)
+        study = Study(site, recorded, limit, seed=options.seed, same_bits=options.same_bits, text=recorded.text)
         try:
             outcome = study.run(self.records.earlier(site))
         finally:

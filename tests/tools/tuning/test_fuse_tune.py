@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import fuse_opt
+from fuse_opt.passes.scheduling.schedule_kernels import ScheduleKernelsPass
+from fuse_opt.tools.compiler.backend_switch import with_tuned
 from fuse_opt.tools.compiler.builders import has_c_compiler
 from fuse_opt.tools.tuning import dispatch_times
 from fuse_opt.tools.tuning.fuse_tune_main import main
@@ -104,6 +106,16 @@ def test_refusals_of_searches(tmp_path: Path, capsys: Capture) -> None:
         ):
             assert main(words) == 1
             assert message in capsys.readouterr().err
+
+
+def test_a_variable_that_names_nothing_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSE_OPT_TUNED", str(missing := tmp_path / "none"))
+    with pytest.warns(RuntimeWarning, match=r"FUSE_OPT_TUNED='.*none': there is no such file or folder"):
+        (kept,) = with_tuned([ScheduleKernelsPass()])
+    assert kept == ScheduleKernelsPass()
+    missing.mkdir()
+    assert with_tuned([kept]) == [ScheduleKernelsPass(tuned=str(missing))]
+    assert with_tuned([kept], "") == [kept]
 
 
 def test_refusals(tmp_path: Path, capsys: Capture) -> None:
