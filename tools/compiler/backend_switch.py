@@ -157,7 +157,9 @@ def with_tuned(passes: Sequence[ModulePass], tuned: str | os.PathLike[str] | Non
     """
     path = os.environ.get(TUNED_VARIABLE, "") if tuned is None else os.fspath(tuned)
     if tuned is None and path and not Path(path).exists():
-        message = f"{TUNED_VARIABLE}={path!r}: there is no such file or folder; schedules are the default ones until fuse-tune writes it"
+        message = (
+            f"{TUNED_VARIABLE}={path!r}: there is no such file or folder; fuse-tune writes it, until then defaults hold"
+        )
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return list(passes)
     return _with_path(passes, _TUNED_OPTION, path)

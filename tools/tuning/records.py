@@ -138,9 +138,9 @@ class RecordedBench:
 
     def text(self, candidate: Candidate) -> str:
         """By which candidates with the same program are told; nothing is lowered twice. Raises TrialFailed."""
-        if candidate.text in self._failed:
-            raise TrialFailed(self._failed[candidate.text])
         if candidate.text not in self._texts:
+            if candidate.text in self._failed:
+                raise TrialFailed(self._failed[candidate.text])
             try:
                 self._texts[candidate.text] = found = text_key(self._site.program(candidate))
             except Exception as error:  # whatever lowering says of it

@@ -130,7 +130,7 @@ class Study:
     ) -> None:
         """`text` tells programs of candidates apart, by those of the site where it is None. Raises what lowering raises."""
         self.site, self.limit = site, limit
-        self._text = text or (lambda candidate: text_key(site.program(candidate)))
+        self._text = text or self._lowered
         self._bench, self._seed, self._same_bits = bench, seed, same_bits
         self.outcome = Outcome(site)
         self._bits: dict[Candidate, bool] = {}
@@ -152,6 +152,9 @@ class Study:
             self.outcome.visible = least_visible(max(entrants, key=lambda each: spread(each.pairs)).pairs)
         self._confirm(run_race(entrants, self._measure, self.limit.is_over))
         return self.outcome
+
+    def _lowered(self, candidate: Candidate) -> str:
+        return text_key(self.site.program(candidate))
 
     def _opened(self, candidates: Iterable[Candidate]) -> tuple[list[Raced], bool]:
         """Those that have another text than all before and do not fail, with their first pairs; and whether time was left."""

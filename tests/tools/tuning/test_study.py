@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from math import log
 from pathlib import Path
 
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import read_tuned
 from fuse_opt.tools.compiler.api import load
-from fuse_opt.tools.tuning.candidates import Candidate, Site
-from fuse_opt.tools.tuning.race import judge
-from fuse_opt.tools.tuning.records import Records
+from fuse_opt.tools.tuning.candidates import Candidate, Site, single_changes
+from fuse_opt.tools.tuning.race import Raced, confirm, judge
+from fuse_opt.tools.tuning.records import RecordedBench, Records
 from fuse_opt.tools.tuning.report import report_html, report_text
 from fuse_opt.tools.tuning.sites import find_sites
 from fuse_opt.tools.tuning.study import Limit, Measured, Study, TrialFailed
@@ -110,6 +112,20 @@ def test_a_kernel_against_itself_is_never_accepted() -> None:
     assert all(each.verdict is None or each.refused is not None for each in found)
 
 
+def test_chance_is_not_confirmed_and_a_gain_is() -> None:
+    def confirmed(seed: int, gain: float) -> bool:
+        drawn = random.Random(seed)
+
+        def measure(candidate: Candidate, turn: int, pairs: int) -> list[float]:
+            return [drawn.gauss(gain, 0.02 if drawn.random() < 0.9 else 0.1) for _ in range(pairs)]
+
+        verdict = confirm(Raced(Candidate("{}", True), tuple(drawn.gauss(gain, 0.02) for _ in range(12))), measure)
+        return verdict is not None and verdict.accepted
+
+    assert not any(confirmed(seed, 0.0) for seed in range(300))
+    assert sum(confirmed(seed, 0.04) for seed in range(40)) >= 36
+
+
 @pytest.mark.parametrize(
     ("pairs", "accepted"),
     [([log(1.03)] * 24, True), ([log(1.01)] * 96, False), ([0.3] * 13 + [-0.3] * 11, False), ([0.1] * 4, False)],
@@ -147,6 +163,16 @@ def test_records_are_the_study(tmp_path: Path) -> None:
         64
     }
     assert {each.settings["lanes"] for key in first.won for each in read_tuned(tmp_path / "a").entries[key]} == {64}
+
+
+def test_what_was_lowered_once_is_not_lowered_again(tmp_path: Path) -> None:
+    run = tuner(tmp_path, table)
+    run.run()
+    site = sites()[0]
+    for candidate in single_changes(site, False):
+        text = RecordedBench(site, run.records, lambda: table(site)).text(candidate)
+        unlowered = replace(site, module=ModuleOp([]))
+        assert RecordedBench(unlowered, Records(tmp_path, HERE), lambda: table(site)).text(candidate) == text
 
 
 def tuned(result: Result) -> str:
