@@ -134,11 +134,11 @@ def has_order(extents: Sequence[int]) -> bool:
 def inherited_order(value: SSAValue, source: Index, index: Index) -> EncodingPart | None:
     """
     The order of a result that is made from a value's element at `source` for each `index`: its axes lie as they do in the
-    value. None where that is row-major, or no order.
+    value, padding included. None where that is row-major, or no order.
     """
     if not is_static(value):
         return None
-    factors = address(value, source).coefficients()
+    factors = address(value, tuple(expression.unlimited() for expression in source)).coefficients()
     if factors is None:
         return None
     steps: list[int] = []

@@ -180,6 +180,14 @@ class IndexExpr:
             return None
         return dict(self.terms).get(dim, 0)
 
+    def unlimited(self) -> IndexExpr:
+        """Without the limits of what it adds up: where it would be if nothing lay outside of them."""
+        found = self
+        while any(isinstance(atom, Clamp) for atom, _ in found.terms):
+            parts = [(atom.value if isinstance(atom, Clamp) else IndexExpr(((atom, 1),)), n) for atom, n in found.terms]
+            found = linear(parts) + found.constant
+        return found
+
     def __add__(self, other: IndexExpr | int) -> IndexExpr:
         if not isinstance(other, IndexExpr):
             return IndexExpr(self.terms, self.constant + other)

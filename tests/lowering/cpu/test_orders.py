@@ -99,3 +99,35 @@ func.func @main(%a: {a}, %b: {b}, %v: {tensor((n,))}) -> {c} {{
     expected = np.maximum(arrays[0] @ arrays[1] + arrays[2], 0)
     np.testing.assert_allclose(program(*arrays), expected, rtol=1e-4, atol=1e-4)
     assert program.conversions == (0, 0) and program.implementations == {"fuse.matmul": 1}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("orders", list(itertools.product(("", NHWC), repeat=2)))
+@pytest.mark.parametrize("pool", ["max_pool", "avg_pool"])
+def test_pooling_reads_and_stores_either_order(pool: str, orders: tuple[str, str]) -> None:
+    x, y = tensor((2, 5, 13, 11), orders[0]), tensor((2, 5, 7, 6), orders[1])
+    text = f"""
+func.func @main(%x: {x}) -> {y} {{
+  %0 = graph.{pool} %x {{kernel_shape = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>}}
+      : ({x}) -> {y}
+  func.return %0 : {y}
+}}
+"""
+    array = np.random.default_rng(0).standard_normal((2, 5, 13, 11)).astype(np.float32)
+    program = fuse_opt.compile(text)
+    assert program.conversions[0] == (orders[0] != orders[1])
+    np.testing.assert_allclose(program(array), fuse_opt.evaluate(text, array), rtol=1e-5, atol=1e-6)
+
+
+def test_padding_lies_as_what_is_padded() -> None:
+    """So that windows behind it go through memory as it lies, whatever follows."""
+    x = tensor((1, 8, 5, 5), NHWC)
+    module = parse(f"""
+func.func @main(%x: {x}) -> {tensor((1, 8, 3, 3), NHWC)} {{
+  %0 = graph.max_pool %x {{kernel_shape = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>}}
+      : ({x}) -> {tensor((1, 8, 3, 3), NHWC)}
+  func.return %0 : {tensor((1, 8, 3, 3), NHWC)}
+}}""")
+    made = [op for op in apply(module, ["decompose"]).walk() if op.name.startswith("graph.")]
+    assert [op.name for op in made] == ["graph.pad", "graph.window_max"]
+    assert all(str(NHWC) in str(op.results[0].type) for op in made)
