@@ -21,7 +21,7 @@ def _named(call: Call, name: str) -> Any:
 
 
 _UNARY: dict[str, tuple[str, ...]] = {
-    **{name: (name,) for name in ("abs", "sign", "floor", "ceil", "trunc", "relu", "sigmoid", "silu", "mish", "exp")},
+    **{name: (name,) for name in ("abs", "floor", "ceil", "trunc", "relu", "sigmoid", "silu", "mish", "exp")},
     **{name: (name,) for name in ("exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos")},
     **{name: (name,) for name in ("tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
     **{name: (name,) for name in ("erf", "erfc", "lgamma", "reciprocal", "bitwise_not", "round", "sinc")},
@@ -72,7 +72,12 @@ def _binary(name: str) -> None:
             return _named(call, _OF_TRUTH[name])(call.operand("self", element), call.operand("other", element))
         if name in ("remainder", "fmod"):
             _refuse_whole_division(call, element)
-        return call.result(_named(call, name)(call.operand("self", element), call.operand("other", element)))
+        x, y = call.operand("self", element), call.operand("other", element)
+        found = _named(call, name)(x, y)
+        if name == "remainder" and element.is_float:  # a zero has the sign of x, not that of y as NumPy's
+            zero = call.emit.equal(found, call.number(0, element))
+            found = call.emit.where(zero, call.emit.copysign(found, x), found)
+        return call.result(found)
 
     handler(*(f"aten.{torch_name}" for torch_name in _BINARY[name]))(build)
 
@@ -204,6 +209,16 @@ def _shift(call: Call) -> SSAValue:
     is_left = "left" in str(call.node.target) or "lshift" in str(call.node.target)
     shift = call.emit.bitwise_left_shift if is_left else call.emit.bitwise_right_shift
     return shift(call.operand("self", call.dtype), call.operand("other", call.dtype))
+
+
+@handler("aten.sign.default")
+def _sign(call: Call) -> SSAValue:
+    """Of NaN it is 0, where NumPy's is NaN."""
+    x = call.tensor("self", call.dtype)
+    sign = call.emit.sign(x)
+    if call.dtype.is_float:
+        sign = call.emit.where(call.emit.isnan(x), call.number(0, call.dtype), sign)
+    return call.result(sign)
 
 
 @handler("aten.isnan.default", "aten.isinf.default")

@@ -107,6 +107,18 @@ def test_special_functions_at_edges_give_what_eager_gives(name: str):
 EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, float("inf"), -float("inf"), float("nan"), 1e-40, -3.7, 20.0]
 
 
+def test_signs_are_those_of_eager_not_of_numpy():
+    def function(x: Any, y: Any) -> Any:
+        return x.sign(), torch.remainder(x, y), torch.remainder(x, -3), x.abs().sgn() + 1
+
+    x = torch.tensor([edge for edge in EDGES if edge != 1e-40])  # eager's vectors overflow there
+    arguments = (x.repeat_interleave(len(x)), x.repeat(len(x)))
+    assert external(check(function, *arguments)) == {}
+    for found, wanted in zip(compiled(function)(*arguments), function(*arguments), strict=True):
+        known = ~wanted.isnan()
+        assert (found.signbit() == wanted.signbit())[known].all()
+
+
 @pytest.mark.parametrize("name", ["digamma", "erfinv", "special.i0e", "special.i1e"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions_with_expansions_of_their_own(name: str, dtype: str):
