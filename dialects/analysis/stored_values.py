@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.ir import Attribute
 
-from fuse_opt.dialects.types.storage_kinds import PARTS, part_types, stored_as
+from fuse_opt.dialects.types.storage_kinds import PARTS, CsrAttr, part_types, stored_as
 
 PART = "graph.part"
 """The attribute of an argument or a result that is a part of a value of a storage kind."""
@@ -44,6 +44,16 @@ def whole_types(types: Sequence[Attribute], marks: Sequence[Mapping[str, Attribu
         found.append((whole, count))
         number += count
     return found
+
+
+def columns_of(marks: Mapping[str, Attribute]) -> int | None:
+    """What the elements of an argument with attributes are below where it has the columns of a csr matrix; None for others."""
+    if (mark := marks.get(PART)) is None:
+        return None
+    whole = _whole_type(mark)
+    if not isinstance(stored_as(whole), CsrAttr) or mark != part_attribute(whole, PARTS.index("indices")):
+        return None
+    return cast("TensorType[Attribute]", whole).get_shape()[1]
 
 
 def _whole_type(mark: Attribute) -> Attribute:

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from math import prod
 from typing import cast
 
@@ -31,6 +32,7 @@ from xdsl.utils.hints import isa
 from fuse_opt.dialects import gpu
 from fuse_opt.dialects.analysis.prepared import called_functions, prepared_arguments
 from fuse_opt.dialects.analysis.storage import ARENA, DONATED, argument_attributes
+from fuse_opt.dialects.analysis.stored_values import columns_of
 from fuse_opt.dialects.fused import PARTITION
 from fuse_opt.dialects.gpu import ArenaOp, BulkOp, LaunchFuncOp, LibraryCallOp, SizeOp
 from fuse_opt.dialects.gpu.kernels import ALIGNED, DYNAMIC_SHARED, UNALIGNED
@@ -99,6 +101,8 @@ class ProgramBuilder:
             if isinstance(name := op.properties.get("sym_name"), StringAttr)
         }
         self._refs: dict[SSAValue, BufferRef] = {}
+        self._patterns: dict[int, int] = {}
+        """By buffer, of columns of csr arguments: what they are below."""
         self._globals: dict[str, int] = {}
         self._traffic: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
         self._slices: dict[str, tuple[int | None, ...]] = {}
@@ -132,6 +136,8 @@ class ProgramBuilder:
             shape, dtype = _described_type(argument.type, marks.get(SIZES))
             name = argument.name_hint or f"{kind}_{number}"
             self._refs[argument] = BufferRef(len(self.buffers), 0, shape, dtype)
+            if (columns := columns_of(marks)) is not None:
+                self._patterns[len(self.buffers)] = columns
             self.buffers.append(Buffer(kind, name, shape=shape, dtype=dtype, donated=donated, axes=axes))
 
     def _read(self, op: Operation) -> None:
@@ -281,7 +287,17 @@ class ProgramBuilder:
             self._routine(op),
             workspace=None if op.workspace is None else self._refs[op.workspace],
             touched=() if op.touched is None else tuple(map(int, op.touched.get_values())),
+            columns=self._columns(op),
         )
+
+    def _columns(self, op: LibraryCallOp) -> tuple[int, ...]:
+        """`columns` of a call: of inputs that are whole buffers, one behind the other."""
+        refs = [self._refs[value] for value in op.ins]
+        found = [0] * len(refs)
+        for number, (rows, ref) in enumerate(pairwise(refs), 1):
+            if ref.buffer == rows.buffer + 1 and not ref.offset and not rows.offset:
+                found[number] = self._patterns.get(ref.buffer, 0)
+        return tuple(found) if any(found) else ()
 
     def _routine(self, op: LibraryCallOp) -> Run:
         if op.implementation.data == REFERENCE:

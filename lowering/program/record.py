@@ -153,6 +153,11 @@ class LibraryCall:
     """Bytes that the routine works in, and whose contents nobody reads: `run` has them as one more output."""
     touched: tuple[int, ...] = ()
     """By input, then by output, how many elements are read or written at most, if that is not all (-1) of each."""
+    columns: tuple[int, ...] = ()
+    """By input, what its elements are below where it is the columns of a csr argument, whose rows are the input before; else 0.
+
+    Whoever runs the program has looked at such an argument. Nothing where there is none.
+    """
 
     @property
     def moved(self) -> tuple[int, int]:

@@ -1,27 +1,30 @@
 /* Whether a pattern that a caller gives is one: rows that follow each other, columns in range that ascend in each row. What is
  * wrong is said by Python, which looks again. Follows python_objects.c in one text. */
 
-/* `falls` of all neighbours must be those where a row begins: neither pass has branches that depend on columns. */
+/* `falls` of all neighbours must be those where a row begins: neither pass has branches that depend on columns. Rows that begin
+ * before the first entry or behind the last one are empty, so the second pass reads what is there. */
 #define CHECK(name, T, U, P) \
   static int64_t name(const P *indptr, int64_t rows, const T *indices, int64_t count, int64_t columns) { \
     if (indptr[0] != 0 || indptr[rows] != count) return 0; \
     P sinks = 0; \
     for (int64_t row = 0; row < rows; row++) sinks |= indptr[row + 1] < indptr[row]; \
     if (sinks) return 0; \
-    U worst = count ? (U)indices[0] : 0; \
+    if (!count) return 1; \
+    U worst = (U)indices[0]; \
     T falls = 0; \
     for (int64_t p = 1; p < count; p++) { \
       worst = (U)indices[p] > worst ? (U)indices[p] : worst; \
       falls += indices[p] <= indices[p - 1]; \
     } \
-    if (count && worst >= (U)columns) return 0; \
-    P before = 0; \
-    for (int64_t row = 1; count > 1 && row < rows; row++) { \
-      int64_t first = indptr[row], at = first < count ? first : count - 1; \
-      at += !at; \
+    if (worst >= (U)columns) return 0; \
+    int64_t row = 1, last = rows, before = 0; \
+    while (row < last && !indptr[row]) row++; \
+    while (row < last && indptr[last - 1] == count) last--; \
+    for (; row < last; row++) { \
+      int64_t at = indptr[row]; \
       __asm__("" : "+r"(at)); /* else the compiler gathers, which takes longer */ \
-      falls -= (indptr[row] > before) & (first < count) & (indices[at] <= indices[at - 1]); \
-      before = indptr[row]; \
+      falls -= (at != before) & (indices[at] <= indices[at - 1]); \
+      before = at; \
     } \
     return falls == 0; \
   }

@@ -41,7 +41,7 @@ def _library() -> Any:
         return None
     try:
         text = "".join(map(runtime_text, ("host/python_objects.c", _SOURCE)))
-        return compiler.load_shared(text, DiskCache(), _TASKS)
+        return compiler.load_shared(text, DiskCache(), _TASKS, ["-funroll-loops"])
     except (CompileError, OSError):
         return None
 

@@ -163,7 +163,8 @@ def _matmul(call: LibraryCall) -> _Loops | None:
     columns, width = x.shape
     capacity, kind = indices.shape[0], _TYPES.index(values.dtype)
     work = (capacity + indptr.shape[0]) * max(width, 1)
-    numbers = {"columns": columns, "capacity": capacity, "width": width, "type": kind}
+    known = int(len(call.columns) > 1 and call.columns[1] == columns)
+    numbers = {"columns": columns, "capacity": capacity, "width": width, "type": kind, "known": known}
     found = _over_rows("fuse_csr_matmul", work, indptr, **numbers)
     if call.workspace is None:
         return found

@@ -3,7 +3,8 @@
  * the number of threads.
  *
  * Patterns are looked at before anything is read by them: a run with a row that does not follow the one before, with a column
- * out of range or with more entries than there is room for fails, and the first such that is met is noted. */
+ * out of range or with more entries than there is room for fails, and the first such that is met is noted. Products do not look
+ * where the pattern is an argument, which was looked at before the run. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct fuse_sparse {
   int64_t count;                   /* of what is told apart further: ids, the capacity of a second pattern, of a result */
   int64_t tasks, type, bytes;      /* bytes: of an element */
   int64_t option, wraps, skipped, kind; /* kind: of ids */
+  int64_t known;                        /* whether the pattern was looked at before the run */
   int64_t panel;                        /* of products with panels: which one a loop is of, the count of them for what is left */
   struct fuse_sparse_fault *fault;
 };
@@ -185,7 +187,7 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
   } \
   static void name##_product(const struct fuse_sparse *call, int64_t begin, int64_t end) { \
     const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
-    if (begin >= end || !rows_hold(call, indptr, indices, begin, end)) return; \
+    if (begin >= end || !(call->known || rows_hold(call, indptr, indices, begin, end))) return; \
     for (int64_t j = call->panel * PANEL / (int64_t)sizeof(T); j < call->width;) \
       j += name##_piece(call, indptr, begin, end, j); \
   } \
@@ -193,7 +195,7 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
     const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1); \
     const T *values = (const T *)PLACE(call, 2), *x = (const T *)PLACE(call, 5); \
     T *out = (T *)(PLACE(call, 4) + call->panel * PANEL); \
-    if (begin >= end || !rows_hold(call, indptr, indices, begin, end)) return; \
+    if (begin >= end || !(call->known || rows_hold(call, indptr, indices, begin, end))) return; \
     for (int64_t row = begin; row < end; row++) { \
       int64_t first = indptr[row], count = indptr[row + 1] - first; \
       const char *later = (const char *)(out + least(row + 2, end - 1) * call->width); /* far from what is written now */ \

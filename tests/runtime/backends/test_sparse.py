@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ir_testing import parse
 from lowered_programs import as_list, needs_compiler
 
 import fuse_opt
+from fuse_opt.dialects.types.storage_kinds import PARTS
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.lowering.program import LibraryCall
 from fuse_opt.runtime.backends.csr_check import is_pattern
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.runtime.stored_arrays import StoredType
+from fuse_opt.tools.compiler.api import optimize
 
 Array = np.ndarray[Any, Any]
 
@@ -140,6 +145,23 @@ def test_the_look_at_patterns_agrees_with_numpy() -> None:
         answers.append(is_pattern(*given, columns))
         assert answers[-1] == expected, (given, columns)
     assert 50 < sum(answers) < 350
+
+
+def test_patterns_of_arguments_are_known_where_they_go_together() -> None:
+    csr_type = "tensor<3x4xf32, #graph.csr<capacity = 5>>"
+    parts = [
+        f'tensor<{n}> {{graph.part = ["{name}", {csr_type}]}}'
+        for name, n in zip(PARTS, ("4xi32", "5xi32", "5xf32"), strict=True)
+    ]
+    given = ", ".join(f"%{a}{name}: {part}" for a in "ab" for name, part in zip(PARTS, parts, strict=True))
+    for indices, wanted in (("%aindices", (0, 4, 0, 0)), ("%bindices", ())):
+        product = "(tensor<4xi32>, tensor<5xi32>, tensor<5xf32>, tensor<4x2xf32>) -> tensor<3x2xf32>"
+        module = parse(f"""func.func @main({given}, %x: tensor<4x2xf32>) -> tensor<3x2xf32> {{
+          %0 = graph.csr_matmul %aindptr, {indices}, %avalues, %x : {product}
+          func.return %0 : tensor<3x2xf32>
+        }}""")
+        (call,) = (step for step in build_program(optimize(module)).steps if isinstance(step, LibraryCall))
+        assert call.columns == wanted
 
 
 @needs_compiler
