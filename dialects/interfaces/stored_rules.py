@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import IRDLOperation
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, shape
+from fuse_opt.dialects.interfaces.shapes import AnyTensor, dtype, is_static, shape
 from fuse_opt.dialects.scalar.evaluate import Evaluator, NotKnown, known
 from fuse_opt.dialects.scalar.simplify import simplified
 from fuse_opt.dialects.types.encodings import with_encoding
@@ -89,6 +89,17 @@ class RowSlice(StoredRule):
 
 
 @dataclass(frozen=True)
+class RowsTaken(StoredRule):
+    """Rows of a csr matrix by operand 1, a list of ids for a csr result, ids of any shape for a dense one."""
+
+    wraps: bool
+
+    @property
+    def any_capacity(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
 class Product(StoredRule):
     """The product of a csr matrix and a dense one, or a vector."""
 
@@ -131,6 +142,18 @@ class Conversion(StoredRule):
     @property
     def any_capacity(self) -> bool:
         return True
+
+
+def taken_rule(x: SSAValue, ids: SSAValue, type_: AnyTensor, axis: int, wraps: bool) -> StoredRule | None:
+    """The rule of rows of a csr matrix that are named by ids, with a result of this type."""
+    kind, extents = stored_as(x.type), tuple(type_.get_shape())
+    if not isinstance(kind, CsrAttr) or axis != 0 or stored_as(ids.type) or not is_static(ids):
+        return None
+    if len(extents) != 2 or not all(shape(x)):
+        return RowsTaken((with_encoding(type_, None),), wraps)
+    return RowsTaken(
+        (with_encoding(type_, kind.bounded(extents, extents[0] * min(shape(x)[1], kind.capacity.data))),), wraps
+    )
 
 
 def pointwise_rule(

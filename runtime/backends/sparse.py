@@ -30,6 +30,8 @@ _TASKS = (
     "fuse_csr_largest",
     "fuse_csr_rows",
     "fuse_csr_transpose",
+    "fuse_csr_take",
+    "fuse_csr_take_rows",
     "fuse_csr_union",
     "fuse_csr_count",
     "fuse_csr_add_up",
@@ -213,6 +215,24 @@ def _transpose(call: LibraryCall) -> _Loops | None:
     return _over_rows("fuse_csr_transpose", 0, indptr, columns=columns, capacity=indices.shape[0])
 
 
+def _take(call: LibraryCall) -> _Loops | None:
+    indptr, indices, ids = call.inputs
+    if ids.dtype not in _IDS:
+        return None
+    rows, count, room = indptr.shape[0] - 1, ids.shape[0], call.outputs[1].shape[0]
+    tasks = _task_count(8 * room, max(count, 1))
+    numbers = {
+        "rows": rows,
+        "columns": rows,
+        "capacity": indices.shape[0],
+        "count": count,
+        "option": room,
+        "tasks": tasks,
+    }
+    numbers |= {"kind": _IDS.index(ids.dtype), "wraps": int(bool(call.config.get("wrap_negative", True)))}
+    return _Loops((("fuse_csr_take_rows", 1), ("fuse_csr_take", tasks)), numbers)
+
+
 def _union(call: LibraryCall) -> _Loops | None:
     indptr, a, _, b = call.inputs
     room = call.outputs[1].shape[0]
@@ -280,6 +300,7 @@ _MAKERS: Mapping[str, Callable[[LibraryCall], _Loops | None]] = {
     "fuse.csr_reduce": _reduce,
     "fuse.csr_rows": _rows,
     "fuse.csr_transpose": _transpose,
+    "fuse.csr_take": _take,
     "fuse.csr_union": _union,
     "fuse.csr_from_dense": _from_dense,
     "fuse.csr_to_dense": _to_dense,

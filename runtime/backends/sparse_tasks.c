@@ -350,6 +350,52 @@ void fuse_csr_transpose(void *arg, long begin, long end) {
   (void)begin, (void)end;
 }
 
+/* The id with a number: a row, counted from the end where it is negative and that counts; -1, and a note, for none. */
+static int64_t id_at(const struct fuse_sparse *call, const char *ids, int64_t k, int64_t rows) {
+  int64_t given = 0;
+  switch (call->kind) {
+    case 0: given = ((const int32_t *)ids)[k]; break;
+    case 1: given = ((const int64_t *)ids)[k]; break;
+    case 2: given = ((const int16_t *)ids)[k]; break;
+    case 3: given = ((const int8_t *)ids)[k]; break;
+  }
+  int64_t id = given < 0 && call->wraps ? given + rows : given;
+  if (__builtin_expect(id >= 0 && id < rows, 1)) return id;
+  note(call->fault, OUT_OF_RANGE, given, k);
+  return -1;
+}
+
+/* Rows by ids: where they begin (one task), then what is in them. */
+void fuse_csr_take_rows(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *indptr = (const int32_t *)PLACE(call, 0);
+  int32_t *starts = (int32_t *)PLACE(call, 3);
+  int64_t first, total = 0, room = call->option;
+  starts[0] = 0;
+  for (int64_t k = 0; k < call->count; k++) {
+    int64_t row = id_at(call, PLACE(call, 2), k, call->rows);
+    total += row < 0 ? 0 : row_of(call, indptr, row, call->capacity, &first);
+    starts[k + 1] = (int32_t)least(total, room);
+  }
+  if (total > room && !call->fault->failed) note(call->fault, TOO_MANY, total, room);
+  (void)begin, (void)end;
+}
+
+void fuse_csr_take(void *arg, long begin, long end) {
+  const struct fuse_sparse *call = arg;
+  const int32_t *indptr = (const int32_t *)PLACE(call, 0), *indices = (const int32_t *)PLACE(call, 1);
+  const int32_t *starts = (const int32_t *)PLACE(call, 3);
+  int32_t *columns = (int32_t *)PLACE(call, 4), *places = (int32_t *)PLACE(call, 5);
+  if (call->fault->failed) return;
+  for (int64_t k = call->count * begin / call->tasks; k < call->count * end / call->tasks; k++) {
+    int64_t from = indptr[id_at(call, PLACE(call, 2), k, call->rows)], to = starts[k], n = starts[k + 1] - to;
+    memcpy(columns + to, indices + from, (size_t)n * 4);
+    for (int64_t p = 0; p < n; p++) places[to + p] = (int32_t)(from + p);
+  }
+  if (end == call->tasks)
+    for (int64_t p = starts[call->count]; p < call->option; p++) columns[p] = places[p] = 0;
+}
+
 /* A merge of rows; one task. */
 void fuse_csr_union(void *arg, long begin, long end) {
   const struct fuse_sparse *call = arg;
@@ -494,17 +540,6 @@ void fuse_rows_subtract(void *arg, long begin, long end) {
 }
 
 /* Ids in order, each once, and behind where these begin (`starts`) in what order the ids are; one task. */
-static int64_t id_at(const struct fuse_sparse *call, int64_t k) {
-  const char *ids = PLACE(call, 1);
-  switch (call->kind) {
-    case 0: return ((const int32_t *)ids)[k];
-    case 1: return ((const int64_t *)ids)[k];
-    case 2: return ((const int16_t *)ids)[k];
-    case 3: return ((const int8_t *)ids)[k];
-  }
-  return -1;
-}
-
 static int compare(const void *a, const void *b) {
   uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
   return left < right ? -1 : left > right;
@@ -532,11 +567,8 @@ void fuse_embedding_order(void *arg, long begin, long end) {
   uint64_t *keys = (uint64_t *)(PLACE(call, 5) + (call->capacity + 1 + call->count + 15) / 16 * 16 * 4), differ = 0;
   int64_t kept = 0, found = 0;
   for (int64_t k = 0; k < call->count; k++) {
-    int64_t given = id_at(call, k), id = given < 0 && call->wraps ? given + call->columns : given;
-    if (id < 0 || id >= call->columns) {
-      note(call->fault, OUT_OF_RANGE, given, k);
-      break;
-    }
+    int64_t id = id_at(call, PLACE(call, 1), k, call->columns);
+    if (id < 0) break;
     if (id != call->skipped) keys[kept] = (uint64_t)id << 32 | (uint64_t)k, differ |= keys[kept] ^ keys[0], kept++;
   }
   keys = sorted(keys, keys + call->count, kept, differ);

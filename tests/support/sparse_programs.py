@@ -112,7 +112,9 @@ class SparseProgram:
         rng, x = self._rng, self._pick()
         extents = x[2].shape
         match str(
-            rng.choice(["unary", "unary", "dense", "binary", "binary", "matmul", "sum", "transpose", "slice", "store"])
+            rng.choice(
+                ["unary", "unary", "dense", "binary", "binary", "matmul", "sum", "transpose", "slice", "take", "store"]
+            )
         ):
             case "unary":
                 op = str(rng.choice(list(UNARY)))
@@ -143,6 +145,12 @@ class SparseProgram:
                 if first < last:
                     text = f" {{starts = array<i64: {first}, 0>, stops = array<i64: {last}, {extents[1]}>}}"
                     self._emit("slice", [x], x[2][first:last], self._type((last - first, extents[1])), text)
+            case "take" if x[2].ndim == 2:
+                ids = rng.integers(-extents[0], extents[0], int(rng.integers(1, 6)))
+                constant = f"%i{len(self._lines)}"
+                listed, kind = ", ".join(map(str, ids)), f"tensor<{ids.size}xi64>"
+                self._lines.append(f"  {constant} = graph.constant dense<[{listed}]> : {kind}")
+                self._emit("take", [x, (constant, kind, ids)], x[2][ids], self._type((ids.size, extents[1])))
             case "store" if x[2].ndim == 2 and "#" not in x[1]:
                 kind, room = ("csr", x[2].size) if rng.random() < 0.5 else ("row_sparse", extents[0])
                 self._emit("to_storage", [x], x[2], self._type(extents, f"#graph.{kind}<capacity = {room}>"))

@@ -41,9 +41,14 @@ from fuse_opt.dialects.interfaces.shapes import (
     tensor,
     tensor_type,
 )
+from fuse_opt.dialects.interfaces.stored_rules import StoredRule, taken_rule
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import BOOL, I32, I64
 from fuse_opt.dialects.types.index_expr import Index, constant, loaded
+
+
+def _wraps(wrap_negative: BoolAttr | None) -> bool:
+    return wrap_negative is None or bool(wrap_negative.value.data)
 
 
 def index_shape(value: SSAValue, name: str = "indices") -> tuple[int, ...]:
@@ -85,6 +90,11 @@ class TakeOp(AxisOp, OpaqueOp):
     def as_reads(self, builder: GraphBuilder) -> SSAValue | None:
         return _taken(builder, self, self.indices, self.checked_axis())
 
+    def stored_rule(self, fast: bool = False) -> StoredRule | None:
+        """Of rows of a csr matrix."""
+        (type_,) = self.infer_types()
+        return taken_rule(self.x, self.indices, type_, self.checked_axis(), _wraps(self.wrap_negative))
+
 
 @irdl_op_definition
 class EmbeddingOp(CompositeOp):
@@ -105,6 +115,11 @@ class EmbeddingOp(CompositeOp):
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
         wraps = {} if self.wrap_negative is None else {"wrap_negative": self.wrap_negative}
         return (builder(TakeOp, self.weight, self.ids, axis=int_value(0), **wraps),)
+
+    def stored_rule(self, fast: bool = False) -> StoredRule | None:
+        """Of rows of a csr matrix."""
+        (type_,) = self.infer_types()
+        return taken_rule(self.weight, self.ids, type_, 0, _wraps(self.wrap_negative))
 
 
 @irdl_op_definition

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i32
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, TensorType, i32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -207,6 +207,33 @@ class CsrUnionOp(OpaqueOp):
         for name, value in (("a_indices", self.a_indices), ("b_indices", self.b_indices)):
             positions(name, value)
         return _list(rows + 1), _list(capacity), _list(capacity), _list(capacity)
+
+
+@irdl_op_definition
+class CsrTakeOp(OpaqueOp):
+    """The pattern of the rows that `ids` names, one behind the other, and where each of its entries is in the operand's.
+
+    Negative ids count from the end, unless `wrap_negative` is false. More entries than `capacity` are an error of the run.
+    Behind the last entry `places` holds zeros.
+    """
+
+    name = "graph.csr_take"
+    indptr = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    ids = operand_def(TensorType)
+    capacity = prop_def(IntegerAttr)
+    wrap_negative = opt_prop_def(BoolAttr)
+    new_indptr = result_def(TensorType)
+    new_indices = result_def(TensorType)
+    places = result_def(TensorType)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        row_count(self.indptr)
+        positions("indices", self.indices)
+        if dtype(self.ids).is_float or dtype(self.ids) is BOOL or len(shape(self.ids)) != 1 or not is_static(self.ids):
+            raise VerifyException(f"operand 'ids': expected a list of integers of known length, got '{self.ids.type}'")
+        capacity = count_of("capacity", self.capacity)
+        return _list(shape(self.ids)[0] + 1), _list(capacity), _list(capacity)
 
 
 @irdl_op_definition

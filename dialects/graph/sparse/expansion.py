@@ -32,6 +32,7 @@ from fuse_opt.dialects.graph.sparse.parts import (
     row_slice,
     rows_at,
     spread,
+    taken,
     transposed,
     union,
     zeros,
@@ -201,6 +202,18 @@ def _row_slice(op: GraphOp, rule: rules.RowSlice, builder: GraphBuilder, operand
     return [row_slice(builder, _parts(operands[0]), rule.start, rows, capacity)]
 
 
+def _rows_taken(op: GraphOp, rule: rules.RowsTaken, builder: GraphBuilder, operands: Sequence[Flat]) -> Sequence[Flat]:
+    """Of ids of any shape, or of a matrix without elements, as a list whose rows are dense."""
+    parts, (ids,), result = _parts(operands[0]), operands[1], op.results[0]
+    count, columns = prod(shape(ids)), shape(op.operands[0])[1]
+    kind = stored_as(result.type) or stored_as(rule.results[0])
+    most = CsrAttr.of(0).bounded((count, columns), count * min(columns, parts.capacity)) if kind is None else kind
+    found = taken(builder, parts, reshaped(builder, ids, (count,)), most.capacity.data, rule.wraps)
+    if kind is not None:
+        return [found]
+    return [(reshaped(builder, _dense(builder, most, (count, columns), found), shape(result)),)]
+
+
 def _product(op: GraphOp, rule: rules.Product, builder: GraphBuilder, operands: Sequence[Flat]) -> Sequence[Flat]:
     """`A @ x`, and `x @ A` as the transpose of `A.T @ x.T`."""
     parts, (x,) = _parts(operands[rule.stored]), operands[1 - rule.stored]
@@ -288,6 +301,7 @@ _BUILD: Mapping[type[rules.StoredRule], _Build] = {
     rules.Reduced: _reduced,
     rules.Transposed: _transposed,
     rules.RowSlice: _row_slice,
+    rules.RowsTaken: _rows_taken,
     rules.Product: _product,
     rules.SampledProduct: _sampled,
     rules.StoredSoftmax: _softmax,

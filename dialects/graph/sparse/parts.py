@@ -16,9 +16,9 @@ from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MaximumOp, Min
 from fuse_opt.dialects.graph.elementwise.comparison import GreaterEqualOp, LessOp
 from fuse_opt.dialects.graph.movement.gather import IndexOp, TakeOp
 from fuse_opt.dialects.graph.movement.views import ReshapeOp, SliceOp
-from fuse_opt.dialects.graph.sparse.csr import CsrRowsOp, CsrTransposeOp, CsrUnionOp
+from fuse_opt.dialects.graph.sparse.csr import CsrRowsOp, CsrTakeOp, CsrTransposeOp, CsrUnionOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
-from fuse_opt.dialects.interfaces.properties import float_value, int_array, int_value
+from fuse_opt.dialects.interfaces.properties import bool_value, float_value, int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
 
 
@@ -103,6 +103,13 @@ def resized(builder: GraphBuilder, parts: Parts, capacity: int) -> Parts:
         return parts
     indptr, indices, places, _ = union(builder, parts, parts, capacity)
     return Parts(indptr, indices, spread(builder, parts.values, places))
+
+
+def taken(builder: GraphBuilder, parts: Parts, ids: SSAValue, capacity: int, wraps: bool) -> Parts:
+    """The rows of a csr matrix that ids name."""
+    given = {"capacity": int_value(capacity), "wrap_negative": bool_value(wraps)}
+    indptr, indices, places = builder.all(CsrTakeOp, parts.indptr, parts.indices, ids, **given)
+    return Parts(indptr, indices, rows_at(builder, parts.values, places))
 
 
 def row_slice(builder: GraphBuilder, parts: Parts, start: int, rows: int, capacity: int) -> Parts:

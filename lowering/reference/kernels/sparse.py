@@ -123,6 +123,24 @@ def csr_transpose(inputs: Sequence[Array], outputs: Sequence[Array], config: Con
     new_indices[: order.size], new_indices[order.size :] = rows_of(indptr)[order], 0
 
 
+@implementation("numpy.csr_take", "graph.csr_take", cost=_cost)
+def csr_take(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
+    """Ranges of places, one behind the other."""
+    indptr, indices, ids = inputs
+    new_indptr, new_indices, places = outputs
+    count_of("graph.csr_take", indptr, indices.size)
+    rows = checked("graph.csr_take", ids, indptr.size - 1, 0, None if integer(config, "wrap_negative", 1) else 0)
+    starts, counts = indptr[rows].astype(np.int64), np.diff(indptr)[rows].astype(np.int64)
+    total = int(counts.sum())
+    if total > new_indices.size:
+        raise overflow("graph.csr_take", total, new_indices.size)
+    new_indptr[0] = 0
+    np.cumsum(counts, out=new_indptr[1:])
+    found = np.arange(total) + np.repeat(starts - new_indptr[:-1], counts)
+    places[:total], places[total:] = found, 0
+    new_indices[:total], new_indices[total:] = indices[found], 0
+
+
 @implementation("numpy.csr_union", "graph.csr_union", cost=_cost)
 def csr_union(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
     """Places as single numbers, of both patterns, each once."""

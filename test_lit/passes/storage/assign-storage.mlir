@@ -83,6 +83,18 @@ func.func @lazy(%w: tensor<9x2xf32>, %g: tensor<9x2xf32, #graph.row_sparse<capac
   func.return %1#0, %1#1 : tensor<9x2xf32>, tensor<9x2xf32>
 }
 
+// -----
+
+// Rows that ids name have room for what these rows may have.
+// CHECK-LABEL: func.func @rows
+func.func @rows(%a: tensor<4x5xf32, #graph.csr<capacity = 7>>, %i: tensor<2xi64>, %j: tensor<2x3xi64>) -> (tensor<2x5xf32>, tensor<2x3x5xf32>) {
+  // CHECK: graph.take %a, %i : {{.*}} -> tensor<2x5xf32, #graph.csr<capacity = 10>>
+  %0 = graph.take %a, %i : (tensor<4x5xf32, #graph.csr<capacity = 7>>, tensor<2xi64>) -> tensor<2x5xf32>
+  // CHECK: graph.embedding %a, %j : {{.*}} -> tensor<2x3x5xf32>
+  %1 = graph.embedding %a, %j : (tensor<4x5xf32, #graph.csr<capacity = 7>>, tensor<2x3xi64>) -> tensor<2x3x5xf32>
+  func.return %0, %1 : tensor<2x5xf32>, tensor<2x3x5xf32>
+}
+
 // CHECK: remark: [assign-storage] fallback: 'graph.exp' has no way to run on operand 0 stored as csr: it is made dense bytes=80
 // CHECK: remark: [assign-storage] fallback: 'graph.matmul' {{.*}} bytes=60
 // CHECK: remark: [assign-storage] fallback: 'graph.to_storage' {{.*}} bytes=80

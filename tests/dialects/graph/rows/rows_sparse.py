@@ -93,6 +93,18 @@ def _transpose_cases() -> Iterator[Case]:
         yield Case("graph.csr_transpose", f"columns = {columns} : i64", parts(rows, entries, capacity), wanted)
 
 
+def _take_cases() -> Iterator[Case]:
+    for rows, _, entries, capacity in PATTERNS:
+        for ids in ([], [rows - 1, 0, -1, rows - 1], list(range(rows))):
+            own = [[p for p, (row, _) in enumerate(entries) if row == k % rows] for k in ids] if rows else []
+            places, ends = [p for each in own for p in each], np.cumsum([0, *map(len, own)]).astype(I32)
+            for room, kind in ((len(places), np.int64), (len(places) + 3, np.int16)):
+                behind = [0] * (room - len(places))
+                wanted = ends, np.array([entries[p][1] for p in places] + behind, I32), np.array(places + behind, I32)
+                given = (*parts(rows, entries, capacity), np.array(ids if rows else [], kind))
+                yield Case("graph.csr_take", f"capacity = {room} : i64", given, wanted)
+
+
 def _union_cases() -> Iterator[Case]:
     for rows, columns, entries, capacity in PATTERNS:
         others = [(r, c) for r in range(rows) for c in range(columns) if (r * 7 + c) % 3 == 0]
@@ -237,6 +249,7 @@ ROWS: list[Row] = [
     Row("csr_reduce", ("i32",), _reduce_cases),
     Row("csr_rows", ("i32",), _rows_cases),
     Row("csr_transpose", ("i32",), _transpose_cases),
+    Row("csr_take", ("i32",), _take_cases),
     Row("csr_union", ("i32",), _union_cases),
     Row("csr_from_dense", (*NUMBERS, "i1"), _from_dense_cases),
     Row("csr_to_dense", ("i32",), _to_dense_cases),
