@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.types.size import Size, SizeRefusal
+from fuse_opt.lowering.c.headers.functions import generated_tiles
 from fuse_opt.lowering.c.language import C
 from fuse_opt.lowering.c.printer import FunctionText, print_function, print_translation_unit
 from fuse_opt.lowering.convert.convert_fused_to_loops import ConvertFusedToLoopsPass
@@ -63,7 +64,9 @@ def _takes_sizes(call: LibraryCall) -> bool:
 
 def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:
     kernels, launcher = _parts([record])
-    return program_of(record, _whole(kernels, launcher), _units(kernels, launcher), prepare)
+    program = program_of(record, _whole(kernels, launcher), _units(kernels, launcher), prepare)
+    tiles = generated_tiles({name for kernel in kernels for name in kernel.helpers})
+    return replace(program, stats=replace(program.stats, generated_tiles=len(tiles)))
 
 
 def emit_c(module: ModuleOp, function: str | None = None) -> str:

@@ -232,6 +232,8 @@ class ProgramStats:
     """Of the arena, the most that a library call takes besides its operands and results."""
     inside_bytes: int = 0
     """Of the arena, values inside of partitions, each by itself."""
+    generated_tiles: int = 0
+    """Functions for parts of products, convolutions and attention, which are written for a shape; kernels share them."""
     host_ops: int = 0
     """Of the library calls of a program of a device, those that the host runs, between copies."""
 

@@ -105,13 +105,13 @@ def c_helpers(names: Iterable[str]) -> str:
 
     Raises KeyError for a name that nothing defines."""
     wanted = set(names)
-    tiles = _tiles(wanted)
+    tiles = generated_tiles(wanted)
     definitions = "\n".join([*filter(None, [_c_definitions(wanted - tiles.keys())]), *tiles.values()])
     return header("preamble.h") + definitions if definitions else ""
 
 
-def _tiles(names: Iterable[str]) -> dict[str, str]:
-    """The tiles among these functions, each behind those that it calls."""
+def generated_tiles(names: Iterable[str]) -> dict[str, str]:
+    """By name, the tiles of products among these functions, which are written for their shapes, each behind those it calls."""
     found: dict[str, str] = {}
     for name in sorted(names):
         if (text := _product_text(name)) is not None:

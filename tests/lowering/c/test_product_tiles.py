@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from c_printing import build_helpers
+from ir_testing import apply, parse
 from lowered_programs import needs_compiler
+
+from fuse_opt.lowering.emit.c import build_program
 
 Array = np.ndarray[Any, Any]
 ROWS, COLUMNS, DEPTH, STEP = 7, 43, 21, 48
@@ -38,3 +42,16 @@ def test_a_tile_leaves_what_it_reads_to_those_after_it(element: str, c: str, mac
     np.testing.assert_array_equal(again, sums)
     np.testing.assert_array_equal(copy[:DEPTH, :COLUMNS], b)
     assert (copy[:DEPTH, COLUMNS:] == 7.5).all() and (copy[DEPTH] == 7.5).all()
+
+
+def test_tiles_are_counted_once_however_many_kernels_call_them() -> None:
+    x, w = "tensor<70x40xf32>", "tensor<40x40xf32>"
+    text = f"""
+func.func @main(%a: {x}, %w: {w}) -> {x} {{
+  %b = graph.matmul %a, %w : ({x}, {w}) -> {x}
+  %c = graph.matmul %b, %w : ({x}, {w}) -> {x}
+  func.return %c : {x}
+}}"""
+    program = build_program(apply(parse(text), ["wrap-kernels", "schedule-kernels"]))
+    tiles = re.findall(r"void (fo_tile_\w+)\(", program.source)
+    assert program.stats.launches == 2 and program.stats.generated_tiles == len(tiles) == len(set(tiles)) > 0
