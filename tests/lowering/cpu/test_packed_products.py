@@ -152,6 +152,16 @@ def test_a_weight_that_changes_is_packed_anew() -> None:
 
 
 @needs_compiler
+def test_a_weight_that_is_written_in_place_between_calls_is_packed_anew() -> None:
+    case = Case(40, 60, 200)
+    memory = np.stack([case.w, case.w])
+    program = case.packed().freeze({"w": memory[1:].reshape(60, 200)})
+    for change in (0, 1, 0, 2):
+        memory[1, 7, change::3] += change
+        np.testing.assert_allclose(program(case.x, case.b), np.maximum(case.x @ memory[1] + case.b, 0), 1e-4, 1e-4)
+
+
+@needs_compiler
 def test_threads_change_no_bit() -> None:
     case, before = Case(150, 500, 231), thread_pool.num_threads()
     program = case.packed().freeze({"w": case.w})

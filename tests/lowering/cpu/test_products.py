@@ -131,21 +131,23 @@ def test_random_extents() -> None:
         Case(rows, depth, columns, epilogue=epilogue, element=rng.choice(("f32", "f64"))).check()
 
 
+@pytest.mark.sampled(12)
 @needs_compiler
 @needs_guard_pages
-def test_nothing_beside_operands_and_results_is_touched() -> None:
-    rng = random.Random(11)
-    for number in range(18):
-        rows, depth = rng.choice((1, 3, 6, 31, 33, 40)), rng.choice((1, 7, 16, 33, 100, 300))
-        columns = rng.choice((1, 2, 5, 8, 15, 16, 17, 33, 48, 63, 65, 100, 129, 193))
-        flags = (rng.random() < 0.4, rng.random() < 0.4)
-        epilogue = BIAS_GELU_RESIDUAL if number % 2 else ""
-        case = Case(rows, depth, columns, transposed=flags, epilogue=epilogue, element=rng.choice(("f32", "f64")))
-        program, arguments = fuse_opt.compile(case.text), case.arguments()
-        wanted = evaluate(parse(case.text), arguments)[0]
-        with guarded() as allocate:
-            given = [allocate(array, at_end=number % 3 > 0) for array in arguments]
-            out = allocate(np.zeros_like(wanted), at_end=number % 3 > 0)
+@pytest.mark.parametrize("tail", range(1, 65))
+@pytest.mark.parametrize("of", ["rows", "depth", "columns"])
+def test_nothing_beside_operands_and_results_is_touched(of: str, tail: int) -> None:
+    rng = random.Random(f"{of} {tail}")
+    extents = {"rows": rng.choice((1, 3, 6, 33, 40)), "depth": rng.choice((1, 7, 33, 300))}
+    extents |= {"columns": rng.choice((1, 5, 16, 33, 65, 193)), of: tail + rng.choice((0, 0, 64, 128))}
+    flags, element = (rng.random() < 0.4, rng.random() < 0.4), rng.choice(("f32", "f32", "f64"))
+    case = Case(**extents, transposed=flags, epilogue=rng.choice(("", BIAS_GELU_RESIDUAL)), element=element)
+    program, arguments = fuse_opt.compile(case.text), case.arguments()
+    wanted = evaluate(parse(case.text), arguments)[0]
+    with guarded() as allocate:
+        for at_end in (True, False):
+            given = [allocate(array, at_end=at_end) for array in arguments]
+            out = allocate(np.zeros_like(wanted), at_end=at_end)
             program(*given, out=out)
             np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
             del given, out
@@ -232,7 +234,7 @@ def test_errors_are_no_larger_than_those_of_a_library() -> None:
         x, w, *_ = arguments = case.arguments(3)
         exact = x.astype(np.float64) @ w.astype(np.float64)
         ours, theirs = (float(np.std(found - exact)) for found in (fuse_opt.compile(case.text)(*arguments), x @ w))
-        assert ours <= 1.25 * theirs, (rows, depth, columns)
+        assert ours <= (1.25 if 1 in (rows, columns) else 1.02) * theirs, (rows, depth, columns)
 
 
 @needs_compiler

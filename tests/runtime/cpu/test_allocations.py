@@ -55,23 +55,30 @@ def counter(tmp_path: Path) -> Path:
     return library
 
 
-def check(counter: Path, name: str, backend: str = "", runs: str = "") -> None:
-    """A run of an example allocates nothing, and the counter finds one allocation that is there."""
-    for allocates in ("with none", "with one"):
-        source = ROOT / "examples" / f"{name}.mlir"
+def check(counter: Path, source: Path, backend: str = "", runs: str = "", also: str = "with one") -> None:
+    """A run allocates nothing, and the counter finds one allocation that is there."""
+    for allocates in dict.fromkeys(("with none", also)):
         command = [sys.executable, "-c", CALLS, source, str(LEAST), allocates, backend, runs]
         environment = {**os.environ, "LD_PRELOAD": str(counter)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         count, largest = map(int, done.stdout.split())
-        assert (count > 0) == (allocates == "with one"), f"{name}: {count} allocations, the largest of {largest} bytes"
+        assert (count > 0) == (allocates == "with one"), (
+            f"{source.name}: {count} allocations, the largest of {largest} bytes"
+        )
 
 
 @needs_compiler
 @pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is of Linux's loader")
 def test_a_run_allocates_nothing(counter: Path) -> None:
     """Of a transformer block: products, attention and norms; of convolutions."""
-    for name in ("transformer_block", "resnet_block"):
-        check(counter, name)
+    check(counter, ROOT / "examples" / "transformer_block.mlir")
+    check(counter, ROOT / "examples" / "resnet_block.mlir", also="with none")
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is of Linux's loader")
+def test_a_run_of_any_kind_of_contraction_allocates_nothing(counter: Path) -> None:
+    check(counter, ROOT / "tests" / "support" / "contraction_kinds.mlir", also="with none")
 
 
 @needs_compiler
@@ -85,4 +92,4 @@ def test_a_run_by_onednn_allocates_nothing(
         FakeOneDnn(tmp_path, monkeypatch).say(scratch=100)
     elif isinstance(reason := find_library(), str):
         pytest.skip(f"no oneDNN: {reason}")
-    check(counter, "ffn", "onednn,-fuse", "onednn.matmul")
+    check(counter, ROOT / "examples" / "ffn.mlir", "onednn,-fuse", "onednn.matmul")
