@@ -141,7 +141,8 @@ def test_nothing_beside_operands_and_results_is_touched(of: str, tail: int) -> N
     extents = {"rows": rng.choice((1, 3, 6, 33, 40)), "depth": rng.choice((1, 7, 33, 300))}
     extents |= {"columns": rng.choice((1, 5, 16, 33, 65, 193)), of: tail + rng.choice((0, 0, 64, 128))}
     flags, element = (rng.random() < 0.4, rng.random() < 0.4), rng.choice(("f32", "f32", "f64"))
-    case = Case(**extents, transposed=flags, epilogue=rng.choice(("", BIAS_GELU_RESIDUAL)), element=element)
+    epilogue = rng.choice(("", BIAS_GELU_RESIDUAL))
+    case = Case(*extents.values(), transposed=flags, epilogue=epilogue, element=element)
     program, arguments = fuse_opt.compile(case.text), case.arguments()
     wanted = evaluate(parse(case.text), arguments)[0]
     with guarded() as allocate:
