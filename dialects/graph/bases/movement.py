@@ -144,6 +144,13 @@ def whole_axis(extent: int) -> range:
     return range(extent) if is_number(extent) else range(_END)
 
 
+def position_on_axis(at: int, extent: int) -> range:
+    """One position of an axis, counted from its end where it is negative."""
+    if at == -1 and not is_number(extent):
+        return range(at, _END)
+    return range(at % extent, at % extent + 1)
+
+
 def slice_properties(positions: Sequence[range], source: Sequence[int]) -> dict[str, DenseArrayBase[IntegerType]]:
     """The properties of a slice that reads these positions of axes of known extents."""
     stops = [r.stop if r.stop >= 0 else -n - 1 for r, n in zip(positions, source, strict=True)]

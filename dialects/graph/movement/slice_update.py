@@ -14,7 +14,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.graph.bases.movement import AxisOp, SlicingOp, slice_properties
+from fuse_opt.dialects.graph.bases.movement import AxisOp, SlicingOp, position_on_axis, slice_properties, whole_axis
 from fuse_opt.dialects.graph.movement.views import ExpandDimsOp, SliceOp, SqueezeOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
@@ -42,8 +42,8 @@ class PositionOp(AxisOp, CompositeOp):
     def row_properties(self) -> dict[str, DenseArrayBase[IntegerType]]:
         """The properties of a slice of them."""
         source, axis = shape(self._operands[0]), self.checked_axis()
-        at = self.index.value.data % source[axis]
-        return slice_properties([range(n) if k != axis else range(at, at + 1) for k, n in enumerate(source)], source)
+        row = position_on_axis(self.index.value.data, source[axis])
+        return slice_properties([row if k == axis else whole_axis(n) for k, n in enumerate(source)], source)
 
 
 @irdl_op_definition
