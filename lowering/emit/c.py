@@ -20,7 +20,7 @@ from fuse_opt.lowering.emit.c_program import segments_text
 from fuse_opt.lowering.emit.lower import lowered_record, prepared_record, program_of
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder
 from fuse_opt.lowering.emit.sized_program import SizedProgram
-from fuse_opt.lowering.program import LibraryCall, Preparation, Program, Segment, Unit
+from fuse_opt.lowering.program import Buffer, LibraryCall, Preparation, Program, Segment, Unit
 
 _CALL = 1000
 """What the inlined text of a scalar function costs a compiler, in characters of plain arithmetic: measured with gcc 12."""
@@ -50,10 +50,16 @@ def build_sized_program(module: ModuleOp, function: str | None = None) -> SizedP
     calls = (step for step in record.steps if not isinstance(step, Segment))
     if (call := next((call for call in calls if not _takes_sizes(call)), None)) is not None:
         raise SizeRefusal(f"'{call.operation}': '{call.implementation}' takes extents that are numbers")
-    if prepared_record(record) is not None:
+    found = prepared_record(record)
+    if found is not None and (found[0].size_table.sizes or any(_has_sizes(each) for each in found[0].buffers)):
         raise SizeRefusal("arguments that are prepared have extents that are numbers")
+    prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
     limits = [(size, most) for size, most in record.limits.items() if isinstance(size, Size) and isinstance(most, int)]
-    return SizedProgram(_program(record), record.size_table, tuple(limits))
+    return SizedProgram(_program(record, prepare), record.size_table, tuple(limits))
+
+
+def _has_sizes(buffer: Buffer) -> bool:
+    return any(isinstance(extent, Size) for extent in buffer.shape)
 
 
 def _takes_sizes(call: LibraryCall) -> bool:

@@ -256,8 +256,16 @@ class SizedCpuProgram:
 
     def __init__(self, program: Program, at: Callable[[Mapping[str, int]], Program]) -> None:
         """Compiles its text; `at` gives what it is where symbols have these values. Raises `CompileError`."""
+        self.program = program
+        """With sizes in the place of numbers."""
         self._at = at
         self._object = _load(program, None)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What compiling it took, as in the statistics of its programs."""
+        _, counts, seconds = self._object
+        return {"compiled": counts.misses, "cached": counts.hits, "compile_s": seconds}
 
     def at(self, values: Mapping[str, int]) -> CpuProgram:
         """Raises what the record's evaluation raises."""

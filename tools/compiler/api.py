@@ -29,7 +29,8 @@ from fuse_opt.tools.compiler.pipeline import FOR_CPUS, LAUNCH_BY_LAUNCH, UNFUSED
 from fuse_opt.tools.compiler.reference_backend import Reference
 from fuse_opt.tools.compiler.registry import make_context, register
 from fuse_opt.tools.compiler.signature import Signature, call_with_parts
-from fuse_opt.tools.compiler.sized import SizedPrograms
+from fuse_opt.tools.compiler.sized import CallerSizes, SizedPrograms
+from fuse_opt.tools.compiler.sized import compile_sized as compile_function_sized
 from fuse_opt.tools.compiler.specialization import SpecializedPrograms, bind, is_dynamic, recent_calls, specialize
 from fuse_opt.tools.source.diagnostics import InputError
 from fuse_opt.tools.source.parsing import decode, parse_module
@@ -156,6 +157,26 @@ def compile(
         return _compiled(source, function, frozen, passes, build, target, sized=not poison)
 
     return CompiledProgram(compiled(frozenset()), target, compiled)
+
+
+def compile_sized(
+    module: ModuleOp,
+    long_rows: bool,
+    pipeline: str | Sequence[str] | None = None,
+    *,
+    backend: str | None = None,
+    tuned: str | Path | None = None,
+) -> CallerSizes:
+    """
+    What runs the function of a module for all values of the symbols that its types have, for a caller that binds it to memory of
+    its own. The module is changed. Unless rows may be long (`long_rows`) it raises LongRows where they are.
+    Raises SizeRefusal where something needs numbers, and as `compile` does.
+    """
+    require_c_compiler()
+    make_for(module, "cpu")
+    passes = _all_passes("cpu", pipeline, backend, False, tuned)
+    with located(module, module):
+        return CallerSizes(*compile_function_sized(module, None, passes, long_rows, prepared=True))
 
 
 def plans(

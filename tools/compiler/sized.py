@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -25,7 +26,7 @@ from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 
 if TYPE_CHECKING:
-    from fuse_opt.runtime.cpu.program import CpuProgram
+    from fuse_opt.runtime.cpu.program import CpuProgram, SizedCpuProgram
 
 Shapes = tuple[tuple[int, ...], ...]
 _Extents = Sequence[tuple[Extent, ...]]
@@ -78,26 +79,70 @@ class SizedPrograms:
         return None
 
     def _make(self, long_rows: bool) -> None:
-        from fuse_opt.lowering.emit import build_sized_program
-        from fuse_opt.runtime.cpu.program import SizedCpuProgram
-
         module = self._module.clone()
         entry = entry_function(module, self._function)
         try:
-            ctx = make_context()
-            run_pipeline(module, make_passes("infer-shapes{symbols=true}"), ctx)
-            _without_zeros(entry)
-            stated = entry.clone()
-            with sizes_asked_for(long_rows):
-                _check_sizes(entry)
-                _check_ops(entry)
-                run_pipeline(module, self._passes, ctx)
-                program = build_sized_program(module, self._function)
+            stated, program = compile_sized(module, self._function, self._passes, long_rows)
         except SizeRefusal as error:
             self.problem = f"{type(error).__name__}: {error}"
             remark("compile", entry, "specialised", f"is compiled for each set of shapes: {self.problem}")
             return
-        self._made.append((stated, argument_extents(stated), SizedCpuProgram(program.program, program.at).at))
+        self._made.append((stated, argument_extents(stated), program.at))
+
+
+def compile_sized(
+    module: ModuleOp, function: str | None, passes: Sequence[ModulePass], long_rows: bool, prepared: bool = False
+) -> tuple[FuncOp, SizedCpuProgram]:
+    """
+    Runs the passes on the module, and compiles its function for all sizes; gives that with its symbols, too. Raises SizeRefusal
+    where something needs numbers; so does, unless `prepared`, what follows from frozen arguments.
+    """
+    from fuse_opt.lowering.emit import build_sized_program
+    from fuse_opt.runtime.cpu.program import SizedCpuProgram
+
+    entry, ctx = entry_function(module, function), make_context()
+    run_pipeline(module, make_passes("infer-shapes{symbols=true}"), ctx)
+    _without_zeros(entry)
+    stated = entry.clone()
+    with sizes_asked_for(long_rows):
+        _check_sizes(entry)
+        _check_ops(entry)
+        run_pipeline(module, passes, ctx)
+        program = build_sized_program(module, function)
+    if program.program.prepare is not None and not prepared:
+        raise SizeRefusal("arguments that are prepared have extents that are numbers")
+    return stated, SizedCpuProgram(program.program, program.at)
+
+
+class CallerSizes:
+    """A program for all sizes, for a caller that binds it to memory of its own."""
+
+    def __init__(self, function: FuncOp, native: SizedCpuProgram) -> None:
+        """`function` is what it was compiled of, with its symbols."""
+        from fuse_opt.runtime.cpu.program import CpuProgram
+        from fuse_opt.runtime.prepared import PreparedProgram, persistent_memory
+
+        self.at = native.at
+        """From the values of symbols to the CpuProgram for these; raises LongRows and OverflowError."""
+        self.symbols = symbols(extent for value in _tensors(function) for extent in sizes(value))
+        structure = SizedStructure(native, {one.name: one.usual for one in self.symbols})
+        self.usual: Any = structure
+        """A program that stands for all of them: its record has sizes in the place of numbers."""
+        if (preparation := native.program.prepare) is not None:
+            second = CpuProgram(preparation.program)
+            self.usual = PreparedProgram(structure, second, preparation, persistent_memory(preparation.program))
+
+
+class SizedStructure:
+    """What programs for all values of symbols have in common, of which one for the usual values is looked at."""
+
+    def __init__(self, native: SizedCpuProgram, usual: Mapping[str, int]) -> None:
+        self.program = native.program
+        example = native.at(usual)
+        pairs = zip(native.program.steps, example.steps, strict=True)
+        self.steps = tuple(given if callable(given) else step for step, given in pairs)
+        self.compiled_calls, self.run = example.compiled_calls, example.run
+        self.source, self.stats = example.source, replace(example.stats, **native.counts)
 
 
 class UnknownSize(SizeRefusal):
