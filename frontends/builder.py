@@ -28,10 +28,11 @@ from xdsl.traits import Pure
 from fuse_opt.dialects.analysis.precision import PRECISION, STRICT, rounds
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.properties import bool_value, float_value, int_array, int_value
-from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.properties import bool_value, float_value, int_array, int_value, shape_attribute
+from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor_type
 from fuse_opt.dialects.interfaces.symbols import DIMS
 from fuse_opt.dialects.types.dtypes import DTYPES, U64, DType, dtype_of
+from fuse_opt.dialects.types.size import Size
 
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = SSAValue
@@ -99,7 +100,7 @@ class Emitter:
         return self.all(name, *operands, **properties)[0]
 
     def argument(self, name: str, element: DType, extents: Sequence[int]) -> Value:
-        value = self.block.insert_arg(TensorType(element.attribute, extents), len(self.block.args))
+        value = self.block.insert_arg(tensor_type(element.attribute, extents), len(self.block.args))
         value.name_hint = name
         return value
 
@@ -198,6 +199,8 @@ def _attribute(value: Any) -> Attribute:
             return float_value(float(cast(float, value)))
         case str():
             return StringAttr(value)
+        case _ if any(isinstance(item, Size) for item in value):
+            return shape_attribute(value)
         case _:
             return int_array([int(item) for item in value])
 

@@ -12,8 +12,10 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import BOOL, F32, I64, DType
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.builder import Emitter
-from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, fx, static_shape, torch
+from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, fx, torch
+from fuse_opt.frontends.torch.fx.symbols import known_shape
 
 Built = SSAValue | Sequence[SSAValue | None]
 """The result, or several, of which those that are not asked for may be None."""
@@ -79,7 +81,7 @@ class Call:
 
     def _plain(self, node: Any) -> Any:
         value = self._metas(node)
-        return value if isinstance(value, (int, float, bool)) else node
+        return value if isinstance(value, (int, float, bool, Size)) else node
 
     def has(self, name: str) -> bool:
         return self.arguments.get(name) is not None
@@ -102,7 +104,7 @@ class Call:
         return any(user.target is not operator.getitem or user.args[1] == number for user in self.node.users)
 
     def extents(self, meta: Any) -> tuple[int, ...]:
-        if (found := static_shape(meta)) is None:
+        if (found := known_shape(meta)) is None:
             raise NotCoveredError("has extents that are not known before it runs")
         return found
 
@@ -204,5 +206,5 @@ def bound_arguments(node: Any) -> dict[str, Any]:
 
 def check_type(value: SSAValue, meta: Any) -> None:
     """Raises NotCoveredError unless a value has the type that PyTorch says it has."""
-    if shape(value) != static_shape(meta) or dtype(value) is not ELEMENTS.get(meta.dtype):
+    if shape(value) != known_shape(meta) or dtype(value) is not ELEMENTS.get(meta.dtype):
         raise NotCoveredError(f"is {value.type} by its record and {tuple(meta.shape)} {meta.dtype} by PyTorch")

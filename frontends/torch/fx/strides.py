@@ -6,33 +6,33 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.types.extents import estimate, exact_quotient, is_decided
 from fuse_opt.frontends.builder import Emitter
-from fuse_opt.frontends.torch.fx.api import static_shape, torch
+from fuse_opt.frontends.torch.fx.api import torch
+from fuse_opt.frontends.torch.fx.symbols import known_extents, known_shape
 
 
 def storage_view(value: Any) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
-    """Shape, strides and offset of a strided tensor in its storage; None where it has none or one is a symbol."""
-    if value.layout != torch.strided or (shape := static_shape(value)) is None:
+    """Shape, strides and offset of a strided tensor in its storage; None where it has none or one is not known."""
+    if value.layout != torch.strided or (shape := known_shape(value)) is None:
         return None
-    numbers = (*value.stride(), value.storage_offset())
-    if not all(isinstance(n, int) for n in numbers):
-        return None
-    return shape, tuple(map(int, numbers[:-1])), int(numbers[-1])
+    numbers = known_extents((*value.stride(), value.storage_offset()))
+    return None if numbers is None else (shape, numbers[:-1], numbers[-1])
 
 
 def contiguous_view(shape: tuple[int, ...]) -> View:
     """The layout of a tensor in C order."""
-    return View(shape, tuple(prod(max(n, 1) for n in shape[axis + 1 :]) for axis in range(len(shape))))
+    return View(shape, tuple(prod(1 if n == 0 else n for n in shape[axis + 1 :]) for axis in range(len(shape))))
 
 
 def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
     """The axes from the outermost in memory to the innermost where the elements fill it without gaps, else None."""
-    wide = sorted((axis for axis, n in enumerate(shape) if n != 1), key=lambda axis: -strides[axis])
+    wide = sorted((axis for axis, n in enumerate(shape) if n != 1), key=lambda axis: -estimate(strides[axis]))
     if 0 not in shape:
         expected = 1
         for axis in reversed(wide):
@@ -73,13 +73,13 @@ def layout_of(extents: tuple[int, ...], strides: tuple[int, ...]) -> Layout | No
     """The layout of a tensor each stride of which is a multiple of the next smaller one; None for others."""
     if dense_order(extents, strides) == (whole := tuple(range(len(extents)))):
         return Layout(extents, extents, whole)
-    axes = sorted((k for k, n in enumerate(extents) if n != 1 and strides[k]), key=lambda k: -strides[k])
+    axes = sorted((k for k, n in enumerate(extents) if n != 1 and strides[k]), key=lambda k: -estimate(strides[k]))
     memory = [extents[axis] for axis in axes[:1]]
     for outer, inner in itertools.pairwise(axes):
-        extent, rest = divmod(strides[outer], strides[inner])
-        if rest or extent < extents[inner]:
+        extent = exact_quotient(strides[outer], strides[inner])
+        if extent is None or not is_decided(lambda extent=extent, inner=inner: extent >= extents[inner]):
             return None
-        memory.append(extent)
+        memory.append(cast(int, extent))
     counts = [extents[axis] for axis in axes]
     if axes and strides[axes[-1]] != 1:
         memory.append(strides[axes[-1]])
