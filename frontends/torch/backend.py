@@ -15,11 +15,14 @@ from xdsl.dialects.builtin import UnitAttr
 
 from fuse_opt.dialects.analysis.precision import KERNEL, STRICT
 from fuse_opt.dialects.analysis.training import TRAINING
+from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
+from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.torch.codegen.device_wrapper import compile_device_call
+from fuse_opt.frontends.torch.codegen.sized_call import SizedCall, SizedText
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
 from fuse_opt.frontends.torch.devices import Attempted, check_device
-from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of
+from fuse_opt.frontends.torch.dynamic_shapes import Specialized, is_known, metas_of, sized_metas_of
 from fuse_opt.frontends.torch.fallback import Dispatched, Guarded, LeftError, Original, nothing_to_win
 from fuse_opt.frontends.torch.fx.api import torch
 from fuse_opt.frontends.torch.graph_passes.channels_last import turn_convolutions
@@ -204,7 +207,14 @@ def compile_graph(
     except Exception as error:
         boxed: Any = _left(graph_module, kind, original, error)
     else:
-        boxed = Specialized(graph_module, compile_for) if metas is None else compile_for(lambda: metas)
+        if metas is not None:
+            boxed = compile_for(lambda: metas)
+        else:
+            specialised = Specialized(graph_module, compile_for)
+            sized = _compile_sized(graph_module, kind, options, parameters, specialised)
+            boxed = specialised if sized is None else sized
+            if original is not None:
+                original.is_specialised |= sized is None
     if original is not None:
         original.has_backward |= kind == "forward"
     boxed._boxed_call = True
@@ -223,6 +233,63 @@ def _visible_results() -> int | None:
     context: Any = import_module("torch._guards").TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     return getattr(metadata, "num_forward", None)
+
+
+def _compile_sized(
+    graph_module: Any,
+    kind: str,
+    options: Options,
+    parameters: frozenset[int],
+    otherwise: Callable[[list[Any]], Any],
+) -> Callable[[list[Any]], Any] | None:
+    """
+    One program for all extents of a graph with symbols; None, with a remark, where it needs numbers. `otherwise` runs calls with
+    extents that are 0.
+    """
+    started = time.perf_counter()
+    api.use_openmp_threads()
+    modes: Any = import_module("torch.utils._python_dispatch")
+    frozen = parameters if kind == "inference" and options.freezing else frozenset[int]()
+    try:
+        with sizes_asked_for(), torch.no_grad(), modes._disable_current_modes():
+            found = sized_metas_of(graph_module)
+            if found is None or options.budget is not None or options.target not in (None, "cpu"):
+                raise SizeRefusal("an argument is no number and no tensor of known layout, or options ask for numbers")
+            metas, sources = found
+            precision = STRICT if options.emulate_precision_casts else KERNEL
+            importer = Importer(graph_module, metas, frozen=frozen, precision=precision)
+            if importer.device.type != "cpu":
+                raise SizeRefusal("programs of devices are for extents that are numbers")
+            imported = importer.run()
+
+        def text(long_rows: bool) -> SizedText:
+            with torch.no_grad(), modes._disable_current_modes():
+                return SizedText(imported, _sized_program(imported, kind, options, long_rows))
+
+        call = SizedCall(sources, text, otherwise)
+    except SizeRefusal as error:
+        _log.info("remark: [torch] specialised: a %s graph is compiled for each set of extents: %s", kind, error)
+        return None
+    except Exception as error:
+        _log.warning(
+            "a %s graph is compiled for each set of extents, as one program fails: %s", kind, error, exc_info=True
+        )
+        return None
+    stats = call.first.native.usual.stats
+    report(
+        GraphReport(
+            kind, imported.counts, stats, time.perf_counter() - started, symbols=tuple(sorted(call.first.symbols))
+        )
+    )
+    return call
+
+
+def _sized_program(imported: Imported, kind: str, options: Options, long_rows: bool) -> Any:
+    module = imported.module.clone()
+    if kind == "forward":
+        module.attributes[TRAINING] = UnitAttr()
+    with api.steered(options.decisions):
+        return api.compile_sized(module, long_rows, options.pipeline, backend=options.backend, tuned=options.tuned)
 
 
 def _left(graph_module: Any, kind: str, original: Original | None, error: Exception) -> Callable[[list[Any]], Any]:
@@ -266,7 +333,7 @@ def _compile(
             importer.frozen = frozenset()
         imported = importer.run()
         if may_leave and not options.strict and (why := nothing_to_win(imported.counts)) is not None:
-            report(GraphReport(kind, imported.counts, NoStats(), time.perf_counter() - started, why))
+            report(GraphReport(kind, imported.counts, NoStats(), time.perf_counter() - started, left=why))
             raise LeftError(why)
         with api.steered(options.decisions) as decisions:
             if kind == "forward":

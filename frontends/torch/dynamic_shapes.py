@@ -6,7 +6,11 @@ from collections.abc import Callable, Hashable
 from importlib import import_module
 from typing import Any
 
+from fuse_opt.dialects.types.extents import is_symbol
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.torch.fx.api import fx, is_tensor, static_shape, torch
+from fuse_opt.frontends.torch.fx.strides import storage_view
+from fuse_opt.frontends.torch.fx.symbols import extent_of, known_shape
 
 Metas = Callable[[Any], Any]
 """By node, its fake tensor or number."""
@@ -23,6 +27,41 @@ def metas_of(graph_module: Any) -> Metas | None:
             value = _attribute(graph_module, node.target)
         found[node] = value
     return found.get
+
+
+def sized_metas_of(graph_module: Any) -> tuple[Metas, list[tuple[str, int, int | None]]] | None:
+    """
+    The same with sizes in the place of symbolic numbers, and by symbol where a call finds it: the position of an argument, and of
+    a tensor the axis. To be called while sizes are asked for. None where there is a number that sizes cannot say.
+    """
+    found: dict[Any, Any] = {}
+    numbers: dict[str, tuple[str, int, int | None]] = {}
+    extents: dict[str, tuple[str, int, int | None]] = {}
+    position = 0
+    for node in graph_module.graph.nodes:
+        value = _attribute(graph_module, node.target) if node.op == "get_attr" else node.meta.get("val")
+        found[node] = value = _sized(value)
+        if node.op != "placeholder":
+            continue
+        if is_tensor(value):
+            if storage_view(value) is None:
+                return None
+            for axis, extent in enumerate(known_shape(value) or ()):
+                if (symbol := is_symbol(extent)) is not None:
+                    extents.setdefault(symbol.name, (symbol.name, position, axis))
+        elif not is_known(value):
+            return None
+        elif (symbol := is_symbol(value) if isinstance(value, Size) else None) is not None:
+            numbers.setdefault(symbol.name, (symbol.name, position, None))
+        position += 1
+    return found.get, list({**extents, **numbers}.values())
+
+
+def _sized(value: Any) -> Any:
+    """A symbolic number as a size, where it is known before the graph runs."""
+    if not isinstance(value, torch.SymInt):
+        return value
+    return value if (extent := extent_of(value)) is None else extent
 
 
 def is_known(value: Any) -> bool:

@@ -41,6 +41,8 @@ class Original:
         self.strict = strict
         self.left = False
         self.has_backward = False
+        self.is_specialised = False
+        """Whether a graph of it has a program for each set of extents."""
         self.saved_bytes = 0
         """What its forward graph keeps for its backward graph."""
         self._graph = graph_module.graph
@@ -103,6 +105,8 @@ class Dispatched:
         self._warned = False
 
     def __call__(self, *args: Any) -> Any:
+        if not (self._original.is_specialised or self._original.left):
+            return self._compiled(*args)
         key = tuple(_extents(args[position]) for position in self._positions)
         if self._original.left or not (key in self._taken or self._is_worth_it(key)):
             return self._original.run(*args)

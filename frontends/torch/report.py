@@ -27,6 +27,8 @@ class GraphReport:
     """Those of the compiled program."""
     seconds: float
     """What compiling took."""
+    symbols: tuple[str, ...] = ()
+    """The extents that calls bring, where it is one program for all of them."""
     left: str | None = None
     """Why PyTorch runs the graph as it was traced; None where it is a program."""
 
@@ -37,6 +39,8 @@ class GraphReport:
             f"{self.stats.kernels} kernels, arena {self.stats.arena_bytes} bytes (bound {self.stats.lower_bound_bytes}), "
             f"compiled in {self.seconds:.2f} s"
         ]
+        if self.symbols:
+            lines.append(f"  remark: [torch] sized: one program for all values of {', '.join(self.symbols)}")
         if self.left is not None:
             lines.append(f"  remark: [torch] left to PyTorch: {self.left}")
         for name, count in sorted(self.counts.external.items()):

@@ -9,12 +9,14 @@ shape or type: such a result is copied to a tensor of its own before the argumen
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from fuse_opt.dialects.types.size import Extent, Size
 from fuse_opt.frontends.torch.codegen.kept import Kept
-from fuse_opt.frontends.torch.codegen.steps import POOLED, FrameView, pooled
+from fuse_opt.frontends.torch.codegen.steps import POOLED, FrameView, new_tensor, pooled
 from fuse_opt.frontends.torch.fx.api import DTYPES, torch
 from fuse_opt.frontends.torch.fx.strides import View, contiguous_view
 from fuse_opt.frontends.torch.importer.imported import Imported, Returned, Stored
@@ -86,13 +88,18 @@ class Results(ABC):
     def _write_empty(self, number: int) -> None:
         buffer = self.imported.buffers[number]
         dtype = self.constant("dtype", buffer.dtype)
+        shape, strides = self.extents(buffer.view.shape), self.extents(buffer.view.strides)
+        if isinstance(nbytes := prod(buffer.view.shape) * buffer.dtype.itemsize, Size):
+            self.names["new_tensor"] = new_tensor
+            self.lines.append(f"r{number} = new_tensor({shape}, {strides}, {dtype}, {self.extents(nbytes)})")
+            return
         self.names["empty"] = _guards._empty_strided_cpu
-        if (nbytes := prod(buffer.view.shape) * buffer.dtype.itemsize) >= POOLED:
+        if nbytes >= POOLED:
             self.names["pooled"] = pooled
             strided = self.strided(f"pooled({nbytes}, {dtype})", View(buffer.view.shape, buffer.view.strides))
             self.lines.append(f"r{number} = {strided}")
             return
-        self.lines.append(f"r{number} = empty({buffer.view.shape}, {buffer.view.strides}, {dtype})")
+        self.lines.append(f"r{number} = empty({shape}, {strides}, {dtype})")
 
     def _is_in_argument(self, number: int) -> bool:
         """Whether a result is left in an argument that the program overwrites."""
@@ -166,7 +173,11 @@ class Results(ABC):
         if view is None:
             return name
         self.names["strided"] = _guards._reinterpret_tensor
-        return f"strided({name}, {view.shape}, {view.strides}, {view.offset})"
+        return f"strided({name}, {self.extents(view.shape)}, {self.extents(view.strides)}, {self.extents(view.offset)})"
+
+    def extents(self, numbers: Sequence[Extent] | Extent) -> str:
+        """Numbers, or one, as Python text."""
+        return repr(numbers)
 
     def constant(self, stem: str, value: Any) -> str:
         """A name for an object."""

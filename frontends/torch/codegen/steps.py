@@ -9,8 +9,9 @@ from typing import Any
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from fuse_opt.dialects.interfaces.shapes import dtype
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static
 from fuse_opt.dialects.torch import AtenOp
+from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Emitter
 from fuse_opt.frontends.torch.fx.api import DTYPES, torch
 from fuse_opt.frontends.torch.fx.strides import View
@@ -46,6 +47,13 @@ and a page fault for each page of a fresh one takes ten times as long as writing
 def pooled(nbytes: int, dtype: Any) -> Any:
     """A tensor of one axis, no view of another, in such memory, which comes back with its last reference."""
     return torch.frombuffer(api.result_memory(nbytes), dtype=dtype)
+
+
+def new_tensor(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, nbytes: int) -> Any:
+    """A new tensor, in such memory where it is as large."""
+    if nbytes < POOLED:
+        return _guards._empty_strided_cpu(shape, strides, dtype)
+    return _guards._reinterpret_tensor(pooled(nbytes, dtype), shape, strides, 0)
 
 
 @dataclass
@@ -125,6 +133,8 @@ def created(value: SSAValue) -> Any:
     emit = Emitter()
     copy = op.clone()
     emit.block.add_op(copy)
+    if not is_static(value):
+        raise SizeRefusal(f"PyTorch's kernel is given a tensor made from nothing, of type '{value.type}'")
     array = api.evaluate(emit.finish([copy.results[0]]))
     dtype_name = dtype(value).name
     flat = torch.from_numpy(array.copy(order="C").reshape(-1).view("uint8"))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, cast
 
+from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.torch.codegen.results import Held, Results
 from fuse_opt.frontends.torch.codegen.steps import (
     POOLED,
@@ -25,7 +27,7 @@ from fuse_opt.frontends.torch.fx.api import aten, torch
 from fuse_opt.frontends.torch.fx.strides import View
 from fuse_opt.frontends.torch.importer.imported import AtenCall, Imported, Memory, Output, Returned, Variable
 
-_MOST_IDLE = 8
+MOST_IDLE = 8
 """Frames that a compiled graph keeps while nobody calls it."""
 _LARGEST_KEPT = (32 << 20) - (64 << 10)
 """Bytes up to which glibc takes the size of a freed block as one that will be asked for again (mallopt(3))."""
@@ -92,6 +94,9 @@ class CallWriter(Results):
         self.lines.append("idle.append(frame)")
 
     def _text(self) -> str:
+        return "\n".join([*self._head(), *(f"    {line}" for line in self.lines)]) + "\n"
+
+    def _head(self) -> list[str]:
         head = ["def call(args):"]
         if self.imported.placeholders:
             head.append(f"    {', '.join(self.imported.placeholders)}, = args")
@@ -104,7 +109,7 @@ class CallWriter(Results):
             head.append(f"    {', '.join(self.pieces)}, = pieces")
         if self.views:
             head.append(f"    {', '.join(self.views.values())}, = views")
-        return "\n".join([*head, *(f"    {line}" for line in self.lines)]) + "\n"
+        return head
 
     def _is_framed(self) -> bool:
         """Whether a run needs memory beside arguments and results."""
@@ -193,9 +198,10 @@ class CallWriter(Results):
         name, view = output.variable, output.view
         dtype = self.constant("dtype", output.dtype)
         self.names["fitted"] = fitted
-        wrong = f"{name}.stride() != {view.strides} or {name}.shape != {view.shape} or {name}.dtype is not {dtype}"
+        shape, strides = self.extents(view.shape), self.extents(view.strides)
+        wrong = f"{name}.stride() != {strides} or {name}.shape != {shape} or {name}.dtype is not {dtype}"
         self.lines.append(f"if {wrong}:")
-        self.lines.append(f"    {name} = fitted({name}, {view.shape}, {view.strides}, {dtype}, {call.name!r})")
+        self.lines.append(f"    {name} = fitted({name}, {shape}, {strides}, {dtype}, {call.name!r})")
         if output.buffer is not None:
             self._hold(self.program.results[output.buffer].index, Held(name, view, output.dtype))
 
@@ -215,6 +221,8 @@ class CallWriter(Results):
                 return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
             case list():
                 return f"[{', '.join(self._argument(entry, step) for entry in cast(list[Any], item))}]"
+            case Size():
+                return self.extents(item)
             case None | bool() | int() | str():
                 return repr(item)
             case _:
@@ -235,12 +243,16 @@ class CallWriter(Results):
         return self.tensor(ref.buffer, ref.offset, view, dtype)
 
 
-def _expect_memory(nbytes: int) -> None:
+def expect_memory(imported: Imported) -> None:
     """
     Lets the allocator know how much one run is given and gives back. PyTorch's tensors are glibc's blocks: large ones go
     back to the system when freed, and each run then meets a page fault for every page, unless a block of such a size was
     freed before. That block is never touched.
     """
+    given = [o for call in imported.calls for o in call.outputs if call.out is None and o.view is not None]
+    sizes = [estimate(prod(o.view.shape)) * o.dtype.itemsize for o in given if o.view]
+    written = [estimate(prod(o.view.shape)) * o.dtype.itemsize for o in imported.buffers]
+    nbytes = 2 * sum([*sizes, *(n for n in written if n < POOLED)])
     torch.empty(min(nbytes, _LARGEST_KEPT), dtype=torch.uint8)
 
 
@@ -248,10 +260,7 @@ def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]],
     """The function that runs a graph, for the list of its arguments, which it empties; and its text."""
     writer = CallWriter(imported, native)
     text = writer.write()
-    given = [o for call in imported.calls for o in call.outputs if call.out is None and o.view is not None]
-    sizes = [prod(o.view.shape) * o.dtype.itemsize for o in given if o.view]
-    sizes += [n for n in (prod(o.view.shape) * o.dtype.itemsize for o in imported.buffers) if n < POOLED]
-    _expect_memory(2 * sum(sizes))
+    expect_memory(imported)
     views, native = list(writer.views), writer.native
 
     def new_frame() -> tuple[Any, tuple[int, ...], tuple[Any, ...], Any]:
@@ -261,7 +270,7 @@ def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]],
 
     names = {
         **writer.names,
-        "idle": deque[Any](maxlen=_MOST_IDLE),
+        "idle": deque[Any](maxlen=MOST_IDLE),
         "new_frame": new_frame,
         "follow_threads": follow_threads,
     }

@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
+from fuse_opt.dialects.interfaces.shapes import tensor_type
 from fuse_opt.dialects.torch import aten_call
+from fuse_opt.dialects.types.size import Size, SizeRefusal
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, aten, fx, is_tensor, torch
 from fuse_opt.frontends.torch.fx.strides import dense_order, storage_view
 from fuse_opt.frontends.torch.importer.imported import AtenCall, Memory, Output, Variable
 from fuse_opt.frontends.torch.importer.memory_places import (
+    NUMBERS,
     Place,
     Root,
     has_effect,
@@ -59,6 +61,8 @@ class Calls(Values):
         if place is None or place.root.view is None or (place.root.variable is not None and not place.root.donated):
             return None
         root, view, meta = place.root, place.root.view, self.metas(node)
+        if any(isinstance(extent, Size) for extent in (*view.shape, *view.strides)):
+            raise SizeRefusal(f"{target_name(node)}: a view of it is PyTorch's, and its extents are sizes")
         with self._tracing(meta):
             like = torch.empty_strided(view.shape, view.strides, dtype=root.dtype, device=meta.device)
         whole = {node: Place(root, view)}
@@ -109,7 +113,7 @@ class Calls(Values):
 
         def plain(item: Any) -> Any:
             known = self.metas(item)
-            if isinstance(known, (int, float, bool, str)):
+            if isinstance(known, NUMBERS):
                 return known
             return self._located(moved[item], operand) if item in moved else self._argument(item, operand)
 
@@ -147,7 +151,7 @@ class Calls(Values):
             dense = view is not None and dense_order(view.shape, view.strides) is not None
             if view is not None and dense and is_readable(meta, view, self.device) and (planned or 0 not in view.shape):
                 order = dense_order(view.shape, view.strides)
-                types.append(TensorType(ELEMENTS[meta.dtype].attribute, [view.shape[axis] for axis in order or ()]))
+                types.append(tensor_type(ELEMENTS[meta.dtype].attribute, [view.shape[axis] for axis in order or ()]))
                 root = Root(view, meta.dtype, None if planned else variable)
             else:
                 types.append(TOKEN)

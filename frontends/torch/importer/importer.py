@@ -17,6 +17,7 @@ from fuse_opt.frontends.torch.fx.strides import View, dense_order, storage_view
 from fuse_opt.frontends.torch.importer.extern_calls import Calls
 from fuse_opt.frontends.torch.importer.imported import Imported, Returned, Stored, Variable
 from fuse_opt.frontends.torch.importer.memory_places import (
+    NUMBERS,
     Place,
     Root,
     is_on,
@@ -136,7 +137,7 @@ class Importer(Calls):
             self.places[node] = self.places[node.args[0]]
             return
         self.counts.nodes += 1
-        if isinstance(meta, (int, float, bool, str)) or (meta is None and node.target is operator.getitem):
+        if isinstance(meta, NUMBERS) or (meta is None and node.target is operator.getitem):
             self.counts.nodes -= 1
             return  # a number that is known
         if node.target is operator.getitem and node.args[0] in self.parts:
@@ -225,7 +226,7 @@ class Importer(Calls):
         if not isinstance(item, fx.Node):
             return Returned(value=item)
         meta = self.metas(item)
-        if not is_tensor(meta) and isinstance(meta, (int, float, bool, str)):
+        if not is_tensor(meta) and isinstance(meta, NUMBERS):
             return Returned(value=meta)
         if (place := self.places.get(item)) is None:
             raise NotImplementedError(f"returns '{item}', which is no tensor")

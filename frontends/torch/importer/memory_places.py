@@ -8,9 +8,13 @@ from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.torch.fx.api import ELEMENTS, as_list, is_tensor, torch
 from fuse_opt.frontends.torch.fx.strides import View, storage_view
 from fuse_opt.frontends.torch.importer.imported import Memory, Variable
+
+NUMBERS = (int, float, bool, str, Size)
+"""What is known of a graph before it runs, and no tensor."""
 
 
 @dataclass(eq=False)

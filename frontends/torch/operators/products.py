@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F16, F32, F64, I32
+from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 PRODUCTS, handler = handlers()
@@ -45,7 +46,7 @@ def _product(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
         return call.emit.matmul(a, b)
     *stack, rows, inner = shape(a)
     columns = shape(b)[-1]
-    if prod((*stack, rows, inner, columns)) > _SMALL:
+    if estimate(prod((*stack, rows, inner, columns))) > _SMALL:
         call.leave_to_library()
         if dtype(a) not in (F32, F64, F16):
             raise NotCoveredError(f"is run by PyTorch's own kernel, which is faster for products of {dtype(a)}")

@@ -134,9 +134,14 @@ def test_unknown_batch_sizes():
         torch.testing.assert_close(fast(x), torch.softmax(x * batch, -1))
 
 
+def specialised(*_: Any) -> None:
+    """In the place of a program for all extents."""
+
+
 @pytest.mark.parametrize(("most", "expected"), [(2, 2), (3, 3)])
 def test_programs_for_changing_sizes(most: int, expected: int, caplog: pytest.LogCaptureFixture, monkeypatch: Any):
     monkeypatch.setattr("fuse_opt.frontends.torch.fallback._AT_ONCE", 2)
+    monkeypatch.setattr("fuse_opt.frontends.torch.backend._compile_sized", specialised)
 
     def function(x: Any) -> Any:
         x.add_(1)

@@ -47,6 +47,10 @@ def raising(error: Exception) -> Callable[..., Any]:
     return fail
 
 
+def specialised(*_: Any) -> None:
+    """In the place of a program for all extents."""
+
+
 def check_left(reason: str, *, dynamic: bool = False) -> None:
     """The function is right and undecomposed, with one warning that names the reason; `strict` raises it."""
     x = torch.randn(3, 4)
@@ -67,6 +71,7 @@ def check_left(reason: str, *, dynamic: bool = False) -> None:
 @pytest.mark.parametrize("place", ["rewrite", "Importer", "compile_call", "api.compile"])
 def test_what_fails_in_any_part(place: str, dynamic: bool, monkeypatch: pytest.MonkeyPatch):
     error = raising(KeyError("no such thing"))
+    monkeypatch.setattr(torch_backend, "SizedText", error)
     if place == "api.compile":
         monkeypatch.setattr(api, "compile", error)
     else:
@@ -132,6 +137,7 @@ def test_a_backward_graph_that_fails(dynamic: bool, monkeypatch: pytest.MonkeyPa
         return compile_one(graph_module, kind, *rest)
 
     monkeypatch.setattr(torch_backend, "_compile", forward_only)
+    monkeypatch.setattr(torch_backend, "_compile_sized", specialised)
     fast = compiled(function, dynamic=dynamic)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -145,13 +151,15 @@ def test_a_backward_graph_that_fails(dynamic: bool, monkeypatch: pytest.MonkeyPa
 
 
 def test_extents_beyond_the_limit_run_as_they_were_traced(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch_backend, "_compile_sized", specialised)
     fast, x = compiled(function, dynamic=True, options={"programs": 1}), torch.randn(5, 4)
     assert "aten::_softmax" not in operators(fast, torch.randn(3, 4))
     assert operators(fast, x) == operators(function, x)
     torch.testing.assert_close(fast(x), function(x), rtol=0, atol=0)
 
 
-def test_extents_beyond_the_limit_have_gradients():
+def test_extents_beyond_the_limit_have_gradients(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch_backend, "_compile_sized", specialised)
     fast = compiled(function, dynamic=True, options={"programs": 1})
     for extents in ((3, 4), (5, 4), (5, 6)):
         assert_gradients_of_eager(fast, extents)

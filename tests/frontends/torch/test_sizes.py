@@ -1,0 +1,85 @@
+"""Graphs with symbols for extents: one program for all lengths, with eager's values and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from fuse_opt.dialects.types.size import Size  # noqa: E402
+from fuse_opt.frontends.torch.backend import collect_reports, fuse_opt  # noqa: E402
+from fuse_opt.frontends.torch.fx.symbols import extent_of  # noqa: E402
+
+
+class Block(torch.nn.Module):
+    """A transformer block of width 16 with two heads."""
+
+    def __init__(self) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(16) for _ in range(2)])
+        self.qkv, self.out = torch.nn.Linear(16, 48), torch.nn.Linear(16, 16)
+        self.mlp = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.GELU(), torch.nn.Linear(64, 16))
+
+    def forward(self, x: Any) -> Any:
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norms[0](x)).view(batch, length, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.mlp(self.norms[1](x))
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def check_lengths(
+    module: Any, width: int, lengths: tuple[int, ...], programs: int, axes: int = 1, **options: Any
+) -> Any:
+    """Values, and gradients, of eager at all lengths, by so many programs for each graph; gives the reports."""
+    fast = torch.compile(module, backend=fuse_opt, **options)
+    with collect_reports() as reports:
+        for length in lengths:
+            x = torch.randn(*[2] * (axes - 1), length, width, requires_grad=True)
+            slow_x = x.detach().clone().requires_grad_()
+            y, expected = fast(x), module(slow_x)
+            torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-5)
+            seed = torch.randn_like(y)
+            (found,), (wanted,) = torch.autograd.grad(y, [x], seed), torch.autograd.grad(expected, [slow_x], seed)
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    assert len(reports.graphs) == 2 * programs, "\n".join(map(str, reports.graphs))
+    return reports.graphs
+
+
+def test_a_mlp_of_a_length_that_turns_out_to_vary():
+    """PyTorch compiles the first length, the second one as a symbol, and 1 apart."""
+    module = torch.nn.Sequential(torch.nn.Linear(8, 24), torch.nn.GELU(), torch.nn.Linear(24, 4))
+    graphs = check_lengths(module, 8, (5, 7, 1, 2, 127, 512, 7), programs=3)
+    assert [bool(graph.symbols) for graph in graphs] == [False, False, True, True, False, False]
+
+
+def test_a_transformer_block():
+    graphs = check_lengths(Block(), 16, (7, 2, 13, 61), programs=1, axes=2, dynamic=True)
+    assert all(graph.symbols for graph in graphs)
+
+
+def test_expressions_of_extents():
+    seen: list[Any] = []
+
+    def look(graph_module: Any, inputs: Any) -> Any:
+        seen.extend(value for value in inputs if isinstance(value, torch.SymInt))
+        n = seen[0]
+        found = [extent_of(value) for value in (2 * n, n * n - 1, (n + 3) // 4, n % 4, torch.sym_max(n, 8))]
+        symbol = extent_of(n)
+        assert isinstance(symbol, Size) and found[0] == 2 * symbol and found[1] == symbol * symbol - 1
+        assert [entry.evaluate({str(n): 10}) for entry in found if isinstance(entry, Size)] == [20, 99, 3, 2, 10]
+        return graph_module
+
+    def following(x: Any) -> Any:
+        return x + 1
+
+    torch.compile(following, backend=look, dynamic=True)(torch.randn(6, 6)[:5])
+    assert seen
