@@ -13,9 +13,8 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
-from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim
-from fuse_opt.lowering.cpu.outer_vector import OuterVectors
+from fuse_opt.lowering.cpu.outer_vector import OuterVectors, is_float_sum
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry
 from fuse_opt.lowering.cpu.split_reduction import PhasedKernel
 from fuse_opt.lowering.cpu.stage import Range
@@ -49,7 +48,7 @@ class BlockedSums(OuterVectors):
     def _build_stage(self, stage: Stage, bounds: Mapping[Dim, Range]) -> None:
         self.totals = {}
         if stage.dims and self._length(stage) > LONG and self.geometry.width >= NARROWEST:
-            sums = [node for node in stage.reductions if _is_float_sum(node)]
+            sums = [node for node in stage.reductions if is_float_sum(node)]
             self.totals = {node: RowBuffer(self._buffer(node, 1, "total"), self.geometry.local) for node in sums}
         if self.totals:
             scope = self._open_lanes(self.task)
@@ -96,7 +95,3 @@ class BlockedSums(OuterVectors):
             if clear:
                 self._put(self.initial(node), row, scope)
         self._close_lanes(scope)
-
-
-def _is_float_sum(node: ScalarNode) -> bool:
-    return node.op is not None and node.op.COMBINE == "add" and dtype(node.value).compute.is_float

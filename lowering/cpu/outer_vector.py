@@ -121,8 +121,7 @@ class OuterVectors(OuterVectorStages):
                 self.emitter.emit(stage.roots(), made[place])
             for node in stage.reductions:
                 elements = [self.emitter.reduced_element(node, made[place]) for place in places]
-                value = self.tree(scope, node, elements) if elements else self.initial(node)
-                self.emitter.define(node, value, scope)
+                self.emitter.define(node, self._written_out(node, elements, scope), scope)
             for place in places:
                 self.store(stage.stores, made[place])
         self.emitter.emit([store.node for store in once], scope)
@@ -130,3 +129,15 @@ class OuterVectors(OuterVectorStages):
         self._close_lanes(scope)
         nodes = sum(body_cost(p.op) if p.op else 1 for p in self.loop_body.nodes)
         self._close(nodes * max((extent(stage.dims) for stage in stages), default=1), 1)
+
+    def _written_out(self, node: ScalarNode, elements: Sequence[SSAValue], scope: Scope) -> SSAValue:
+        """All elements joined, behind what a reduction starts from where that shows: 0 + -0 is 0."""
+        if not elements:
+            return self.initial(node)
+        value = self.tree(scope, node, elements)
+        return self.combine(scope, node, value, self.initial(node)) if is_float_sum(node) else value
+
+
+def is_float_sum(node: ScalarNode) -> bool:
+    """Whether it is a sum of floats."""
+    return node.op is not None and node.op.COMBINE == "add" and dtype(node.value).compute.is_float

@@ -159,7 +159,8 @@ class Reduction(OverAxes, Joined):
 class SumOp(Reduction):
     """The sum of the elements over `axes` (all when absent), which `keepdims` leaves with extent 1; 0 over none.
 
-    Truth values are no numbers: count them with `graph.count_nonzero`, or insert `graph.astype`.
+    Sums of floats begin at +0: that of -0 alone is +0, as in NumPy and PyTorch. Truth values are no numbers: count them with
+    `graph.count_nonzero`, or insert `graph.astype`.
     """
 
     name = "graph.sum"

@@ -149,8 +149,8 @@ class CumulativeSumOp(Cumulative):
     """Sums of the elements so far along `axis`, which only a 1-d tensor may leave out: array API `cumulative_sum`.
 
     `include_initial` (default false) puts a 0 in front. As in ONNX `CumSum`, `exclusive` (default false) leaves the element
-    itself out, and `reverse` (default false) sums from the end. Integers wrap; floats are added without rounding to their
-    type in between, or at most to f32.
+    itself out, and `reverse` (default false) sums from the end. Integers wrap; floats are added to +0, as in PyTorch, without
+    rounding to their type in between, or at most to f32.
     """
 
     name = "graph.cumulative_sum"

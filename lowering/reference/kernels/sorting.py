@@ -89,7 +89,7 @@ def searchsorted(inputs: Sequence[Array], outputs: Sequence[Array], config: Conf
 
 @implementation("numpy.cumulative_sum", "graph.cumulative_sum", cost=moving_cost)
 def cumulative_sum(inputs: Sequence[Array], outputs: Sequence[Array], config: Config) -> None:
-    """np.add.accumulate, of floats in float64, rounded once at each element."""
+    """np.add.accumulate from +0 on, of floats in float64, rounded once at each element."""
     _scan(np.add, inputs[0], outputs[0], config)
 
 
@@ -114,8 +114,11 @@ def _scan(combine: np.ufunc, x: Array, out: Array, config: Config) -> None:
         target = target[:, 1:]
     if x.dtype.kind != "f" or x.dtype == np.float64:
         combine.accumulate(source, axis=1, dtype=x.dtype, out=target)
+        if combine is np.add and x.dtype.kind == "f":
+            np.add(target, 0.0, out=target)  # no total is -0
         return
     step = max(1, _CHUNK_BYTES // max(1, 8 * extents[1] * extents[2]))
     for first in range(0, extents[0], step):
         some = slice(first, first + step)
-        target[some] = combine.accumulate(source[some], axis=1, dtype=np.float64)
+        totals = combine.accumulate(source[some], axis=1, dtype=np.float64)
+        target[some] = totals + 0.0 if combine is np.add else totals

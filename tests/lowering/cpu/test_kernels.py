@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
-from ir_testing import apply, parse, text_of
+from ir_testing import apply, evaluate, parse, text_of
 from lowered_programs import KernelList, check, needs_compiler, softmax_program
 
+import fuse_opt
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.graph.reductions.reductions import Reduction
 from fuse_opt.dialects.interfaces.properties import bool_value, int_array
@@ -231,3 +233,20 @@ def test_choices_of_a_few_neighbours():
     given, types = (", ".join(part) for part in zip(*results, strict=True))
     text = f"func.func @main({', '.join(kinds)}) -> ({types}) {{\n{''.join(lines)}  func.return {given} : {types}\n}}"
     check(text_of(apply(parse(text), ["decompose", "wrap-kernels"])))
+
+
+@needs_compiler
+def test_sums_of_negative_zeros_are_positive():
+    """By the reference and compiled: of elements that are written out, of rows, of columns, and of totals so far."""
+    text = """
+        func.func @main(%x: tensor<3x40xf32>) -> (tensor<40xf32>, tensor<3xf32>, tensor<f32>, tensor<3x40xf32>) {
+          %0 = graph.sum %x {axes = array<i64: 0>} : (tensor<3x40xf32>) -> tensor<40xf32>
+          %1 = graph.sum %x {axes = array<i64: 1>} : (tensor<3x40xf32>) -> tensor<3xf32>
+          %2 = graph.mean %x : (tensor<3x40xf32>) -> tensor<f32>
+          %3 = graph.cumulative_sum %x {axis = 1 : i64} : (tensor<3x40xf32>) -> tensor<3x40xf32>
+          func.return %0, %1, %2, %3 : tensor<40xf32>, tensor<3xf32>, tensor<f32>, tensor<3x40xf32>
+        }"""
+    zeros = np.full((3, 40), -0.0, np.float32)
+    for found in (evaluate(parse(text), [zeros]), fuse_opt.compile(text)(zeros)):
+        for values in found:
+            assert not np.signbit(values).any() and not np.any(values)
