@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Literal
+from typing import Literal, cast
 
-from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.analysis.kernel_parts import PACK, kernel_passes
@@ -44,18 +44,26 @@ COLUMN, SPLIT, TILE = "column", "split", "tile"
 """Schedule kinds of a pass over rows: many rows at a time, or parts of a row; and of one over elements: by blocks."""
 GENERATED_KINDS = frozenset(("pointwise", "row", COLUMN, SPLIT, TILE, PACK))
 _NEVER = -1
+_OPAQUE: dict[type[Operation], bool] = {}
 _ACCESSES: dict[tuple[object, ...], KernelAccess] = {}
 _REMEMBERED = 4096
 
 
 def is_library(kernel: KernelOp) -> bool:
     """Whether a kernel is run by an implementation as a whole, and not by generated code."""
-    return kernel.implementation is not None or any(isinstance(op, OpaqueOp) for op in kernel.block.ops)
+    return kernel.implementation is not None or any(_is_opaque(op) for op in kernel.block.ops)
+
+
+def _is_opaque(op: Operation) -> bool:
+    """Whether it is an OpaqueOp: answered once for each class, as passes ask it of each op several times."""
+    if (known := _OPAQUE.get(type(op))) is None:
+        known = _OPAQUE[type(op)] = isinstance(op, OpaqueOp)
+    return known
 
 
 def dispatched_ops(kernel: KernelOp) -> list[GraphOp]:
     """What implementations run of a kernel: its opaque ops, or its only op, of any kind, where it names what runs that."""
-    found: list[GraphOp] = [op for op in kernel.block.ops if isinstance(op, OpaqueOp)]
+    found = [cast("GraphOp", op) for op in kernel.block.ops if _is_opaque(op)]
     if found or kernel.implementation is None:
         return found
     ops = kernel.ops()

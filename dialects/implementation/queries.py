@@ -25,10 +25,14 @@ def opaque_op(kernel: KernelOp) -> OpaqueOp | None:
     return found[0] if len(found) == 1 else None
 
 
-def wanted_implementation(op: Operation) -> str | None:
-    """What a person asks for by a directive on the op, on an op of the kernel, or on the kernel that holds it."""
+def wanted_implementation(op: Operation, inside: Sequence[Operation] | None = None) -> str | None:
+    """
+    What a person asks for by a directive on the op, on an op of the kernel, or on the kernel that holds it; `inside` are the
+    dispatched ops of a kernel where those are known.
+    """
     kernel = op if isinstance(op, KernelOp) else op.parent_op()
-    inside = dispatched_ops(op) if isinstance(op, KernelOp) else [op]
+    if inside is None:
+        inside = dispatched_ops(op) if isinstance(op, KernelOp) else [op]
     for one in (*inside, kernel):
         found = None if one is None else one.attributes.get(USE_IMPLEMENTATION)
         if isinstance(found, StringAttr):

@@ -94,8 +94,8 @@ class SelectImplementationPass(DevicePass):
             for function in functions_of(op):
                 frozen = _frozen(function)
                 for kernel in function.body.block.ops:
-                    if isinstance(kernel, KernelOp) and dispatched_ops(kernel):
-                        self._visit(kernel, machine, frozen, table, known, choices)
+                    if isinstance(kernel, KernelOp) and (ops := dispatched_ops(kernel)):
+                        self._visit(kernel, ops, machine, frozen, table, known, choices)
 
     def _table(self, op: ModuleOp) -> CostTable | None:
         if not self.table:
@@ -114,6 +114,7 @@ class SelectImplementationPass(DevicePass):
     def _visit(
         self,
         kernel: KernelOp,
+        ops: Sequence[GraphOp],
         machine: Device,
         frozen: Collection[SSAValue],
         table: CostTable | None,
@@ -123,11 +124,11 @@ class SelectImplementationPass(DevicePass):
         """Decides for a kernel; `known` are choices for kernels that say nothing, by what they compute."""
         if (kind := kernel.schedule_kind()) == "reference":
             return
-        is_free = kernel.implementation is None and wanted_implementation(kernel) is None
+        is_free = kernel.implementation is None and wanted_implementation(kernel, ops) is None
         never = tuple([value in frozen for value in kernel.operands]) if frozen else ()
         key = (kernel_structure(kernel), never, kind) if is_free and not choices.replays else None
         if key is not None and (same := known.get(key)) is not None:
-            self._take(kernel, same, choices)
+            self._take(kernel, ops, same, choices)
             return
         values = (*kernel.operands, *kernel.results)
         if not all(map(is_sized, values)):
@@ -153,7 +154,7 @@ class SelectImplementationPass(DevicePass):
             return
         if key is not None:
             known[key] = choice
-        self._take(kernel, choice, choices)
+        self._take(kernel, ops, choice, choices)
 
     def _checked(
         self,
@@ -269,7 +270,7 @@ class SelectImplementationPass(DevicePass):
         message = f"'{op.name}' runs on the host, between copies: no implementation takes it on the device"
         remark(self.name, kernel, "host", message, flip="a backend that does, or other types", numbers=numbers)
 
-    def _take(self, kernel: KernelOp, choice: Choice, choices: Choices) -> None:
+    def _take(self, kernel: KernelOp, ops: Sequence[GraphOp], choice: Choice, choices: Choices) -> None:
         assert choice.chosen is not None
         name = choice.chosen.offer.name
         if kernel.implementation is not None and kernel.implementation.data == name:
@@ -277,14 +278,14 @@ class SelectImplementationPass(DevicePass):
             kernel.set_unread(choice.unread)
             remark(self.name, kernel, "kept", f'is run by "{name}", as it says')
             return
-        if choice.by_rule and not choices.take(kernel, name, inner=dispatched_ops(kernel)[0]):
+        if choice.by_rule and not choices.take(kernel, name, inner=ops[0]):
             name_nothing(kernel)
             return
         write(kernel, choice.chosen.offer)
         kernel.set_workspace(choice.workspace)
         kernel.set_unread(choice.unread)
         if is_collecting():
-            names = " and ".join(f"'{op.name}'" for op in dispatched_ops(kernel))
+            names = " and ".join(f"'{op.name}'" for op in ops)
             flip = "" if choice.second is None else f'use_implementation = "{choice.second.offer.name}"'
             remark(self.name, kernel, "selected", f'{names}: run by "{name}"', flip=flip, numbers=choice.numbers())
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from operator import add, sub
 
 TRIED = 4096
 """Combinations of a core that are all tried."""
@@ -111,29 +112,27 @@ class _Reduction:
         self.order.append((node, others))
         self.gone[node] = True
         self.left -= 1
-        for other in others:
-            del self.edges[other][node]
+        turned = [(other, self.edges[other].pop(node)) for other in others]
         own = self.costs[node]
-        if len(others) == 1:
-            ((other, matrix),) = others.items()
-            added = [min(map(float.__add__, own, column)) for column in zip(*matrix, strict=True)]
-            self.costs[other] = [a + b for a, b in zip(self.costs[other], added, strict=True)]
-        elif len(others) == 2:
-            self._join(own, *others.items())
+        if len(turned) == 1:
+            ((other, columns),) = turned
+            added = [min(map(add, own, column)) for column in columns]
+            self.costs[other] = list(map(add, self.costs[other], added))
+        elif turned:
+            self._join(own, *turned)
         return list(others)
 
     def _join(self, own: list[float], first: tuple[int, Matrix], second: tuple[int, Matrix]) -> None:
-        """The costs of a node, at its best, as those of its two neighbours beside each other."""
-        (a, to_a), (b, to_b) = first, second
-        columns_a, columns_b = list(zip(*to_a, strict=True)), list(zip(*to_b, strict=True))
+        """The costs of a node, at its best, as those of its two neighbours beside each other; by alternative of each, its own."""
+        (a, columns_a), (b, columns_b) = first, second
         matrix: Matrix = []
-        known = self.edges[a].get(b)
-        for number, column in enumerate(columns_a):
-            base = [x + y for x, y in zip(own, column, strict=True)]
-            row = [min(map(float.__add__, base, other)) for other in columns_b]
-            matrix.append(row if known is None else [x + y for x, y in zip(row, known[number], strict=True)])
+        for column in columns_a:
+            base = list(map(add, own, column))
+            matrix.append([min(map(add, base, other)) for other in columns_b])
+        if (known := self.edges[a].get(b)) is not None:
+            matrix = [list(map(add, row, more)) for row, more in zip(matrix, known, strict=True)]
         self.edges[a][b] = matrix
-        self.edges[b][a] = [list(column) for column in zip(*matrix, strict=True)]
+        self.edges[b][a] = list(map(list, zip(*matrix, strict=True)))
 
     def _connected(self, start: int) -> list[int]:
         seen = {start}
@@ -197,7 +196,7 @@ class _Reduction:
         sums = list(self.costs[node])
         for other, matrix in others.items():
             costs = self.costs[other]
-            sums = [total + min(map(float.__add__, row, costs)) for total, row in zip(sums, matrix, strict=True)]
+            sums = [total + min(map(add, row, costs)) for total, row in zip(sums, matrix, strict=True)]
         self._settle(node, sums.index(min(sums)))
         self._reduce(others)
 
@@ -207,7 +206,7 @@ class _Reduction:
         self.left -= 1
         self.order.append((node, {}))
         for other, matrix in self.edges[node].items():
-            self.costs[other] = [a + b for a, b in zip(self.costs[other], matrix[number], strict=True)]
+            self.costs[other] = list(map(add, self.costs[other], matrix[number]))
             del self.edges[other][node]
 
     def _try(self, core: list[int]) -> None:
@@ -303,32 +302,54 @@ class _Search:
     def __init__(self, problem: Assignment, chosen: list[int]) -> None:
         self.problem, self.chosen = problem, chosen
         self._sums: list[list[float] | None] = [None] * len(chosen)
+        self._gaps: list[float | None] = [None] * len(chosen)
+        """By node: what its best other alternative costs more than the one that is chosen."""
+        self._spreads: dict[int, float] = {}
 
     def sums(self, node: int) -> list[float]:
         if (found := self._sums[node]) is None:
             found, chosen = self.problem.costs[node], self.chosen
-            for other, matrix in self.problem.edges[node].items():
-                number = chosen[other]
-                found = [total + row[number] for total, row in zip(found, matrix, strict=True)]
+            edges = self.problem.edges
+            for other in edges[node]:
+                found = list(map(add, found, edges[other][node][chosen[other]]))
             self._sums[node] = found
+        return found
+
+    def _gap(self, node: int) -> float:
+        if (found := self._gaps[node]) is None:
+            here, sums = self.chosen[node], self.sums(node)
+            others = [*sums[:here], *sums[here + 1 :]]
+            found = self._gaps[node] = min(others, default=float("inf")) - sums[here]
+        return found
+
+    def _spread(self, matrix: Matrix) -> float:
+        if (found := self._spreads.get(id(matrix))) is None:
+            found = self._spreads[id(matrix)] = max(map(max, matrix)) - min(map(min, matrix))
         return found
 
     def _change(self, node: int, number: int) -> None:
         self.chosen[node] = number
+        self._gaps[node] = None
         for other in self.problem.edges[node]:
-            self._sums[other] = None
+            self._sums[other] = self._gaps[other] = None
 
     def better_node(self, node: int) -> None:
-        sums = self.sums(node)
-        best = min(sums)
-        if best < sums[self.chosen[node]]:
-            self._change(node, sums.index(best))
+        if self._gap(node) < 0:
+            sums = self.sums(node)
+            self._change(node, sums.index(min(sums)))
 
     def better_pair(self, node: int, other: int) -> None:
-        matrix, here, there = self.problem.edges[node][other], self.chosen[node], self.chosen[other]
+        """
+        Changes both where that costs less. Beside each other new alternatives save at most the spread of their costs twice; where
+        either takes more than that by itself nothing has to be tried.
+        """
+        matrix, own, its = self.problem.edges[node][other], self._gap(node), self._gap(other)
+        if own >= 0 and its >= 0 and own + its >= 2 * self._spread(matrix):
+            return
+        here, there = self.chosen[node], self.chosen[other]
         beside = matrix[here]
         first = [total - row[there] for total, row in zip(self.sums(node), matrix, strict=True)]
-        second = [total - cost for total, cost in zip(self.sums(other), beside, strict=True)]
+        second = list(map(sub, self.sums(other), beside))
         now = first[here] + second[there] + beside[there]
         least = min(second)
         best, found = now - ROUNDING * abs(now), (here, there)
