@@ -17,6 +17,7 @@ from fuse_opt.lowering.kernel.iteration_space import as_expr, extent
 from fuse_opt.lowering.kernel.loop_splitting import Fixed, part_bounds
 from fuse_opt.lowering.kernel.moments import float_of
 from fuse_opt.lowering.kernel.row_stages import KeepRules, plan_kept_rows
+from fuse_opt.lowering.kernel.scope import Scope
 
 KEPT = 256 << 10
 """Bytes of a block of rows that several stages read, and of what one keeps for another: a second level cache has more."""
