@@ -30,6 +30,8 @@ Pairs = tuple[tuple[int, int], ...]
 """Of a result and an operand, by number."""
 Platform = Literal["cpu", "cuda"]
 """What programs run on."""
+Threads = Literal["caller", "exclusive"]
+"""Which threads a call has: its caller's alone, or some of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,11 @@ class Offer:
     """
     differentiable: bool = True
     """Whether it runs in the forward part of training; gradients are always those of the op's meaning."""
+    threads: Threads = "caller"
+    """
+    Of a function that Python calls: `exclusive` has threads of its own, and the pool's have nothing to do meanwhile. Generated
+    code, and calls that are cut (`split`), share the pool.
+    """
 
     @property
     def backend(self) -> str:

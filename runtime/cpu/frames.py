@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, BufferRef, LibraryCall, Program, Segment
 from fuse_opt.runtime.backends.blas.matmul import load_tasks
 from fuse_opt.runtime.buffers import AlignedArena
@@ -31,6 +32,8 @@ class PythonCall:
     step: LibraryCall
     inputs: tuple[Array | None, ...]
     outputs: tuple[Array | None, ...]
+    exclusive: bool
+    """Whether it has threads of its own, and the pool's have nothing to do meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,9 @@ class FrameMaker:
         pieces = tuple(
             self._record(piece, table, plan)
             if isinstance(piece, list)
-            else PythonCall(piece, tuple(map(bound, piece.inputs)), tuple(map(bound, piece.written)))
+            else PythonCall(
+                piece, tuple(map(bound, piece.inputs)), tuple(map(bound, piece.written)), _is_exclusive(piece)
+            )
             for piece in (plan.pieces or [[]])
         )
         record = Frame.from_address(only) if len(pieces) == 1 and isinstance(only := pieces[0], int) else Frame()
@@ -247,6 +252,11 @@ def constant_data(buffer: Buffer) -> Array:
     """The elements of a constant."""
     assert buffer.data is not None
     return buffer.data
+
+
+def _is_exclusive(call: LibraryCall) -> bool:
+    offer = find_offer(call.operation, call.implementation)
+    return offer is not None and offer.threads == "exclusive"
 
 
 def _add_call(plan: _Plan, call: NativeCall, joins: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
@@ -248,7 +249,8 @@ def call_library(call: PythonCall, memory: Sequence[Array]) -> None:
     step = call.step
     bound = zip((*call.inputs, *call.outputs), (*step.inputs, *step.written), strict=True)
     views = [view if view is not None else contiguous_view(memory[ref.buffer], ref) for view, ref in bound]
-    step.run(views[: len(step.inputs)], views[len(step.inputs) :], step.config)
+    with thread_pool.without_pool() if call.exclusive else nullcontext():
+        step.run(views[: len(step.inputs)], views[len(step.inputs) :], step.config)
 
 
 class SizedCpuProgram:

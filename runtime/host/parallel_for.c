@@ -345,4 +345,12 @@ void fuse_set_team(fuse_team found, int (*number)(void)) {
   atomic_store_explicit(&busy, 0, memory_order_release);
 }
 
+/* Takes the pool away from all regions, which their callers then run alone; its threads fall asleep. Not from a task. */
+void fuse_take_pool(void) {
+  struct timespec pause = {0, 50000};
+  while (atomic_exchange_explicit(&busy, 1, memory_order_acquire)) nanosleep(&pause, 0);
+}
+
+void fuse_give_pool(void) { atomic_store_explicit(&busy, 0, memory_order_release); }
+
 int fuse_num_threads(void) { return atomic_load(&threads); }

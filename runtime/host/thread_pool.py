@@ -7,7 +7,8 @@ import functools
 import operator
 import os
 import weakref
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from fuse_opt.runtime.disk_cache import DiskCache
@@ -19,6 +20,8 @@ _FUNCTIONS = (
     "fuse_parallel_for",
     "fuse_set_num_threads",
     "fuse_num_threads",
+    "fuse_take_pool",
+    "fuse_give_pool",
     "fuse_run_frame",
     "fuse_take_frame",
     "fuse_keep_frame",
@@ -47,6 +50,8 @@ void fuse_parallel_for(void (*task)(void *, long, long), void *arg, long count, 
   if (count > 0) task(arg, 0, count);
 }
 void fuse_set_num_threads(int count) { (void)count; }
+void fuse_take_pool(void) {}
+void fuse_give_pool(void) {}
 int fuse_num_threads(void) { return 1; }
 """
 
@@ -81,6 +86,23 @@ def set_num_threads(count: int) -> None:
         library.fuse_set_num_threads(count)
         for changed in list(_observers):
             changed.threads_changed()
+
+
+@contextmanager
+def without_pool() -> Generator[None]:
+    """
+    The pool's threads have nothing to do in the body: loops of other threads' programs are run by their callers alone. Waits for
+    one in progress; must not be entered again inside, nor from a loop.
+    """
+    library = pool_library()
+    if library is None:
+        yield
+        return
+    library.fuse_take_pool()
+    try:
+        yield
+    finally:
+        library.fuse_give_pool()
 
 
 class _Limit:

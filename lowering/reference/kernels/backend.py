@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 from fuse_opt.dialects.implementation.chains import ChainOffer
-from fuse_opt.dialects.implementation.offers import Pairs, PointwiseOffer
+from fuse_opt.dialects.implementation.offers import Pairs, PointwiseOffer, Threads
 from fuse_opt.dialects.implementation.partitions import PartitionOffer, register_partition_offer
 from fuse_opt.dialects.implementation.site import Cost, Machine, Site
 from fuse_opt.dialects.implementation.subgraph import Subgraph
@@ -46,6 +46,7 @@ class Backend:
         ignores: Sequence[int] | Callable[[Site], Sequence[int]] = (),
         features: Sequence[str] | Callable[[Site], Sequence[str]] = (),
         differentiable: bool = True,
+        threads: Threads = "caller",
     ) -> Callable[[Run], Run]:
         """
         Registers a function `run(inputs, outputs, config)` for an op of a dialect: arrays in C order, results to be written
@@ -59,6 +60,8 @@ class Backend:
 
         Of operands that it `ignores`, by number, it looks at shape and type alone: their elements may be gone. `features` are
         what the machine must have, by the names of its device file; one that is not `differentiable` has no part in training.
+        A function whose library has threads of its own says `threads="exclusive"`: it is called when no loop of a program has
+        the pool's, of any thread's, and those sleep until it returns. It must not set their number.
         Raises ValueError for a name that is taken.
         """
 
@@ -79,6 +82,7 @@ class Backend:
                 ignores=ignores,
                 features=features,
                 differentiable=differentiable,
+                threads=threads,
             )(run)
 
         return register

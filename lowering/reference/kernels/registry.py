@@ -22,6 +22,7 @@ from fuse_opt.dialects.implementation.offers import (
     Pairs,
     Platform,
     PointwiseOffer,
+    Threads,
     find_offer,
     offers_of,
     register_offer,
@@ -70,6 +71,7 @@ def implementation(
     features: Sequence[str] | Callable[[Site], Sequence[str]] = (),
     differentiable: bool = True,
     sized: bool = False,
+    threads: Threads = "caller",
 ) -> Callable[[Run], Run]:
     """Registers a function as the implementation `name` of op `op`, and what it offers to passes.
 
@@ -81,6 +83,7 @@ def implementation(
     `accepts` says why it does not run an op, `cost` what it takes, for select-implementation; `numerics="fast"` that it is not
     within the op's bound, and to be chosen on demand only; an `optional` one is there where its backend is asked for. It reads
     nothing of operands that it `ignores`, needs `features` of the machine, and is for inference alone unless `differentiable`.
+    With `threads="exclusive"` the pool's threads have nothing to do while it runs, as it has some of its own.
     One that is `sized` says the same of arrays of any extents, and runs for those of each call.
     With a `workspace`, bytes or a function that says how many, it gets an array of so many i8 as one more output, to
     work in: memory that the planner has given to it for the call.
@@ -102,6 +105,7 @@ def implementation(
         features=features if callable(features) else tuple(features),
         differentiable=differentiable,
         sized=sized,
+        threads=threads,
     )
 
     def register(run: Run) -> Run:

@@ -25,6 +25,7 @@ _ROWS: set[tuple[str, ...]] = {("f32",) * count for count in (2, 3, 4)}
 """Of a matrix, up to two parameters and the result."""
 _CONVOLUTIONS: set[tuple[str, ...]] = {("f32", "f32", "f32")}
 """By element types of both operands and the result. Instructions for bf16 flush denormals and add two terms at a time."""
+_FAST_CONVOLUTIONS = {*_CONVOLUTIONS, ("bf16", "bf16", "bf16")}
 
 
 def onednn_problem() -> str | None:
@@ -128,7 +129,7 @@ for _name, _op, _types in (
     ("onednn.matmul", "matmul", _STRICT),
     ("onednn.matmul_fast", "matmul", _FAST),
     ("onednn.conv", "conv", _CONVOLUTIONS),
-    ("onednn.conv_fast", "conv", _CONVOLUTIONS),
+    ("onednn.conv_fast", "conv", _FAST_CONVOLUTIONS),
     ("onednn.softmax_fast", "softmax", _ROWS),
     ("onednn.layer_norm", "layer_norm", _ROWS),
 ):

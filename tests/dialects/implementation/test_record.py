@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ir_testing import kernels, parse
+from lowered_programs import needs_compiler
 from planned_programs import context
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Dialect
@@ -23,6 +24,7 @@ from fuse_opt.dialects.interfaces.shapes import tensor
 from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plans
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.remarks import collect
+from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
 from fuse_opt.tools.compiler import backend_switch
 
 N = 64 * 64 * 4
@@ -162,6 +164,43 @@ def test_training_is_refused_at_selection(tmp_path: Path) -> None:
     assert any("sorts.sort:training" in str(remark.numbers) for remark in remarks)
     with pytest.raises(fuse_opt.InputError, match='"sorts.sort" refuses it: training; remove the directive'):
         fuse_opt.compile(SORT.replace("{axis", '{use_implementation = "sorts.sort", axis'), backend=str(path))
+
+
+LOOPS = """
+import ctypes, threading, time
+import numpy as np
+from fuse_opt.backend import Backend
+from fuse_opt.runtime.host.thread_pool import load_pool
+backend = Backend("{threads}_loops")
+TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_long, ctypes.c_long)
+LOOP = ctypes.CFUNCTYPE(None, TASK, ctypes.c_void_p, ctypes.c_long, ctypes.c_long)
+
+@backend.implementation("graph.sort", threads="{threads}")
+def sort(inputs, outputs, config):
+    '''How many threads run a loop of the pool's.'''
+    found = set()
+    def task(argument, begin, end):
+        found.add(threading.get_ident())
+        time.sleep(0.01)
+    LOOP(load_pool())(TASK(task), None, 24, 1)
+    outputs[0][...] = len(found)
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("threads", ["caller", "exclusive"])
+def test_the_pool_has_nothing_to_do_beside_threads_of_a_library(tmp_path: Path, threads: str) -> None:
+    path = tmp_path / f"{threads}_loops.py"
+    path.write_text(LOOPS.replace("{threads}", threads), encoding="utf-8")
+    program = fuse_opt.compile(SORT, backend=f"none,{path}")
+    before = num_threads()
+    try:
+        set_num_threads(3)
+        for _ in range(2):
+            found = int(program(np.zeros((4, 8), np.float32))[0, 0])
+            assert found == 1 if threads == "exclusive" else found > 1
+    finally:
+        set_num_threads(before)  # waits for the pool, which was given back
 
 
 GROUPS = """

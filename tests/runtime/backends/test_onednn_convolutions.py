@@ -126,3 +126,11 @@ def test_the_library_or_another_one(case: Conv) -> None:
     arguments = case.arguments()
     assert sum(program.implementations.values()) == 1
     np.testing.assert_allclose(program(*arguments), fuse_opt.evaluate(case.text, *arguments), rtol=2e-4, atol=2e-4)
+
+
+def test_bf16_is_a_fast_one_that_this_library_has_not(fake: FakeOneDnn) -> None:
+    text = CASES["plain"].text.replace("f32", "bf16")
+    with pytest.raises(fuse_opt.InputError, match="onednn.conv:dtype,onednn.conv_fast:unimplemented"):
+        fuse_opt.optimize(
+            text, "attach-backends{backends=none,onednn},wrap-kernels,select-implementation{numerics=fast}"
+        )
