@@ -136,7 +136,7 @@ class ProgramBuilder:
             shape, dtype = _described_type(argument.type, marks.get(SIZES))
             name = argument.name_hint or f"{kind}_{number}"
             self._refs[argument] = BufferRef(len(self.buffers), 0, shape, dtype)
-            if (columns := columns_of(marks)) is not None:
+            if not donated and (columns := columns_of(marks)) is not None:  # in donated memory others may write columns
                 self._patterns[len(self.buffers)] = columns
             self.buffers.append(Buffer(kind, name, shape=shape, dtype=dtype, donated=donated, axes=axes))
 

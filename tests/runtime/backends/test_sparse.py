@@ -164,6 +164,23 @@ def test_patterns_of_arguments_are_known_where_they_go_together() -> None:
         assert call.columns == wanted
 
 
+def test_patterns_in_donated_memory_are_looked_at_when_they_are_read() -> None:
+    csr_type = "tensor<3x4xf32, #graph.csr<capacity = 5>>"
+    given = ", ".join(
+        f'%{name}: tensor<{n}> {{graph.donated, graph.part = ["{name}", {csr_type}]}}'
+        for name, n in zip(PARTS, ("4xi32", "5xi32", "5xf32"), strict=True)
+    )
+    module = parse(f"""func.func @main({given}, %x: tensor<4x2xf32>, %more: tensor<5xi32>) -> tensor<3x2xf32> {{
+      %others = graph.add %indices, %more : (tensor<5xi32>, tensor<5xi32>) -> tensor<5xi32>
+      %0 = graph.csr_matmul %indptr, %others, %values, %x :
+        (tensor<4xi32>, tensor<5xi32>, tensor<5xf32>, tensor<4x2xf32>) -> tensor<3x2xf32>
+      func.return %0 : tensor<3x2xf32>
+    }}""")
+    (call,) = (step for step in build_program(optimize(module)).steps if isinstance(step, LibraryCall))
+    assert call.inputs[1].buffer == 1, "the sum takes the memory of the columns"
+    assert not call.columns
+
+
 @needs_compiler
 def test_positions_of_64_bits_that_do_not_fit_are_refused() -> None:
     indptr = np.array([0, 2**62, -(2**62), 2], np.int64)
