@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from rotation import Timer, timed
@@ -37,10 +37,13 @@ class Apart:
         process.send_signal(signal.SIGSTOP)
         return process
 
-    def load(self, key: str) -> dict[str, Timer]:
-        """By name, those that can make the calls that `serve` knows by this key. Others are named, with the reason."""
+    def load(self, key: str, names: Iterable[str] | None = None) -> dict[str, Timer]:
+        """
+        By name, those (of all that are there) that can make the calls that `serve` knows by this key. Others are named, with
+        the reason.
+        """
         found: dict[str, Timer] = {}
-        for name in self._processes:
+        for name in self._processes if names is None else names:
             answer = self._ask(name, f"load {key}")
             if answer == "ready":
                 found[name] = partial(self._time, name)

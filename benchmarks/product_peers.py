@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -99,7 +100,7 @@ def own_frozen_call(shape: Shape, x: Array, w: Array) -> Call:
     """Ours, with the right operand as a weight, which is packed before."""
     program = fuse_opt.compile(text_of(shape, x, w))
     out: Array = np.zeros((*x.shape[:-1], shape.columns), np.int32 if shape.is_integer else x.dtype)
-    program.freeze({1: w})
+    program.freeze({1: w.copy()})
     return lambda: program(x, out=out)
 
 
@@ -170,23 +171,34 @@ def threads() -> int:
     return int(os.environ.get("FUSE_OPT_NUM_THREADS", "1"))
 
 
-def contenders(shape: Shape) -> dict[str, Call]:
-    """By name; the first is ours. Who lacks the element type, or is not installed, is left out."""
+def makers(shape: Shape) -> dict[str, Callable[[], Call]]:
+    """By name, what makes a call; the first is ours. Who lacks the element type, or is not installed, is left out."""
     x, w = shape.operands()
-    found: dict[str, Call] = {"ours": own_call(shape, x, w)}
-    if shape.element == "bf16":
-        found["fast"] = own_call(shape, x, w, fast=True)
-    if shape.count == 1:
-        found["frozen"] = own_frozen_call(shape, x, w)
-    if shape.element in ("f32", "f64"):
-        found["NumPy"] = _numpy(shape, x, w)
-    if find_spec("torch") is not None and shape.element != "ui8":
-        found["PyTorch"] = _torch(shape, x, w)
-    if find_spec("onnxruntime") is not None and find_spec("onnx") is not None and shape.element not in ("bf16", "f16"):
-        found["ORT"] = _onnxruntime(shape, x, w)
-    if find_spec("jax") is not None and shape.element != "ui8":
-        found["XLA"] = _xla(shape, x, w)
-    return found
+    torch_there, jax_there = find_spec("torch") is not None, find_spec("jax") is not None
+    onnx_there = find_spec("onnxruntime") is not None and find_spec("onnx") is not None
+    found: dict[str, tuple[Callable[..., Call], bool]] = {
+        "ours": (own_call, True),
+        "fast": (partial(own_call, fast=True), shape.element == "bf16"),
+        "frozen": (own_frozen_call, shape.count == 1),
+        "NumPy": (_numpy, shape.element in ("f32", "f64")),
+        "PyTorch": (_torch, torch_there and shape.element != "ui8"),
+        "ORT": (_onnxruntime, onnx_there and shape.element not in ("bf16", "f16")),
+        "XLA": (_xla, jax_there and shape.element != "ui8"),
+    }
+    return {name: partial(make, shape, x, w) for name, (make, can) in found.items() if can}
+
+
+def contenders(shape: Shape) -> dict[str, Call]:
+    """The calls of all of them, in this process."""
+    return {name: make() for name, make in makers(shape).items()}
+
+
+def right_call(shape: Shape, name: str) -> Call:
+    """The call of one of them; raises ValueError where its values are wrong."""
+    call = makers(shape)[name]()
+    if wrong(shape, {name: call}):
+        raise ValueError("wrong values")
+    return call
 
 
 def wrong(shape: Shape, calls: dict[str, Call]) -> list[str]:

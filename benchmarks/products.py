@@ -2,6 +2,8 @@
 
     python benchmarks/products.py [--threads N] [--only TEXT ...] [--odd]
 
+With several threads each has a process of its own, which is stopped while another has its turn.
+
 Calls take turns, in slots of some milliseconds; figures are of a lower quartile, in operations a second, of processor time with
 one thread and of passed time with several; `NAME/ours` is the median of the ratios of turns, for whoever is fastest of those that
 are given both operands, and `ORT/frozen` that for a right operand that is a weight, which ONNX Runtime and we pack before. Small
@@ -19,6 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from apart import FLAG, Apart, serve
+from rotation import Timer, timed, turns
 
 Array = np.ndarray[Any, Any]
 PEERS = ("NumPy", "PyTorch", "XLA")
@@ -57,29 +61,24 @@ def shapes() -> list[Any]:
     return [*found, Shape(1, 591, 1536, 384, True, "i8"), Shape(1, 128, 768, 768, False, "ui8")]
 
 
-def measure(calls: Sequence[Callable[[], object]], repeat: int, clock: Callable[[], float]) -> Array:
+def measure(timers: Sequence[Timer], operations: float) -> Array:
     """Seconds of a call, by slot and by what is called."""
-    times = np.zeros((SLOTS, len(calls)))
-    for call in calls:
-        call()
-    for slot in range(SLOTS):
-        for place in range(len(calls)):
-            number = (place + slot) % len(calls)
-            calls[number]()  # whose operands the one before has driven from the caches
-            start = clock()
-            for _ in range(repeat):
-                calls[number]()
-            times[slot, number] = (clock() - start) / repeat
-    return times
+    return turns(timers, [max(1, int(SLOT_OPERATIONS / operations))] * len(timers), SLOTS)
 
 
-def row(shape: Any, clock: Callable[[], float]) -> str:
-    from product_peers import OWN, contenders, wrong
+def timers_here(shape: Any, clock: Callable[[], float]) -> tuple[dict[str, Timer], list[str]]:
+    """Of calls in this process, and whose values are wrong."""
+    from product_peers import contenders, wrong
 
     found = contenders(shape)
     left_out = wrong(shape, found)
-    found = {name: call for name, call in found.items() if name not in left_out}
-    times = measure(list(found.values()), max(1, int(SLOT_OPERATIONS / shape.operations)), clock)
+    return {name: timed(call, clock) for name, call in found.items() if name not in left_out}, left_out
+
+
+def row(shape: Any, found: dict[str, Timer], left_out: Sequence[str]) -> str:
+    from product_peers import OWN
+
+    times = measure(list(found.values()), shape.operations)
     rates = dict(zip(found, shape.operations / np.quantile(times, 0.25, axis=0) / 1e9, strict=True))
     names = list(found)
     figures = "  ".join(f"{name} {rate:7.1f}" for name, rate in rates.items())
@@ -122,7 +121,7 @@ def odd_row(even: Any, odd: Any, clock: Callable[[], float]) -> tuple[str, float
 
     pair = (even, odd)
     calls = [own_call(shape, *shape.operands()) for shape in pair]
-    times = measure(calls, max(1, int(SLOT_OPERATIONS / even.operations)), clock)
+    times = measure([timed(call, clock) for call in calls], even.operations)
     rates = [shape.operations / times[:, number] / 1e9 for number, shape in enumerate(pair)]
     ratio = float(np.median(rates[1] / rates[0]))
     low, high = np.quantile(rates, 0.75, axis=1)
@@ -134,14 +133,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[""], help="rows whose shape has one of these texts")
     parser.add_argument("--threads", type=int, default=1, help="of everyone")
     parser.add_argument("--odd", action="store_true", help="odd extents beside even ones")
+    parser.add_argument(FLAG, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    wanted = dict.fromkeys(THREADS, str(options.threads))
+    wanted: dict[str, str] = {name: str(options.threads) for name in THREADS}
     if options.threads == 1:
         wanted["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     if any(os.environ.get(name) != value for name, value in wanted.items()):  # libraries read them as they are loaded
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
     settings = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}
-    print("environment:", " ".join(f"{name}={value}" for name, value in sorted(settings.items())))
+    if options.serve is None:
+        print("environment:", " ".join(f"{name}={value}" for name, value in sorted(settings.items())))
     clock = time.process_time if options.threads == 1 else time.perf_counter
     if options.odd:
         ratios: list[float] = []
@@ -151,9 +152,20 @@ def main() -> None:
             ratios.append(ratio)
         print(f"odd/even: least {min(ratios):.2f}, median {np.median(ratios):.2f}")
         return
-    for shape in shapes():
-        if any(text in str(shape) for text in options.only):
-            print(row(shape, clock), flush=True)
+    from product_peers import makers, right_call
+
+    rows = {str(shape): shape for shape in shapes()}
+    if options.serve is not None:
+        serve(lambda key: right_call(rows[key], options.serve), clock)
+        return
+    names = list(dict.fromkeys(name for shape in rows.values() for name in makers(shape)))
+    peers = None if options.threads == 1 else Apart(names)
+    for key, shape in rows.items():
+        if any(text in key for text in options.only):
+            found = timers_here(shape, clock) if peers is None else (peers.load(key, makers(shape)), ())
+            print(row(shape, *found), flush=True)
+    if peers is not None:
+        peers.close()
 
 
 if __name__ == "__main__":
