@@ -10,7 +10,7 @@ has what PyTorch exports, as jax.numpy. The last lines are the geometric means o
 through torch.compile, and of the better one of both.
 With --training a turn is a step: forward, backward of the mean of squares, and the optimiser, whose step is compiled, too
 (SGD with momentum for resnet18, Adam for others), of smaller models, without dropout. Losses of all must agree.
-Models are made by transformers from configurations.
+Models are made by transformers from configurations, with random numbers in all of their parameters.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def _of_transformers(model: str, config: str, **options: Any) -> Any:
     torch: Any = import_module("torch")
     library: Any = import_module("transformers")
     made = getattr(library, model)(getattr(library, config)(**options)).eval()
+    _vary(made)
 
     class First(torch.nn.Module):
         """The first result, without what a model would keep for a next call."""
@@ -47,6 +48,15 @@ def _of_transformers(model: str, config: str, **options: Any) -> Any:
             return self.inner(x, return_dict=False)[0]
 
     return First().eval()
+
+
+def _vary(model: Any) -> None:
+    """No biases of zeros and scales of ones, as models begin with: exporters drop those, compilers of functions cannot."""
+    torch: Any = import_module("torch")
+    with torch.no_grad():
+        for value in (*model.parameters(), *model.buffers()):
+            if value.is_floating_point() and value.numel() > 1 and value.min() == value.max():
+                value.add_(torch.randn(value.shape) * 0.02)
 
 
 def _images(batch: int) -> Any:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from fuse_opt.frontends.torch.fx.api import DTYPES, torch
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer
+
+_address: Callable[[Any], int] = torch._C.TensorBase.data_ptr
+_version: Callable[[Any], int] = attrgetter("_version")
 
 
 class Kept:
@@ -31,22 +36,25 @@ class Kept:
         self._unread = [number for number in taken if number not in self.read]
         self._buffers: Sequence[Buffer] = prepared.program.program.buffers
         self._lock = threading.Lock()
-        self._state: tuple[Any, Any, Sequence[Any]] | None = None
-        """The versions, and the results."""
+        self._numbers = count(1)
+        self._state: tuple[Any, Any, int, Sequence[Any]] | None = None
+        """The versions, and the results: as arrays, by what number, and as tensors."""
 
-    def __call__(self, *tensors: Any) -> Sequence[Any]:
-        try:
-            versions = [(tensor.data_ptr(), tensor._version) for tensor in tensors]
+    def __call__(self, *tensors: Any) -> tuple[int, Sequence[Any]]:
+        """The results, and a number that stands for them and no others."""
+        try:  # lists of numbers alone, which the garbage collector does not go through
+            versions = list(map(_address, tensors)), list(map(_version, tensors))
         except RuntimeError:  # made under inference_mode: they do not count how often they are written to
-            return self._computed(tensors, None)[1]
+            return next(self._numbers), self._computed(tensors, None)[1]
         state = self._state
         if state is not None and state[0] == versions:
-            return state[2]
+            return state[2], state[3]
         with self._lock:
             if self._state is None or self._state[0] != versions:
                 held = [tensor.detach() for tensor in tensors]
-                self._state = versions, *self._computed(held, ("torch", *versions))
-            return self._state[2]
+                arrays, found = self._computed(held, ("torch", *versions[0], *versions[1]))
+                self._state = versions, arrays, next(self._numbers), found
+            return self._state[2], self._state[3]
 
     def _computed(self, tensors: Sequence[Any], versions: Any) -> tuple[Any, Sequence[Any]]:
         """The results as arrays, which are to be kept as long as they are used, and as tensors."""

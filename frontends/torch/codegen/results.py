@@ -65,17 +65,24 @@ class Results(ABC):
             self._hold(number, Held(name, view, argument.dtype))
 
     def _write_prepared(self) -> None:
-        """Tensors that follow from arguments which are seldom written to; computed where one was."""
+        """
+        Tensors that follow from arguments which are seldom written to; computed where one was. A frame has their addresses
+        in its table until it meets others.
+        """
         if self.prepared is None:
             return
         kept = Kept(self.prepared)
         self.names["kept"] = kept
         given = [self.imported.arguments[number].name for number in kept.read]
-        names = [f"q{place}" for place in range(len(kept.arguments))]
-        self.lines.append(f"{', '.join(names)}, = kept({', '.join(given)})")
-        for name, number in zip(names, kept.arguments, strict=True):
+        self.lines.append(f"number, q = kept({', '.join(given)})")
+        places: list[str] = []
+        for place, number in enumerate(kept.arguments):
             buffer = self.program.buffers[number]
-            self._hold(number, Held(name, contiguous_view(buffer.shape), DTYPES[buffer.dtype]))
+            self.held[number] = Held(f"q[{place}]", contiguous_view(buffer.shape), DTYPES[buffer.dtype])
+            if number in self.in_table:
+                places.append(f"    table[{number}] = q[{place}].data_ptr()")
+        if places:
+            self.lines += ["if number != seen[0]:", *places, "    seen[0] = number"]
 
     def _write_results(self) -> None:
         """New tensors for the results that the program writes."""

@@ -104,7 +104,7 @@ class CallWriter(Results):
         if self._is_framed():
             head.append("    follow_threads()")
             head += ["    try:", "        frame = idle.pop()", "    except IndexError:", "        frame = new_frame()"]
-            head.append("    table, pieces, views, binding = frame")
+            head.append("    table, pieces, views, binding, seen = frame")
         if self.pieces:
             head.append(f"    {', '.join(self.pieces)}, = pieces")
         if self.views:
@@ -263,10 +263,10 @@ def compile_call(imported: Imported, native: Any) -> tuple[Callable[[list[Any]],
     expect_memory(imported)
     views, native = list(writer.views), writer.native
 
-    def new_frame() -> tuple[Any, tuple[int, ...], tuple[Any, ...], Any]:
+    def new_frame() -> tuple[Any, tuple[int, ...], tuple[Any, ...], Any, list[int]]:
         binding = native.bind()
         tensors = tuple(frame_tensor(binding, native.program, view) for view in views)
-        return binding.table, binding.pieces if writer.pieces else (), tensors, binding
+        return binding.table, binding.pieces if writer.pieces else (), tensors, binding, [0]
 
     names = {
         **writer.names,
