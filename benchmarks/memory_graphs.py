@@ -1,6 +1,7 @@
 """Graphs of the shapes that models have, for memory planning: each function builds a module of one function `main`.
 
 They hold what planning depends on: branches, skips, saved activations, sizes that shrink and grow. Weights are arguments.
+Extents of batches, tokens and images may be sizes, while these are asked for.
 """
 
 from __future__ import annotations
@@ -8,19 +9,25 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import cast
 
-from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, f32
+from xdsl.dialects.builtin import FunctionType, ModuleOp, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from fuse_opt.dialects.graph import GRAPH
 from fuse_opt.dialects.interfaces.op import GraphOp
-from fuse_opt.dialects.interfaces.properties import int_array, int_value
-from fuse_opt.dialects.interfaces.shapes import shape
+from fuse_opt.dialects.interfaces.properties import int_array, int_value, shape_attribute
+from fuse_opt.dialects.interfaces.shapes import shape, tensor_type
+from fuse_opt.dialects.types.size import Extent
 
 _OPS: dict[str, type[GraphOp]] = {
     op.name.removeprefix("graph."): op for op in GRAPH.operations if issubclass(op, GraphOp)
 }
+
+
+_END = 2**63 - 1
+"""A stop of all that follows."""
 
 
 class Net:
@@ -29,8 +36,8 @@ class Net:
     def __init__(self) -> None:
         self.block = Block()
 
-    def argument(self, *extents: int) -> SSAValue:
-        return self.block.insert_arg(TensorType(f32, extents), len(self.block.args))
+    def argument(self, *extents: Extent) -> SSAValue:
+        return self.block.insert_arg(tensor_type(f32, cast("tuple[int, ...]", extents)), len(self.block.args))
 
     def __call__(self, name: str, *operands: SSAValue, **properties: Attribute) -> SSAValue:
         """The first result of a new op `graph.<name>`."""
@@ -77,14 +84,14 @@ class Net:
         pooled = self("mean", x, axes=int_array([2, 3]))
         return self("softmax", self.linear(pooled, classes), axis=int_value(-1))
 
-    def flattened(self, x: SSAValue, *extents: int) -> SSAValue:
-        return self("reshape", x, shape=int_array(extents))
+    def flattened(self, x: SSAValue, *extents: Extent) -> SSAValue:
+        return self("reshape", x, shape=shape_attribute(extents))
 
     def swapped(self, x: SSAValue, *axes: int) -> SSAValue:
         return self("permute_dims", x, axes=int_array(axes))
 
 
-def transformer(layers: int = 6, batch: int = 2, tokens: int = 128, width: int = 256, heads: int = 8) -> ModuleOp:
+def transformer(layers: int = 6, batch: Extent = 2, tokens: Extent = 128, width: int = 256, heads: int = 8) -> ModuleOp:
     """The forward pass of pre-norm encoder blocks (Vaswani et al. 2017)."""
     net = Net()
     x = net.argument(batch, tokens, width)
@@ -105,7 +112,7 @@ def _split_heads(net: Net, x: SSAValue, heads: int) -> SSAValue:
     return net.swapped(net.flattened(x, batch, tokens, heads, width // heads), 0, 2, 1, 3)
 
 
-def training_step(depth: int = 8, batch: int = 64, width: int = 256) -> ModuleOp:
+def training_step(depth: int = 8, batch: Extent = 64, width: int = 256) -> ModuleOp:
     """Forward, backward with saved activations, and the new weights of a residual perceptron, by gradient descent."""
     net = Net()
     x, target, rate = net.argument(batch, width), net.argument(batch, width), net.argument()
@@ -130,7 +137,7 @@ def training_step(depth: int = 8, batch: int = 64, width: int = 256) -> ModuleOp
     return net.finish(loss, *(net("subtract", w, net("multiply", rate, g)) for w, g in steps))
 
 
-def unet(levels: int = 4, size: int = 64, channels: int = 16) -> ModuleOp:
+def unet(levels: int = 4, size: Extent = 64, channels: int = 16) -> ModuleOp:
     """Contracting and expanding path with skips (Ronneberger et al. 2015)."""
     net = Net()
     x = net.argument(1, 3, size, size)
@@ -148,7 +155,7 @@ def unet(levels: int = 4, size: int = 64, channels: int = 16) -> ModuleOp:
     return net.finish(net.conv(x, 2, 1))
 
 
-def densenet(blocks: int = 3, layers: int = 6, growth: int = 12, size: int = 32) -> ModuleOp:
+def densenet(blocks: int = 3, layers: int = 6, growth: int = 12, size: Extent = 32) -> ModuleOp:
     """Each layer reads all before it in its block (Huang et al. 2017)."""
     net = Net()
     x = net.conv_relu(net.argument(1, 3, size, size), 2 * growth)
@@ -163,10 +170,10 @@ def densenet(blocks: int = 3, layers: int = 6, growth: int = 12, size: int = 32)
     return net.finish(net.classified(x))
 
 
-def nas_cells(cells: int = 4, size: int = 32, channels: int = 24) -> ModuleOp:
+def nas_cells(cells: int = 4, size: int = 32, channels: int = 24, images: Extent = 1) -> ModuleOp:
     """Cells of five pairwise sums of separable convolutions and pools of two inputs, as in NASNet-A (Zoph et al. 2018)."""
     net = Net()
-    before = last = net.conv_relu(net.argument(1, 3, size, size), channels)
+    before = last = net.conv_relu(net.argument(images, 3, size, size), channels)
     for _ in range(cells):
         a, b = net.conv_relu(before, channels, 1), net.conv_relu(last, channels, 1)
         sums = [
@@ -187,7 +194,7 @@ def _separable(net: Net, x: SSAValue, kernel: int) -> SSAValue:
     return x
 
 
-def randomly_wired(nodes: int = 32, size: int = 16, channels: int = 32, seed: int = 1) -> ModuleOp:
+def randomly_wired(nodes: int = 32, size: Extent = 16, channels: int = 32, seed: int = 1) -> ModuleOp:
     """A Watts-Strogatz graph (k = 4, p = 0.75) made acyclic by its numbers (Xie et al. 2019)."""
     rng, net = random.Random(seed), Net()
     edges: set[tuple[int, int]] = set()
@@ -216,7 +223,7 @@ def _separable_once(net: Net, x: SSAValue) -> SSAValue:
     return net.conv(net.conv(x, shape(x)[1], groups=shape(x)[1]), shape(x)[1], 1)
 
 
-def mobilenet(size: int = 64, width: int = 8) -> ModuleOp:
+def mobilenet(size: Extent = 64, width: int = 8) -> ModuleOp:
     """Inverted residual blocks (Sandler et al. 2018)."""
     net = Net()
     x = net.conv_relu(net.argument(1, 3, size, size), width, stride=2)
@@ -229,7 +236,7 @@ def mobilenet(size: int = 64, width: int = 8) -> ModuleOp:
     return net.finish(net.classified(x))
 
 
-def inception(blocks: int = 4, size: int = 32) -> ModuleOp:
+def inception(blocks: int = 4, size: Extent = 32) -> ModuleOp:
     """Blocks of four branches that are joined (Szegedy et al. 2015)."""
     net = Net()
     x = net.conv_relu(net.argument(1, 3, size, size), 32)
@@ -246,7 +253,7 @@ def inception(blocks: int = 4, size: int = 32) -> ModuleOp:
     return net.finish(net.classified(x))
 
 
-def lstm(steps: int = 16, batch: int = 16, width: int = 128) -> ModuleOp:
+def lstm(steps: int = 16, batch: Extent = 16, width: int = 128) -> ModuleOp:
     """A layer of long short-term memory, unrolled; all hidden states are returned joined."""
     net = Net()
     inputs = net.argument(batch, steps, width)
@@ -254,10 +261,10 @@ def lstm(steps: int = 16, batch: int = 16, width: int = 128) -> ModuleOp:
     w, u, bias = net.argument(width, 4 * width), net.argument(width, 4 * width), net.argument(4 * width)
     hidden: list[SSAValue] = []
     for step in range(steps):
-        x = _part(net, inputs, [0, step, 0], [batch, step + 1, width])
+        x = _part(net, inputs, [0, step, 0], [_END, step + 1, width])
         x = net.flattened(x, batch, width)
         gates = net("add", net("add", net("matmul", x, w), net("matmul", h, u)), bias)
-        i, f, g, o = (_part(net, gates, [0, n * width], [batch, (n + 1) * width]) for n in range(4))
+        i, f, g, o = (_part(net, gates, [0, n * width], [_END, (n + 1) * width]) for n in range(4))
         kept = net("multiply", net("sigmoid", f), c)
         c = net("add", kept, net("multiply", net("sigmoid", i), net("tanh", g)))
         h = net("multiply", net("sigmoid", o), net("tanh", c))
@@ -269,7 +276,7 @@ def _part(net: Net, x: SSAValue, starts: Sequence[int], stops: Sequence[int]) ->
     return net("slice", x, starts=int_array(starts), stops=int_array(stops))
 
 
-def resnet(blocks: Sequence[int] = (2, 2, 2, 2), size: int = 64, width: int = 16) -> ModuleOp:
+def resnet(blocks: Sequence[int] = (2, 2, 2, 2), size: Extent = 64, width: int = 16) -> ModuleOp:
     """Residual blocks of two convolutions (He et al. 2016)."""
     net = Net()
     x = net.pool(net.conv_relu(net.argument(1, 3, size, size), width, 7, 2), "max_pool", 3, 2)
@@ -283,7 +290,7 @@ def resnet(blocks: Sequence[int] = (2, 2, 2, 2), size: int = 64, width: int = 16
     return net.finish(net.classified(x))
 
 
-def wide_and_deep(batch: int = 256, fields: int = 12, width: int = 64) -> ModuleOp:
+def wide_and_deep(batch: Extent = 256, fields: int = 12, width: int = 64) -> ModuleOp:
     """A linear model beside a perceptron over many embedded fields (Cheng et al. 2016)."""
     net = Net()
     embedded = [net("relu", net.linear(net.argument(batch, 32), width)) for _ in range(fields)]
@@ -295,7 +302,7 @@ def wide_and_deep(batch: int = 256, fields: int = 12, width: int = 64) -> Module
     return net.finish(net("sigmoid", total))
 
 
-def multi_tower(towers: int = 6, batch: int = 64, width: int = 128) -> ModuleOp:
+def multi_tower(towers: int = 6, batch: Extent = 64, width: int = 128) -> ModuleOp:
     """Towers that widen each on its own, all begun before any is finished, and are joined at last."""
     net = Net()
     x = net.argument(batch, width)

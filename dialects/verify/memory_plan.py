@@ -7,7 +7,7 @@ the program returns must be there at the end. Memory outside of the arena is rep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -29,6 +29,7 @@ from fuse_opt.dialects.verify.plan_contents import (
     place_of,
     same_memory,
 )
+from fuse_opt.dialects.verify.plan_orders import PlaceBytes, Places
 from fuse_opt.dialects.verify.plan_pairs import check_pair, check_unread
 from fuse_opt.dialects.verify.plan_slots import Arena, place_result, place_workspace, read_arena
 from fuse_opt.dialects.verify.sample_points import moves_nothing
@@ -76,7 +77,7 @@ class _Replay:
     def __init__(self, function: FuncOp, arena: Arena) -> None:
         self.arena = arena
         self.block = function.body.block
-        self.bytes = ArenaBytes()
+        self.bytes = ArenaBytes() if arena.places is None else PlaceBytes(arena.places)
         self.content: dict[SSAValue, Content] = {}
         self.buffers: list[Buffer] = []
         self.keeps: list[Content] = []
@@ -129,16 +130,14 @@ class _Replay:
         function = self.block.parent_op()
         assert function is not None
         if self.arena.places is not None:
+            self._check_bounds(self.arena.places, function)
             return
         size = self._rounded(self.highest)
         if size != self.arena.size:
             message = f"size is {self.arena.size}, the slots take up {size}; run plan-memory"
             raise PlanError(f"'func.func' attribute fused.arena: {message}", function)
-        kept = set(self.keeps)
         change: dict[tuple[int, int], int] = {}
-        for content in self.contents:
-            end = self.steps + 1 if content in kept else max(content.last_read, content.step) + 1
-            end -= content.taken_over
+        for content, end in self._ends():
             begin, behind = (content.step, -1), (end, -1)
             if content.inner is not None:
                 begin, behind = (content.step, content.inner[0]), (content.step, content.inner[1] + 1)
@@ -147,6 +146,26 @@ class _Replay:
         bound = max(accumulate(change[step] for step in sorted(change)), default=0)
         if bound != self.arena.bound:
             message = f"lower_bound is {self.arena.bound}, the program has {bound}; run plan-memory"
+            raise PlanError(f"'func.func' attribute fused.arena: {message}", function)
+
+    def _ends(self) -> Iterator[tuple[Content, int]]:
+        """What is written to the arena, and the step from which on it is not in use."""
+        kept = set(self.keeps)
+        for content in self.contents:
+            end = self.steps + 1 if content in kept else max(content.last_read, content.step) + 1
+            yield content, end - content.taken_over
+
+    def _check_bounds(self, places: Places, function: Operation) -> None:
+        """The bounds are all sets of places in use at once that are not part of another."""
+        alive: dict[int, set[int]] = {content.step: set() for content in self.contents}
+        for content, end in self._ends():
+            for step in range(content.step, end):
+                if step in alive and content.start is not None:
+                    alive[step].add(content.start)
+        sets = {frozenset(found) for found in alive.values()}
+        wanted = frozenset(one for one in sets if not any(one < other for other in sets))
+        if wanted != places.bounds:
+            message = f"bounds are {_sorted(places.bounds)}, the program has {_sorted(wanted)}; run plan-memory"
             raise PlanError(f"'func.func' attribute fused.arena: {message}", function)
 
     def _rounded(self, nbytes: int) -> int:
@@ -267,7 +286,7 @@ class _Replay:
         end = content.start + content.nbytes
         others = [self.content[value] for value in _uses(kernel) if value in self.content]
         for other in (*(o for o in others if o is not old), *written):
-            if other.start is None or other.start >= end or other.start + other.nbytes <= content.start:
+            if other.start is None or not self._may_overlap(content.start, end, other):
                 continue
             if other.nbytes and content.nbytes:
                 raise PlanError(
@@ -276,6 +295,13 @@ class _Replay:
                     "run plan-memory",
                     kernel,
                 )
+
+    def _may_overlap(self, start: int, end: int, other: Content) -> bool:
+        """Whether what lies from `start` to `end` may share a byte with another content of the arena."""
+        assert other.start is not None
+        if isinstance(self.bytes, PlaceBytes):
+            return self.bytes.may_overlap(start, other.start)
+        return other.start < end and start < other.start + other.nbytes
 
     def _return(self, op: ReturnOp) -> None:
         for value in op.operands:
@@ -307,6 +333,10 @@ def _uses(op: Operation) -> Sequence[SSAValue]:
     if isinstance(op, GraphOp | ReturnOp):
         return op.operands
     return [value for inner in op.walk() for value in inner.operands]
+
+
+def _sorted(sets: Iterable[frozenset[int]]) -> list[list[int]]:
+    return sorted(map(sorted, sets))
 
 
 def _argument_attributes(function: FuncOp) -> list[frozenset[str]]:

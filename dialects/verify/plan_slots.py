@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
 
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Extent
-from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.dialects.verify.plan_contents import (
     Buffer,
     Content,
@@ -23,6 +21,7 @@ from fuse_opt.dialects.verify.plan_contents import (
     item_size,
     name_of,
 )
+from fuse_opt.dialects.verify.plan_orders import Places, read_places
 
 _WORKSPACE_ALIGNMENT = 64
 """Bytes: what a library may count on."""
@@ -36,8 +35,8 @@ class Arena:
     size: int
     """Where it has places, how many these are: a place counts as a byte then."""
     bound: int
-    places: tuple[Extent, ...] | None = None
-    """Bytes of each, where slots are numbers of places."""
+    places: Places | None = None
+    """Where slots are numbers of places."""
 
 
 def read_arena(function: FuncOp, kernel: OutlinedOp) -> Arena:
@@ -46,8 +45,9 @@ def read_arena(function: FuncOp, kernel: OutlinedOp) -> Arena:
     if attribute is None:
         raise PlanError("'fused.kernel' has slots but its function has no fused.arena; run plan-memory", kernel)
     entries: Mapping[str, Attribute] = attribute.data if isinstance(attribute, DictionaryAttr) else {}
-    if (places := entries.get("places")) is not None:
-        return _read_places(function, places, attribute)
+    if "places" in entries:
+        found = read_places(function, dict(entries))
+        return Arena(1, len(found.nbytes), 0, found)
     alignment, size = _entry(entries.get("alignment")), _entry(entries.get("size"))
     bound = _entry(entries.get("lower_bound"))
     if alignment is None or size is None or bound is None or not isinstance(entries.get("method"), StringAttr):
@@ -61,15 +61,6 @@ def read_arena(function: FuncOp, kernel: OutlinedOp) -> Arena:
     return Arena(alignment, size, bound)
 
 
-def _read_places(function: FuncOp, given: Attribute, arena: Attribute) -> Arena:
-    entries = cast("ArrayAttr[Attribute]", given).data if isinstance(given, ArrayAttr) else (given,)
-    places = [entry.data for entry in entries if isinstance(entry, SizeAttr)]
-    if len(places) < len(entries) or "size" in cast(DictionaryAttr, arena).data:
-        wanted = "places (sizes in bytes) without size and lower_bound, or these without places"
-        raise PlanError(f"'func.func' attribute fused.arena: expected {wanted}, got {arena}", function)
-    return Arena(1, len(places), 0, tuple(places))
-
-
 def _entry(attribute: Attribute | None) -> int | None:
     return attribute.value.data if isinstance(attribute, IntegerAttr) else None
 
@@ -80,7 +71,7 @@ def place_result(
     """What a result of a kernel is to hold, at its slot or, for -1, outside of the arena; `old` is what it takes over."""
     nbytes = None if byte_size(value) is None else counted_bytes(value)
     if arena.places is not None:
-        _check_place(arena.places, kernel, value, slot)
+        _check_place(arena.places.nbytes, kernel, value, slot)
         nbytes = None if nbytes is None else min(nbytes, 1)
     if slot < 0:
         if slot != -1:

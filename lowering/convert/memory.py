@@ -11,7 +11,6 @@ from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
-    ArrayAttr,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
     IntegerAttr,
@@ -28,7 +27,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.utils.hints import isa
 
-from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, PLACES, Storage, StorageMap, byte_size, value_name
+from fuse_opt.dialects.analysis.place_orders import PlaceOrders
+from fuse_opt.dialects.analysis.storage import ARENA, MOST_BYTES, Storage, StorageMap, byte_size, value_name
 from fuse_opt.dialects.fused import OutlinedOp, PartitionOp
 from fuse_opt.dialects.gpu import ArenaOp, SizeOp
 from fuse_opt.dialects.interfaces.layouts import encoding, memory_extents
@@ -36,11 +36,12 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
 from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
+from fuse_opt.dialects.interfaces.symbols import argument_extents
 from fuse_opt.dialects.types.dtypes import DType, dtype_of
 from fuse_opt.dialects.types.encodings import OrderAttr
-from fuse_opt.dialects.types.extents import largest, may_exceed
+from fuse_opt.dialects.types.extents import largest, may_exceed, symbols
 from fuse_opt.dialects.types.size import Extent, Size
-from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.scope import INDEX
 
@@ -134,7 +135,7 @@ class ProgramMemory:
         """By storage: its byte offset. What has no slot gets a range of its own behind the others."""
         offsets: dict[int, Extent] = {}
         waiting: list[Storage] = []
-        places, size = _place_offsets(function, self._alignment)
+        places, size = _place_offsets(function)
         size = largest(size, self._planned)
         for storage in self._storages.storages:
             if storage.kind == "intermediate":
@@ -325,15 +326,15 @@ def _arena_entry(function: FuncOp, name: str) -> int | None:
     return entry.value.data if isinstance(entry, IntegerAttr) else None
 
 
-def _place_offsets(function: FuncOp, alignment: int) -> tuple[list[Extent], Extent]:
-    """Where places of a plan for any sizes begin, one behind the other, and where the last one ends."""
-    plan = function.attributes.get(ARENA)
-    given = plan.data.get(PLACES) if isinstance(plan, DictionaryAttr) else None
-    found, end = list[Extent](), cast("Extent", 0)
-    for place in given if isa(given, ArrayAttr[SizeAttr]) else ():
-        found.append(end)
-        end = end + -(-place.data // alignment) * alignment
-    return found, end
+def _place_offsets(function: FuncOp) -> tuple[Sequence[Extent], Extent]:
+    """Where places of a plan for any sizes begin, and how large the arena is: symbols, whose values follow from a call's."""
+    if (orders := PlaceOrders.of(function)) is None:
+        return [], 0
+    taken = {one.name for extents in argument_extents(function) for one in symbols(extents)}
+    if clash := taken.intersection(orders.names):
+        raise LoweringError(f"'func.func': symbols {sorted(clash)} have names of places; rename them", function)
+    *offsets, arena, _ = orders.symbols()
+    return offsets, arena
 
 
 def _planned_bytes(function: FuncOp) -> int:

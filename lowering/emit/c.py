@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.analysis.place_orders import PlaceOrders
 from fuse_opt.dialects.implementation.offers import find_offer
 from fuse_opt.dialects.types.size import Size, SizeRefusal
 from fuse_opt.lowering.c.headers.functions import generated_tiles
@@ -55,7 +56,7 @@ def build_sized_program(module: ModuleOp, function: str | None = None) -> SizedP
         raise SizeRefusal("arguments that are prepared have extents that are numbers")
     prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
     limits = [(size, most) for size, most in record.limits.items() if isinstance(size, Size) and isinstance(most, int)]
-    return SizedProgram(_program(record, prepare), record.size_table, tuple(limits))
+    return SizedProgram(_program(record, prepare), record.size_table, tuple(limits), PlaceOrders.of(record.function))
 
 
 def _has_sizes(buffer: Buffer) -> bool:

@@ -30,6 +30,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from fuse_opt.dialects import gpu
+from fuse_opt.dialects.analysis.place_orders import PlaceOrders
 from fuse_opt.dialects.analysis.prepared import called_functions, prepared_arguments
 from fuse_opt.dialects.analysis.storage import ARENA, DONATED, argument_attributes
 from fuse_opt.dialects.analysis.stored_values import columns_of
@@ -384,9 +385,10 @@ class ProgramBuilder:
             read, written = (total + more for total, more in zip((read, written), call.moved, strict=True))
         plan = self.function.attributes.get(ARENA)
         bound = plan.data.get("lower_bound") if isinstance(plan, DictionaryAttr) else None
+        orders = PlaceOrders.of(self.function)
         return ProgramStats(
             len(self.kernels), len(launches), len(calls), self.bulks, self.arena_bytes,
-            bound.value.data if isinstance(bound, IntegerAttr) else None, read, written,
+            bound.value.data if isinstance(bound, IntegerAttr) else None if orders is None else orders.bound, read, written,
             sum(BufferRef(0, 0, *_described(argument)).nbytes for argument in self._prepared()),
             max((call.workspace.nbytes for call in calls if call.workspace is not None), default=0),
             sum(ref.nbytes for call in calls for ref in _inside(call)),

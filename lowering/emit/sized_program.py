@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from fuse_opt.dialects.analysis.place_orders import PlaceOrders
 from fuse_opt.dialects.types.size import Size
 from fuse_opt.lowering.emit.c_program import SizeTable
 from fuse_opt.lowering.program import Program
@@ -30,6 +31,8 @@ class SizedProgram:
     table: SizeTable
     limits: tuple[tuple[Size, int], ...] = ()
     """Sizes with the largest numbers that the text has room for."""
+    orders: PlaceOrders | None = None
+    """Where the arena has places: their offsets are symbols, whose values follow from others."""
 
     @cached_property
     def _evaluation(self) -> tuple[_Evaluation | None, tuple[Size, ...]]:
@@ -38,20 +41,21 @@ class SizedProgram:
         found = evaluations.of(self.program)
         return found, tuple(evaluations.sizes)
 
-    def at(self, values: Mapping[str, int]) -> Program:
+    def at(self, symbols: Mapping[str, int]) -> Program:
         """
         The program where symbols have these values: the same text. Raises LongRows where these are more than its text is for,
         OverflowError where a number is too large.
         """
         for size, most in self.limits:
-            if size.evaluate(values) > most:
-                raise LongRows(f"'{self.program.name}': {size} is {size.evaluate(values)}; expected {most} at most")
+            if size.evaluate(symbols) > most:
+                raise LongRows(f"'{self.program.name}': {size} is {size.evaluate(symbols)}; expected {most} at most")
         evaluation, sizes = self._evaluation
+        values = symbols if self.orders is None else self.orders.named(symbols)
         known = [size.evaluate(values) for size in sizes]
         found = self.program if evaluation is None else cast(Program, evaluation(known))
         numbers = known[: len(self.table.sizes)]
         if max([found.arena_bytes, *numbers]) > MOST:
-            extents = ", ".join(f"{name} = {value}" for name, value in values.items())
+            extents = ", ".join(f"{name} = {value}" for name, value in symbols.items())
             raise OverflowError(f"'{found.name}': extents {extents} give more than 2**63 bytes")
         if not self.table.sizes:
             return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -15,7 +15,6 @@ from xdsl.passes import ModulePass
 from fuse_opt.dialects.analysis.storage import (
     ARENA,
     MOST_BYTES,
-    PLACES,
     Storage,
     StorageMap,
     analyse_storage,
@@ -29,7 +28,6 @@ from fuse_opt.dialects.fused import NOT_IN_ARENA, OutlinedOp, PartitionOp
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.dialects.types.extents import may_exceed
 from fuse_opt.dialects.types.size import Size
-from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.memory.decided_slots import Entry, decided_slots, kept_pairs, storage_entry, told_slots
 from fuse_opt.passes.memory.inplace_rules import InplaceRules
@@ -37,7 +35,7 @@ from fuse_opt.passes.memory.inside_partitions import Clock
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
 from fuse_opt.passes.memory.packing.packing import ORDERS, STRATEGIES, Buffer, Problem, Solution, pack
 from fuse_opt.passes.memory.pinned_slots import PINNED, pinned_offsets
-from fuse_opt.passes.memory.places import assign_places
+from fuse_opt.passes.memory.place_orders import plan_orders
 from fuse_opt.passes.memory.workspaces import Workspace, plan_alignment, workspaces_of
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
@@ -66,7 +64,9 @@ class PlanMemoryPass(ModulePass):
       %b = fused.kernel(...) -> (tensor<64xf32>) attributes {slots = array<i64: -1>} { ... }
     ```
     Where bytes are sizes, as of `?`, slots are numbers of places, which have sizes: `places = [#graph.size<96*n>]` on the
-    function, in the stead of `size` and `lower_bound`. They follow each other in the arena of a call.
+    function, in the stead of `size` and `lower_bound`; and `orders = [array<i64: 0, 1>]` say which place lies below which, in
+    pairs. A place begins where the highest right below it ends, in the order with the smallest arena at the sizes of a call.
+    `bounds` are places that are in use at once: no arena is smaller. Orders of the method `universal` are as small for all sizes.
 
     -1 is the slot of what lives outside of the arena: in the caller's result buffers or in a donated argument. An arena
     as large as the lower bound is proven optimal. In-place pairs that are not legal any more are dropped; so are the legal
@@ -151,25 +151,30 @@ class PlanMemoryPass(ModulePass):
             message = f"has no places: {about}, beside workspaces or values inside of partitions"
             remark(self.name, function, "sized", message, flip="numbers for all extents")
             return
-        numbers, places = assign_places([(storage.nbytes, storage.birth, storage.death) for storage in chosen])
-        by_storage = {storage.number: place for storage, place in zip(chosen, numbers, strict=True)}
+        alignment = plan_alignment(function, self.alignment)
+        plan, pairs = plan_orders([(s.nbytes, s.birth, s.death) for s in chosen], alignment), kept.pairs
+        if plan.worst > 1.0 and kept.optional(storages):
+            fewer = kept.without_optional(storages)
+            others = analyse_storage(function, fewer)
+            apart = [storage for storage in others.storages if storage.kind == "intermediate"]
+            trial = plan_orders([(s.nbytes, s.birth, s.death) for s in apart], alignment)
+            if plan.is_larger_than(trial):
+                message = "in-place pairs are dropped: the arena is smaller without them"
+                remark(self.name, function, "inplace-dropped", message, worst=plan.worst, worst_without=trial.worst)
+                plan, pairs, storages, chosen = trial, fewer, others, apart
+        numbers = {storage.number: place for place, storage in enumerate(chosen)}
         for op in function.body.block.ops:
             if isinstance(op, OutlinedOp):
-                homes = [storages.of(result) for result in op.results]
-                op.slots = int_array([by_storage.get(home.number, NOT_IN_ARENA) for home in homes])
-                flat = [number for pair in kept.pairs.get(op, ()) for number in pair]
+                op.slots = int_array([numbers.get(storages.of(one).number, NOT_IN_ARENA) for one in op.results])
+                flat = [number for pair in pairs.get(op, ()) for number in pair]
                 op.inplace = int_array(flat) if flat else None
-        method, alignment = StringAttr("places"), int_value(plan_alignment(function, self.alignment))
-        entries = {"alignment": alignment, "method": method, PLACES: ArrayAttr(map(SizeAttr, places))}
-        function.attributes[ARENA] = DictionaryAttr(entries)
+        function.attributes[ARENA] = DictionaryAttr({"method": StringAttr(plan.method), **plan.orders.entries()})
+        message = f"has places for any sizes: {about}"
+        figures = {"worst": round(plan.worst, 4), "mean": round(plan.mean, 4)}
         remark(
-            self.name,
-            function,
-            "places",
-            f"has places for any sizes: {about}",
-            storages=len(chosen),
-            places=len(places),
-        )
+            self.name, function, "places", message, places=len(chosen), orders=len(plan.orders.orders),
+            method=plan.method, sizes_tried=len(plan.points), numbers=figures,
+        )  # fmt: skip
 
     def _decided(self, function: FuncOp, legal: _Pairs, best: _Plan, choices: Choices) -> _Plan:
         """The plan as far as it is decided, or as a file says in place of it. Raises DecisionError."""

@@ -60,11 +60,20 @@ class PoolAxis:
         return max((self.windows - 1) * self.stride + self.span - self.low - self.extent, 0)
 
     def counts(self, with_pads: bool) -> list[int]:
-        """How many elements each window is of, with the given padding or without; never what `ceil` lets it reach beyond."""
+        """
+        How many elements each window is of, with the given padding or without; never what `ceil` lets it reach beyond. One number
+        where no window reaches beyond elements.
+        """
+        if not (self.low or self.high or self.ceil):
+            return [self.kernel]
         first = -self.low if with_pads else 0
         last = self.extent + (self.high if with_pads else 0)
         starts = [number * self.stride - self.low for number in range(self.windows)]
         return [sum(first <= at + k * self.dilation < last for k in range(self.kernel)) for at in starts]
+
+    def has_empty(self) -> bool:
+        """Whether a window has padding alone; one without gaps has not, as paddings are smaller than it."""
+        return self.dilation > 1 and 0 in self.counts(False)
 
 
 class Pool(CompositeOp):
@@ -91,7 +100,7 @@ class Pool(CompositeOp):
         along = zip(extents, kernel, strides, pads[:count], pads[count:], dilations, strict=True)
         found = [None if axis[0] == DYNAMIC_INDEX else PoolAxis(*axis, ceil=flag(self.ceil_mode)) for axis in along]
         for number, axis in enumerate(found):
-            if axis is not None and (axis.windows < 1 or 0 in axis.counts(False)):
+            if axis is not None and (axis.windows < 1 or axis.has_empty()):
                 raise VerifyException(
                     f"a window of {axis.span} elements on spatial axis {number} of {shape_text(extents)} has no element "
                     "that is not padding, or does not fit; take a smaller kernel_shape or other pads"

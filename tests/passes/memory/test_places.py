@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from ir_testing import parse
@@ -11,6 +12,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, Module
 from xdsl.ir import Attribute
 from xdsl.utils.hints import isa
 
+from fuse_opt.dialects.analysis.place_orders import PlaceOrders
 from fuse_opt.dialects.analysis.storage import ARENA, PLACES, functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
@@ -19,7 +21,7 @@ from fuse_opt.dialects.types.extents import evaluate
 from fuse_opt.dialects.types.size import Extent, symbol
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.dialects.verify.memory_plan import PlanError, verify_plan
-from fuse_opt.passes.memory.places import assign_places
+from fuse_opt.passes.memory.place_orders import plan_orders
 from fuse_opt.passes.remarks import RefusedError
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
@@ -32,8 +34,12 @@ CHAIN = """func.func @main(%x: tensor<?xf32> {graph.dims = ["n"]}, %w: tensor<?x
   %3 = graph.softmax %2 : (tensor<?xf32>) -> tensor<?xf32>
   %4 = graph.sum %w : (tensor<?x7xf32>) -> tensor<f32>
   %5 = graph.softmax %3 {no_fuse} : (tensor<?xf32>) -> tensor<?xf32>
-  %6 = graph.softmax %5 {no_fuse} : (tensor<?xf32>) -> tensor<?xf32>
-  func.return %6, %4 : tensor<?xf32>, tensor<f32>
+  %6 = graph.cumulative_sum %3 : (tensor<?xf32>) -> tensor<?xf32>
+  %7 = graph.sort %0 : (tensor<?xf32>) -> tensor<?xf32>
+  %8 = graph.cumulative_sum %7 : (tensor<?xf32>) -> tensor<?xf32>
+  %9 = graph.concat %6, %5, %7, %8 {axis = 0 : i64}
+    : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  func.return %9, %4 : tensor<?xf32>, tensor<f32>
 }"""
 
 
@@ -59,21 +65,34 @@ def places_of(module: ModuleOp) -> list[SizeAttr]:
     return list(found)
 
 
-def test_values_that_live_at_once_are_apart_at_all_sizes() -> None:
-    rng, n, m = random.Random(5), symbol("n"), symbol("m", most=4096)
+def drawn_lives(rng: random.Random, count: int) -> list[tuple[Extent, int, int]]:
+    n, m = symbol("n"), symbol("m", most=4096)
     kinds: list[Extent] = [64, 4 * n, 4 * n + 60, n * n, 12 * n * m, 8 * m, 1000 * m]
-    for count in (1, 7, 60):
-        births = [rng.randrange(count) for _ in range(count)]
-        lives = [(rng.choice(kinds), birth, birth + rng.randint(1, 5)) for birth in births]
-        numbers, places = assign_places(lives)
-        for a in range(count):
-            for b in range(a):
-                is_apart = lives[a][2] <= lives[b][1] or lives[b][2] <= lives[a][1]
-                assert is_apart or numbers[a] != numbers[b]
+    births = [rng.randrange(count) for _ in range(count)]
+    return [(rng.choice(kinds), birth, birth + rng.randint(1, 5)) for birth in births]
+
+
+def test_values_that_live_at_once_are_apart_at_all_sizes() -> None:
+    rng, methods = random.Random(5), set[str]()
+    for count in (1, 7, 30, 60):
+        lives = drawn_lives(rng, count)
+        plan = plan_orders(lives, 64)
+        methods.add(plan.method)
         for _ in range(20):
             values = {"n": rng.randint(1, 3000), "m": rng.randint(1, 4096)}
-            for (nbytes, _, _), number in zip(lives, numbers, strict=True):
-                assert evaluate(nbytes, values) <= evaluate(places[number], values)
+            nbytes = [evaluate(life[0], values) for life in lives]
+            offsets, arena, bound = plan.orders.at(values)
+            most = max(
+                sum(-(-n // 64) * 64 for n, x in zip(nbytes, lives, strict=True) if x[1] <= t < x[2])
+                for _, t, _ in lives
+            )
+            assert bound == most and bound <= arena <= bound * 1.1 and (plan.method != "universal" or arena == bound)
+            for a in range(count):
+                assert offsets[a] % 64 == 0 and offsets[a] + nbytes[a] <= arena
+                for b in range(a):
+                    is_apart = offsets[a] + nbytes[a] <= offsets[b] or offsets[b] + nbytes[b] <= offsets[a]
+                    assert is_apart or lives[a][2] <= lives[b][1] or lives[b][2] <= lives[a][1]
+    assert methods == {"universal", "orders"}
 
 
 def test_planning_again_changes_nothing(planned: ModuleOp) -> None:
@@ -107,6 +126,34 @@ def test_mutants_of_slots_are_refused(planned: ModuleOp) -> None:
         kernel.slots = int_array(slots)
     verify_plan(function)
     assert refused > len(kernels)
+
+
+def test_mutants_of_orders_are_refused(planned: ModuleOp) -> None:
+    """Each pair of an order is needed, and its direction: without it, or turned round, values in use may lie over one another."""
+    function = functions_of(planned)[0]
+    plan = PlaceOrders.of(function)
+    assert plan is not None
+    (order,) = plan.orders
+    mutants = [order[:k] + order[k + 1 :] for k in range(len(order))]
+    mutants += [(*order, (above, below)) for below, above in order]
+    mutants += [((0, 0),), ((0, len(plan.places)),)]
+    for mutant in mutants:
+        for orders in ((mutant,), (order, mutant)):
+            function.attributes[ARENA] = DictionaryAttr({**arena_of(planned), **replace(plan, orders=orders).entries()})
+            with pytest.raises(PlanError):
+                verify_plan(function)
+    assert len(order) > 3
+
+
+def test_bounds_are_verified(planned: ModuleOp) -> None:
+    function = functions_of(planned)[0]
+    plan = PlaceOrders.of(function)
+    assert plan is not None
+    verify_plan(function, exact=True)
+    for bounds in (plan.bounds[1:], (*plan.bounds, (0,))):
+        function.attributes[ARENA] = DictionaryAttr({**arena_of(planned), **replace(plan, bounds=bounds).entries()})
+        with pytest.raises(PlanError, match="bounds are"):
+            verify_plan(function, exact=True)
 
 
 def test_what_makes_no_sense_is_refused(planned: ModuleOp) -> None:
