@@ -21,6 +21,7 @@ from fuse_opt.lowering.emit.c_program import segments_text
 from fuse_opt.lowering.emit.lower import lowered_record, prepared_record, program_of
 from fuse_opt.lowering.emit.program_builder import ProgramBuilder
 from fuse_opt.lowering.emit.sized_program import SizedProgram
+from fuse_opt.lowering.emit.sizes_text import sizes_layout, sizes_text
 from fuse_opt.lowering.program import Buffer, LibraryCall, Preparation, Program, Segment, Unit
 
 _CALL = 1000
@@ -42,10 +43,12 @@ def build_program(module: ModuleOp, function: str | None = None) -> Program:
     return _program(record, prepare)
 
 
-def build_sized_program(module: ModuleOp, function: str | None = None) -> SizedProgram:
+def build_sized_program(
+    module: ModuleOp, function: str | None = None, equal: Sequence[Sequence[str]] = ()
+) -> SizedProgram:
     """
-    The same of a function some of whose extents are sizes, while these are asked for: one text for all of them. Raises
-    SizeRefusal for what needs numbers.
+    The same of a function some of whose extents are sizes, while these are asked for: one text for all of them. Symbols of each
+    group in `equal` must have one value. Raises SizeRefusal for what needs numbers.
     """
     record = lowered_record(module, function, ConvertFusedToLoopsPass())
     calls = (step for step in record.steps if not isinstance(step, Segment))
@@ -56,7 +59,13 @@ def build_sized_program(module: ModuleOp, function: str | None = None) -> SizedP
         raise SizeRefusal("arguments that are prepared have extents that are numbers")
     prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
     limits = [(size, most) for size, most in record.limits.items() if isinstance(size, Size) and isinstance(most, int)]
-    return SizedProgram(_program(record, prepare), record.size_table, tuple(limits), PlaceOrders.of(record.function))
+    table, orders = record.size_table, PlaceOrders.of(record.function)
+    layout = None if found is not None else sizes_layout(record.buffers, record.steps, table.sizes, record.arena_bytes)
+    text = None if layout is None else sizes_text(*layout, orders, limits, equal)
+    program = _program(record, prepare, more=text or "")
+    if layout is not None and text is not None:
+        program = replace(program, sizes=layout[0])
+    return SizedProgram(program, table, tuple(limits), orders)
 
 
 def _has_sizes(buffer: Buffer) -> bool:
@@ -69,8 +78,9 @@ def _takes_sizes(call: LibraryCall) -> bool:
     return offer is not None and offer.sized
 
 
-def _program(record: ProgramBuilder, prepare: Preparation | None = None) -> Program:
+def _program(record: ProgramBuilder, prepare: Preparation | None = None, more: str = "") -> Program:
     kernels, launcher = _parts([record])
+    launcher += more
     program = program_of(record, _whole(kernels, launcher), _units(kernels, launcher), prepare)
     tiles = generated_tiles({name for kernel in kernels for name in kernel.helpers})
     return replace(program, stats=replace(program.stats, generated_tiles=len(tiles)))

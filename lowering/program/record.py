@@ -246,6 +246,25 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class SizesLayout:
+    """
+    Of a program for any sizes: what its function `fuse_sizes` takes, and where in what it fills are numbers. The first are those
+    that segments look up; then follow the tasks of loops, the extents of arguments and results, their bytes, the arena's bytes.
+    """
+
+    names: tuple[str, ...]
+    """Of the symbols that it takes."""
+    places: tuple[tuple[int, int], ...]
+    """By symbol an argument and an axis of it."""
+    tasks: int
+    extents: int
+    nbytes: int
+    arena: int
+    grains: tuple[int, ...]
+    """By loop, how many of its tasks are worth a thread."""
+
+
+@dataclass(frozen=True)
 class Program:
     """A program ready to be compiled and run: text, buffers, and steps to be taken in order."""
 
@@ -263,6 +282,8 @@ class Program:
     """`source` in parts that are worth compiling side by side; () where it is to be compiled as a whole."""
     prepare: Preparation | None = None
     """What computes the arguments that no caller gives."""
+    sizes: SizesLayout | None = None
+    """Where the text runs for any sizes, and says itself what follows from those of a call."""
 
     @property
     def arguments(self) -> tuple[Buffer, ...]:

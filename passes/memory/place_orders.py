@@ -102,7 +102,7 @@ def _live_sets(lives: Sequence[Life]) -> tuple[tuple[int, ...], ...]:
     """The values that live at a step, for each step at which no fewer live than at another."""
     found: list[tuple[int, ...]] = []
     births = sorted({birth for _, birth, _ in lives})
-    for step, following in zip(births, [*births[1:], None], strict=True):
+    for step, following in zip(births, [*births[1:], None], strict=False):
         alive = tuple(k for k, (_, birth, death) in enumerate(lives) if birth <= step < death)
         if following is None or not all(lives[k][2] > following for k in alive):
             found.append(alive)

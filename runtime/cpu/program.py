@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,14 +14,16 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment
+from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment, SizesLayout
 from fuse_opt.runtime.buffers import AlignedArena
 from fuse_opt.runtime.cpu.arguments import Arguments, contiguous_view, copied_out
 from fuse_opt.runtime.cpu.frames import BoundFrame, FrameMaker, PythonCall, constant_data
 from fuse_opt.runtime.cpu.result_memory import Calls, ResultMemory
+from fuse_opt.runtime.cpu.sized_calls import SizedCalls, can_call
 from fuse_opt.runtime.disk_cache import CacheStats, DiskCache
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
+from fuse_opt.runtime.host.c_records import address_in
 from fuse_opt.runtime.host.program_call import Call, Caller, Interpreter, load_caller
 from fuse_opt.runtime.orders import Orders
 
@@ -192,6 +195,14 @@ class CpuProgram:
         own = [memory for _, memory in self._own]
         return self._calls.direct(self._caller.call, len(self.program.arguments), own, given)
 
+    def sized_calls(self, layout: SizesLayout) -> SizedCalls | None:
+        """Calls of any extents, of a program for any, as which this one was made; None where Python has a part in runs."""
+        library, given = self._library, self._results_in_place()
+        if self.direct is None or given is None or library is None or self._caller is None:
+            return None
+        sizes = address_in(library, "fuse_sizes")
+        return SizedCalls(self.program, layout, sizes, self._caller, self._frame_maker(), given)
+
     def _run(self, memory: list[Array]) -> None:
         frame = self._calls.take()
         try:
@@ -254,14 +265,16 @@ def call_library(call: PythonCall, memory: Sequence[Array]) -> None:
 
 
 class SizedCpuProgram:
-    """A program that runs for a range of extents: one object, and the programs of it that calls ask for."""
+    """A program for a range of extents: one object, the programs of it that calls ask for, and calls of compiled code."""
 
     def __init__(self, program: Program, at: Callable[[Mapping[str, int]], Program]) -> None:
         """Compiles its text; `at` gives what it is where symbols have these values. Raises `CompileError`."""
         self.program = program
         """With sizes in the place of numbers."""
-        self._at = at
+        self._at, self._layout = at, program.sizes
         self._object = _load(program, None)
+        self._calls: SizedCalls | None = None
+        self._lock = threading.Lock()
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -272,6 +285,23 @@ class SizedCpuProgram:
     def at(self, values: Mapping[str, int]) -> CpuProgram:
         """Raises what the record's evaluation raises."""
         return CpuProgram(self._at(values), object_=self._object)
+
+    def calls(self, like: CpuProgram) -> SizedCalls | None:
+        """
+        Calls of any extents by compiled code, with a frame that does not run; None where Python has a part in runs. `like` is a
+        program that `at` has made.
+        """
+        with self._lock:
+            if self._calls is None and self._layout is not None and can_call(self._layout):
+                self._calls = like.sized_calls(self._layout)
+            elif self._calls is not None and self._calls.is_busy:
+                self._calls.add_frame()
+            return self._calls
+
+    def last(self) -> CpuProgram | None:
+        """The program for the extents of the last call by compiled code."""
+        found = None if self._calls is None else self._calls.last()
+        return None if found is None else self.at(found)
 
 
 Object = tuple[ctypes.CDLL | None, CacheStats, float]

@@ -18,7 +18,7 @@ from fuse_opt.runtime.host.program_call import Call, Caller, ProgramStruct, Resu
 
 Array = NDArray[Any]
 
-_POOLED = 64 << 10
+POOLED = 64 << 10
 """Bytes from which on a result's memory comes from the pool of dropped ones."""
 _KEPT = ((1 << 20, 4), (4 << 20, 2))
 """Up to so many bytes, of how many results a program keeps the memory: looking for it in the pool costs microseconds."""
@@ -36,7 +36,7 @@ class ResultMemory:
     def __init__(self, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
         self._shape, self._dtype = tuple(shape), dtype
         nbytes = prod(shape) * dtype.itemsize
-        self._pooled = nbytes >= _POOLED
+        self._pooled = nbytes >= POOLED
         count = next((count for most, count in _KEPT if nbytes <= most), 0)
         self._in_use = np.empty(0)
         self._kept: list[Any] = [self._in_use.view] * count

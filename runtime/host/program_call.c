@@ -129,11 +129,11 @@ static struct array *new_result(const struct result *result, const struct interf
   return python->call(result->make, 0);
 }
 
-static struct tuple *new_results(const struct fuse_program *program) {
+static struct tuple *new_results(const struct fuse_program *program, const struct result *memory) {
   const struct interface *python = program->python;
   struct tuple *found = python->new_tuple((intptr_t)program->own);
   for (int64_t k = 0; found && k < program->own; k++)
-    if (!(found->items[k] = new_result(&program->results[k], python))) {
+    if (!(found->items[k] = new_result(&memory[k], python))) {
       python->decrement(found);
       found = 0;
     }
@@ -182,18 +182,11 @@ static int has_failed(const struct fuse_frame *frame) {
   return found;
 }
 
-/* As a method of CPython (METH_FASTCALL) on an array whose elements are a fuse_program, with a tuple of arguments, and None
- * or what the results are to be written to. Runs the program and gives its result, or NotImplemented where these are not
- * arrays that can be taken as they are, or all frames are in use. */
-void *fuse_call(const struct array *self, void *const *given, intptr_t count) {
-  const struct fuse_program *program = (const struct fuse_program *)self->data;
+/* Runs a program in a frame that is marked as busy, and gives its result; NotImplemented where there is no frame or no results,
+ * or these and the arguments are not arrays that can be taken as they are. */
+static void *finish_call(const struct fuse_program *program, struct fuse_frame *frame, const struct tuple *arguments,
+                         struct tuple *results, int out) {
   const struct interface *python = program->python;
-  struct tuple *arguments = count == 2 ? given[0] : 0, *results = 0;
-  struct fuse_frame *frame = 0;
-  int out = count == 2 && given[1] != python->none;
-  if (arguments && arguments->head.type == python->tuple_type && arguments->size == program->arguments)
-    frame = idle_frame(program);
-  if (frame && (!out || program->plain)) results = out ? given_results(program, given[1]) : new_results(program);
   if (!results || results->size != program->own ||
       !bind(frame, arguments, results, out || program->exclusive, python->array_type)) {
     if (frame) frame->busy = 0;
@@ -215,58 +208,20 @@ void *fuse_call(const struct array *self, void *const *given, intptr_t count) {
   return nothing;
 }
 
-/* Programs of one signature for different shapes, the one that was called last first. */
-#define MOST_RECENT 64
-struct fuse_recent {
-  const struct interface *python;
-  struct array *programs[MOST_RECENT]; /* arrays whose elements are a fuse_program each */
-  int64_t count;
-};
-
-static void put_first(struct fuse_recent *recent, struct array *program, int64_t place) {
-  for (; place > 0; place--) recent->programs[place] = recent->programs[place - 1];
-  recent->programs[0] = program;
-}
-
-/* Takes a program up as the first; gives one that had to go, or 0. */
-struct array *fuse_remember(struct fuse_recent *recent, struct array *program) {
-  int64_t place = 0;
-  while (place < recent->count && recent->programs[place] != program) place++;
-  struct array *dropped = place == MOST_RECENT ? recent->programs[--place] : 0;
-  recent->count += place == recent->count;
-  put_first(recent, program, place);
-  return dropped;
-}
-
-static int has_shapes(const struct fuse_program *program, const struct tuple *arguments, const void *type) {
-  if (!program->count || arguments->size != program->arguments) return 0;
-  for (int64_t k = 0; k < program->arguments; k++) {
-    const struct value *value = &program->frames[0]->values[k];
-    const struct array *array = arguments->items[k];
-    if (array->head.type != type || array->dimensions != value->dimensions) return 0;
-    for (int64_t axis = 0; axis < value->dimensions; axis++)
-      if (array->shape[axis] != value->shape[axis]) return 0;
-  }
-  return 1;
-}
-
-/* As fuse_call, of the program for the arguments' shapes. */
-void *fuse_call_recent(const struct array *self, void *const *given, intptr_t count) {
-  struct fuse_recent *recent = (struct fuse_recent *)self->data;
-  const struct interface *python = recent->python;
-  const struct tuple *arguments = count == 2 ? given[0] : 0;
-  if (arguments && arguments->head.type == python->tuple_type)
-    for (int64_t k = 0; k < recent->count; k++) {
-      struct array *program = recent->programs[k];
-      if (!has_shapes((const struct fuse_program *)program->data, arguments, python->array_type)) continue;
-      put_first(recent, program, k);
-      python->increment(program); /* others may let go of it while this runs */
-      void *found = fuse_call(program, given, count);
-      python->decrement(program);
-      return found;
-    }
-  python->increment(python->not_implemented);
-  return python->not_implemented;
+/* As a method of CPython (METH_FASTCALL) on an array whose elements are a fuse_program, with a tuple of arguments, and None
+ * or what the results are to be written to. Runs the program and gives its result, or NotImplemented where these are not
+ * arrays that can be taken as they are, or all frames are in use. */
+void *fuse_call(const struct array *self, void *const *given, intptr_t count) {
+  const struct fuse_program *program = (const struct fuse_program *)self->data;
+  const struct interface *python = program->python;
+  struct tuple *arguments = count == 2 ? given[0] : 0, *results = 0;
+  struct fuse_frame *frame = 0;
+  int out = count == 2 && given[1] != python->none;
+  if (arguments && arguments->head.type == python->tuple_type && arguments->size == program->arguments)
+    frame = idle_frame(program);
+  if (frame && (!out || program->plain))
+    results = out ? given_results(program, given[1]) : new_results(program, program->results);
+  return finish_call(program, frame, arguments, results, out);
 }
 
 /* What is read of an array, of a list with it, and of a method of it, for the look at how they are laid out. */

@@ -72,7 +72,7 @@ class ProgramStruct(ctypes.Structure):
 class _Recent(ctypes.Structure):
     """The record `fuse_recent`: programs of one signature for different shapes."""
 
-    _fields_ = fields_of("host/program_call.c", "fuse_recent")
+    _fields_ = fields_of("host/recent_calls.c", "fuse_recent")
 
 
 class _Method(ctypes.Structure):
@@ -122,6 +122,8 @@ class Caller:
     program_call.c reads them.
     """
     interpreter: Interpreter
+    call_sized: int | None
+    """The same of what runs a program for any sizes."""
     call_recent: int | None
     """The same of what runs one of several programs, the one for the shapes of arguments."""
     remember: Callable[[int, Any], int | None]
@@ -140,18 +142,30 @@ class RecentCalls:
         self._remember = caller.remember
         self._record = _Recent()
         self._kept: dict[int, tuple[Any, Any]] = {}
+        self._sized: list[tuple[Any, Callable[[], Any]]] = []
         self.call: Call = callable_of(self._record, caller.call_recent)
 
     def add(self, call: Call, program: Any) -> None:
         """Makes the call of a program, `CpuProgram.direct`, the one that was used last."""
+        self._record.sized_last = 0
         record = cast("Any", call).__self__
         self._kept[id(record)] = record, program
         dropped = self._remember(ctypes.addressof(self._record), record)
         if dropped is not None:
             self._kept.pop(dropped, None)
 
-    def last(self) -> Any:
+    def add_sized(self, call: Call, last: Callable[[], Any]) -> None:
+        """Lets a program for any sizes be called for shapes that no other is for; `last` gives it as it was called last."""
+        record = cast("Any", call).__self__
+        if all(known is not record for known, _ in self._sized) and len(self._sized) < len(self._record.sized):
+            self._sized.append((record, last))
+            self._record.sized[len(self._sized) - 1] = id(record)
+            self._record.sized_count = len(self._sized)
+
+    def last(self) -> object:
         """The program that was used last, or None."""
+        if self._record.sized_last:
+            return self._sized[self._record.sized_last - 1][1]()
         found = self._kept.get(self._record.programs[0] or 0)
         return None if found is None else found[1]
 
@@ -173,14 +187,14 @@ def load_caller() -> Caller:
     interpreter = Interpreter(*(address_in(ctypes.pythonapi, f"PyEval_{name}Thread") for name in ("Save", "Restore")))
     remember: Any = held.fuse_remember
     remember.argtypes, remember.restype = [ctypes.c_void_p, ctypes.py_object], ctypes.c_void_p
-    names = ("fuse_call", "fuse_call_recent")
-    calls = [address_in(held, name) for name in names] if _layout_is_known(held) else [None, None]
-    return Caller(run, take, keep, drop, calls[0], interpreter, calls[1], remember)
+    names = ("fuse_call", "fuse_call_sized", "fuse_call_recent")
+    calls = [address_in(held, name) for name in names] if _layout_is_known(held) else [None] * len(names)
+    return Caller(run, take, keep, drop, calls[0], interpreter, calls[1], calls[2], remember)
 
 
 def callable_of(record: ctypes.Structure, address: int) -> Callable[..., Any]:
     """What calls the function at the address with a record, whose field `python` this fills; it keeps the record alive."""
-    setattr(record, "python", ctypes.addressof(_interface()))  # noqa: B010
+    setattr(record, "python", interface_address())  # noqa: B010
     make: Any = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes, make.restype = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], ctypes.py_object
     return make(ctypes.addressof(_method(address)), np.frombuffer(memoryview(record), np.uint8), None)
@@ -191,10 +205,15 @@ def _method(address: int) -> _Method:
     return _Method(b"call", address, _METH_FASTCALL, None)
 
 
+def interface_address() -> int:
+    """Of what compiled code knows of CPython."""
+    return ctypes.addressof(_interface())
+
+
 @functools.cache
 def _interface() -> _Interface:
     objects = (tuple, list, np.ndarray, None, NotImplemented)
-    functions = ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyObject_CallObject", "PyErr_Clear")
+    functions = ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyObject_CallObject", "PyErr_Clear", "PyLong_FromLongLong")
     return _Interface(*map(id, objects), *(address_in(ctypes.pythonapi, name) for name in functions))
 
 

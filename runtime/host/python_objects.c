@@ -43,5 +43,6 @@ struct interface {
   void *(*new_tuple)(intptr_t size);
   void *(*call)(void *function, void *arguments); /* a tuple, or 0 */
   void (*clear_error)(void);
+  void *(*new_integer)(int64_t);
 };
 

@@ -15,7 +15,14 @@ from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler, usable_processors
 from fuse_opt.runtime.host.c_records import address_in, runtime_text
 
-_SOURCES = ("host/pool_waiting.c", "host/parallel_for.c", "host/python_objects.c", "host/program_call.c")
+_SOURCES = (
+    "host/pool_waiting.c",
+    "host/parallel_for.c",
+    "host/python_objects.c",
+    "host/program_call.c",
+    "host/sized_call.c",
+    "host/recent_calls.c",
+)
 _FUNCTIONS = (
     "fuse_parallel_for",
     "fuse_set_num_threads",
@@ -27,6 +34,8 @@ _FUNCTIONS = (
     "fuse_keep_frame",
     "fuse_drop_frame",
     "fuse_call",
+    "fuse_call_sized",
+    "fuse_call_recent",
     "fuse_describe",
 )
 """What Python asks of either text."""

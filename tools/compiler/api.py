@@ -231,11 +231,12 @@ def _compiled(
         freeze_arguments(entry, frozen)
         if target == "cpu" and is_dynamic(entry):
             known = [*make_passes("infer-shapes"), *passes]
+            recent = recent_calls()
             backend: Backend = SpecializedPrograms(
                 entry,
                 lambda shapes: build(specialize(module, function, shapes), function, known),
-                SizedPrograms(module.clone(), function, passes, bind) if sized else lambda shapes: None,
-                recent_calls(),
+                SizedPrograms(module.clone(), function, passes, bind, recent) if sized else lambda shapes: None,
+                recent,
             )
         else:
             backend = build(module, function, passes)

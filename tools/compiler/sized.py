@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_sized, sizes, sizes_asked_for
-from fuse_opt.dialects.interfaces.symbols import argument_extents, change_sizes
+from fuse_opt.dialects.interfaces.symbols import argument_extents, change_sizes, equal_names
 from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
@@ -27,6 +27,7 @@ from fuse_opt.tools.compiler.registry import make_context
 
 if TYPE_CHECKING:
     from fuse_opt.runtime.cpu.program import CpuProgram, SizedCpuProgram
+    from fuse_opt.runtime.host.program_call import RecentCalls
 
 Shapes = tuple[tuple[int, ...], ...]
 _Extents = Sequence[tuple[Extent, ...]]
@@ -44,14 +45,16 @@ class SizedPrograms:
         function: str | None,
         passes: Sequence[ModulePass],
         bind: Callable[[FuncOp, Mapping[int, Sequence[int]], _Extents], dict[str, int]],
+        recent: RecentCalls | None = None,
     ) -> None:
         """
         `bind` gives the values of a function's symbols where arguments have shapes, of its `argument_extents`; it raises
-        ValueError.
+        ValueError. `recent` calls are told of those of all extents.
         """
+        self._recent = recent
         self._module, self._function, self._passes, self._bind = module, function, passes, bind
         self._lock = threading.Lock()
-        self._made: list[tuple[FuncOp, _Extents, Callable[[Mapping[str, int]], CpuProgram]]] = []
+        self._made: list[tuple[FuncOp, _Extents, SizedCpuProgram]] = []
         """For short rows, then for all."""
         self.problem: str | None = None
         """Why there is no such program; None where there is one, or nobody has asked yet."""
@@ -69,13 +72,16 @@ class SizedPrograms:
                     self._make(long_rows=number == 1)
                 if len(self._made) == number:
                     return None
-                function, known, at = self._made[number]
+                function, known, program = self._made[number]
             try:
-                return at(self._bind(function, dict(enumerate(shapes)), known))
+                found = program.at(self._bind(function, dict(enumerate(shapes)), known))
             except LongRows:
                 continue
             except ValueError:
                 return None
+            if self._recent is not None and (calls := program.calls(found)) is not None:
+                self._recent.add_sized(calls.call, program.last)
+            return found
         return None
 
     def _make(self, long_rows: bool) -> None:
@@ -87,7 +93,7 @@ class SizedPrograms:
             self.problem = f"{type(error).__name__}: {error}"
             remark("compile", entry, "specialised", f"is compiled for each set of shapes: {self.problem}")
             return
-        self._made.append((stated, argument_extents(stated), program.at))
+        self._made.append((stated, argument_extents(stated), program))
 
 
 def compile_sized(
@@ -108,7 +114,7 @@ def compile_sized(
         _check_sizes(entry)
         _check_ops(entry)
         run_pipeline(module, passes, ctx)
-        program = build_sized_program(module, function)
+        program = build_sized_program(module, function, equal_names(stated))
     if program.program.prepare is not None and not prepared:
         raise SizeRefusal("arguments that are prepared have extents that are numbers")
     return stated, SizedCpuProgram(program.program, program.at)

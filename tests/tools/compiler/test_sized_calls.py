@@ -1,0 +1,94 @@
+"""Calls of one program for any sizes by compiled code: new extents ask nothing of Python, and what is not for them is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from lowered_programs import needs_compiler
+
+import fuse_opt
+from fuse_opt.tools.compiler.specialization import SpecializedPrograms
+
+Array = np.ndarray[Any, Any]
+KERNELS = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]},
+                     %y: tensor<?x?xf32> {graph.dims = ["n", "m"]}) -> tensor<?x?xf32> {
+  %1 = graph.softmax %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  %t = graph.permute_dims %1 {axes = array<i64: 1, 0>} : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  %a = graph.add %t, %y : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
+  %s = graph.softmax %a : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %s : tensor<?x?xf32>
+}"""
+DONATED = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"], graph.donated}) -> tensor<?x?xf32> {
+  %1 = graph.softmax %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %1 : tensor<?x?xf32>
+}"""
+LIMITED = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]}, %y: tensor<?x?xf32> {graph.dims = ["k", "n"]})
+    -> tensor<?x?xf32> attributes {graph.symbols = {n = {least = 4, most = 64, multiple = 4}}, graph.equal = [["m", "k"]]} {
+  %0 = graph.add %x, %y : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
+  func.return %0 : tensor<?x?xf32>
+}"""
+
+
+def drawn(shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    rng = np.random.default_rng(len(shapes))
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def compiled_call(program: fuse_opt.CompiledProgram, *arrays: Array, out: Array | None = None) -> Any:
+    assert isinstance(program.native, SpecializedPrograms)
+    return program.native.direct(arrays, out)
+
+
+@needs_compiler
+def test_new_extents_ask_nothing_of_python() -> None:
+    program, rng = fuse_opt.compile(KERNELS), np.random.default_rng(7)
+    program(*drawn([(2, 3), (3, 2)]))
+    kept: list[tuple[Array, Array]] = []
+    sizes = [(int(m), int(n)) for m, n in rng.integers(1, 70, (12, 2))]
+    for m, n in [*sizes, (1, 1), *sizes[:3], *sizes[:3], sizes[0], sizes[0], (211, 190), sizes[-1]]:
+        given = drawn([(m, n), (n, m)])
+        wanted, out = fuse_opt.evaluate(KERNELS, *given), np.full((n, m), np.nan, np.float32)
+        found = compiled_call(program, *given)
+        assert found is not NotImplemented and compiled_call(program, *given, out=out) is not NotImplemented
+        np.testing.assert_array_equal(found, out)
+        kept.append((found, wanted))
+        assert program.stats.arena_bytes == program.stats.lower_bound_bytes
+    for found, wanted in kept:  # no later call wrote to a result that somebody has
+        np.testing.assert_allclose(found, wanted, 2e-6, 2e-6)
+    assert isinstance(program.native, SpecializedPrograms) and program.native.made == 0
+
+
+@needs_compiler
+def test_what_is_not_for_a_program_is_refused_by_name() -> None:
+    program = fuse_opt.compile(LIMITED)
+    program(*drawn([(3, 8), (3, 8)]))
+    assert compiled_call(program, *drawn([(5, 64), (5, 64)])).shape == (5, 64)
+    for x, y, said in (
+        ((3, 68), (3, 68), "'n'.* 68; expected 4 to 64"),
+        ((3, 6), (3, 6), "'n'.* 6; expected a multiple of 4"),
+        ((3, 8), (2, 8), "'m' and 'k'.* 3, .* 2; they must be equal"),
+        ((3, 8), (3, 12), "'n'.* 8, .* 12; they must be equal"),
+    ):
+        given = drawn([x, y])
+        assert compiled_call(program, *given) is NotImplemented
+        with pytest.raises(ValueError, match=said):
+            program(*given)
+    wrong = drawn([(3, 8), (3, 8)])
+    for other in (wrong[0].astype(np.float64), wrong[0][0], wrong[0].T, 3.0):
+        assert compiled_call(program, wrong[0], other) is NotImplemented  # pyright: ignore[reportArgumentType]
+    np.testing.assert_allclose(compiled_call(program, *wrong), wrong[0] + wrong[1], 1e-6)
+
+
+@needs_compiler
+def test_donated_arguments_are_written_in_place() -> None:
+    program = fuse_opt.compile(DONATED)
+    program(*drawn([(2, 3)]))
+    for shape in ((4, 9), (1, 30), (4, 9), (4, 9)):
+        (given,) = drawn([shape])
+        wanted = fuse_opt.evaluate(DONATED, given.copy())
+        found = compiled_call(program, given)
+        assert np.shares_memory(found, given)
+        np.testing.assert_allclose(given, wanted, 2e-6)
