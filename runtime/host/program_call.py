@@ -142,7 +142,7 @@ class RecentCalls:
         self._remember = caller.remember
         self._record = _Recent()
         self._kept: dict[int, tuple[Any, Any]] = {}
-        self._sized: list[tuple[Any, Callable[[], Any]]] = []
+        self._sized: list[tuple[object, Callable[[], object]]] = []
         self.call: Call = callable_of(self._record, caller.call_recent)
 
     def add(self, call: Call, program: Any) -> None:
@@ -164,8 +164,8 @@ class RecentCalls:
 
     def last(self) -> object:
         """The program that was used last, or None."""
-        if self._record.sized_last:
-            return self._sized[self._record.sized_last - 1][1]()
+        if number := int(self._record.sized_last):
+            return self._sized[number - 1][1]()
         found = self._kept.get(self._record.programs[0] or 0)
         return None if found is None else found[1]
 
