@@ -43,6 +43,8 @@ class Planned:
     indices: tuple[BufferRef, ...] = ()
     limits: tuple[tuple[int, int, bool], ...] = ()
     """For each operand of indices the axis and its extent, and whether negative ones count from the end."""
+    has_room: bool = False
+    """Whether a result may have too little room for its entries: noted in the place of the operand behind the last one."""
 
 
 def itemsize(ref: BufferRef) -> int:

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from fuse_opt.dialects.implementation.site import Cost, Site
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
+from fuse_opt.lowering.reference.kernels.sparse import overflow
 from fuse_opt.runtime.backends.gpu_calls import Planned
 from fuse_opt.runtime.backends.gpu_orders import ORDERS, searchsorted, sort_bytes
+from fuse_opt.runtime.backends.gpu_patterns import PATTERNS, pattern_bytes
 from fuse_opt.runtime.backends.gpu_positions import READS, WRITES, checking, reading, sorted_count, writing
 from fuse_opt.runtime.backends.gpu_sparse import SPARSE
 from fuse_opt.runtime.backends.gpu_totals import TOTALS, total_bytes
@@ -32,12 +34,13 @@ from fuse_opt.runtime.device.kernels import Kernels
 from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_records import fields_of, runtime_text
 
-_POSITIONS, _ORDERS, _TOTALS, _SPARSE = "positions", "orders", "totals", "sparse"
+_POSITIONS, _ORDERS, _TOTALS, _SPARSE, _PATTERNS = "positions", "orders", "totals", "sparse", "patterns"
 PARTS: Mapping[str, tuple[str, ...]] = {
     _POSITIONS: ("elements", "positions", "near", "updates"),
     _ORDERS: ("elements", "orders"),
     _TOTALS: ("elements", "totals"),
     _SPARSE: ("elements", "sparse"),
+    _PATTERNS: ("elements", "patterns"),
 }
 """Texts that are compiled together: all of them take half a minute, of which most programs need little."""
 _FAULT = [name for name, _ in fields_of("backends/gpu_elements.cuh", "fault")]
@@ -51,6 +54,7 @@ _PLANS: Mapping[str, tuple[_Plan, tuple[str, ...]]] = {
     "searchsorted": (searchsorted, (_ORDERS,)),
     **{name: (make, (_TOTALS,)) for name, make in TOTALS.items()},
     **{name: (make, (_SPARSE,)) for name, make in SPARSE.items()},
+    **{name: (make, (_PATTERNS, _ORDERS)) for name, make in PATTERNS.items()},
 }
 """By op: what plans its calls, None for one that is not for these kernels; and the parts that its kernels are in."""
 _KERNEL = re.compile(r"__global__ void __launch_bounds__\([^)]*\) (\w+)\(")
@@ -74,10 +78,12 @@ class _Checked:
     planned: Planned
     fault: NDArray[np.int64]
 
-    def error(self) -> IndexError:
+    def error(self) -> Exception:
         """What the run is refused with."""
         noted = {name: int(self.fault[k]) for k, name in enumerate(_FAULT)}
         number, index = noted["number"], noted["index"]
+        if number == len(self.planned.limits):
+            return overflow(self.call.operation, index, noted["place"])
         axis, extent, wraps = self.planned.limits[number]
         at = [int(k) for k in np.unravel_index(noted["place"], self.planned.indices[number].shape)]
         op = self.call.config.get("op", self.call.operation)
@@ -108,7 +114,7 @@ class GpuOps:
         for part in _PLANS[_op(call)][1]:
             self._load(part)
         fault = 0
-        if planned.indices:
+        if planned.indices or planned.has_room:
             with self._device.errors(f"page-locked memory of '{call.operation}'"):
                 memory = self._device.driver.pagelocked_zeros(len(_FAULT), np.int64)
             self._checked.append(_Checked(call, planned, memory))
@@ -132,7 +138,7 @@ class GpuOps:
         self._loaded.add(part)
 
     def check(self) -> None:
-        """Raises IndexError where a run that is over had an index out of range; once for each."""
+        """Raises IndexError where a run that is over had an index out of range, ValueError for too little room; once for each."""
         for each in self._checked:
             if each.fault[_FAULT.index("failed")]:
                 error = each.error()
@@ -197,8 +203,13 @@ def _workspace(name: str, site: Site) -> int:
         return with_room(sort_bytes(sorted_count(WRITES[name][0], _as_call(name, site))))
     if name in TOTALS:
         return with_room(total_bytes(_as_call(name, site)))
+    if name in PATTERNS:
+        return with_room(pattern_bytes(_as_call(name, site)))
     return with_room(sort_bytes(site.operands[0].size)) if name in ORDERS else 0
 
+
+_WORKING = {*WRITES, *ORDERS, *TOTALS, *PATTERNS}
+"""What may need a workspace."""
 
 for _name in _PLANS:
     native_implementation(
@@ -207,6 +218,6 @@ for _name in _PLANS:
         f"graph.{_name}",
         functools.partial(_refusal, _name),
         _cost,
-        workspace=functools.partial(_workspace, _name) if _name in WRITES or _name in ORDERS or _name in TOTALS else 0,
+        workspace=functools.partial(_workspace, _name) if _name in _WORKING else 0,
         platform="cuda",
     )

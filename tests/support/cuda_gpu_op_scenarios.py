@@ -182,6 +182,28 @@ def lines_apart() -> str:
     return "17 programs"
 
 
+def too_little_room() -> str:
+    """An error with both numbers of a run whose result has more entries than there is room for; the program goes on after it."""
+    x, csr = "tensor<5x6xf32>", "tensor<5x6xf32, #graph.csr<capacity = 4>>"
+    text = (
+        f"func.func @main(%x: {x}) -> {csr} {{\n%0 = graph.to_storage %x : ({x}) -> {csr}\nfunc.return %0 : {csr}\n}}"
+    )
+    program = compiled(text)
+    few, many = np.eye(5, 6, dtype=np.float32), np.ones((5, 6), np.float32)
+    few[0] = 0
+    for _ in range(3):
+        try:
+            program(many)
+        except ValueError as error:
+            said = "'graph.csr_from_dense': 30 entries, but a capacity of 4; give the type a larger one"
+            assert str(error) == said, error
+        else:
+            raise AssertionError("no ValueError")
+        for found, wanted in zip(program(few), ([0, 0, 1, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, 1]), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    return "errors of three runs"
+
+
 TAKE = """func.func @main(%w: tensor<50x6xf32>, %i: tensor<3x5xi64>) -> tensor<3x5x6xf32> {
   %e = graph.take %w, %i : (tensor<50x6xf32>, tensor<3x5xi64>) -> tensor<3x5x6xf32>
   func.return %e : tensor<3x5x6xf32>
@@ -223,7 +245,15 @@ def indices_out_of_range() -> str:
 
 SCENARIOS = {
     function.__name__: function
-    for function in (cases_of_rows, long_lines, parts_of_lines, lines_apart, meeting_updates, indices_out_of_range)
+    for function in (
+        cases_of_rows,
+        long_lines,
+        parts_of_lines,
+        lines_apart,
+        meeting_updates,
+        too_little_room,
+        indices_out_of_range,
+    )
 }
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def function(op: str, attributes: str, operands: str, result: str) -> str:
 
 
 def test_what_it_leaves_to_the_host() -> None:
-    assert len(OPS) == 21
+    assert len(OPS) == 29
     assert refusal("graph.take", TAKE) is None
     assert refusal("graph.take", function("graph.take", "", "0x4xf32 3xi64", "3x4xf32")) == "empty"
     assert refusal("graph.take", function("graph.take", "", "?x4xf32 3xi64", "3x4xf32")) == "extent-unknown"
@@ -111,7 +111,7 @@ def test_it_is_chosen_for_cuda_alone() -> None:
 
 def test_every_kernel_is_in_one_part() -> None:
     names = [name for part in PARTS for name in kernel_names(part)]
-    assert len(names) == len(set(names)) == 37
+    assert len(names) == len(set(names)) == 53
     assert all(gpu_source(part).count("__global__") == len(kernel_names(part)) for part in PARTS)
 
 
