@@ -14,8 +14,8 @@ from random_orders import with_orders
 
 from fuse_opt.lowering.program.float_formats import computed
 
-CASES = draws(8)
-COMPILED = draws(5)
+CASES = draws(4)
+COMPILED = draws(3)
 
 
 def encoded_program(seed: int) -> tuple[str, str, int]:

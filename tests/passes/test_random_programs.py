@@ -35,7 +35,7 @@ from fuse_opt.tools.reduce.edits import EDITS, droppable, extents, with_extent
 from fuse_opt.tools.reduce.search import isolated, reduce_failure
 from fuse_opt.tools.source.verification import OpVerifyError, verify
 
-CASES = draws(12)
+CASES = draws(6)
 
 
 def test_random_programs_keep_the_laws() -> None:

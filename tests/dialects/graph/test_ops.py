@@ -56,10 +56,10 @@ def test_every_record_has_a_backend() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_reference(row: Row, record_property: Record) -> None:
-    compute_and_check(row.op, share(row.cases(), 3), evaluate, "reference", record_property)
+    compute_and_check(row.op, share(row.cases(), 6), evaluate, "reference", record_property)
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_other_types_are_refused(row: Row) -> None:
     """An element type that the row does not name is refused by the verifier, which names the op."""
@@ -84,16 +84,16 @@ def test_c(
 ) -> None:
     """A share of the cases as C under the sanitizer, all types: right, and nothing happens that C leaves undefined."""
     sanitize(monkeypatch, ARITHMETIC)
-    compute_and_check(row.op, share(row.cases(), 20, 3), compiled, "C", record_property)
+    compute_and_check(row.op, share(row.cases(), 40, 5), compiled, "C", record_property)
     assert "runtime error" not in capfd.readouterr().err
 
 
-@pytest.mark.sampled(90)
+@pytest.mark.sampled(45)
 @needs_compiler
 @pytest.mark.parametrize("row", [row for row in ROWS if row.op not in LIBRARY], ids=lambda row: row.op)
 def test_optimized_c(row: Row, record_property: Record) -> None:
     """A share of the cases as C with the flags that users get: what is right unoptimised stays right in vectors."""
-    compute_and_check(row.op, share(row.cases(), 40, 4), compiled, "optimized C", record_property)
+    compute_and_check(row.op, share(row.cases(), 80, 8), compiled, "optimized C", record_property)
 
 
 def share(cases: list[Case], step: int, of_types: int = 1) -> list[Case]:

@@ -58,7 +58,7 @@ def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Backend(built(request.param, tmp_path_factory.mktemp("words")))
 
 
-@pytest.mark.sampled(400)
+@pytest.mark.sampled(200)
 @pytest.mark.parametrize("name", BODIES)
 def test_backends_agree_at_the_edges(name: str, backend: Backend) -> None:
     """With the reference, within twice the primitive's bound: exactly where it is exact or rounded once."""

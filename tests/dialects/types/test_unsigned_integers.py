@@ -33,7 +33,7 @@ def _values(bits: int) -> Array:
     return x
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("axis", (0, 1))

@@ -244,7 +244,7 @@ def test_the_verifier_shares_nothing_with_planners(module: object) -> None:
     assert not calls & {"is_alias", "is_view", "fusion_kind"}
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("seed", range(100))
 def test_plans_of_the_planner_pass(seed: int) -> None:
     rng = random.Random(seed)

@@ -49,7 +49,7 @@ def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Library(target)
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("name", TRANSCENDENTAL)
 @pytest.mark.parametrize("type_name", ["f32", "f64"])
 def test_accuracy(lib: Library, name: str, type_name: str) -> None:

@@ -40,7 +40,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return build(print_translation_unit(print_all(ALL_OPS), C), tmp_path_factory.mktemp("rows"))
 
 
-@pytest.mark.sampled(120)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_every_row_computes_what_numpy_computes(case: Case, library: ctypes.CDLL):
     x, y = case.inputs()

@@ -17,7 +17,7 @@ from fuse_opt.runtime.disk_cache import DiskCache
 from fuse_opt.runtime.host.c_compiler import CCompiler
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("seed", range(20))
 def test_fused_programs_are_defined(

@@ -65,7 +65,7 @@ def test_lengths(queries: int, keys: int) -> None:
         check(program_text((2, queries, depth), (2, keys, depth), width))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("mask", ["", "tensor<1x3x50x37xE>", "tensor<50x37xi1>", "tensor<2x1x1x37xi1>", "tensor<1xE>"])
@@ -328,7 +328,7 @@ HIDDEN = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("hidden", HIDDEN)
 @pytest.mark.parametrize("spoiled", [None, 17, 39])

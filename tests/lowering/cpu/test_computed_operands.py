@@ -68,7 +68,7 @@ def check(text: str, atol: float = 2e-4) -> None:
     np.testing.assert_allclose(doubles(program(*arguments)), wanted, rtol=1e-4, atol=atol * scale)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("rows", [1, 3, 17, 50, 65, 100])
@@ -114,7 +114,7 @@ BOTH = """    %l = graph.abs %x : (XT) -> XT
 """
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("element", "result"), [("f64", "f64"), ("f16", "f16"), ("bf16", "f32"), ("bf16", "bf16"), ("i8", "i32")]

@@ -89,7 +89,7 @@ func.func @main(%a: {a}, %b: {b}, %c: {y}) -> {y} {{
         close(program(*arguments), wanted, self.of.element)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str) -> None:

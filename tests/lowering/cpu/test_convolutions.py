@@ -58,7 +58,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions(name: str) -> None:
@@ -66,7 +66,7 @@ def test_convolutions(name: str) -> None:
     replace(CASES[name], element="f64", epilogue="").check()
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize(("name", "element"), list(zip(CASES, cycle(("f16", "bf16")), strict=False)))
 def test_narrow_floats_are_widened_as_they_are_copied(name: str, element: str) -> None:

@@ -37,7 +37,7 @@ def reduced(x: Array, axes: str) -> list[Array]:
     return as_list(fuse_opt.compile(text, target="cpu")(x))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize(("lines", "length"), [(1000, 7), (37, 33), (130, 100), (17, 1001), (1000, 64), (33, 5)])
 def test_sums_of_rows_and_columns(lines: int, length: int, threads: int) -> None:

@@ -65,7 +65,7 @@ func.func @main(%x: {x}, %w: {w} {{graph.frozen}}, %s: {s}) -> ({i}, {b}) {{
             np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     "case",

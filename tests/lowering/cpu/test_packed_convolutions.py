@@ -43,7 +43,7 @@ def compiled(case: Conv) -> fuse_opt.CompiledProgram:
     return program
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
 def test_packed_convolutions(name: str) -> None:

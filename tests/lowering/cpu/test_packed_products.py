@@ -81,7 +81,7 @@ def assert_equal(got: Array, wanted: Array) -> None:
     np.testing.assert_allclose(got, wanted, rtol=scale, atol=scale * float(np.abs(wanted).max()))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     "case",

@@ -93,7 +93,7 @@ BIAS_GELU_RESIDUAL = """  %a = graph.add %p, %b : (T, B) -> T
 """
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("columns", [16, 17, 31, 47, 63, 64, 65, 100, 129, 197])
 def test_every_width_has_its_tail(columns: int) -> None:
@@ -101,7 +101,7 @@ def test_every_width_has_its_tail(columns: int) -> None:
         Case(rows, 19, columns, epilogue=BIAS_GELU_RESIDUAL if rows % 2 else "").check()
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("transposed", [(False, True), (True, False), (True, True)], ids=["right", "left", "both"])
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(33, 16, 16), (37, 45, 70), (64, 33, 48), (50, 530, 19)])
@@ -131,7 +131,7 @@ def test_random_extents() -> None:
         Case(rows, depth, columns, epilogue=epilogue, element=rng.choice(("f32", "f64"))).check()
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @needs_compiler
 @needs_guard_pages
 @pytest.mark.parametrize("tail", range(1, 65))

@@ -35,7 +35,7 @@ from fuse_opt.runtime.cpu.stepwise import StepwiseProgram
 from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
 def test_every_extent_and_every_way_to_hand_out_tasks(name: str) -> None:

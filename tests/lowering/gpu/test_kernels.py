@@ -172,7 +172,7 @@ def assert_close(actual: Sequence[Array], expected: Sequence[Array], about: str)
         )
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(30)
 @needs_cxx
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("order", ORDERS.values(), ids=list(ORDERS))

@@ -231,7 +231,7 @@ def assert_close(actual: Sequence[Array], expected: Sequence[Array]) -> None:
         np.testing.assert_allclose(decode(a), decode(b), tolerance, tolerance, equal_nan=True)
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(30)
 @needs_cxx
 @pytest.mark.parametrize("name", CASES)
 def test_values_in_every_order_of_threads(name: str, on_cpu: CudaOnCpu) -> None:

@@ -41,7 +41,7 @@ def run(text: str, x: Any, cut: str) -> Any:
     return CpuProgram(build_program(scheduled(text, cut)))(x)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16"])
 @pytest.mark.parametrize("size, attributes", [(1300, ""), (1024, ""), (300, " {graph.donated}")])

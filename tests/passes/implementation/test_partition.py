@@ -276,7 +276,7 @@ def test_backends_without_partitions_are_refused() -> None:
         fuse_opt.optimize(CHAIN, "partition{backend=fuse}")
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_in_random_orders(register: Register, seed: int) -> None:
     """A backend that takes ops by a hash of their names; the values are those of the program, whatever runs after it."""

@@ -280,7 +280,7 @@ def test_decisions_and_refusals_are_remarks() -> None:
 FUSIONS = (FuseInjectivePass(), FuseElementwisePass(), FuseRowPass())
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(40))
 def test_planned_programs_compute_the_same_in_real_memory(seed: int) -> None:
     rng = random.Random(seed)

@@ -118,7 +118,7 @@ def planned_bound(module: ModuleOp) -> int:
     return lower_bound(PackingProblem(tuple(Buffer(s.nbytes, s.birth, s.death) for s in chosen), 8))
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(60))
 def test_the_estimate_is_the_bound_that_planning_finds(seed: int) -> None:
     rng = random.Random(seed)

@@ -452,7 +452,7 @@ def test_two_results_at_one_place() -> None:
         check(0, "")
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(60))
 def test_verifier_agrees_with_a_naive_one(seed: int) -> None:
     """Slots changed at random: caught exactly when two storages overlap; what is not caught computes the same."""

@@ -162,7 +162,7 @@ def with_workspaces(rng: random.Random, count: int) -> ModuleOp:
     return module
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(60))
 def test_no_workspace_lies_over_what_is_alive(seed: int) -> None:
     rng = random.Random(seed)

@@ -35,7 +35,7 @@ from fuse_opt.lowering.reference.scalar import NUMPY_DTYPES
 from fuse_opt.tools.compiler.pipeline import UsageError, make_passes
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", COMPUTED)
 def test_every_binary_op_with_every_constant(name: str) -> None:
     """On the left, on the right, and of one value twice."""
@@ -57,7 +57,7 @@ def test_every_binary_op_with_every_constant(name: str) -> None:
     assert changed > (3 if name == "i1" else 15)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", COMPUTED)
 def test_every_op_on_the_result_of_simple_ones(name: str) -> None:
     x = samples(name)
@@ -95,7 +95,7 @@ def casts(*names: str) -> str:
     return main(f"%x: tensor<?x{names[0]}>", lines, f"tensor<?x{names[-1]}>")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("source", TYPES)
 def test_casts_of_casts(source: str) -> None:
     """All chains of three types, bit for bit, NaN and what saturates included."""

@@ -110,7 +110,7 @@ def constant_programs() -> Iterator[tuple[str, str]]:
                 yield op, name
 
 
-@pytest.mark.sampled(200)
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize(("op", "name"), list(constant_programs()))
 def test_constants_of_every_record(op: str, name: str) -> None:
     count = operand_count(op)

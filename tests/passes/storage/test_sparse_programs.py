@@ -14,9 +14,9 @@ from sparse_programs import Array, SparseProgram, dense_of
 
 import fuse_opt
 
-SEEDS = draws(20)
-COMPILED = draws(6)
-ORDERS = draws(6)
+SEEDS = draws(10)
+COMPILED = draws(3)
+ORDERS = draws(3)
 
 
 def compare(program: SparseProgram, found: Any) -> None:

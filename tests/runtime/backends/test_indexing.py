@@ -79,7 +79,7 @@ def program(rng: random.Random) -> tuple[str, list[Array]]:
     return text + f"  func.return %r : {tensor(name, result)}\n}}", operands
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(13)
 @needs_compiler
 @pytest.mark.parametrize("seed", range(60))
 def test_random_calls(seed: int) -> None:

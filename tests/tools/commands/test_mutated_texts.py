@@ -6,7 +6,7 @@ import pytest
 from draws import draws
 from mutate_texts import case_of, corpus, run
 
-CASES = draws(30)
+CASES = draws(15)
 PARTS = 4
 
 
