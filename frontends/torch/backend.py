@@ -346,7 +346,8 @@ def _compile(
             call: Callable[[list[Any]], Any] = Attempted(launched, graph_module, stored, leave)
         else:
             call, text = compile_call(imported, program.native)
-    found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started)
+    kept = saved if kind == "forward" else 0
+    found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started, kept)
     report(found)
     if options.dump is not None:
         texts = {

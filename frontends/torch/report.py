@@ -29,6 +29,8 @@ class GraphReport:
     """What compiling took."""
     symbols: tuple[str, ...] = ()
     """The extents that calls bring, where it is one program for all of them."""
+    saved: int = 0
+    """Bytes that a forward graph keeps for its backward graph."""
     left: str | None = None
     """Why PyTorch runs the graph as it was traced; None where it is a program."""
 
@@ -41,6 +43,8 @@ class GraphReport:
         ]
         if self.symbols:
             lines.append(f"  remark: [torch] sized: one program for all values of {', '.join(self.symbols)}")
+        if self.saved:
+            lines[0] += f", keeps {self.saved} bytes for its backward graph"
         if self.left is not None:
             lines.append(f"  remark: [torch] left to PyTorch: {self.left}")
         for name, count in sorted(self.counts.external.items()):

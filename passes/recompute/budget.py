@@ -15,7 +15,7 @@ from fuse_opt.dialects.analysis.storage import Storage, analyse_storage, functio
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.passes.memory.packing.live_bytes import live_bytes, peak_of
-from fuse_opt.passes.recompute.trials import TIERS, Run, Trial, Trials, arena_of
+from fuse_opt.passes.recompute.trials import CHEAP, DEAR, Run, Trial, Trials, arena_of
 from fuse_opt.passes.remarks import RefusedError
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -40,7 +40,7 @@ def within_budget(module: ModuleOp, passes: Sequence[ModulePass], budget: int, r
     trials = Trials(module, passes, run)
     if (found := trials.within(budget)) is not None:
         return found.passes
-    tried = list(map(trials.of, (None, *TIERS)))
+    tried = list(map(trials.of, (None, *CHEAP, *DEAR)))
     needs = [max(map(_largest_need, functions_of(each.module)), key=lambda need: need.nbytes) for each in tried]
     if (need := min(needs, key=lambda each: each.nbytes)).nbytes > budget:
         raise _below(need, budget)

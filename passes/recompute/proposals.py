@@ -180,18 +180,9 @@ class Cut:
         seconds = 0.0
         for clones in proposal.clones:
             moved += self._moved_less(clones)
-            seconds -= sum(self._work_seconds(op) for op in clones.ops)
+            seconds -= sum(work_seconds(op, self.device) for op in clones.ops)
             seconds -= self.device.launch * (not isinstance(clones.readers[0], StructuredOp))
         return seconds + moved / self.bandwidth
-
-    def _work_seconds(self, op: Operation) -> float:
-        """Of a call as of a product of matrices: with a result of M x N from M x K and K x N, the root of all sizes is MNK."""
-        if isinstance(op, StructuredOp):
-            return self.device.work_seconds(
-                sc.cost(op.body()) * estimate(prod(shape(op.results[0])) * prod(op.reduced_extents()))
-            )
-        count = 2 * prod(estimate(prod(shape(value))) for value in (*op.operands[:2], op.results[0])) ** 0.5
-        return self.device.launch + count / self.device.product_rate(dtype(op.results[0]).name)
 
     def _moved_less(self, clones: Clones) -> int:
         """Bytes of what is dropped that readers load now, less what clones load, and store for readers that are called."""
@@ -210,6 +201,16 @@ class Cut:
         """Whether a value comes to memory in any case, for readers up to the call."""
         readers = (op for value in memory.names for op in self.times.readers(value))
         return any(memory.made | 1 < self.times.time[op] <= self.at for op in readers)
+
+
+def work_seconds(op: Operation, device: Device) -> float:
+    """What an op takes; a call as a product: with a result of M x N from M x K and K x N, the root of all sizes is MNK."""
+    if isinstance(op, StructuredOp):
+        return device.work_seconds(
+            sc.cost(op.body()) * estimate(prod(shape(op.results[0])) * prod(op.reduced_extents()))
+        )
+    count = 2 * prod(estimate(prod(shape(value))) for value in (*op.operands[:2], op.results[0])) ** 0.5
+    return device.launch + count / device.product_rate(dtype(op.results[0]).name)
 
 
 def clones_of(

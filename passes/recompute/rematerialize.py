@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -20,8 +20,8 @@ from fuse_opt.passes.recompute.times import Memory, Times, is_repeatable
 from fuse_opt.passes.remarks import is_collecting, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
-MOST_SWEEPS = 8
-"""Looks at a whole function; two or three find what there is."""
+MOST_SWEEPS = 16
+"""Looks at a whole function; two or three find what there is, of what is free and of what is not."""
 
 
 @dataclass(frozen=True)
@@ -77,30 +77,41 @@ class RematerializePass(RewritePass):
         find_device(self.device)
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        spent = dict.fromkeys(functions_of(op), 0.0)
+        gained = dict.fromkeys(functions_of(op), 0.0)
+        free = replace(self, slower=0.0, rows=False, products=0)
+        stages = [self] if free == self else [self, free]  # what is free comes first: the last one is at work
         for _ in range(MOST_SWEEPS):
             steering = steer(self.name, op, None)
-            sweeps = [_Sweep(self, function, steering, self.slower + spent[function]) for function in spent]
             replays = steering is not None and steering.steps is not None
-            changed = [sweep.replay() if replays else sweep.run() for sweep in sweeps]
-            if not any(changed):
+            sweeps = [_Sweep(stages[-1], function, steering, gained[function]) for function in gained]
+            changed = any([sweep.replay() if replays else sweep.run() for sweep in sweeps])
+            while not changed and not replays and len(stages) > 1:
+                stages.pop()
+                sweeps = [_Sweep(stages[-1], function, steering, gained[function]) for function in gained]
+                changed = any([sweep.run() for sweep in sweeps])
+            if not changed:
                 for sweep in sweeps:
                     sweep.report()
                 break
-            spent = {sweep.function: sweep.balance - self.slower for sweep in sweeps}
+            gained = {sweep.function: sweep.gained for sweep in sweeps}
 
 
 class _Sweep:
     """Looks at each value of a function over one call that it is kept over, that of the most bytes alive."""
 
-    def __init__(self, options: RematerializePass, function: FuncOp, steering: Steering | None, balance: float) -> None:
+    def __init__(self, options: RematerializePass, function: FuncOp, steering: Steering | None, gained: float) -> None:
         self.options = options
         self.function = function
         self.steering = steering
-        self.balance = balance
+        self.balance = options.slower + gained
         """Seconds that may still be lost."""
         self.times = Times(function, options.rows, options.products)
         self.refused: list[tuple[Proposal, str, str, str]] = []
+
+    @property
+    def gained(self) -> float:
+        """Seconds that the function is faster than it was."""
+        return self.balance - self.options.slower
 
     def run(self) -> bool:
         """Whether anything is computed again."""

@@ -11,7 +11,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.storage import ARENA, functions_of
+from fuse_opt.dialects.fused import RECOMPUTED
 from fuse_opt.passes.decisions import Decision, record_decisions
+from fuse_opt.passes.devices.device import find_device
+from fuse_opt.passes.recompute.proposals import work_seconds
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.remarks import RefusedError
 
@@ -19,11 +22,17 @@ Run = Callable[[ModuleOp, Sequence[ModulePass]], None]
 """Applies passes to a module."""
 
 _TARGETS = (0.95, 0.8, 0.6, 0.4)
-"""Parts of a budget that are tried as targets of recomputation, so that no more is computed again than has to be."""
+"""Parts of a budget that are tried as targets of cheap recomputation, so that no more is computed again than has to be."""
+_PARTS = (0.125, 0.25, 0.5, 0.75)
+"""Parts of the time that all of dear recomputation takes, that are tried as its limit."""
+_TRIED = 2
+"""Dear tiers of which parts are tried, for a budget."""
 _POINTWISE = RematerializePass(slower=1e9)
 _ROWS = replace(_POINTWISE, rows=True)
-TIERS = (_POINTWISE, _ROWS, *(replace(_ROWS, products=kept) for kept in (4, 3, 2)))
-"""Recomputation without a limit of time, of ever dearer ops."""
+CHEAP = (_POINTWISE, _ROWS)
+"""Recomputation of all that loops compute, without a limit of time."""
+DEAR = tuple(replace(_ROWS, products=kept, max_ops=512) for kept in (2, 3, 4, 6))
+"""That of products, too, of which one in so many is kept."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,8 @@ class Trial:
     passes: list[ModulePass]
     module: ModuleOp
     decisions: list[Decision]
+    seconds: float
+    """What is computed again takes, by the cost model."""
 
     @property
     def arena(self) -> int:
@@ -63,22 +74,39 @@ class Trials:
         """The one with the least recomputation whose arena fits; None where none does."""
         if (free := self.of()).arena <= budget:
             return free
-        for tier in TIERS:
+        for tier in CHEAP:
             if (whole := self.of(tier)).arena <= budget:
                 parts = (self.of(replace(tier, target=int(part * budget))) for part in _TARGETS)
                 return next((trial for trial in parts if trial.arena <= budget), whole)
-        return None
+        fitting = sorted(
+            (tier for tier in DEAR if self.of(tier).arena <= budget), key=lambda tier: self.of(tier).seconds
+        )
+        found = [trial for tier in fitting[:_TRIED] for trial in self._parts(tier) if trial.arena <= budget]
+        return min(found, key=lambda trial: trial.seconds, default=None)
 
     def least(self) -> Trial:
         """The one with the smallest arena, of those with the whole of each tier the first."""
-        return min(map(self.of, (None, *TIERS)), key=lambda trial: trial.arena)
+        return min(map(self.of, (None, *CHEAP, *DEAR)), key=lambda trial: trial.arena)
 
     def front(self, points: int) -> list[Trial]:
-        """Those for budgets in equal steps between the largest and the smallest arena, the largest first, each once."""
-        most, least = self.of().arena, self.least().arena
-        budgets = (most - (most - least) * step // max(points - 1, 1) for step in range(points))
-        found = [trial for budget in budgets if (trial := self.within(budget)) is not None]
-        return list({trial.arena: trial for trial in reversed(found)}.values())[::-1]
+        """
+        Those that no other one beats in bytes and in the time of what is computed again, the largest arena first: at most so
+        many, with about equal steps between them.
+        """
+        every = [*map(self.of, (None, *CHEAP)), *(trial for tier in DEAR for trial in self._parts(tier))]
+        found: list[Trial] = []
+        for trial in sorted(every, key=lambda each: (each.arena, each.seconds)):
+            if not found or trial.seconds < found[-1].seconds:
+                found.append(trial)
+        count = min(points, len(found))
+        chosen = {round(k * (len(found) - 1) / max(count - 1, 1)): None for k in range(count)}
+        return [found[number] for number in chosen][::-1]
+
+    def _parts(self, tier: RematerializePass) -> list[Trial]:
+        """The whole of a dear tier, and parts of it, by what more than free recomputation takes."""
+        whole = self.of(tier)
+        more = max(whole.seconds - self.of().seconds, 0.0)
+        return [whole, *(self.of(replace(tier, slower=part * more)) for part in _PARTS)]
 
     def _tried(self, tier: RematerializePass | None) -> Trial:
         passes = [
@@ -88,7 +116,9 @@ class Trials:
         copy = self._module.clone()
         with record_decisions() as decisions:
             self._run(copy, passes)
-        return Trial(passes, copy, decisions)
+        devices = [find_device(each.device) for each in passes if isinstance(each, RematerializePass)]
+        again = [op for op in copy.walk() if RECOMPUTED in op.attributes]
+        return Trial(passes, copy, decisions, sum(work_seconds(op, devices[0]) for op in again))
 
 
 def arena_of(function: FuncOp) -> int:

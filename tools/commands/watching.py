@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -122,20 +124,28 @@ def pareto_front(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[A
     source = fixed(source, given.function, inputs)
     options = {"pipeline": pipeline, "function": given.function, "backend": given.backend, "tuned": given.tuned}
     trials, page = plans(source, _POINTS, **options), Path(given.pareto)
-    files = {str(page.with_name(f"{page.stem}-{number}.decisions")): trial for number, trial in enumerate(trials, 1)}
-    times: dict[str, Times] = {}
-    try:
+    with TemporaryDirectory() as folder:
+        files = {str(Path(folder, f"{number}.decisions")): trial for number, trial in enumerate(trials)}
         programs = {file: _replayed(file, trial, source, inputs, options) for file, trial in files.items()}
         arenas = {file: trial.arena for file, trial in files.items()}
         times = _times_of_undominated(arenas, programs, inputs, given.repeat)
-    finally:
-        for file in files.keys() - times.keys():
-            Path(file).unlink(missing_ok=True)
-    passes = "--default" if pipeline is None else f"-p '{pipeline}'"
-    command = f"fuse-opt {given.file} {passes} --replay-decisions"
-    found = [_plan(file, files[file], each, command) for file, each in times.items()]
+    names = _plan_files(page, len(times))
+    passes = "--default" if pipeline is None else f"-p {shlex.quote(pipeline)}"
+    command = f"fuse-opt {shlex.quote(given.file)} {passes} --replay-decisions"
+    found = [_plan(name, files[file], each, command) for name, (file, each) in zip(names, times.items(), strict=True)]
+    for plan in found:
+        Path(plan.file).write_text(plan.decisions, encoding="utf-8")
     print(table(found))
     page.write_text(pareto_page(given.file, len(trials) - len(found), found), encoding="utf-8")
+
+
+def _plan_files(page: Path, count: int) -> list[str]:
+    """Where decisions of plans are written: a folder beside the page, of which those of earlier plans are removed."""
+    folder = page.with_name(f"{page.stem}-plans")
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.decisions"):
+        old.unlink()
+    return [str(folder / f"{number}.decisions") for number in range(1, count + 1)]
 
 
 def _replayed(
@@ -166,7 +176,7 @@ def _times_of_undominated(
 def _plan(file: str, trial: Trial, times: Times, command: str) -> Plan:
     again = sum(len(made.ops) for made in trial.decisions if made.pass_name == RematerializePass.name)
     seconds = (times.minimum, times.median, times.maximum)
-    return Plan(trial.arena, seconds, again, file, format_decisions(trial.decisions), f"{command} {file}")
+    return Plan(trial.arena, seconds, again, file, format_decisions(trial.decisions), f"{command} {shlex.quote(file)}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,163 @@
+"""Memory of steps of training: `python benchmarks/training_memory.py [--models bert,unet] [--batch 8]`, which needs torch.
+
+A step is forward, backward, and nothing else, of a model without dropout; one thread, and processor time of all in turns, as
+parts of the first row's: least, median, largest. Rows are the default passes without `rematerialize`, the default ones, those within
+`budget` of half the bytes that these need, Inductor with its own partitioner, and eager PyTorch.
+
+`arena` is of the forward graph and of the backward graph, `saved` what the first keeps for the second, `bytes` the larger arena
+with what is saved. `process` is by how much the process grows over what it has between steps, gradients included: each row has a
+process of its own for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+import numpy as np
+import torch
+from rotation import measure
+from torch_models import training, without_dropout
+
+from fuse_opt.frontends.torch.backend import collect_reports
+from fuse_opt.frontends.torch.models import MODELS
+from fuse_opt.tools.compiler.api import limit_threads
+from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
+
+WITHOUT = ",".join(name for name in DEFAULT_PIPELINE if name != "rematerialize")
+NAMES = ("bert", "gpt2", "resnet", "unet")
+SLOT_SECONDS = 0.3
+
+
+@dataclass
+class Variant:
+    """A compiled step, and what our reports say of it."""
+
+    call: Callable[[], Any]
+    forward: int = 0
+    backward: int = 0
+    saved: int = 0
+    problem: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """Of intermediate values at once."""
+        return self.saved + max(self.forward, self.backward)
+
+
+def variant(name: str, kind: str, batch: int, budget: int = 0) -> Variant:
+    """A step of a model: `kind` is without, default, budget, inductor or eager."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    sample = MODELS[name](batch)
+    model: Any = without_dropout(sample.model)
+    options: dict[str, Any] = {"strict": True}
+    if kind == "without":
+        options["pipeline"] = WITHOUT
+    if budget:
+        options["budget"] = f"{budget}B"
+    if kind == "inductor":
+        model = torch.compile(model, backend="inductor", dynamic=False)
+    elif kind != "eager":
+        model = torch.compile(model, backend="fuse_opt", dynamic=False, options=options)
+    step = training(model, sample)
+    with collect_reports() as reports, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step()
+    found = Variant(step)
+    for graph in reports.graphs:
+        found.saved += graph.saved
+        if graph.kind == "forward":
+            found.forward += graph.stats.arena_bytes
+        else:
+            found.backward = max(found.backward, graph.stats.arena_bytes)
+    return found
+
+
+def grown(step: Callable[[], Any], model_steps: int = 3) -> int:
+    """By how many bytes the process grows, at most, over what it has between steps."""
+    step()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    for _ in range(model_steps):
+        step()
+    return _status("VmHWM") - before
+
+
+def _status(name: str) -> int:
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+def apart(name: str, kind: str, batch: int, budget: int) -> int:
+    """What `grown` says in a process of its own."""
+    command = [
+        sys.executable,
+        __file__,
+        "--models",
+        name,
+        "--batch",
+        str(batch),
+        "--one",
+        kind,
+        "--budget",
+        str(budget),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
+def table(name: str, batch: int, kinds: Sequence[str]) -> None:
+    """Prints what is known of one model."""
+    made: dict[str, Variant] = {}
+    budgets = dict.fromkeys(kinds, 0)
+    for kind in kinds:
+        if kind == "budget":
+            budgets[kind] = made["default"].nbytes // 2
+        try:
+            made[kind] = variant(name, kind, batch, budgets[kind])
+        except Exception as error:
+            print(f"{name:8} {kind:9} {type(error).__name__}: {' '.join(str(error).split())[:400]}", flush=True)
+    seconds = measure([each.call for each in made.values()], SLOT_SECONDS)
+    for number, (kind, each) in enumerate(made.items()):
+        ratios = seconds[:, number] / seconds[:, 0]
+        times = f"{ratios.min():.3f} {np.median(ratios):.3f} {ratios.max():.3f}"
+        figures = f"{each.forward:10} {each.backward:10} {each.saved:10} {each.nbytes:10}"
+        process = apart(name, kind, batch, budgets[kind])
+        limit = f"   budget {budgets[kind]}" if budgets[kind] else ""
+        print(f"{name:8} {kind:9} {figures} {process:10}   {times}{limit}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(NAMES))
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--kinds", default="without,default,budget,inductor,eager")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--budget", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    limit_threads(1)
+    torch.set_num_threads(1)
+    if options.one:
+        print(grown(variant(options.models, options.one, options.batch, options.budget).call))
+        return
+    print("model    passes       forward   backward      saved      bytes    process   time min median max")
+    for name in options.models.split(","):
+        table(name, options.batch, options.kinds.split(","))
+
+
+if __name__ == "__main__":
+    main()
