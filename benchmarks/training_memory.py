@@ -1,8 +1,8 @@
 """Memory of steps of training: `python benchmarks/training_memory.py [--models bert,unet] [--batch 8]`, which needs torch.
 
 A step is forward, backward, and nothing else, of a model without dropout; one thread, and processor time of all in turns, as
-parts of the first row's: least, median, largest. Rows are the default passes without `rematerialize`, the default ones, those within
-`budget` of half the bytes that these need, Inductor with its own partitioner, and eager PyTorch.
+parts of the first row's: least, median, largest. Rows are the default passes without `rematerialize`, the default ones, those
+within a budget of half the bytes that these need, Inductor with its own partitioner, and eager PyTorch.
 
 `arena` is of the forward graph and of the backward graph, `saved` what the first keeps for the second, `bytes` the larger arena
 with what is saved. `process` is by how much the process grows over what it has between steps, gradients included: each row has a
@@ -26,11 +26,11 @@ from typing import Any
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import numpy as np
-import torch
 from rotation import measure
 from torch_models import training, without_dropout
 
 from fuse_opt.frontends.torch.backend import collect_reports
+from fuse_opt.frontends.torch.fx.api import torch
 from fuse_opt.frontends.torch.models import MODELS
 from fuse_opt.tools.compiler.api import limit_threads
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE

@@ -33,6 +33,7 @@ from fuse_opt.frontends.torch.graph_passes.sums import join_terms
 from fuse_opt.frontends.torch.importer.imported import Imported
 from fuse_opt.frontends.torch.importer.importer import Importer
 from fuse_opt.frontends.torch.operators.decompositions import decompositions
+from fuse_opt.frontends.torch.partitioning import Partition, WithinBudget, least_cut
 from fuse_opt.frontends.torch.recording.recorded import Recorded
 from fuse_opt.frontends.torch.report import GraphReport, collect_reports, report
 from fuse_opt.frontends.torch.saved_values import saved_bytes
@@ -156,7 +157,9 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
 
 def _backend(options: Options, original: Original) -> Any:
     backends = import_module("torch._dynamo.backends.common")
-    partition = import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
+    partition: Partition = least_cut
+    if options.budget is not None:
+        partition = WithinBudget(parse_budget(options.budget), partial(_free_arena, options=options))
     return backends.aot_autograd(
         fw_compiler=partial(compile_graph, kind="forward", options=options, original=original),
         bw_compiler=partial(compile_graph, kind="backward", options=options, original=original),
@@ -256,8 +259,7 @@ def _compile_sized(
             if found is None or options.budget is not None or options.target not in (None, "cpu"):
                 raise SizeRefusal("an argument is no number and no tensor of known layout, or options ask for numbers")
             metas, sources = found
-            precision = STRICT if options.emulate_precision_casts else KERNEL
-            importer = Importer(graph_module, metas, frozen=frozen, precision=precision)
+            importer = Importer(graph_module, metas, frozen=frozen, precision=_precision(options))
             if importer.device.type != "cpu":
                 raise SizeRefusal("programs of devices are for extents that are numbers")
             imported = importer.run()
@@ -323,10 +325,9 @@ def _compile(
     api.use_openmp_threads()  # those that PyTorch's own kernels run on
     modes: Any = import_module("torch.utils._python_dispatch")
     with torch.no_grad(), modes._disable_current_modes():  # or tensors that are made here would be fake
-        precision = STRICT if options.emulate_precision_casts else KERNEL
         emulated = options.target == "emulated"
         frozen = parameters if kind == "inference" and options.freezing else frozenset[int]()
-        importer = Importer(graph_module, metas, frozen=frozen, precision=precision, libraries=emulated)
+        importer = Importer(graph_module, metas, frozen=frozen, precision=_precision(options), libraries=emulated)
         device = importer.device
         check_device(device, options.target)
         if on_device := emulated or device.type == "cuda":
@@ -347,7 +348,7 @@ def _compile(
         else:
             call, text = compile_call(imported, program.native)
     kept = saved if kind == "forward" else 0
-    found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started, kept)
+    found = GraphReport(kind, imported.counts, program.stats, time.perf_counter() - started, saved=kept)
     report(found)
     if options.dump is not None:
         texts = {
@@ -379,6 +380,24 @@ def _program(imported: Imported, options: Options, saved: int, on_device: bool) 
         whole=True,
         emulated=options.target == "emulated",
     )
+
+
+def _free_arena(graph_module: Any, kind: str, options: Options) -> int:
+    """Bytes of the arena of a graph where nothing is computed again for a budget; 0 where extents are unknown."""
+    graph_module = join_terms(graph_module, (join_products, join_slices))
+    if (metas := metas_of(graph_module)) is None:
+        return 0
+    modes: Any = import_module("torch.utils._python_dispatch")
+    with torch.no_grad(), modes._disable_current_modes():
+        imported = Importer(graph_module, metas, precision=_precision(options)).run()
+    if kind == "forward":
+        imported.module.attributes[TRAINING] = UnitAttr()
+    trials = api.trials(imported.module, options.pipeline, backend=options.backend, tuned=options.tuned)
+    return trials.of().arena
+
+
+def _precision(options: Options) -> str:
+    return STRICT if options.emulate_precision_casts else KERNEL
 
 
 def _dump(directory: Path, kind: str, texts: Mapping[str, object]) -> None:

@@ -15,8 +15,11 @@ def saved_bytes(graph_module: Any) -> int:
     """
     context: Any = import_module("torch._guards").TracingContext.try_get()
     first = getattr(None if context is None else context.fw_metadata, "num_forward", None)
-    if first is None:
-        return 0
+    return 0 if first is None else saved_bytes_of(graph_module, first)
+
+
+def saved_bytes_of(graph_module: Any, first: int) -> int:
+    """The same where that is the results from number `first` on."""
     nodes = list(graph_module.graph.nodes)
     known = {_memory(node) for node in nodes if node.op == "placeholder"}
     total = 0

@@ -122,7 +122,11 @@ def tolerance(program: CompiledProgram) -> float:
 
 
 def interleave(
-    programs: Mapping[str, CompiledProgram], inputs: Sequence[Any], repeat: int, warmup: int = 2
+    programs: Mapping[str, CompiledProgram],
+    inputs: Sequence[Any],
+    repeat: int,
+    warmup: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Times]:
     """Times programs on equal inputs in turns, so that what else happens on the machine meets all of them alike."""
     copies = {name: fresh_arguments(program, inputs) for name, program in programs.items()}
@@ -130,7 +134,7 @@ def interleave(
         name: Call(partial(p, *copies[name]), partial(restore_arguments, p, copies[name], inputs))
         for name, p in programs.items()
     }
-    return take_turns(calls, repeat, warmup)
+    return take_turns(calls, repeat, warmup, clock=clock)
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,13 @@ class Call:
     prepare: Callable[[], object] = lambda: None
 
 
-def take_turns(calls: Mapping[str, Call], repeat: int, warmup: int = 2, limit: float = math.inf) -> dict[str, Times]:
+def take_turns(
+    calls: Mapping[str, Call],
+    repeat: int,
+    warmup: int = 2,
+    limit: float = math.inf,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Times]:
     """Times calls in turns, as `interleave` does; after `limit` seconds as soon as there are three times of each."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     begin = time.perf_counter()
@@ -150,9 +160,9 @@ def take_turns(calls: Mapping[str, Call], repeat: int, warmup: int = 2, limit: f
             break
         for name, call in calls.items():
             call.prepare()
-            start = time.perf_counter()
+            start = clock()
             call.run()
-            spent = time.perf_counter() - start
+            spent = clock() - start
             if turn >= warmup:
                 seconds[name].append(spent)
     return {name: Times.of(spent) for name, spent in seconds.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +20,11 @@ from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.decisions import format_decisions
 from fuse_opt.passes.recompute.rematerialize import RematerializePass
 from fuse_opt.passes.recompute.trials import Trial
+from fuse_opt.runtime.host.thread_pool import num_threads
 from fuse_opt.tools.commands.array_files import read_arguments
 from fuse_opt.tools.commands.measuring import Times, example_inputs, interleave
 from fuse_opt.tools.compiler.api import compile as compile_program
-from fuse_opt.tools.compiler.api import plans, show, steered
+from fuse_opt.tools.compiler.api import show, steered, trials
 from fuse_opt.tools.compiler.compiled_program import CompiledProgram
 from fuse_opt.tools.compiler.pipeline import Observer, make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
@@ -123,9 +125,9 @@ def pareto_front(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[A
     """
     source = fixed(source, given.function, inputs)
     options = {"pipeline": pipeline, "function": given.function, "backend": given.backend, "tuned": given.tuned}
-    trials, page = plans(source, _POINTS, **options), Path(given.pareto)
+    front, page = trials(source, **options).front(_POINTS), Path(given.pareto)
     with TemporaryDirectory() as folder:
-        files = {str(Path(folder, f"{number}.decisions")): trial for number, trial in enumerate(trials)}
+        files = {str(Path(folder, f"{number}.decisions")): trial for number, trial in enumerate(front)}
         programs = {file: _replayed(file, trial, source, inputs, options) for file, trial in files.items()}
         arenas = {file: trial.arena for file, trial in files.items()}
         times = _times_of_undominated(arenas, programs, inputs, given.repeat)
@@ -136,7 +138,7 @@ def pareto_front(given: argparse.Namespace, source: ModuleOp, inputs: Sequence[A
     for plan in found:
         Path(plan.file).write_text(plan.decisions, encoding="utf-8")
     print(table(found))
-    page.write_text(pareto_page(given.file, len(trials) - len(found), found), encoding="utf-8")
+    page.write_text(pareto_page(given.file, len(front) - len(found), found), encoding="utf-8")
 
 
 def _plan_files(page: Path, count: int) -> list[str]:
@@ -163,10 +165,14 @@ def _replayed(
 def _times_of_undominated(
     arenas: dict[str, int], programs: dict[str, CompiledProgram], inputs: Sequence[Any], repeat: int
 ) -> dict[str, Times]:
-    """By file, with the smallest arena first; those that no other beats are confirmed by a fresh rotation."""
+    """
+    By file, with the smallest arena first; those that no other beats are confirmed by a fresh rotation. One thread's time is that
+    of the processor, which other work of the machine takes less part in.
+    """
     times: dict[str, Times] = {}
+    clock = time.process_time if num_threads() == 1 else time.perf_counter
     for _ in range(2):
-        times = interleave(programs, inputs, repeat or 10)
+        times = interleave(programs, inputs, repeat or 10, clock=clock)
         files = list(programs)
         kept = [files[k] for k in undominated([(arenas[file], times[file].median) for file in files])]
         programs = {file: programs[file] for file in kept}

@@ -16,7 +16,7 @@ from fuse_opt.dialects.analysis.prepared import freeze_arguments
 from fuse_opt.lowering.reference.interpreter import entry_function
 from fuse_opt.passes.devices.gpu_attach_device import attach_found, make_for
 from fuse_opt.passes.recompute.budget import parse_budget, within_budget
-from fuse_opt.passes.recompute.trials import Trial, Trials
+from fuse_opt.passes.recompute.trials import Trials
 from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
 from fuse_opt.runtime.device.driver import device_problem, open_device
 from fuse_opt.tools.compiler.backend_switch import backend_passes, with_dispatch_table, with_tuned
@@ -179,26 +179,29 @@ def compile_sized(
         return CallerSizes(*compile_function_sized(module, None, passes, long_rows, prepared=True))
 
 
-def plans(
+def trials(
     source: Source,
-    points: int,
     pipeline: str | Sequence[str] | None = None,
     function: str | None = None,
     *,
     backend: str | None = None,
     tuned: str | Path | None = None,
-) -> list[Trial]:
+) -> Trials:
     """
-    What becomes of a program for "cpu", of known extents, within budgets in equal steps from the arena that it has to the least
-    that recomputation reaches: each plan once, the largest arena first. Their decisions, replayed, make them again. Raises
-    what `compile` raises, and InputError for a pipeline without `rematerialize` or `plan-memory`.
+    What becomes of a program for "cpu", of known extents, with ever more recomputation. Decisions of a trial, replayed, make it
+    again. Raises what `compile` raises, and InputError for a pipeline without `rematerialize` or `plan-memory`.
     """
     passes = _all_passes("cpu", pipeline, backend, False, tuned)
     module = load(source).clone()
+
+    def run(changed: ModuleOp, chosen: Sequence[ModulePass]) -> None:
+        with located(source, changed):
+            run_pipeline(changed, chosen, make_context())
+
     with located(source, module):
         make_for(module, "cpu")
         freeze_arguments(entry_function(module, function), frozenset())
-        return Trials(module, passes, partial(run_pipeline, ctx=make_context())).front(points)
+        return Trials(module, passes, run)
 
 
 def _all_passes(

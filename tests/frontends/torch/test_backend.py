@@ -310,20 +310,24 @@ def test_a_budget_holds_for_what_is_saved_and_what_is_not():
             x = functional.gelu(x @ w)
         return x.sum()
 
-    def arenas(options: dict[str, Any]) -> dict[str, int]:
+    def needed(options: dict[str, Any]) -> tuple[int, int]:
         torch.compiler.reset()
-        x, w = (torch.ones(64, 64, requires_grad=True) for _ in range(2))
+        x, w = (torch.full((64, 64), 0.01, requires_grad=True) for _ in range(2))
         with collect_reports() as reports:
             torch.compile(deep, backend="fuse_opt", options={**options, "strict": True})(x, w).backward()
         assert w.grad is not None
-        return {graph.kind: graph.stats.arena_bytes for graph in reports.graphs}
+        grads.append(w.grad)
+        assert [graph.kind for graph in reports.graphs] == ["forward", "backward"]
+        saved = reports.graphs[0].saved
+        return saved, saved + max(graph.stats.arena_bytes for graph in reports.graphs)
 
-    free = arenas({})
-    assert set(free) == {"forward", "backward"}
-    assert arenas({"budget": "1MiB"}) == free
-    with pytest.raises(
-        Exception, match="values that are kept from the forward to the backward graph take [0-9]+ bytes of 48KiB"
-    ):
-        arenas({"budget": "48KiB"})
+    grads: list[Any] = []
+    saved, free = needed({})
+    assert needed({"budget": "1MiB"}) == (saved, free)
+    kept, within = needed({"budget": f"{free - 1}B"})
+    assert kept < saved and within < free
+    torch.testing.assert_close(grads[-1], grads[0])
+    with pytest.raises(Exception, match="budget of 1000 bytes: .* the least budget is [0-9]+B"):
+        needed({"budget": "1000B"})
     with pytest.raises(Exception, match="budget: expected a number with one of the units"):
         torch.compile(deep, backend="fuse_opt", options={"budget": "48"})(torch.ones(2, 2), torch.ones(2, 2))
