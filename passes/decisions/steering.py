@@ -12,7 +12,7 @@ those of different threads or tasks are apart. Where nothing is asked for, a pas
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -34,23 +34,28 @@ class Fuel:
 class Recorder:
     """Who takes notes."""
 
-    def __init__(self) -> None:
+    def __init__(self, refused: list[tuple[Decision, str]] | None = None) -> None:
         self.decisions: list[Decision] = []
+        self.refused = refused
+        """What was possible and not made, with the reason's code, where anybody asks for it."""
         self.numbering = Numbering()
 
 
 class _Script:
     """Decisions that wait for the pass they belong to."""
 
-    def __init__(self, decisions: Sequence[Decision]) -> None:
+    def __init__(self, decisions: Sequence[Decision], only: Collection[str] | None = None) -> None:
         self.numbering = Numbering()
+        self._only = only
         self.waiting: dict[tuple[str, int], list[Decision]] = {}
         for number, decision in enumerate(decisions, 1):
             placed = decision if decision.line else replace(decision, line=number)
             self.waiting.setdefault((decision.pass_name, decision.run), []).append(placed)
 
-    def steps(self, pass_name: str, run: int) -> dict[Block, list[Step]]:
-        """By block, the decisions for one run of a pass. Raises DecisionError."""
+    def steps(self, pass_name: str, run: int) -> dict[Block, list[Step]] | None:
+        """By block, the decisions for one run of a pass; None where rules decide. Raises DecisionError."""
+        if self._only is not None and pass_name not in self._only:
+            return None
         found: dict[Block, list[Step]] = {}
         for decision in self.waiting.pop((pass_name, run), []):
             ops = tuple(self.numbering.resolve(decision, ref) for ref in decision.ops)
@@ -107,6 +112,16 @@ class Steering:
         refs, read_by = (tuple(map(numbering.reference, each)) for each in (ops, readers))
         return Decision(self.pass_name, self.run, numbering.places[ops[0]][0], refs, read_by, choice, word)
 
+    @property
+    def notes_refusals(self) -> bool:
+        """Whether anybody asks for what is not decided."""
+        return self.recorder is not None and self.recorder.refused is not None
+
+    def refuse(self, decision: Decision | None, code: str) -> None:
+        """Notes what is possible and not made, for a reason of that code."""
+        if decision is not None and self.recorder is not None and self.recorder.refused is not None:
+            self.recorder.refused.append((decision, code))
+
     def made(self, decision: Decision | None) -> None:
         """Counts a decision, and notes it."""
         for fuel in self.fuel:
@@ -143,23 +158,31 @@ def steer(pass_name: str, module: Operation, fuel: int | None) -> Steering | Non
 
 
 @contextmanager
-def record_decisions() -> Generator[list[Decision]]:
-    """Gathers the decisions made in its body, in order; an inner recording takes precedence."""
-    recorder = Recorder()
+def record_decisions(refused: list[tuple[Decision, str]] | None = None) -> Generator[list[Decision]]:
+    """
+    Gathers the decisions made in its body, in order; an inner recording takes precedence. Merges that rules refused are added
+    to `refused`, each with the code of the reason.
+    """
+    recorder = Recorder(refused)
     with _asking(replace(_ASKED.get() or _Asked(), recorder=recorder)):
         yield recorder.decisions
 
 
 @contextmanager
-def replay_decisions(decisions: Sequence[Decision]) -> Generator[None]:
+def replay_decisions(decisions: Sequence[Decision], only: Collection[str] | None = None) -> Generator[None]:
     """
-    Has the passes of its body make exactly these decisions. The passes raise DecisionError for one that does not
-    apply, and the end of the body for one whose pass did not run.
+    Has the passes of its body make exactly these decisions; with `only` the passes of these names, and others go by their
+    rules. The passes raise DecisionError for one that does not apply, and the end of the body for one whose pass did not run.
     """
-    script = _Script(decisions)
+    script = _Script(decisions, only)
     with _asking(replace(_ASKED.get() or _Asked(), script=script)):
         yield
     script.finish()
+
+
+def is_replaying() -> bool:
+    """Whether decisions are given, so that not all passes go by their rules."""
+    return (asked := _ASKED.get()) is not None and asked.script is not None
 
 
 @contextmanager

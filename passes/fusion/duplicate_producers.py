@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.context import Context
@@ -28,7 +28,7 @@ from fuse_opt.passes.fusion.engine.outline import build_kernels
 from fuse_opt.passes.fusion.fuse_elementwise import FuseElementwisePass
 from fuse_opt.passes.fusion.fuse_injective import FuseInjectivePass
 from fuse_opt.passes.fusion.fuse_row import FuseRowPass
-from fuse_opt.passes.options import check_counts
+from fuse_opt.passes.options import check_counts, tunable
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -55,7 +55,7 @@ class DuplicateProducersPass(DevicePass, RewritePass):
 
     name = "duplicate-producers"
 
-    max_copies: int = 8
+    max_copies: int = field(default=8, metadata=tunable(2))
     """Readers of one value at most."""
 
     def __post_init__(self) -> None:

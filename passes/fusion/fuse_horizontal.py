@@ -20,6 +20,7 @@ from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.passes.fusion.engine.cost_model import moves_nothing
 from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
 from fuse_opt.passes.fusion.engine.worklist import FusionPass, Selection
+from fuse_opt.passes.options import tunable
 
 OPEN_BINS = 64
 """Kernels of one level that are filled at a time."""
@@ -290,7 +291,7 @@ class FuseHorizontalPass(FusionPass):
     """Operands of one kernel."""
     max_results: int = 128
     """Results of one kernel."""
-    max_elements: int = 8192
+    max_elements: int = field(default=8192, metadata=tunable(1024, 65536))
     """Elements that the largest op of a kernel may compute or reduce for the kernel to be packed with others."""
 
     def rule(self) -> Rule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -17,6 +17,7 @@ from fuse_opt.dialects.interfaces.properties import int_array
 from fuse_opt.passes.decisions.choices import Choices, choosing, result_meant, result_word
 from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules, Reason
 from fuse_opt.passes.memory.ordering.matching import largest_matching
+from fuse_opt.passes.options import tunable
 from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
 
 _PAIR = re.compile(r"(?:result\s+(\d{1,9})\s+)?over\s+operand\s+(\d{1,9})", re.ASCII)
@@ -46,7 +47,7 @@ class InferInplacePass(ModulePass):
 
     name = "infer-inplace"
 
-    donated_only: bool = False
+    donated_only: bool = field(default=False, metadata=tunable(True))
     """Take over nothing but donated arguments (and results that already live in one)."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

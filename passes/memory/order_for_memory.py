@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -27,6 +27,7 @@ from fuse_opt.passes.memory.inplace_rules import InplaceRules, KernelRules
 from fuse_opt.passes.memory.inside_partitions import peak_inside
 from fuse_opt.passes.memory.ordering.ordering import STRATEGIES, Order, reorder
 from fuse_opt.passes.memory.ordering.problem import Node, Problem, Value
+from fuse_opt.passes.options import tunable
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -57,7 +58,7 @@ class OrderForMemoryPass(RewritePass):
 
     name = "order-for-memory"
 
-    strategy: str = "auto"
+    strategy: str = field(default="auto", metadata=tunable("lpmf", "dfs"))
     """How orders are found: "lpmf" (least growth first), "dfs" (post-order), or "auto": both, and windows around peaks."""
     window: int = 24
     """How many kernels around a peak are ordered anew at once; 0 leaves that out."""

@@ -37,7 +37,7 @@ from fuse_opt.passes.memory.packing.packing import ORDERS, STRATEGIES, Buffer, P
 from fuse_opt.passes.memory.pinned_slots import PINNED, pinned_offsets
 from fuse_opt.passes.memory.place_orders import plan_orders
 from fuse_opt.passes.memory.workspaces import Workspace, plan_alignment, workspaces_of
-from fuse_opt.passes.options import check_counts
+from fuse_opt.passes.options import check_counts, tunable
 from fuse_opt.passes.remarks import RefusedError, is_collecting, remark
 
 _WIDEST = 8
@@ -87,7 +87,7 @@ class PlanMemoryPass(ModulePass):
 
     alignment: int = 64
     """Offsets and sizes are multiples of so many bytes: a power of two, 64 for CPUs, 256 for GPUs."""
-    strategy: str = "auto"
+    strategy: str = field(default="auto", metadata=tunable("skyline-time"))
     """The order in which values are placed: `auto` tries several until one is proven optimal, `exact` searches long."""
 
     peak_limit: int | None = None

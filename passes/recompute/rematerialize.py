@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 from fuse_opt.dialects.analysis.storage import functions_of, value_name
 from fuse_opt.passes.decisions.steering import Steering, Step, steer
 from fuse_opt.passes.devices.device import find_device
-from fuse_opt.passes.options import check_counts
+from fuse_opt.passes.options import check_counts, tunable
 from fuse_opt.passes.recompute.cloning import clone, erase_unread
 from fuse_opt.passes.recompute.proposals import Clones, Cut, Proposal, clones_of
 from fuse_opt.passes.recompute.stabbing import Stabbing
@@ -57,11 +57,11 @@ class RematerializePass(RewritePass):
 
     max_ops: int = 32
     """Ops that are computed again for a reader at most."""
-    smallest_bytes: int = 65536
+    smallest_bytes: int = field(default=65536, metadata=tunable(4096, 1048576))
     """Smaller values are kept."""
     target: int = 0
     """Bytes that may be kept over an op: where no more are, all is left as it is."""
-    slower: float = 0.0
+    slower: float = field(default=0.0, metadata=tunable(1e-4))
     """Seconds that a function may take longer, by the cost model."""
     rows: bool = False
     """Whether reductions may be computed again, too."""

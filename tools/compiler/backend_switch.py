@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from fuse_opt.dialects.implementation.offers import forget_backend
-from fuse_opt.tools.compiler.pipeline import UsageError, parse_pipeline
+from fuse_opt.tools.compiler.pipeline import TUNED_OPTION, UsageError, parse_pipeline
 from fuse_opt.tools.compiler.registry import offer_implementations
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 VARIABLE = "FUSE_OPT_BACKEND"
 TABLE_VARIABLE = "FUSE_OPT_DISPATCH_TABLE"
 TUNED_VARIABLE = "FUSE_OPT_TUNED"
-_TABLE_OPTION, _TUNED_OPTION = "table", "tuned"
+_TABLE_OPTION = "table"
 GROUP = "fuse_opt.backends"
 _NUMBERS = count()
 
@@ -162,7 +162,7 @@ def with_tuned(passes: Sequence[ModulePass], tuned: str | os.PathLike[str] | Non
         )
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return list(passes)
-    return _with_path(passes, _TUNED_OPTION, path)
+    return _with_path(passes, TUNED_OPTION, path)
 
 
 def _with_path(passes: Sequence[ModulePass], option: str, path: str) -> list[ModulePass]:

@@ -60,7 +60,7 @@ def _cpu() -> Builder:
     from fuse_opt.runtime.host.c_compiler import CompileError, CompilerUnusable
 
     return Builder(
-        lambda module, function: _whole(build_program(module, function), CpuProgram),
+        lambda module, function: whole_program(build_program(module, function), CpuProgram),
         CompileError,
         final=CompilerUnusable,
     )
@@ -72,13 +72,13 @@ def _poisoned() -> Builder:
     from fuse_opt.runtime.host.c_compiler import CompileError, CompilerUnusable
 
     return Builder(
-        lambda module, function: _whole(build_program(module, function), PoisonedProgram),
+        lambda module, function: whole_program(build_program(module, function), PoisonedProgram),
         CompileError,
         final=CompilerUnusable,
     )
 
 
-def _whole(program: Program, load: Callable[[Program], Any]) -> Backend:
+def whole_program(program: Program, load: Callable[[Program], Any]) -> Backend:
     """What runs a program on the CPU, and where one computes arguments of it that one, too."""
     from fuse_opt.runtime.prepared import PreparedProgram, persistent_memory
 

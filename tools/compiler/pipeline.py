@@ -104,6 +104,10 @@ _PLAIN = re.compile(r"[-+]?\d*\.?\d*(?:[eE][-+]?\d+)?|[-+\w]*")
 _AROUND_COMMAS = re.compile(r'("(?:\\.|[^"\\])*")|\s*,\s*')
 
 
+TUNED_OPTION = "tuned"
+"""The option of passes that is the path of what was measured."""
+
+
 class UsageError(ValueError):
     """The caller asked for something that does not exist: a pass, an option, a target. One line says which."""
 
@@ -164,14 +168,25 @@ def run_pipeline(
     module: ModuleOp, passes: Sequence[ModulePass], ctx: Context, *, observer: Observer | None = None
 ) -> None:
     """
-    Applies the passes in place, with everything verified before the first and after every one of them.
+    Applies the passes in place, with everything verified before the first and after every one of them; by the measured plan of
+    the program, where a pass has a file of measured schedules that holds one.
 
     Raises an OpVerifyError, which carries the op at fault as `.op`, or what a pass raises when it refuses its work.
     """
+    _verify(module, None, observer)
+    tuned = next((path for pass_ in passes if (path := getattr(pass_, TUNED_OPTION, ""))), "")
+    if tuned:
+        from fuse_opt.tools.steering.tuned_plan import run_planned
+
+        if run_planned(tuned, module, passes, lambda chosen: _apply_all(chosen, module, ctx, observer)):
+            return
+    _apply_all(passes, module, ctx, observer)
+
+
+def _apply_all(passes: Sequence[ModulePass], module: ModuleOp, ctx: Context, observer: Observer | None) -> None:
     from fuse_opt.tools.compiler.native_packing import compiled_packing
     from fuse_opt.tools.watching.machine import on_this_machine
 
-    _verify(module, None, observer)
     for pass_ in passes:
         start = time.perf_counter()
         with collection_paused(), compiled_packing(), on_this_machine():

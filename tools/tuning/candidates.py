@@ -9,7 +9,9 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, cast
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.analysis.kernel_key import KernelKey
@@ -17,10 +19,14 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import KNOBS
 from fuse_opt.lowering.emit import build_program
 from fuse_opt.lowering.program import Program
+from fuse_opt.lowering.reference.interpreter import evaluate_op
 from fuse_opt.passes.scheduling.tuned_lookup import is_tunable
 from fuse_opt.passes.scheduling.tuned_schedules import Settings, schedule_of
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
+from fuse_opt.tools.watching.bounds import allowed_differences
+
+Array = np.ndarray[Any, Any]
 
 _PIPELINE = "infer-inplace,plan-memory,bulk-launches"
 _DIGITS = 32
@@ -77,6 +83,26 @@ class Site:
         run_pipeline(module, make_passes(f"schedule-kernels,{_PIPELINE}"), make_context())
         self._programs[candidate] = found = build_program(module)
         return found
+
+    def text(self, candidate: Candidate) -> str:
+        """By which programs of candidates are told apart: equal ones are compiled once. Raises what lowering raises."""
+        return text_key(self.program(candidate))
+
+    def sent(self, candidate: Candidate) -> Program | str:
+        """What a process that measures the candidate is given. Raises what lowering raises."""
+        return self.program(candidate)
+
+    def changes(self, same_bits: bool) -> Iterator[Candidate]:
+        """What is tried: the default with one thing changed; with `same_bits` what promises to keep them alone."""
+        return single_changes(self, same_bits)
+
+    def reference(self, arrays: Sequence[Array]) -> list[Array]:
+        """What the reference gives for arguments."""
+        return cast("list[Array]", evaluate_op(self.kernel, arrays))
+
+    def allowed(self, arrays: Sequence[Array], expected: Sequence[Array], got: Sequence[Array]) -> list[Array]:
+        """How far each element of each result may be from what the reference gives."""
+        return allowed_differences(self.kernel, arrays, expected, got)
 
     def kinds(self) -> list[str]:
         """The kinds of schedules that can run it, its default's first."""

@@ -25,6 +25,8 @@ from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.guard_pages import can_guard_pages, guarded
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
 from fuse_opt.runtime.host.thread_pool import limit_threads
+from fuse_opt.runtime.prepared import PreparedProgram
+from fuse_opt.tools.compiler.builders import Backend, whole_program
 from fuse_opt.tools.watching.units import is_float
 
 Array = np.ndarray[Any, Any]
@@ -47,8 +49,9 @@ READY, DIFFERS, FAILED, PAIRS, UNAVAILABLE = "ready", "differs", "failed", "pair
 class Trial:
     """What a process is started with."""
 
-    default: Program
-    candidate: Program
+    default: Program | str
+    candidate: Program | str
+    """Programs, or the text of modules after all passes: what calls libraries is made where it runs."""
     inputs: tuple[tuple[str, ...], ...]
     """Files of arrays: of each set, one for each argument."""
     results: str
@@ -73,7 +76,8 @@ def serve(connection: Connection, trial: Trial) -> None:
                 return
             limit_threads(trial.threads)
             sets = [[np.load(file, mmap_mode="r") for file in files] for files in trial.inputs]
-            default, candidate = CpuProgram(trial.default), CpuProgram(trial.candidate)
+            programs = [_built(each) if isinstance(each, str) else each for each in (trial.default, trial.candidate)]
+            default, candidate = (whole_program(each, CpuProgram) for each in programs)
             connection.send((READY,) if trial.known else _checked(default, candidate, sets, Path(trial.results)))
             if trial.flags:
                 return
@@ -92,6 +96,13 @@ def serve(connection: Connection, trial: Trial) -> None:
             connection.send((PAIRS, pairs(timed[0], timed[1], count), timed[0].least))
 
 
+def _built(text: str) -> Program:
+    from fuse_opt.lowering.emit import build_program
+    from fuse_opt.tools.compiler.api import load
+
+    return build_program(load(text))
+
+
 def _compiles_with(flags: Sequence[str]) -> bool:
     """Has all that this process compiles from now on compiled with these flags, too; whether a compiler works so."""
     if (compiler := find_c_compiler()) is None:
@@ -108,9 +119,7 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _checked(
-    default: CpuProgram, candidate: CpuProgram, sets: Sequence[Sequence[Array]], folder: Path
-) -> tuple[Any, ...]:
+def _checked(default: Backend, candidate: Backend, sets: Sequence[Sequence[Array]], folder: Path) -> tuple[Any, ...]:
     """Whether results are the default's, bit for bit, whatever lies beside arrays; else they are left in files."""
     different: dict[int, list[str]] = {}
     for number, arrays in enumerate(sets):
@@ -126,7 +135,7 @@ def _checked(
 
 
 def _guarded_results(
-    program: CpuProgram, arrays: Sequence[Array], expected: Sequence[Array], at_end: bool | None
+    program: Backend, arrays: Sequence[Array], expected: Sequence[Array], at_end: bool | None
 ) -> list[Array]:
     if at_end is None:
         return _results(program(*map(np.array, arrays)))
@@ -155,15 +164,15 @@ def _is_same(got: Array, expected: Array) -> bool:
 class Timed:
     """A program with arguments in aligned memory, and a clock."""
 
-    def __init__(self, program: CpuProgram, arrays: Sequence[Array], clock: Callable[[], float]) -> None:
-        self._program, self._clock = program, clock
+    def __init__(self, backend: Backend, arrays: Sequence[Array], clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._given = [result_pool.empty(array.shape, array.dtype) for array in arrays]
         for copy, array in zip(self._given, arrays, strict=True):
             np.copyto(copy, array)
-        donated = [buffer.donated for buffer in program.program.arguments]
-        self._restored = [
-            pair for pair, is_given in zip(zip(self._given, arrays, strict=True), donated, strict=True) if is_given
-        ]
+        self._program, self._full = _ready(backend, self._given)
+        taken = zip(self._full, self._program.program.arguments, strict=True)
+        donated = {id(array) for array, buffer in taken if buffer.donated}
+        self._restored = [pair for pair in zip(self._given, arrays, strict=True) if id(pair[0]) in donated]
         self._batch = 1
         once = max(min(self.call() for _ in range(_CALLS_BEFORE)), 1e-8)
         if not self._restored:
@@ -177,7 +186,7 @@ class Timed:
             np.copyto(copy, array)
         start = self._clock()
         for _ in range(self._batch):
-            self._program(*self._given)
+            self._program(*self._full)
         return (self._clock() - start) / self._batch
 
     def slot(self) -> float:
@@ -185,6 +194,15 @@ class Timed:
         found = min(self.call() for _ in range(self.batches))
         self.least = min(self.least, found)
         return found
+
+
+def _ready(backend: Backend, arrays: Sequence[Array]) -> tuple[CpuProgram, Sequence[Any]]:
+    """What a call runs, with all that it takes: what follows from frozen arguments is computed once, as for callers that bind."""
+    if not isinstance(backend, PreparedProgram):
+        return cast("CpuProgram", backend), arrays
+    full = backend.merged(arrays)
+    backend.fill(full, backend.prepared(full))
+    return cast("CpuProgram", backend.program), full
 
 
 def pairs(default: Timed, candidate: Timed, count: int) -> list[float]:

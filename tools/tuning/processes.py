@@ -14,18 +14,17 @@ from math import prod
 from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from fuse_opt.lowering.reference.interpreter import evaluate_op
 from fuse_opt.tools.commands.measuring import example_inputs
+from fuse_opt.tools.compiler import api
 from fuse_opt.tools.tuning import measuring_child
 from fuse_opt.tools.tuning.candidates import Candidate, Site
 from fuse_opt.tools.tuning.measuring_child import DIFFERS, FAILED, Trial, serve
 from fuse_opt.tools.tuning.race import CONFIRMATION
 from fuse_opt.tools.tuning.study import Measured, TrialFailed
-from fuse_opt.tools.watching.bounds import allowed_differences
 from fuse_opt.tools.watching.units import distances
 
 Array = np.ndarray[Any, Any]
@@ -46,7 +45,7 @@ _SPECIAL = (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1e-42, -1e-42,
 
 def start_server() -> None:
     """Has the process that others are started from begin to import what they need; nobody waits for it."""
-    multiprocessing.get_context("forkserver").set_forkserver_preload([measuring_child.__name__])
+    multiprocessing.get_context("forkserver").set_forkserver_preload([measuring_child.__name__, api.__name__])
     ensure_running()
 
 
@@ -56,7 +55,7 @@ class ProcessBench:
     def __init__(self, site: Site, threads: int, seed: int = 0) -> None:
         self._site, self._threads = site, threads
         self._folder = Path(tempfile.mkdtemp(prefix="fuse-tune-"))
-        self._default = site.program(site.default)
+        self._default = site.sent(site.default)
         arrays = example_inputs(site.module, seed)
         self._sets: list[list[Array]] = [arrays, [_special(array) for array in arrays]]
         self._files = tuple(
@@ -121,7 +120,7 @@ class ProcessBench:
         self._started(candidate, _CHECKED).end()
 
     def _started(self, candidate: Candidate, flags: tuple[str, ...] = (), *, swapped: bool = False) -> _Child:
-        program = self._site.program(candidate)
+        program = self._site.sent(candidate)
         known = candidate in self._bits and not flags
         child = _Child(
             Trial(self._default, program, self._files, str(self._folder), self._threads, known, swapped, flags)
@@ -140,16 +139,15 @@ class ProcessBench:
         """Compares results that are not the default's with the reference. Raises TrialFailed."""
         if candidate.same_bits:
             raise TrialFailed("wrong: bits differ, where none of its entries may change any")
-        kernel = self._site.kernel
         for number, files in different.items():
             given, got = self._sets[number], [np.load(file) for file in files]
             with np.errstate(all="ignore"):
                 if number not in self._references:
-                    self._references[number] = cast("list[Array]", evaluate_op(kernel, given))
+                    self._references[number] = self._site.reference(given)
                 expected = self._references[number]
                 allowed = self._allowed.get(number, [])
                 if not allowed or _beyond(got, expected, allowed):
-                    allowed = self._allowed[number] = allowed_differences(kernel, given, expected, got)
+                    allowed = self._allowed[number] = self._site.allowed(given, expected, got)
             if count := _beyond(got, expected, allowed):
                 raise TrialFailed(f"wrong: {count} elements are further from the reference than rounding explains")
 

@@ -14,7 +14,7 @@ from typing import cast
 
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, KEPT, VERSION, Line, read_lines
-from fuse_opt.tools.tuning.candidates import Candidate, Site, text_key
+from fuse_opt.tools.tuning.candidates import Candidate, Site
 from fuse_opt.tools.tuning.study import Bench, Measured, Outcome, TrialFailed, refusal
 
 RACED, FAILED, TEXT, TOTAL = "raced", "failed", "text", "total"
@@ -142,7 +142,7 @@ class RecordedBench:
             if candidate.text in self._failed:
                 raise TrialFailed(self._failed[candidate.text])
             try:
-                self._texts[candidate.text] = found = text_key(self._site.program(candidate))
+                self._texts[candidate.text] = found = self._site.text(candidate)
             except Exception as error:  # whatever lowering says of it
                 entries: Line = {"state": FAILED, "schedule": candidate.settings, "reason": refusal(error)}
                 self._records.add(self._site, entries, durable=False)

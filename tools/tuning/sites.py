@@ -26,24 +26,29 @@ from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE, make_passes, run_
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.compiler.specialization import is_dynamic
 from fuse_opt.tools.source.diagnostics import format_position, source_position
+from fuse_opt.tools.steering.tuned_plan import Plan
 from fuse_opt.tools.tuning.candidates import Candidate, Site
 from fuse_opt.tools.watching.kernel_files import kernel_module
 
 _CALLS, _SECONDS, _BATCH_SECONDS = 3, 0.3, 100e-6
 
 
-def find_sites(source: ModuleOp, chosen: Sequence[ModulePass] = ()) -> list[Site]:
+def find_sites(source: ModuleOp, chosen: Sequence[ModulePass] = (), plan: Plan | None = None) -> list[Site]:
     """
     The kernels that have something to choose, those that are the same once, in the order of the program. `chosen` are passes in
-    front of the default ones; the source is changed. Raises InputError, and ValueError where extents are unknown.
+    front of the default ones, which run as a plan of the program says where it has one; the source is changed. Raises InputError,
+    and ValueError where extents are unknown.
     """
-    before = DEFAULT_PIPELINE[: DEFAULT_PIPELINE.index("schedule-kernels") + 1]
+    plan = plan or Plan()
+    passes = plan.edited([*chosen, *make_passes(DEFAULT_PIPELINE)])
+    last = next(number for number, pass_ in enumerate(passes) if pass_.name == "schedule-kernels")
     with located(source, source):
         if is_dynamic(entry_function(source, None)):
             raise ValueError(
                 "expected known extents of arguments, got `?`: times are of shapes; give them as --extents"
             )
-        run_pipeline(source, [*chosen, *make_passes(before)], make_context())
+        with plan.steering():
+            run_pipeline(source, passes[: last + 1], make_context())
     found: dict[str, Site] = {}
     names: dict[str, int] = {}
     for site in _sites(source):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import exp
 from typing import Protocol
 
-from fuse_opt.tools.tuning.candidates import Candidate, Site, combinations, single_changes, text_key
+from fuse_opt.tools.tuning.candidates import Candidate, Site, combinations
 from fuse_opt.tools.tuning.race import (
     MARGIN,
     TOO_BUSY,
@@ -130,7 +130,7 @@ class Study:
     ) -> None:
         """`text` tells programs of candidates apart, by those of the site where it is None. Raises what lowering raises."""
         self.site, self.limit = site, limit
-        self._text = text or self._lowered
+        self._text = text or site.text
         self._bench, self._seed, self._same_bits = bench, seed, same_bits
         self.outcome = Outcome(site)
         self._bits: dict[Candidate, bool] = {}
@@ -140,7 +140,7 @@ class Study:
     def run(self, earlier: Sequence[Candidate] = ()) -> Outcome:
         """`earlier` are tried first: what others found for the kernel, or for one like it."""
         self._texts.add(self._text(self.site.default))
-        entrants, complete = self._opened([*earlier, *single_changes(self.site, self._same_bits)])
+        entrants, complete = self._opened([*earlier, *self.site.changes(self._same_bits)])
         better = [each.candidate for each in entrants if each.median > 0]
         room = max(FULL - self.outcome.trials, 0)
         more = combinations(self.site, better, self._seed, room)
@@ -153,15 +153,14 @@ class Study:
         self._confirm(run_race(entrants, self._measure, self.limit.is_over))
         return self.outcome
 
-    def _lowered(self, candidate: Candidate) -> str:
-        return text_key(self.site.program(candidate))
-
     def _opened(self, candidates: Iterable[Candidate]) -> tuple[list[Raced], bool]:
         """Those that have another text than all before and do not fail, with their first pairs; and whether time was left."""
         entrants: list[Raced] = []
-        for candidate in self._distinct(candidates):
+        for candidate in candidates:
             if self.limit.is_spent(_OPENING):
                 return entrants, False
+            if not self._is_another(candidate):
+                continue
             self.limit.used += 1
             self.outcome.trials += 1
             if (raced := first_turn(candidate, self._measure)) is not None:
@@ -169,21 +168,21 @@ class Study:
                 self.outcome.tried.append((candidate.text, exp(raced.median)))
         return entrants, True
 
-    def _distinct(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        for candidate in candidates:
-            try:
-                key = self._text(candidate)
-            except TrialFailed as failure:
-                self.outcome.failed[candidate.text] = str(failure)
-                continue
-            except Exception as error:  # whatever lowering says of it: the default stands
-                self.outcome.failed[candidate.text] = refusal(error)
-                continue
-            if key in self._texts:
-                self.outcome.duplicates += 1
-                continue
-            self._texts.add(key)
-            yield candidate
+    def _is_another(self, candidate: Candidate) -> bool:
+        """Whether its program differs from all before; one that has none has failed."""
+        try:
+            key = self._text(candidate)
+        except TrialFailed as failure:
+            self.outcome.failed[candidate.text] = str(failure)
+            return False
+        except Exception as error:  # whatever lowering says of it: the default stands
+            self.outcome.failed[candidate.text] = refusal(error)
+            return False
+        if key in self._texts:
+            self.outcome.duplicates += 1
+            return False
+        self._texts.add(key)
+        return True
 
     def _measure(self, candidate: Candidate, turn: int, pairs: int) -> Sequence[float] | None:
         try:

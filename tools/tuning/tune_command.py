@@ -8,7 +8,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ def tune_parser() -> Parser:
     add("--trials", type=int, metavar="N", help="try so many candidates, however long it takes")
     add("--minutes", type=float, metavar="M", help=f"stop after so many minutes (default: {_MINUTES:g})")
     add("--kernel", metavar="NAME", help="tune this kernel alone")
+    add("--joint", action="store_true", help="first try other passes, options, decisions and implementations, too")
     add("--same-bits", action="store_true", help="try only what keeps every bit of the results")
     add("--seed", type=int, default=0, metavar="N", help="of inputs, and of what is tried where that is a sample")
     add("--threads", type=int, metavar="N", help="threads of a program (default: all; schedules hold for as many)")
@@ -64,6 +65,11 @@ def run(given: argparse.Namespace) -> int:
     from fuse_opt.runtime.host.thread_pool import num_threads
     from fuse_opt.tools.compiler.api import limit_threads
     from fuse_opt.tools.compiler.builders import require_c_compiler
+    from fuse_opt.tools.compiler.pipeline import make_passes
+    from fuse_opt.tools.steering.tuned_plan import Plan
+    from fuse_opt.tools.tuning.candidates import Site
+    from fuse_opt.tools.tuning.joint.program_site import ProgramSite
+    from fuse_opt.tools.tuning.joint.whole import Search
     from fuse_opt.tools.tuning.processes import ProcessBench, start_server
     from fuse_opt.tools.tuning.records import Records, program_digest
     from fuse_opt.tools.tuning.report import report_html, report_text
@@ -81,7 +87,12 @@ def run(given: argparse.Namespace) -> int:
     output, source = _writable("-o", given.output), _program(given)
     if given.report is not None:
         _writable("--report", given.report)
-    sites = find_sites(source.clone(), _backend(given.backend))
+    backend = _backend(given.backend)
+
+    def sites_of(plan: Plan) -> list[Site]:
+        return find_sites(source.clone(), backend, plan)
+
+    sites = sites_of(Plan())
     _check_kernel(given.kernel, [site.name for site in sites])
     default = Path(os.environ.get("FUSE_OPT_TUNED") or default_directory() / "tuned")
     records = Records(Path(given.records) if given.records else default, machine)
@@ -89,8 +100,8 @@ def run(given: argparse.Namespace) -> int:
         more = f" (and {len(records.problems) - 1} more)" if len(records.problems) > 1 else ""
         _say(f"warning: {problem}{more}")
 
-    def written(result: Result) -> None:
-        write_atomically(tuned_text(sites, result, machine, _about(given)), output)
+    def written(sites: Sequence[Site], result: Result, more: Mapping[str, object]) -> None:
+        write_atomically(tuned_text(sites, result, machine, _about(given) | dict(more)), output)
 
     seconds = None if given.trials is not None else 60 * (given.minutes or _MINUTES)
     options = Options(given.trials, seconds, given.seed, given.same_bits, given.kernel, given.threads)
@@ -103,10 +114,11 @@ def run(given: argparse.Namespace) -> int:
             options,
             lambda: records.total(program_digest(str(source)), lambda: program_seconds(source, given.threads)),
             _say,
-            written,
-            lambda: bool(interrupted),
+            interrupted=lambda: bool(interrupted),
         )
-        result = tuner.run()
+        program = ProgramSite(source, [*backend, *make_passes(None)], given.file)
+        result = Search(program, tuner, sites_of, written, output, given.joint).run()
+        sites = [program, *tuner.sites]
     if given.report is not None:
         text = report_html if given.report.endswith(".html") else report_text
         write_atomically(text(sites, result, given.output), Path(given.report))

@@ -80,6 +80,10 @@ class Tuner:
     told: Callable[[str], None] = lambda line: None
     improved: Callable[[Result], None] = lambda result: None
     interrupted: Callable[[], bool] = lambda: False
+    begun: float | None = None
+    """When the time began to run; at the search where it is None."""
+    used: int = 0
+    """Trials that were made before."""
 
     def run(self) -> Result:
         """Raises OSError where records cannot be written."""
@@ -139,7 +143,7 @@ class Tuner:
             (site for site in sites if shares.get(site.key.key, 0.0) >= (0.0 if alone else LEAST_SHARE)),
             key=lambda site: -shares[site.key.key],
         )
-        start, used = self.clock(), 0
+        start, used = self.clock() if self.begun is None else self.begun, self.used
         for number, site in enumerate(order):
             part = shares[site.key.key] / sum(shares[each.key.key] for each in order[number:])
             left = None if self.options.seconds is None else self.options.seconds - (self.clock() - start)

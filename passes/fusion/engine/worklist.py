@@ -20,7 +20,7 @@ from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Limits,
 from fuse_opt.passes.fusion.engine.named_merges import describe_merge
 from fuse_opt.passes.fusion.engine.outline import build_kernels
 from fuse_opt.passes.fusion.engine.peak_limit import PeakLimit
-from fuse_opt.passes.options import check_counts
+from fuse_opt.passes.options import check_counts, tunable
 from fuse_opt.passes.remarks import RefusedError, is_collecting, location, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
 
@@ -29,7 +29,7 @@ from fuse_opt.passes.rewrite_pass import RewritePass
 class FusionPass(RewritePass, ABC):
     """A pass that applies one rule to a fixpoint, within limits that are its options."""
 
-    max_ops: int = 256
+    max_ops: int = field(default=256, metadata=tunable(8, 24))
     """Graph ops in one kernel."""
     max_operands: int = 64
     """Operands of one kernel."""
@@ -154,6 +154,8 @@ class _Run:
             self.refused.clear()
         for (producer, consumer), refusal in self.refused.items():
             remark_refusal(self.graph, self.name, producer, consumer, refusal)
+            if self.steering is not None and self.steering.notes_refusals:
+                self.steering.refuse(describe_merge(self.steering, self.graph, [producer, consumer]), refusal.code)
         if rounds and is_collecting():
             self._report(rounds)
 

@@ -1,0 +1,137 @@
+"""Plans of whole programs, by a table of times: what wins is confirmed, written, and applied where it fits and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from math import log
+from pathlib import Path
+
+import pytest
+
+from fuse_opt.passes.devices.this_machine import Machine
+from fuse_opt.passes.remarks import Remark, collect
+from fuse_opt.tools.compiler.api import load
+from fuse_opt.tools.compiler.backend_switch import with_tuned
+from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
+from fuse_opt.tools.compiler.registry import make_context
+from fuse_opt.tools.steering.tuned_plan import PlanError, plan_for
+from fuse_opt.tools.tuning.candidates import Candidate, Site
+from fuse_opt.tools.tuning.joint.edits import ADDED, DROPPED
+from fuse_opt.tools.tuning.joint.program_site import ProgramSite
+from fuse_opt.tools.tuning.joint.whole import Search
+from fuse_opt.tools.tuning.records import Records
+from fuse_opt.tools.tuning.study import Measured, TrialFailed
+from fuse_opt.tools.tuning.tune_program import Options, Result, Tuner, tuned_text
+
+HERE = Machine("d:here", "c:now")
+TEXT = """
+func.func @main(%x: tensor<8x16xf32>, %w: tensor<16x24xf32>) -> tensor<8x24xf32> {
+  %h = graph.matmul %x, %w : (tensor<8x16xf32>, tensor<16x24xf32>) -> tensor<8x24xf32>
+  %e = graph.exp %h : (tensor<8x24xf32>) -> tensor<8x24xf32>
+  %s = graph.sum %e {axes = array<i64: 1>, keepdims = true} : (tensor<8x24xf32>) -> tensor<8x1xf32>
+  %r = graph.divide %e, %s : (tensor<8x24xf32>, tensor<8x1xf32>) -> tensor<8x24xf32>
+  func.return %r : tensor<8x24xf32>
+}
+"""
+MATMUL = "select-implementation @main: graph.matmul#0 %h"
+EPILOGUE = "fuse-epilogue @main: graph.matmul#0 %h + graph.exp#0 %e"
+
+
+@cache
+def program() -> ProgramSite:
+    return ProgramSite(load(TEXT), make_passes(None), "x.mlir")
+
+
+class Table:
+    """Times relative to the default's, by edits; all else takes as long."""
+
+    def __init__(self, times: Mapping[str, float]) -> None:
+        self.times = times
+
+    def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
+        factor = 1.0
+        for label, value in candidate.settings.items():
+            factor *= self.times.get(label, self.times.get(str(value), 1.0 if label != "tuned" else 0.8))
+        return Measured((-log(factor),) * pairs, True, 1e-3)
+
+    def look_again(self, candidate: Candidate) -> None:
+        if "undefined" in candidate.settings:
+            raise TrialFailed("crash")
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def search(folder: Path, times: Mapping[str, float]) -> tuple[Result, Path]:
+    options = Options(trials=6, seconds=None)
+    tuner = Tuner([], Records(folder, HERE), lambda site: Table(times), lambda: 0.0, options, lambda: 1e-3)
+
+    def write(sites: Sequence[Site], result: Result, more: Mapping[str, object]) -> None:
+        file.write_text(tuned_text(sites, result, HERE, dict(more)))
+
+    file = folder / "t.json"
+    return Search(program(), tuner, lambda plan: [], write, file, True).run(), file
+
+
+def test_candidates_are_edits_of_what_rules_decide() -> None:
+    edits = [candidate.settings for candidate in program().changes(False)]
+    assert {EPILOGUE: DROPPED} in edits and {"order-for-memory": "strategy=dfs"} in edits
+    assert {"fuse-row": "without"} in edits and {"fuse-elementwise#1": "twice"} in edits
+    (label,) = {label for each in edits for label in each if label.startswith("select-implementation")}
+    assert label == MATMUL and {label: "numpy.matmul"} in edits
+    kept = [candidate for candidate in program().changes(True)]
+    assert kept and all(candidate.same_bits for candidate in kept)
+    assert all("fuse" not in label for candidate in kept for label in candidate.settings)
+    texts = {program().text(candidate) for candidate in program().changes(False) if EPILOGUE in candidate.settings}
+    assert texts.isdisjoint({program().text(program().default)})
+
+
+def made(text: str, tuned: Path | None = None) -> tuple[str, list[Remark]]:
+    """The text of a program after all passes, with a tuned file, and the remarks."""
+    module = load(text).clone()
+    with collect() as remarks:
+        run_pipeline(module, with_tuned(make_passes(None), tuned or ""), make_context())
+    return str(module), [*remarks]
+
+
+def test_a_plan_that_is_confirmed_is_applied_to_its_program_alone(tmp_path: Path) -> None:
+    result, file = search(tmp_path, {"numpy.matmul": 0.8})
+    whole = json.loads(file.read_text())
+    assert whole["plan"]["edits"] == {MATMUL: "numpy.matmul"} and whole["whole"] == [1.25] * 3
+    assert whole["plan"]["speedup"][1] == pytest.approx(1.25) and result.outcomes
+    again, _ = search(tmp_path, {})
+    assert again.measured == 0 and json.loads(file.read_text()) == whole
+
+    text, remarks = made(TEXT, file)
+    assert 'implementation = "numpy.matmul"' in text and text != made(TEXT)[0]
+    assert [each for each in remarks if each.code == "tuned" and "its passes and decisions are those" in each.message]
+    other = TEXT.replace("%e", "%y")
+    text, remarks = made(other, file)
+    assert text == made(other)[0] and [each for each in remarks if "is for another program" in each.message]
+
+
+def test_a_plan_that_does_not_fit_leaves_the_program_to_the_rules(tmp_path: Path) -> None:
+    entry = {"key": program().key.key, "passes": {}, "steered": ["fuse-row"], "decisions": [EPILOGUE]}
+    path, plain = tmp_path / "t.json", made(TEXT)[0]
+    for changed, said in (
+        ({}, "pass 'fuse-epilogue' has no run #0"),
+        ({"decisions": ["fuse-row @main: graph.log#0 + graph.exp#0"]}, "does not fit any more"),
+        ({"passes": {"fuse-nothing": "without"}, "decisions": []}, "there is no pass 'fuse-nothing'"),
+        ({"passes": {"fuse-row": "colour=2"}, "decisions": []}, "has no option 'colour'"),
+    ):
+        whole = {"fuse-opt-tuned": 1, "device": "d", "code": "c", "kernels": [], "plan": {**entry, **changed}}
+        path.write_text(json.dumps(whole))
+        text, remarks = made(TEXT, path)
+        assert text == plain and [each for each in remarks if each.code == "tuned-problem" and said in each.message]
+    path.write_text(json.dumps({"plan": {"key": "p"}}))
+    with pytest.raises(PlanError, match="expected passes, decisions and steered"):
+        plan_for(str(path), load(TEXT))
+
+
+def test_what_a_model_refused_can_be_asked_for() -> None:
+    base = program().baseline
+    plan = replace(base, refused=base.decisions[:1]).plan({str(base.decisions[0]): ADDED})
+    assert plan.decisions[-1] == str(base.decisions[0]) and plan.steered == (base.decisions[0].pass_name,)

@@ -1,0 +1,1 @@
+"""Plans of whole programs that are tried: passes, options, decisions, implementations."""

@@ -1,0 +1,95 @@
+"""A whole program as what is tuned: its candidates are plans, and all else is as for a kernel."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from fuse_opt.dialects.analysis.kernel_key import KernelKey
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.lowering.program import LibraryCall, Program
+from fuse_opt.lowering.reference.interpreter import entry_function
+from fuse_opt.tools.compiler.api import evaluate
+from fuse_opt.tools.compiler.pipeline import run_pipeline
+from fuse_opt.tools.compiler.registry import make_context
+from fuse_opt.tools.steering.tuned_plan import Plan, program_key
+from fuse_opt.tools.tuning.candidates import Candidate, Site
+from fuse_opt.tools.tuning.joint.edits import Baseline, baseline, changes
+from fuse_opt.tools.watching.bounds import allowed_in_function
+
+Array = np.ndarray[Any, Any]
+
+
+class ProgramSite(Site):
+    """A program of known extents, tuned as a whole."""
+
+    def __init__(self, module: ModuleOp, passes: Sequence[ModulePass], place: str) -> None:
+        """`passes` make it a program for the CPU; the module stays as it is."""
+        key = program_key(module)
+        super().__init__("the program", KernelKey(key, key), module, place=place)
+        self.passes = passes
+        self._modules: dict[Candidate, str] = {}
+
+    @cached_property
+    def baseline(self) -> Baseline:
+        """What rules make of it. Raises what passes raise."""
+        return baseline(self.module, self.passes)
+
+    def plan(self, candidate: Candidate) -> Plan:
+        """The plan of a candidate."""
+        return self.baseline.plan(candidate.settings)
+
+    def planned(self, candidate: Candidate) -> ModuleOp:
+        """The program after the passes of a candidate. Raises what passes raise, and DecisionError."""
+        module, plan = self.module.clone(), self.plan(candidate)
+        with plan.steering():
+            run_pipeline(module, plan.edited(self.passes), make_context())
+        return module
+
+    def program(self, candidate: Candidate) -> Program:
+        """The program of a candidate. Raises what passes and lowering raise."""
+        if candidate not in self._programs:
+            module = self.planned(candidate)
+            self._programs[candidate], self._modules[candidate] = build_program(module), str(module)
+        return self._programs[candidate]
+
+    def text(self, candidate: Candidate) -> str:
+        """Of the text, the calls of libraries, and where all values lie."""
+        return hashlib.sha256("\n".join(_described(self.program(candidate))).encode()).hexdigest()[:32]
+
+    def sent(self, candidate: Candidate) -> Program | str:
+        """The module after all passes, as text."""
+        self.program(candidate)
+        return self._modules[candidate]
+
+    def changes(self, same_bits: bool) -> Iterator[Candidate]:
+        """Single edits of what rules have it."""
+        return changes(self.baseline, same_bits)
+
+    def reference(self, arrays: Sequence[Array]) -> list[Array]:
+        """What the reference gives for arguments."""
+        found = evaluate(self.module, *arrays)
+        return list(cast("tuple[Array, ...]", found)) if isinstance(found, tuple) else [found]
+
+    def allowed(self, arrays: Sequence[Array], expected: Sequence[Array], got: Sequence[Array]) -> list[Array]:
+        """How far each element of each result may be from what the reference gives."""
+        return allowed_in_function(entry_function(self.module, None), arrays, expected)
+
+
+def _described(program: Program) -> Iterator[str]:
+    """All that makes a program another one."""
+    yield program.source
+    yield repr((program.buffers, program.results, program.arena_bytes))
+    for step in program.steps:
+        if isinstance(step, LibraryCall):
+            yield repr((step.implementation, step.operation, step.inputs, step.outputs, dict(step.config)))
+        else:
+            yield repr(step)
+    if program.prepare is not None:
+        yield from _described(program.prepare.program)
