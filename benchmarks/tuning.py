@@ -148,9 +148,9 @@ def itself(given: argparse.Namespace, folder: Path) -> None:
     """Confirmations of the default against a second build of it: none may be accepted."""
     from fuse_opt.runtime.host.thread_pool import limit_threads
     from fuse_opt.tools.compiler.api import load
-    from fuse_opt.tools.tuning.candidates import Candidate
-    from fuse_opt.tools.tuning.processes import ProcessBench
-    from fuse_opt.tools.tuning.race import Raced, confirm
+    from fuse_opt.tools.tuning.search.candidates import Candidate
+    from fuse_opt.tools.tuning.search.processes import ProcessBench
+    from fuse_opt.tools.tuning.search.race import Raced, confirm
     from fuse_opt.tools.tuning.sites import find_sites
 
     limit_threads(1)

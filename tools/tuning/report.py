@@ -9,9 +9,9 @@ from math import log
 from typing import cast
 
 from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, Line
-from fuse_opt.tools.tuning.candidates import Site
-from fuse_opt.tools.tuning.study import Outcome
-from fuse_opt.tools.tuning.tune_program import Result, said_of
+from fuse_opt.tools.tuning.search.candidates import Site
+from fuse_opt.tools.tuning.search.study import Outcome
+from fuse_opt.tools.tuning.search.tune_program import Result, said_of
 
 _HEADS = ("kernel", "share", "us", "speed-up", "99 %", "pairs", "bits", "schedule", "default")
 _WIDTH, _HEIGHT, _STEP = 640.0, 160.0, 24.0

@@ -27,7 +27,7 @@ from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.compiler.specialization import is_dynamic
 from fuse_opt.tools.source.diagnostics import format_position, source_position
 from fuse_opt.tools.steering.tuned_plan import Plan
-from fuse_opt.tools.tuning.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.watching.kernel_files import kernel_module
 
 _CALLS, _SECONDS, _BATCH_SECONDS = 3, 0.3, 100e-6

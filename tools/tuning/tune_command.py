@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
 
-    from fuse_opt.tools.tuning.tune_program import Result
+    from fuse_opt.tools.tuning.search.tune_program import Result
 
 _DESCRIPTION = "Measures schedules of a program's kernels on this machine, and writes those that are faster as text."
 _MINUTES = 2.0
@@ -67,14 +67,14 @@ def run(given: argparse.Namespace) -> int:
     from fuse_opt.tools.compiler.builders import require_c_compiler
     from fuse_opt.tools.compiler.pipeline import make_passes
     from fuse_opt.tools.steering.tuned_plan import Plan
-    from fuse_opt.tools.tuning.candidates import Site
     from fuse_opt.tools.tuning.joint.program_site import ProgramSite
     from fuse_opt.tools.tuning.joint.whole import Search
-    from fuse_opt.tools.tuning.processes import ProcessBench, start_server
-    from fuse_opt.tools.tuning.records import Records, program_digest
     from fuse_opt.tools.tuning.report import report_html, report_text
+    from fuse_opt.tools.tuning.search.candidates import Site
+    from fuse_opt.tools.tuning.search.processes import ProcessBench, start_server
+    from fuse_opt.tools.tuning.search.records import Records, program_digest
+    from fuse_opt.tools.tuning.search.tune_program import Options, Tuner, tuned_text, write_atomically
     from fuse_opt.tools.tuning.sites import find_sites, program_seconds
-    from fuse_opt.tools.tuning.tune_program import Options, Tuner, tuned_text, write_atomically
     from fuse_opt.tools.watching.machine import this_machine
 
     start_server()

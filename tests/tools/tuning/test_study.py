@@ -16,13 +16,13 @@ from xdsl.dialects.builtin import ModuleOp
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import read_tuned
 from fuse_opt.tools.compiler.api import load
-from fuse_opt.tools.tuning.candidates import Candidate, Site, single_changes
-from fuse_opt.tools.tuning.race import Raced, confirm, judge
-from fuse_opt.tools.tuning.records import RecordedBench, Records
 from fuse_opt.tools.tuning.report import report_html, report_text
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site, single_changes
+from fuse_opt.tools.tuning.search.race import Raced, confirm, judge
+from fuse_opt.tools.tuning.search.records import RecordedBench, Records
+from fuse_opt.tools.tuning.search.study import Limit, Measured, Study, TrialFailed
+from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, tuned_text
 from fuse_opt.tools.tuning.sites import find_sites
-from fuse_opt.tools.tuning.study import Limit, Measured, Study, TrialFailed
-from fuse_opt.tools.tuning.tune_program import Options, Result, Tuner, tuned_text
 
 Times = dict[tuple[str, str | int], float | str]
 HERE = Machine("d:here", "c:now")

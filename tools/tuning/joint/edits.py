@@ -28,7 +28,7 @@ from fuse_opt.passes.options import Value, tunable_options
 from fuse_opt.tools.compiler.pipeline import run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.steering.tuned_plan import EARLIER, TWICE, WITHOUT, Plan, pass_labels
-from fuse_opt.tools.tuning.candidates import Candidate
+from fuse_opt.tools.tuning.search.candidates import Candidate
 
 DROPPED, ADDED = "dropped", "added"
 PROFIT = ("recompute", "locality", "parallelism", "little-shared", "large")

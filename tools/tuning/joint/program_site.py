@@ -19,8 +19,8 @@ from fuse_opt.tools.compiler.api import evaluate
 from fuse_opt.tools.compiler.pipeline import run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.steering.tuned_plan import Plan, program_key
-from fuse_opt.tools.tuning.candidates import Candidate, Site
 from fuse_opt.tools.tuning.joint.edits import Baseline, baseline, changes
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.watching.bounds import allowed_in_function
 
 Array = np.ndarray[Any, Any]

@@ -14,12 +14,12 @@ from fuse_opt.tools.compiler.backend_switch import with_tuned
 from fuse_opt.tools.compiler.pipeline import run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.steering.tuned_plan import ENTRY, Plan
-from fuse_opt.tools.tuning.candidates import Candidate, Site
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
-from fuse_opt.tools.tuning.race import CONFIRMATION, LEAST_PAIRS, judge
-from fuse_opt.tools.tuning.records import RecordedBench, program_digest
-from fuse_opt.tools.tuning.study import TrialFailed
-from fuse_opt.tools.tuning.tune_program import Result, Tuner, candidate_of
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.race import CONFIRMATION, LEAST_PAIRS, judge
+from fuse_opt.tools.tuning.search.records import RecordedBench, program_digest
+from fuse_opt.tools.tuning.search.study import TrialFailed
+from fuse_opt.tools.tuning.search.tune_program import Result, Tuner, candidate_of
 
 _SHARE = 0.5
 """Of the time or the trials that a plan of the program gets; kernels get the rest."""

@@ -13,18 +13,19 @@ import pytest
 
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.remarks import Remark, collect
+from fuse_opt.passes.scheduling.tuned_schedules import Line
 from fuse_opt.tools.compiler.api import load
 from fuse_opt.tools.compiler.backend_switch import with_tuned
 from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 from fuse_opt.tools.steering.tuned_plan import PlanError, plan_for
-from fuse_opt.tools.tuning.candidates import Candidate, Site
 from fuse_opt.tools.tuning.joint.edits import ADDED, DROPPED
 from fuse_opt.tools.tuning.joint.program_site import ProgramSite
 from fuse_opt.tools.tuning.joint.whole import Search
-from fuse_opt.tools.tuning.records import Records
-from fuse_opt.tools.tuning.study import Measured, TrialFailed
-from fuse_opt.tools.tuning.tune_program import Options, Result, Tuner, tuned_text
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.records import Records
+from fuse_opt.tools.tuning.search.study import Measured, TrialFailed
+from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, tuned_text
 
 HERE = Machine("d:here", "c:now")
 TEXT = """
@@ -114,15 +115,16 @@ def test_a_plan_that_is_confirmed_is_applied_to_its_program_alone(tmp_path: Path
 
 
 def test_a_plan_that_does_not_fit_leaves_the_program_to_the_rules(tmp_path: Path) -> None:
-    entry = {"key": program().key.key, "passes": {}, "steered": ["fuse-row"], "decisions": [EPILOGUE]}
+    entry: Line = {"key": program().key.key, "passes": {}, "steered": ["fuse-row"], "decisions": [EPILOGUE]}
     path, plain = tmp_path / "t.json", made(TEXT)[0]
-    for changed, said in (
+    cases: tuple[tuple[Line, str], ...] = (
         ({}, "pass 'fuse-epilogue' has no run #0"),
         ({"decisions": ["fuse-row @main: graph.log#0 + graph.exp#0"]}, "does not fit any more"),
         ({"passes": {"fuse-nothing": "without"}, "decisions": []}, "there is no pass 'fuse-nothing'"),
         ({"passes": {"fuse-row": "colour=2"}, "decisions": []}, "has no option 'colour'"),
-    ):
-        whole = {"fuse-opt-tuned": 1, "device": "d", "code": "c", "kernels": [], "plan": {**entry, **changed}}
+    )
+    for changed, said in cases:
+        whole: Line = {"fuse-opt-tuned": 1, "device": "d", "code": "c", "kernels": [], "plan": {**entry, **changed}}
         path.write_text(json.dumps(whole))
         text, remarks = made(TEXT, path)
         assert text == plain and [each for each in remarks if each.code == "tuned-problem" and said in each.message]

@@ -20,11 +20,11 @@ import numpy as np
 
 from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.compiler import api
-from fuse_opt.tools.tuning import measuring_child
-from fuse_opt.tools.tuning.candidates import Candidate, Site
-from fuse_opt.tools.tuning.measuring_child import DIFFERS, FAILED, Trial, serve
-from fuse_opt.tools.tuning.race import CONFIRMATION
-from fuse_opt.tools.tuning.study import Measured, TrialFailed
+from fuse_opt.tools.tuning.search import measuring_child
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.measuring_child import DIFFERS, FAILED, Trial, serve
+from fuse_opt.tools.tuning.search.race import CONFIRMATION
+from fuse_opt.tools.tuning.search.study import Measured, TrialFailed
 from fuse_opt.tools.watching.units import distances
 
 Array = np.ndarray[Any, Any]

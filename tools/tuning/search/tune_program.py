@@ -13,9 +13,9 @@ from typing import cast
 
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, HEADER, KEPT, VERSION, Line
-from fuse_opt.tools.tuning.candidates import Candidate, Site
-from fuse_opt.tools.tuning.records import RecordedBench, Records, finished, outcome_line, study_name
-from fuse_opt.tools.tuning.study import Bench, Limit, Outcome, Study, TrialFailed
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.records import RecordedBench, Records, finished, outcome_line, study_name
+from fuse_opt.tools.tuning.search.study import Bench, Limit, Outcome, Study, TrialFailed
 
 LEAST_SHARE = 0.02
 """Of the program's time: kernels below it are left alone."""

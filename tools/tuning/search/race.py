@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, comb, exp, log
 
-from fuse_opt.tools.tuning.candidates import Candidate
+from fuse_opt.tools.tuning.search.candidates import Candidate
 
 FIRST, LAST = 4, 32
 """Pairs of the first turn of a race, and of the last; each has twice as many as the one before."""

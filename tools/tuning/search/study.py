@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import exp
 from typing import Protocol
 
-from fuse_opt.tools.tuning.candidates import Candidate, Site, combinations
-from fuse_opt.tools.tuning.race import (
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site, combinations
+from fuse_opt.tools.tuning.search.race import (
     MARGIN,
     TOO_BUSY,
     Raced,

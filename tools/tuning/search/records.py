@@ -14,8 +14,8 @@ from typing import cast
 
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, KEPT, VERSION, Line, read_lines
-from fuse_opt.tools.tuning.candidates import Candidate, Site
-from fuse_opt.tools.tuning.study import Bench, Measured, Outcome, TrialFailed, refusal
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site
+from fuse_opt.tools.tuning.search.study import Bench, Measured, Outcome, TrialFailed, refusal
 
 RACED, FAILED, TEXT, TOTAL = "raced", "failed", "text", "total"
 """States of lines: pairs of one turn; why a candidate cannot be used; what it prints; seconds of a whole program."""
