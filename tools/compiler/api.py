@@ -176,7 +176,7 @@ def compile_sized(
     make_for(module, "cpu")
     passes = _all_passes("cpu", pipeline, backend, False, tuned)
     with located(module, module):
-        return CallerSizes(*compile_function_sized(module, None, passes, long_rows, prepared=True))
+        return CallerSizes(*compile_function_sized(module, None, passes, long_rows))
 
 
 def trials(

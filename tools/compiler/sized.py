@@ -26,7 +26,7 @@ from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 
 if TYPE_CHECKING:
-    from fuse_opt.runtime.cpu.program import CpuProgram, SizedCpuProgram
+    from fuse_opt.runtime.cpu.program import SizedCpuProgram
     from fuse_opt.runtime.host.program_call import RecentCalls
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -54,7 +54,7 @@ class SizedPrograms:
         self._recent = recent
         self._module, self._function, self._passes, self._bind = module, function, passes, bind
         self._lock = threading.Lock()
-        self._made: list[tuple[FuncOp, _Extents, SizedCpuProgram]] = []
+        self._made: list[tuple[FuncOp, _Extents, SizedCpuProgram, Callable[[Mapping[str, int]], Any]]] = []
         """For short rows, then for all."""
         self.problem: str | None = None
         """Why there is no such program; None where there is one, or nobody has asked yet."""
@@ -64,7 +64,7 @@ class SizedPrograms:
         """How many texts were compiled: two at most."""
         return len(self._made)
 
-    def __call__(self, shapes: Shapes) -> CpuProgram | None:
+    def __call__(self, shapes: Shapes) -> Any:
         """The program for arguments of these shapes; None where they are to be compiled by themselves."""
         for number in range(2):
             with self._lock:
@@ -72,14 +72,15 @@ class SizedPrograms:
                     self._make(long_rows=number == 1)
                 if len(self._made) == number:
                     return None
-                function, known, program = self._made[number]
+                function, known, program, at = self._made[number]
             try:
-                found = program.at(self._bind(function, dict(enumerate(shapes)), known))
+                found = at(self._bind(function, dict(enumerate(shapes)), known))
             except LongRows:
                 continue
             except ValueError:
                 return None
-            if self._recent is not None and (calls := program.calls(found)) is not None:
+            is_alone = program.program.prepare is None
+            if self._recent is not None and is_alone and (calls := program.calls(found)) is not None:
                 self._recent.add_sized(calls.call, program.last)
             return found
         return None
@@ -93,15 +94,15 @@ class SizedPrograms:
             self.problem = f"{type(error).__name__}: {error}"
             remark("compile", entry, "specialised", f"is compiled for each set of shapes: {self.problem}")
             return
-        self._made.append((stated, argument_extents(stated), program))
+        self._made.append((stated, argument_extents(stated), program, _with_second(program)))
 
 
 def compile_sized(
-    module: ModuleOp, function: str | None, passes: Sequence[ModulePass], long_rows: bool, prepared: bool = False
+    module: ModuleOp, function: str | None, passes: Sequence[ModulePass], long_rows: bool
 ) -> tuple[FuncOp, SizedCpuProgram]:
     """
     Runs the passes on the module, and compiles its function for all sizes; gives that with its symbols, too. Raises SizeRefusal
-    where something needs numbers; so does, unless `prepared`, what follows from frozen arguments.
+    where something needs numbers.
     """
     from fuse_opt.lowering.emit import build_sized_program
     from fuse_opt.runtime.cpu.program import SizedCpuProgram
@@ -115,9 +116,18 @@ def compile_sized(
         _check_ops(entry)
         run_pipeline(module, passes, ctx)
         program = build_sized_program(module, function, equal_names(stated))
-    if program.program.prepare is not None and not prepared:
-        raise SizeRefusal("arguments that are prepared have extents that are numbers")
     return stated, SizedCpuProgram(program.program, program.at)
+
+
+def _with_second(native: SizedCpuProgram) -> Callable[[Mapping[str, int]], Any]:
+    """From values of symbols to the program for these, with the one that computes arguments of it, which is the same for all."""
+    from fuse_opt.runtime.cpu.program import CpuProgram
+    from fuse_opt.runtime.prepared import PreparedProgram, persistent_memory
+
+    if (preparation := native.program.prepare) is None:
+        return native.at
+    second, memory = CpuProgram(preparation.program), persistent_memory(preparation.program)
+    return lambda values: PreparedProgram(native.at(values), second, preparation, memory)
 
 
 class CallerSizes:

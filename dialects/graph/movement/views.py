@@ -13,7 +13,14 @@ from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.graph.bases.movement import SlicingOp, ViewOp, slice_properties
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
-from fuse_opt.dialects.interfaces.properties import extents_array, int_array, ints, normalize_axes, stated_extents
+from fuse_opt.dialects.interfaces.properties import (
+    extents_array,
+    int_array,
+    ints,
+    normalize_axes,
+    shape_attribute,
+    stated_extents,
+)
 from fuse_opt.dialects.interfaces.shapes import is_static, may_be_equal, shape, shape_text
 from fuse_opt.dialects.types.extents import is_decided, is_number
 from fuse_opt.dialects.types.index_expr import Index, constant, delinearize, linearize
@@ -107,18 +114,22 @@ class PermuteDimsOp(ViewOp):
 
 @irdl_op_definition
 class BroadcastToOp(ViewOp):
-    """NumPy broadcasting, explicit: axes are added in front, extents of 1 repeated. -1 (or `?`) keeps an axis as it is."""
+    """
+    NumPy broadcasting, explicit: axes are added in front, extents of 1 repeated. -1 (or `?`) keeps an axis as it is; an extent
+    may be a size over the symbols of arguments.
+    """
 
     name = "graph.broadcast_to"
     x = operand_def(TensorType)
     result = result_def(TensorType)
-    shape = prop_def(DenseArrayBase[IntegerType])
+    shape = prop_def(DenseArrayBase[IntegerType] | ShapeAttr)
 
     def view_shape(self, source: tuple[int, ...]) -> Sequence[int]:
-        target = ints(self.shape)
+        target = stated_extents(self.shape)
         new = len(target) - len(source)
         kept = [source[axis - new] if n in _MISSING and axis >= max(new, 0) else n for axis, n in enumerate(target)]
-        if any(n < 0 for n in kept[: max(new, 0)]) or any(n < 0 and n != DYNAMIC_INDEX for n in kept):
+        negative = [n for n in kept if is_decided(lambda n=n: n < 0)]
+        if any(n != DYNAMIC_INDEX for n in negative) or DYNAMIC_INDEX in kept[: max(new, 0)]:
             raise VerifyException(
                 f"attribute 'shape': expected extents >= 0, or -1 or ? for those of the operand's axes, got "
                 f"{shape_text(target)}"
@@ -134,7 +145,7 @@ class BroadcastToOp(ViewOp):
             return self.simplified(ReshapeOp, self.x, shape=int_array(target))
         if not isinstance(inner, BroadcastToOp) or DYNAMIC_INDEX in target:
             return None
-        return self.simplified(BroadcastToOp, inner.x, shape=int_array(target))
+        return self.simplified(BroadcastToOp, inner.x, shape=shape_attribute(target))
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         source = shape(self.x)
