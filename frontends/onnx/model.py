@@ -8,6 +8,7 @@ are first met.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,8 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
+from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Array, UnsupportedTypeError, numpy_name
 from fuse_opt.frontends.onnx.importer.folding import FOLDED
 from fuse_opt.frontends.onnx.importer.functions import EXPANDED
@@ -32,6 +35,8 @@ from fuse_opt.frontends.onnx.operators.node import (
 
 __all__ = ["OnnxError", "OnnxModel", "UnsupportedError", "load", "supported_operators"]
 
+_SIZED = "sizes"
+"""The key of the module with symbols for extents."""
 _LARGEST_VALUE = 256
 """Elements of an input for each of whose values a program may be built."""
 
@@ -74,6 +79,7 @@ class OnnxModel:
         self._imported: dict[Any, Imported] = {}
         self._programs: dict[Any, Any] = {}
         self._by_value: set[str] = set()
+        self._needs_numbers = False
 
     @property
     def module(self) -> ModuleOp:
@@ -127,11 +133,24 @@ class OnnxModel:
         given = {known.name: np.asarray(array) for known, array in zip(self.inputs, arrays, strict=True)}
         for known in self.inputs:
             _check(known, given[known.name])
-        imported = self.specialize(given)
+        imported = self._for_all_extents() if target == "cpu" and _is_usual(given) else None
+        if imported is None:
+            imported = self.specialize(given)
         key = (target, pipeline, id(imported))
         if key not in self._programs:
             self._programs[key] = _compiled(imported, target, pipeline)
         return _run(self._programs[key], imported, given)
+
+    def _for_all_extents(self) -> Imported | None:
+        """The module with symbols for extents that the model names; None where there are none, or it needs numbers."""
+        if _SIZED not in self._imported and not self._needs_numbers:
+            self._needs_numbers = True
+            shapes = [known.shape for known in self.inputs]
+            if all(shape is not None for shape in shapes) and any(isinstance(n, str) for s in shapes for n in s or ()):
+                with sizes_asked_for(), suppress(OnnxError, UnknownValuesError, SizeRefusal):
+                    self._imported[_SIZED] = Importer(self.proto, self.inputs, self.weights, {}, {}).run()
+                    self._needs_numbers = False
+        return self._imported.get(_SIZED)
 
     def _call_with_weights(self, arrays: Sequence[Any], target: str, pipeline: str | None) -> tuple[Array, ...]:
         """A call that gives every input of the graph, also those that have a value in the model."""
@@ -163,6 +182,11 @@ class OnnxModel:
                 f"{names or 'random numbers, or by a node that the package onnx does not evaluate'}"
             ) from error
         self._by_value |= error.inputs
+
+
+def _is_usual(given: Mapping[str, Array]) -> bool:
+    """Whether arrays have elements: others are compiled for by themselves."""
+    return all(array.size for array in given.values())
 
 
 def _compiled(imported: Imported, target: str, pipeline: str | None) -> Any:

@@ -10,8 +10,10 @@ import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.utils.exceptions import VerifyException
 
+from fuse_opt.dialects.interfaces.shapes import are_sizes_asked_for
 from fuse_opt.dialects.scalar import ScalarTypeError
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.size import SizeRefusal, symbol
 from fuse_opt.frontends.builder import (
     Array,
     Emitter,
@@ -24,6 +26,7 @@ from fuse_opt.frontends.builder import (
 from fuse_opt.frontends.onnx.importer.folding import FOLDED, Folder, FoldingError
 from fuse_opt.frontends.onnx.importer.functions import function_of
 from fuse_opt.frontends.onnx.importer.imported import Imported, Input
+from fuse_opt.frontends.onnx.importer.size_folding import fold_sizes, has_sizes
 from fuse_opt.frontends.onnx.operators import attention as onnx_attention
 from fuse_opt.frontends.onnx.operators import indexing as onnx_indexing
 from fuse_opt.frontends.onnx.operators import movement as onnx_movement
@@ -116,6 +119,9 @@ class Importer:
         stated = given.shape if given.shape is not None else tuple(known_shape or ())
         if known_shape is not None and len(known_shape) != len(stated):
             raise OnnxError(f"input '{given.name}': expected {given}, got shape {list(known_shape)}")
+        if are_sizes_asked_for() and known_shape is None:
+            sizes = [n if isinstance(n, int) else symbol(n or f"{given.name}.{axis}") for axis, n in enumerate(stated)]
+            return Slot(given.name, value=self._argument(given.name, given.element, cast(Any, sizes), given.name))
         extents = [extent if isinstance(extent, int) else DYNAMIC_INDEX for extent in stated]
         extents = list(known_shape) if known_shape is not None else extents
         names = [str(name) if extent == DYNAMIC_INDEX else "" for name, extent in zip(stated, extents, strict=True)]
@@ -208,7 +214,7 @@ class Importer:
             raise UnsupportedError(f"{label}: {error}") from error
         except UnknownExtentError as error:
             raise UnsupportedError(f"{label}: {error}; give the extents of the model's inputs") from error
-        except (OnnxError, UnknownValuesError):
+        except (OnnxError, UnknownValuesError, SizeRefusal):
             raise
         except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as error:
             raise OnnxError(f"{label}: cannot be read: {type(error).__name__}: {error}") from error
@@ -226,6 +232,11 @@ class Importer:
             return None
         if not all(slot is None or slot.array is not None for slot in node.slots):
             return None
+        if any(slot is not None and has_sizes(slot.array) for slot in node.slots):
+            if domain == "" and (make := onnx_movement.OF_SIZES.get(proto.op_type)) is not None:
+                return self._outputs(node, make(node, self._emit))
+            found = fold_sizes(node) if domain == "" else None
+            return None if found is None else self._outputs(node, found)
         try:
             return self._outputs(node, self._folder.evaluate(proto, node.slots, node.opset, domain))
         except FoldingError:

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fuse_opt.dialects.graph.bases.elementwise import broadcast_shapes
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.dtypes import I64
+from fuse_opt.dialects.types.extents import exact_quotient
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.builder import Emitter, Value, element_type, extents, rank
-from fuse_opt.frontends.onnx.operators.node import Node, Results, handler
+from fuse_opt.frontends.onnx.operators.node import Node, Results, as_known, handler, onnx_module
+
+_END = (1 << 63) - 1
+"""A stop behind the end of an axis whose extent is a size."""
 
 
 @handler("Reshape")
@@ -19,6 +25,11 @@ def reshape(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
     if not n.flag("allowzero"):
         wanted = [extents(x)[axis] if size == 0 else size for axis, size in enumerate(wanted)]
+    if any(isinstance(size, Size) for size in (*wanted, *extents(x))) and -1 in wanted:
+        rest = exact_quotient(math.prod(extents(x)), math.prod(size for size in wanted if size != -1))
+        if rest is None:
+            raise n.refuse(f"the extent -1 of {wanted} follows from no division of {list(extents(x))}")
+        wanted = [rest if size == -1 else size for size in wanted]
     return g.reshape(x, shape=wanted)
 
 
@@ -75,8 +86,12 @@ def sliced(
 ) -> Value:
     """A slice by Python's rules on some axes, the others whole."""
     shape = extents(x)
-    all_starts, all_stops, all_steps = [0] * rank(x), list(shape), [1] * rank(x)
+    all_starts, all_steps = [0] * rank(x), [1] * rank(x)
+    all_stops = [_END if isinstance(extent, Size) else extent for extent in shape]
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
+        if isinstance(shape[axis], Size):
+            all_starts[axis], all_stops[axis], all_steps[axis] = start, _END if stop == shape[axis] else stop, step
+            continue
         taken = range(*slice(start, stop, step).indices(shape[axis]))
         last = taken.stop if taken.stop >= 0 else -shape[axis] - 1
         found = (taken.start, last, taken.step) if taken else (0, 0, 1)
@@ -117,7 +132,7 @@ def tile(n: Node, g: Emitter) -> Results:
 @handler("Expand")
 def expand(n: Node, g: Emitter) -> Results:
     x = n.operand(0)
-    return g.broadcast_to(x, shape=np.broadcast_shapes(extents(x), tuple(n.known_integers(1) or [])))
+    return g.broadcast_to(x, shape=broadcast_shapes([extents(x), tuple(n.known_integers(1) or [])]))
 
 
 @handler("DepthToSpace")
@@ -176,9 +191,33 @@ def one_hot(n: Node, g: Emitter) -> Results:
 @handler("Shape")
 def shape_of(n: Node, g: Emitter) -> Results:
     end = n.attributes.get("end")
-    return np.array(extents(n.operand(0))[n.integer("start") : end], np.int64)
+    return as_known(extents(n.operand(0))[n.integer("start") : end])
 
 
 @handler("Size")
 def size_of(n: Node, g: Emitter) -> Results:
-    return np.array(math.prod(extents(n.operand(0))), np.int64)
+    return as_known(math.prod(extents(n.operand(0))))
+
+
+def counted(n: Node, g: Emitter) -> Results:
+    """Range up to a size."""
+    start, limit, step = (n.known(position).item() for position in range(3))
+    if isinstance(start, Size) or step != 1:
+        raise n.refuse(
+            f"counts from {start} in steps of {step} to the size '{limit}'; sizes are counted up to in steps of 1"
+        )
+    return g.iota(shape=[limit - start], dtype=I64, axis=0, start=start, step=1)
+
+
+def filled(n: Node, g: Emitter) -> Results:
+    """ConstantOfShape of sizes."""
+    value = (
+        onnx_module().numpy_helper.to_array(n.attributes["value"])
+        if "value" in n.attributes
+        else np.zeros(1, np.float32)
+    )
+    return g.number(value.item(), element_type(value.dtype.name), n.known_integers(0) or [])
+
+
+OF_SIZES = {"Range": counted, "ConstantOfShape": filled}
+"""By operator: handlers of nodes that make constants, for those whose operands have sizes."""

@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.size import Size
 from fuse_opt.frontends.builder import Array, Emitter, Value, element_type
 
 Results: TypeAlias = "Value | Array | Sequence[Value | Array]"
@@ -126,9 +127,11 @@ class Node:
             raise UnknownValuesError(slot.depends, str(self))
         return slot.array
 
-    def known_integers(self, position: int) -> list[int] | None:
-        """The elements of a known operand; None when it is absent."""
-        return [int(item) for item in self.known(position).reshape(-1)] if self.has(position) else None
+    def known_integers(self, position: int) -> list[Any] | None:
+        """The elements of a known operand, sizes among them where these are asked for; None when it is absent."""
+        if not self.has(position):
+            return None
+        return [item if isinstance(item, Size) else int(item) for item in self.known(position).reshape(-1)]
 
     def known_integer(self, position: int, default: int = 0) -> int:
         found = self.known_integers(position)
@@ -175,6 +178,12 @@ class Node:
         if slot is None:
             raise OnnxError(f"{self}: operand {position} is absent; expected one")
         return slot
+
+
+def as_known(values: Any) -> Array:
+    """Integers and sizes as a known array: of i64 where all are numbers."""
+    array = np.asarray(values, dtype=object)
+    return array if any(isinstance(item, Size) for item in array.reshape(-1)) else array.astype(np.int64)
 
 
 def is_value(result: Any) -> bool:

@@ -1,0 +1,101 @@
+"""Evaluates nodes on known arrays some elements of which are sizes: the arithmetic on shapes that exporters write.
+
+Arrays of sizes have the type `object`, and hold integers beside them. Only what is exact for all values of symbols is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from fuse_opt.dialects.interfaces.shapes import may_be_equal
+from fuse_opt.dialects.types.extents import largest, smallest
+from fuse_opt.dialects.types.size import Extent, Undecided
+from fuse_opt.frontends.builder import Array
+from fuse_opt.frontends.onnx.operators.node import Node, as_known
+
+_I64 = 7
+"""The number of i64 in `TensorProto.DataType`."""
+_Fold = Callable[[Node, Sequence[Array]], Array]
+
+
+def has_sizes(array: Array | None) -> bool:
+    """Whether an element is a size."""
+    return array is not None and array.dtype == object
+
+
+def fold_sizes(node: Node) -> Array | None:
+    """The output of a node of known operands with sizes among them; None where it is nothing that sizes can say."""
+    given = [slot.array for slot in node.slots if slot is not None]
+    name = "Identity" if node.op_type == "Cast" and node.integer("to") == _I64 else node.op_type
+    if (fold := _FOLDS.get(name)) is None or len(given) != len(node.slots):
+        return None
+    found: Any = fold(node, cast("Sequence[Array]", given))
+    is_truth: bool = getattr(getattr(found, "dtype", None), "kind", "") == "b"
+    return found if is_truth else as_known(found)
+
+
+def _gather(node: Node, given: Sequence[Array]) -> Array:
+    return np.take(given[0], given[1].astype(np.int64), axis=node.integer("axis"))
+
+
+def _slice(node: Node, given: Sequence[Array]) -> Array:
+    if len(given) == 1:
+        starts, ends = node.integers("starts"), node.integers("ends")
+        axes, steps = node.integers("axes", range(len(starts))), [1] * len(starts)
+    else:
+        starts, ends = given[1].tolist(), given[2].tolist()
+        axes = given[3].tolist() if len(given) > 3 else list(range(len(starts)))
+        steps = given[4].tolist() if len(given) > 4 else [1] * len(starts)
+    taken = [slice(None)] * given[0].ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        taken[axis] = slice(start, end, step)
+    return given[0][tuple(taken)]
+
+
+def _squeeze(node: Node, given: Sequence[Array]) -> Array:
+    axes = given[1].tolist() if len(given) > 1 else node.attributes.get("axes")
+    return np.squeeze(given[0], None if axes is None else tuple(axes))
+
+
+def _unsqueeze(node: Node, given: Sequence[Array]) -> Array:
+    axes = given[1].tolist() if len(given) > 1 else node.integers("axes")
+    return np.expand_dims(given[0], tuple(axes))
+
+
+def _reshape(node: Node, given: Sequence[Array]) -> Array:
+    return given[0].reshape(cast("list[int]", given[1].tolist()))
+
+
+def _elementwise(join: Callable[[Any, Any], Any]) -> _Fold:
+    return lambda node, given: np.asarray(np.frompyfunc(join, 2, 1)(given[0], given[1]), dtype=object)
+
+
+def _are_equal(a: Extent, b: Extent) -> bool:
+    if a != b and may_be_equal(a, b):
+        raise Undecided(a, b)
+    return a == b
+
+
+_FOLDS: dict[str, _Fold] = {
+    "Identity": lambda node, given: given[0],
+    "Gather": _gather,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Concat": lambda node, given: np.concatenate(list(given), axis=node.integer("axis")),
+    "Reshape": _reshape,
+    "ReduceProd": lambda node, given: np.asarray(np.prod(given[0])).reshape([1] if node.flag("keepdims", True) else []),
+    "Add": _elementwise(lambda a, b: a + b),
+    "Sub": _elementwise(lambda a, b: a - b),
+    "Mul": _elementwise(lambda a, b: a * b),
+    "Div": _elementwise(lambda a, b: a // b),
+    "Mod": _elementwise(lambda a, b: a % b),
+    "Max": _elementwise(largest),
+    "Min": _elementwise(smallest),
+    "Equal": lambda node, given: np.asarray(np.frompyfunc(_are_equal, 2, 1)(given[0], given[1])).astype(bool),
+    "Where": lambda node, given: np.where(given[0], given[1], given[2]),
+}
+"""Divisions are of sizes that are never negative: rounded down is rounded to zero."""
