@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import dtype, shape
 from fuse_opt.dialects.types.dtypes import F16, F32, F64, I32
-from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.dialects.types.extents import estimate, is_number
 from fuse_opt.frontends.torch.fx.handler import Call, NotCoveredError, handlers
 
 PRODUCTS, handler = handlers()
@@ -50,6 +50,9 @@ def _product(call: Call, a: SSAValue, b: SSAValue) -> SSAValue:
         call.leave_to_library()
         if dtype(a) not in (F32, F64, F16):
             raise NotCoveredError(f"is run by PyTorch's own kernel, which is faster for products of {dtype(a)}")
+        if not is_number(inner) or not is_number(columns):
+            sums = f"sums of {inner} terms to {columns} columns"
+            raise NotCoveredError(f"is run by PyTorch's own kernel, as no code is generated for {sums}")
         return call.emit.matmul(a, b, dtype=F32 if dtype(a) is F16 else None)
     left = call.reshaped(a, [*stack, rows, 1, inner])
     transposed = call.emit.permute_dims(b, axes=[*range(len(stack)), len(stack) + 1, len(stack)])
