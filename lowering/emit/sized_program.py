@@ -41,6 +41,10 @@ class SizedProgram:
         found = evaluations.of(self.program)
         return found, tuple(evaluations.sizes)
 
+    def named(self, symbols: Mapping[str, int]) -> Mapping[str, int]:
+        """The values of symbols, with those of the offsets of places, which follow from them."""
+        return symbols if self.orders is None else self.orders.named(symbols)
+
     def at(self, symbols: Mapping[str, int]) -> Program:
         """
         The program where symbols have these values: the same text. Raises LongRows where these are more than its text is for,
@@ -50,7 +54,7 @@ class SizedProgram:
             if size.evaluate(symbols) > most:
                 raise LongRows(f"'{self.program.name}': {size} is {size.evaluate(symbols)}; expected {most} at most")
         evaluation, sizes = self._evaluation
-        values = symbols if self.orders is None else self.orders.named(symbols)
+        values = self.named(symbols)
         known = [size.evaluate(values) for size in sizes]
         found = self.program if evaluation is None else cast(Program, evaluation(known))
         numbers = known[: len(self.table.sizes)]

@@ -267,9 +267,17 @@ def call_library(call: PythonCall, memory: Sequence[Array]) -> None:
 class SizedCpuProgram:
     """A program for a range of extents: one object, the programs of it that calls ask for, and calls of compiled code."""
 
-    def __init__(self, program: Program, at: Callable[[Mapping[str, int]], Program]) -> None:
-        """Compiles its text; `at` gives what it is where symbols have these values. Raises `CompileError`."""
-        self.program = program
+    def __init__(
+        self,
+        program: Program,
+        at: Callable[[Mapping[str, int]], Program],
+        named: Callable[[Mapping[str, int]], Mapping[str, int]] = dict,
+    ) -> None:
+        """
+        Compiles its text; `at` gives what it is where symbols have these values, `named` the values of all symbols of the record.
+        Raises `CompileError`.
+        """
+        self.program, self.named = program, named
         """With sizes in the place of numbers."""
         self._at, self._layout = at, program.sizes
         self._object = _load(program, None)

@@ -116,7 +116,7 @@ def compile_sized(
         _check_ops(entry)
         run_pipeline(module, passes, ctx)
         program = build_sized_program(module, function, equal_names(stated))
-    return stated, SizedCpuProgram(program.program, program.at)
+    return stated, SizedCpuProgram(program.program, program.at, program.named)
 
 
 def _with_second(native: SizedCpuProgram) -> Callable[[Mapping[str, int]], Any]:
@@ -138,6 +138,8 @@ class CallerSizes:
         from fuse_opt.runtime.cpu.program import CpuProgram
         from fuse_opt.runtime.prepared import PreparedProgram, persistent_memory
 
+        self.named = native.named
+        """From the values of symbols to those of all that numbers of the record depend on."""
         self.at = native.at
         """From the values of symbols to the CpuProgram for these; raises LongRows and OverflowError."""
         self.symbols = symbols(extent for value in _tensors(function) for extent in sizes(value))

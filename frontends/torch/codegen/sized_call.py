@@ -69,12 +69,13 @@ class SizedText:
         native = self.native.at(values)
         libraries = {n: library_step(step) for n, step in enumerate(native.steps) if not callable(step)}
         numbers = [_at(entry, values) for entry in self._computed]
-        views = [_view_at(view, values) for view in self._views]
+        named = self.native.named(values)
+        views = [_view_at(view, named) for view in self._views]
 
-        def new_frame() -> tuple[Any, tuple[int, ...], tuple[Any, ...], Any]:
+        def new_frame() -> tuple[Any, tuple[int, ...], tuple[Any, ...], Any, list[int]]:
             binding = native.bind()
             tensors = tuple(frame_tensor(binding, native.program, view) for view in views)
-            return binding.table, binding.pieces if self._has_pieces else (), tensors, binding
+            return binding.table, binding.pieces if self._has_pieces else (), tensors, binding, [0]
 
         return cast(_Call, self._bound(numbers, deque[Any](maxlen=MOST_IDLE), new_frame, libraries))
 
