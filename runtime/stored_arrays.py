@@ -56,7 +56,10 @@ class StoredType:
 
     def parts(self, given: Any) -> list[Array]:
         """The arrays `indptr`, `indices` and `values`, as long as the capacity. Raises TypeError or ValueError."""
-        if form_of(given) == "scipy" and given.format == self.kind and given.shape == self.shape:
+        kind = cast("type[object]", type(given))
+        if (known := _FORMATS.get(kind)) is None:
+            known = _FORMATS[kind] = str(given.format) if form_of(given) == "scipy" else ""
+        if known == self.kind and given.shape == self.shape:
             ready = [given.indptr, given.indices, given.data]
             if self.is_ready(*ready) is None:
                 return ready
@@ -157,6 +160,10 @@ class StoredType:
         return indptr, indices, values
 
 
+_FORMATS: dict[type[object], str] = {}
+"""By type of SciPy's matrices, how they are stored; nothing for other types."""
+
+
 def form_of(given: Any) -> Form:
     """What a caller's value is of."""
     return _form_of(cast("type[object]", type(given)))
@@ -201,6 +208,7 @@ def _of_torch(wanted: StoredType, given: Any) -> tuple[Array, Array, Array]:
 def _to_torch(given: StoredType, indptr: Array, indices: Array, values: Array) -> Any:
     torch: Any = sys.modules["torch"]
     size, wide = given.shape, torch.from_numpy(indices.astype(np.int64))
+    values = values if values.flags.writeable else values.copy()  # PyTorch warns of what it could not write to
     if given.kind == "csr":
         rows = torch.from_numpy(indptr.astype(np.int64))
         return torch.sparse_csr_tensor(rows, wide, torch.from_numpy(values), size=size)

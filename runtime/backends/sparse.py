@@ -55,8 +55,8 @@ _TYPES = ("f32", "f64", "i32", "i64")
 _IDS = ("i32", "i64", "i16", "i8")
 _OF_DENSE = 0.35
 """The rate of a product over what is stored, of that of a dense one."""
-_OF_ENTRY = 8
-"""What an entry costs beside its multiplications, as so many of them (measured with 1, 8, 128 and 512 columns)."""
+_OF_ENTRY = 12
+"""What an entry costs beside its multiplications, as so many of them (measured with 1, 8, 128, 512 columns, at 0.1 and 0.3)."""
 
 
 class _Call(ctypes.Structure):
