@@ -29,7 +29,10 @@ def calls_library(kernel: KernelOp) -> bool:
 
 
 class ContractedReads:
-    """The parts of a kernel of opaque ops: `stored`, results that follow from the last of these, and the pass behind that."""
+    """
+    The parts of a kernel of opaque ops: the pass behind the last of these, and `stored`, the results of that pass: those that
+    follow from the last one, and those that have to do with none, which are computed where these are.
+    """
 
     def __init__(self, kernel: KernelOp) -> None:
         ops = list(kernel.block.ops)
@@ -37,11 +40,9 @@ class ContractedReads:
         opaque = [op for op in ops if isinstance(op, OpaqueOp)]
         front = _needed(ops, {value.op for op in opaque for value in op.operands if isinstance(value, OpResult)})
         last: set[Operation] = {op for op in opaque if op not in front}
-        following = set(last)
-        for op in ops:
-            if any(value.owner in following for value in op.operands):
-                following.add(op)
-        self.stored = [number for number, value in enumerate(kernel.yielded()) if value.owner in following]
+        following = _following(ops, last)
+        beside = set(ops) - front - _following(ops, opaque)
+        self.stored = [number for number, value in enumerate(kernel.yielded()) if value.owner in following | beside]
         yielded = {value.op for number in self.stored if isinstance(value := kernel.yielded()[number], OpResult)}
         behind = _needed(ops, yielded - front - last, front | last)
         self.behind = [op for op in ops if op in behind]
@@ -60,6 +61,15 @@ class ContractedReads:
         if any(isinstance(op, StructuredOp) and op.COMBINE for op in self.behind):
             return "is not one pass: a reduction is behind what is contracted"
         return None
+
+
+def _following(ops: Sequence[Operation], first: Collection[Operation]) -> set[Operation]:
+    """Ops that are given, and all that use what they make."""
+    found = set(first)
+    for op in ops:
+        if any(value.owner in found for value in op.operands):
+            found.add(op)
+    return found
 
 
 def _needed(

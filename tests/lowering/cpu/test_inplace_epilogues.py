@@ -106,6 +106,26 @@ def test_other_kernels_over_their_residual() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize(
+    "text", [product(37, 29, 43), conv(3, 13, 5), attention(3, 21, 19, 8)], ids=["product", "conv", "attention"]
+)
+def test_sums_beside_a_product_are_written_over_what_they_add(text: str) -> None:
+    """They follow from no product, and yet are results of a kernel of one."""
+    head, body = text.split(" {graph.donated}) -> ", 1)
+    kind, body = body.split(" {\n", 1)
+    head = head.replace("%r:", f"%c: {kind}, %r:")
+    total = f"  %t = graph.add %c, %r : ({kind}, {kind}) -> {kind}\n"
+    body = body.replace("%r", "%t").replace(f"return %y : {kind}", f"return %t, %y : {kind}, {kind}")
+    text = f"{head} {{graph.donated}}) -> ({kind}, {kind}) {{\n{total}{body}"
+    program = fuse_opt.compile(text)
+    assert any(kernel.inplace_pairs() for kernel in kernels(program.module))
+    arguments = random_arguments(parse(text), 1)
+    wanted = evaluate(parse(text), arguments)
+    for found, exact in zip(program(*arguments), wanted, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=2e-4, atol=2e-4)
+
+
+@needs_compiler
 def test_random_extents() -> None:
     rng = random.Random(3)
     for _ in range(5):
