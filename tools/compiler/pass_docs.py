@@ -141,6 +141,8 @@ def _values(annotation: str) -> str:
 
 
 def _default_text(path: Path, value: ast.expr) -> str:
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "field":
+        value = next((word.value for word in value.keywords if word.arg == "default"), ast.Constant(None))
     if isinstance(value, ast.Name):
         value = _constants(path).get(value.id, value)
     try:

@@ -183,7 +183,8 @@ def upsample(n: Node, g: Emitter) -> Results:
 
 @handler("AffineGrid")
 def affine_grid(n: Node, g: Emitter) -> Results:
-    theta, (batch, _, *spatial) = n.operand(0), n.known_integers(1) or [0, 0]
+    theta, (batch, _, *sizes) = n.operand(0), n.known_integers(1) or [0, 0]
+    spatial = [int(size) for size in sizes]
     corners = n.flag("align_corners")
     lines = [np.linspace(-1, 1, size) if corners else (np.arange(size) * 2 + 1) / size - 1 for size in spatial]
     places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(spatial)], -1)
