@@ -12,7 +12,7 @@ from fuse_opt.lowering.program import NUMPY_NAMES, Program, SizesLayout
 from fuse_opt.runtime.buffers import AlignedArena, result_pool
 from fuse_opt.runtime.cpu.frames import BoundFrame
 from fuse_opt.runtime.cpu.result_memory import POOLED, ResultMemory
-from fuse_opt.runtime.host.c_records import fields_of, int64_table
+from fuse_opt.runtime.host.c_records import fields_of, int64_table, number_in
 from fuse_opt.runtime.host.program_call import (
     Call,
     Caller,
@@ -45,10 +45,8 @@ class _Sized(ctypes.Structure):
     _fields_ = fields_of("host/sized_call.c", "fuse_sized")
 
 
-_ANSWERS = 8
-"""MOST_ANSWERS of sized_call.c."""
-_SYMBOLS = 16
-"""MOST_SYMBOLS of it."""
+_ANSWERS = number_in("host/sized_call.c", "MOST_ANSWERS")
+_SYMBOLS = number_in("host/sized_call.c", "MOST_SYMBOLS")
 _GROWTH = 3, 2
 """An arena that is too small grows so many times at least."""
 

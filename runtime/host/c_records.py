@@ -55,6 +55,11 @@ def _number(text: str, length: str) -> int:
     return int(length if defined is None else defined[1])
 
 
+def number_in(file: str, name: str) -> int:
+    """What a text of the runtime defines a name as. Raises ValueError where it does not."""
+    return _number(_without_comments(file), name)
+
+
 def int64_table(*values: int) -> ctypes.Array[ctypes.c_int64]:
     """A record whose fields are given in order."""
     return (ctypes.c_int64 * len(values))(*values)

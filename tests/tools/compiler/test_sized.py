@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from guard_pages import guarded, needs_guard_pages
 from lowered_programs import needs_compiler
+from sized_texts import SOFTMAXES
 
 import fuse_opt
 from fuse_opt.lowering import emit
@@ -51,14 +52,6 @@ CONCAT = """func.func @main(%x: tensor<3x?xf32>, %y: tensor<3x?xf32>) -> tensor<
   %1 = graph.square %0 : (tensor<3x?xf32>) -> tensor<3x?xf32>
   func.return %1 : tensor<3x?xf32>
 }"""
-KERNELS = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]},
-                     %y: tensor<?x?xf32> {graph.dims = ["n", "m"]}) -> tensor<?x?xf32> {
-  %1 = graph.softmax %x : (tensor<?x?xf32>) -> tensor<?x?xf32>
-  %t = graph.permute_dims %1 {axes = array<i64: 1, 0>} : (tensor<?x?xf32>) -> tensor<?x?xf32>
-  %a = graph.add %t, %y : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
-  %s = graph.softmax %a : (tensor<?x?xf32>) -> tensor<?x?xf32>
-  func.return %s : tensor<?x?xf32>
-}"""
 MOVED = """func.func @main(%x: tensor<?x?xf32> {graph.dims = ["m", "n"]}) -> (tensor<?x?xf32>, tensor<?xf32>) {
   %0 = graph.flip %x {axes = array<i64: 1>} : (tensor<?x?xf32>) -> tensor<?x?xf32>
   %1 = graph.pad %0 {pads = array<i64: 0, 2, 0, 3>} : (tensor<?x?xf32>) -> tensor<?x?xf32>
@@ -89,7 +82,7 @@ CASES: dict[str, tuple[str, Shapes]] = {
     "moved": (MOVED, lambda n: [(n % 4 + 1, n)]),
     "parts": (PARTS, lambda n: [(n % 4 + 1, n + 1, 6)]),
     "loss": (LOSS, lambda n: [(n % 4 + 1, n)] * 2),
-    "kernels": (KERNELS, lambda n: [(n % 4 + 1, n), (n, n % 4 + 1)]),
+    "kernels": (SOFTMAXES, lambda n: [(n % 4 + 1, n), (n, n % 4 + 1)]),
 }
 
 
