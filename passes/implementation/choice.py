@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -11,7 +12,7 @@ from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.offers import Offer, find_offer, known_implementations, offers_of
 from fuse_opt.dialects.implementation.queries import inplace_operands
-from fuse_opt.dialects.implementation.selection import Candidate
+from fuse_opt.dialects.implementation.selection import Candidate, best
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.passes.remarks import Number, RefusedError
 
@@ -31,6 +32,19 @@ class Choice:
     """Operands of the kernel that it does not read."""
     by_rule: bool = False
     """Whether it is a decision: neither a directive nor what the kernel names already."""
+
+    @property
+    def next_best(self) -> Candidate | None:
+        """What would run it instead, also where a directive or the kernel's own word left nothing to compare."""
+        others = [one for one in self.found if one is not self.chosen]
+        return self.second or best(others)[0]
+
+    def record(self) -> dict[str, Any]:
+        """What the statistics of a program say of it, as data that JSON has; costs in seconds."""
+        found: dict[str, Any] = {"implementation": None, "seconds": None, **_named(self.chosen)}
+        found |= {"second": _named(self.next_best) or None}
+        found |= {"refused": {one.offer.name: one.refusal for one in self.found if one.refusal}}
+        return found | ({"workspace": self.workspace} if self.workspace else {})
 
     def numbers(self) -> dict[str, Number]:
         """What the remark says of it."""
@@ -104,6 +118,13 @@ def promised(op: GraphOp, name: str, found: Sequence[Candidate]) -> Candidate:
 def refusals(found: Sequence[Candidate]) -> str:
     """Why candidates do not run it, as remarks have it."""
     return ",".join(f"{one.offer.name}:{one.refusal}" for one in found if one.refusal)
+
+
+def _named(candidate: Candidate | None) -> dict[str, Any]:
+    if candidate is None:
+        return {}
+    measured = {} if candidate.measured is None else {"measured_seconds": candidate.measured}
+    return {"implementation": candidate.offer.name, "seconds": candidate.seconds, **measured}
 
 
 def _microseconds(prefix: str, candidate: Candidate) -> dict[str, Number]:

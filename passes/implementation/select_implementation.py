@@ -46,6 +46,7 @@ from fuse_opt.passes.implementation.choice import (
     refusals,
     write,
 )
+from fuse_opt.passes.implementation.chosen_sites import noted_sites
 from fuse_opt.passes.remarks import Number, RefusedError, is_collecting, remark
 from fuse_opt.passes.simplify.decompose import decomposed
 
@@ -90,12 +91,15 @@ class SelectImplementationPass(DevicePass):
         check_preferred(self.name, self.prefer, op)
         machine, table = self.machine(op), self._table(op)
         known: dict[Hashable, Choice] = {}
+        sites = noted_sites()
         with choosing(self.name, op) as choices:
             for function in functions_of(op):
                 frozen = _frozen(function)
                 for kernel in function.body.block.ops:
                     if isinstance(kernel, KernelOp) and (ops := dispatched_ops(kernel)):
-                        self._visit(kernel, ops, machine, frozen, table, known, choices)
+                        choice = self._visit(kernel, ops, machine, frozen, table, known, choices)
+                        if sites is not None and choice is not None:
+                            sites.note(kernel, ops, choice)
 
     def _table(self, op: ModuleOp) -> CostTable | None:
         if not self.table:
@@ -120,21 +124,23 @@ class SelectImplementationPass(DevicePass):
         table: CostTable | None,
         known: dict[Hashable, Choice],
         choices: Choices,
-    ) -> None:
-        """Decides for a kernel; `known` are choices for kernels that say nothing, by what they compute."""
+    ) -> Choice | None:
+        """
+        Decides for a kernel, and gives what was found, if anything was asked; `known` are choices for kernels that say
+        nothing, by what they compute.
+        """
         if (kind := kernel.schedule_kind()) == "reference":
-            return
+            return None
         is_free = kernel.implementation is None and wanted_implementation(kernel, ops) is None
         never = tuple([value in frozen for value in kernel.operands]) if frozen else ()
         key = (kernel_structure(kernel), never, kind) if is_free and not choices.replays else None
         if key is not None and (same := known.get(key)) is not None:
-            self._take(kernel, ops, same, choices)
-            return
+            return self._take(kernel, ops, same, choices)
         values = (*kernel.operands, *kernel.results)
         if not all(map(is_sized, values)):
             message = "has unknown extents: what runs it is chosen for the shapes of a call"
             remark(self.name, kernel, "unknown-extents", message, flip="extents in its types")
-            return
+            return None
         try:
             found = candidates(kernel, machine, self.numerics, frozen)
             choice = self._checked(kernel, found, machine, frozen, table)
@@ -145,16 +151,16 @@ class SelectImplementationPass(DevicePass):
         if choice.chosen is None:
             if choice.by_rule:
                 name_nothing(kernel)
-                return
+                return choice
             if not all(map(is_static, values)):
                 message = "has extents that are sizes, and nothing that runs it takes them"
                 remark(self.name, kernel, "sizes", message, refused=refusals(choice.found))
-                return
+                return choice
             self._refuse(kernel, choice.found, machine)
-            return
+            return choice if isinstance(ops[0], OpaqueOp) else None  # code of the program is no site
         if key is not None:
             known[key] = choice
-        self._take(kernel, ops, choice, choices)
+        return self._take(kernel, ops, choice, choices)
 
     def _checked(
         self,
@@ -270,17 +276,18 @@ class SelectImplementationPass(DevicePass):
         message = f"'{op.name}' runs on the host, between copies: no implementation takes it on the device"
         remark(self.name, kernel, "host", message, flip="a backend that does, or other types", numbers=numbers)
 
-    def _take(self, kernel: KernelOp, ops: Sequence[GraphOp], choice: Choice, choices: Choices) -> None:
+    def _take(self, kernel: KernelOp, ops: Sequence[GraphOp], choice: Choice, choices: Choices) -> Choice:
+        """What is left of the choice."""
         assert choice.chosen is not None
         name = choice.chosen.offer.name
         if kernel.implementation is not None and kernel.implementation.data == name:
             kernel.set_workspace(choice.workspace)
             kernel.set_unread(choice.unread)
             remark(self.name, kernel, "kept", f'is run by "{name}", as it says')
-            return
+            return choice
         if choice.by_rule and not choices.take(kernel, name, inner=ops[0]):
             name_nothing(kernel)
-            return
+            return replace(choice, chosen=None)
         write(kernel, choice.chosen.offer)
         kernel.set_workspace(choice.workspace)
         kernel.set_unread(choice.unread)
@@ -288,6 +295,7 @@ class SelectImplementationPass(DevicePass):
             names = " and ".join(f"'{op.name}'" for op in ops)
             flip = "" if choice.second is None else f'use_implementation = "{choice.second.offer.name}"'
             remark(self.name, kernel, "selected", f'{names}: run by "{name}"', flip=flip, numbers=choice.numbers())
+        return choice
 
 
 def _frozen(function: FuncOp) -> set[SSAValue]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,12 @@ from fuse_opt.tools.commands.command import (
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from fuse_opt.passes.implementation.chosen_sites import Sites
     from fuse_opt.tools.commands.measuring import Times
     from fuse_opt.tools.compiler.compiled_program import CompiledProgram
     from fuse_opt.tools.compiler.signature import Array, Value
 
 OK, FAILED = 0, 1
-_SHOWN = 5
-"""Points of a sweep that failed."""
 _DESCRIPTION = "Compiles a program, runs it on given or random arguments, compares it with the reference, and times it."
 
 
@@ -55,11 +54,13 @@ def _main(arguments: Sequence[str]) -> int:
     inputs = _inputs(parser, given.inputs or ["random:0"])
     if given.results is not None and not given.results.endswith(".npz"):
         parser.error(f"argument --results: expected FILE.npz, got '{given.results}'")
+    from fuse_opt.passes.implementation.chosen_sites import collect_sites
     from fuse_opt.tools.compiler.pipeline import UsageError
     from fuse_opt.tools.source.diagnostics import InputError, with_notes
 
     try:
-        return _run(given, inputs)
+        with collect_sites() as sites:
+            return _run(given, inputs, sites)
     except UsageError as error:
         parser.error(str(error))
     except InputError as error:
@@ -163,7 +164,7 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
+def _run(given: argparse.Namespace, wanted: _Inputs, sites: Sites) -> int:
     from fuse_opt.tools.commands.array_files import read_arguments
     from fuse_opt.tools.commands.measuring import (
         check_against_reference,
@@ -173,6 +174,7 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
         tolerance,
     )
     from fuse_opt.tools.compiler.api import compile as compile_program
+    from fuse_opt.tools.watching.run_summary import counts, print_summary
 
     source, weights = _load(given, wanted.file)
     pipeline = "unfused" if given.unfused or given.passes == "" else given.passes
@@ -206,14 +208,7 @@ def _run(given: argparse.Namespace, wanted: _Inputs) -> int:
         seen["seconds"] = _times(interleave({"": program}, inputs, given.repeat)[""], given.repeat)
     elif not given.check or given.results:
         seen["results"] = _results(program, inputs, given.results)
-    stats = {field.name: getattr(program.stats, field.name) for field in fields(program.stats)}
-    known = {name: value for name, value in stats.items() if value is not None}
-    chosen: dict[str, dict[str, int]] = {"implementations": found} if (found := program.implementations) else {}
-    if (moved := program.conversions)[0]:
-        chosen |= {"conversions": {"count": moved[0], "bytes": moved[1]}}
-    if (made := program.fallbacks)[0]:
-        chosen |= {"fallbacks": {"count": made[0], "bytes": made[1]}}
-    _print({"file": given.file, "target": program.target, **known, **chosen, **seen}, given.stats)
+    print_summary({"file": given.file, "target": program.target, **counts(program, sites), **seen}, given.stats)
     return OK if passed else FAILED
 
 
@@ -263,13 +258,14 @@ def _sweep(
     points: Sequence[Mapping[str, int]],
 ) -> int:
     from fuse_opt.tools.commands.measuring import Sweep
+    from fuse_opt.tools.watching.run_summary import print_summary
 
     if wanted.file or wanted.own or given.results or given.weights:
         raise ValueError("--extents: a range needs random arguments, and writes no results")
     if any(value.frozen for value in program.signature.arguments):
         raise ValueError("--extents: a range needs a program without frozen arguments")
     found = Sweep(source, program, wanted.seed, given.function, given.check, given.repeat).run(points)
-    _print({"file": given.file, "target": program.target, **found}, given.stats)
+    print_summary({"file": given.file, "target": program.target, **found}, given.stats)
     return OK if found.get("check", {"passed": True})["passed"] else FAILED
 
 
@@ -315,35 +311,6 @@ def _describe(value: Value, result: Any) -> dict[str, Any]:
 
 def _times(times: Times, count: int) -> dict[str, Any]:
     return {"calls": count, "min": times.minimum, "median": times.median, "max": times.maximum}
-
-
-def _print(summary: dict[str, Any], form: str) -> None:
-    if form == "json":
-        import json
-
-        print(json.dumps(summary))
-        return
-    for key, value in summary.items():
-        if key == "check":
-            word = "passed" if value["passed"] else "FAILED"
-            allowed = f"allowed {value['tolerance']}" if "tolerance" in value else f"the largest, at {value['at']}"
-            print(f"check: {word}, error {value['error']} ({allowed})")
-            for point in value.get("failed", [])[:_SHOWN]:
-                print(f"  failed at {point}")
-        elif key == "seconds":
-            parts = ", ".join(f"{name} {1e3 * value[name]:.3f}" for name in ("min", "median", "max"))
-            print(f"milliseconds in {value['calls']} calls: {parts}")
-        elif key == "arena":
-            over = value["over_bound"]
-            worst = f"mean {over['mean']:.4f}, worst {over['worst']:.4f} at {over['at']}"
-            print(f"arena: at most {value['bytes']} bytes, over the lower bound {worst}")
-        elif key == "medians":
-            parts = ", ".join(f"{name} {1e3 * one['seconds']:.3f} at {one['at']}" for name, one in value.items())
-            print(f"milliseconds, medians of sizes: {parts}")
-        elif key in ("implementations", "conversions", "fallbacks"):
-            print(f"{key}: {', '.join(f'{name} {count}' for name, count in value.items())}")
-        else:
-            print(f"{key}: {value}")
 
 
 def _reason(error: Exception) -> str:

@@ -59,20 +59,22 @@ def example_inputs(
     ValueError for a name that no argument has.
     """
     entry = entry_function(load(source), function)
-    values, sizes, given = Signature.of(entry).arguments, argument_extents(entry), extents or {}
+    signature, sizes, given = Signature.of(entry), argument_extents(entry), extents or {}
     symbols = symbols_of(extent for row in sizes for extent in row)
     known = [symbol.name for symbol in symbols]
     for name in given:
         if name not in known:
             raise ValueError(f"no argument has an unknown extent '{name}'; there are: {', '.join(known) or 'none'}")
     numbers = {symbol.name: given.get(symbol.name, _usual_extent(symbol)) for symbol in symbols}
-    shapes = [
-        [n if n >= 0 else evaluate_extent(size, numbers) for n, size in zip(value.shape, row, strict=True)]
-        for value, row in zip(values, sizes, strict=True)
-    ]
+
+    def shape(number: int, value: Value) -> list[int]:
+        if -1 not in value.shape:  # which one that is in parts, or lies packed, has of its own
+            return list(value.shape)
+        return [evaluate_extent(size, numbers) for size in sizes[signature.places(number)[0]]]
+
     return [
-        _draw(value, shape, np.random.default_rng([seed, number]))
-        for number, (value, shape) in enumerate(zip(values, shapes, strict=True))
+        _draw(value, shape(number, value), np.random.default_rng([seed, number]))
+        for number, value in enumerate(signature.arguments)
     ]
 
 

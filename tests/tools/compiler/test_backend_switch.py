@@ -13,6 +13,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.tools.commands.fuse_run_main import main
 from fuse_opt.tools.compiler.backend_switch import backend_passes
 from fuse_opt.tools.compiler.pipeline import UsageError
+from fuse_opt.tools.watching.run_summary import print_summary
 
 PRODUCT = """
 func.func @main(%x: tensor<5x7xf32>, %w: tensor<7x3xf32>) -> tensor<5x3xf32> {
@@ -132,4 +133,68 @@ def test_a_run_says_what_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main([str(tmp_path / "product.mlir"), "--check"]) == 0
     assert "implementations: fuse.matmul 1\n" in capsys.readouterr().out
     assert main([str(tmp_path / "product.mlir"), "--check", "--backend=-fuse,-blas", "--stats=json"]) == 0
-    assert json.loads(capsys.readouterr().out)["implementations"] == {"numpy.matmul": 1}
+    found = json.loads(capsys.readouterr().out)
+    assert found["implementations"] == {"numpy.matmul": 1}
+    (choice,) = found["choices"]
+    assert (choice["implementation"], choice["second"], choice["sites"]) == ("numpy.matmul", None, 1)
+    assert choice["at"].endswith("product.mlir:3:3")
+
+
+def test_a_printed_module_runs_with_what_is_prepared_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = "tensor<7x3xf32>"
+    frozen = (
+        PRODUCT.replace(f"%w: {kind}", f"%w: {kind} {{graph.frozen}}")
+        .replace("  %0 =", f"  %e = graph.exp %w : ({kind}) -> {kind}\n  %0 =")
+        .replace("%x, %w :", "%x, %e :")
+    )
+    (tmp_path / "printed.mlir").write_text(str(fuse_opt.optimize(frozen)), encoding="utf-8")
+    assert "graph.prepared" in (tmp_path / "printed.mlir").read_text(encoding="utf-8")
+    assert main([str(tmp_path / "printed.mlir"), "--check"]) == 0
+    assert "implementations: fuse.matmul 1\n" in capsys.readouterr().out
+
+
+TWO_KINDS = """
+func.func @f(%x: tensor<8x8xf32>, %y: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %0 = graph.matmul %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = graph.matmul %0, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %2 = graph.matmul %1, %y {use_implementation = "numpy.matmul"} : (tensor<8x8xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+  func.return %2 : tensor<8x4xf32>
+}
+"""
+
+
+def test_statistics_have_each_choice_with_costs_and_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "products.mlir").write_text(TWO_KINDS, encoding="utf-8")
+    dear = file(tmp_path, "costly", accepts="'odd' if site.results[0].shape[1] == 4 else None", cost="Cost(call=1.0)")
+    told = [str(tmp_path / "products.mlir"), f"--backend=none,fuse,numpy,{dear}"]
+    assert main([*told, "--stats=json"]) == 0
+    wide, narrow = json.loads(capsys.readouterr().out)["choices"]
+    if wide["sites"] == 1:
+        wide, narrow = narrow, wide
+    assert (wide["sites"], wide["implementation"], wide["second"]["implementation"]) == (
+        2,
+        "fuse.matmul",
+        "numpy.matmul",
+    )
+    assert 0 < wide["seconds"] < wide["second"]["seconds"] < 1 and wide["refused"] == {}
+    assert narrow["implementation"] == "numpy.matmul" and narrow["second"]["implementation"] == "fuse.matmul"
+    assert narrow["refused"] == {"costly.matmul": "odd"}, "a promise is told with what it was chosen against"
+    assert main(told) == 0
+    text = capsys.readouterr().out
+    assert "products.mlir:3:3, 2 alike: fuse.matmul " in text and "    refused by costly.matmul: odd\n" in text
+
+
+def test_statistics_as_text_end_with_the_kinds_that_take_longest(capsys: pytest.CaptureFixture[str]) -> None:
+    one: dict[str, object] = {
+        "op": "graph.sort",
+        "types": "t",
+        "at": "-",
+        "sites": 3,
+        "implementation": None,
+        "second": None,
+        "refused": {},
+    }
+    print_summary({"choices": [one] * 25}, "text")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 22 and lines[-1] == "  and 15 sites of 5 kinds: --stats json has all"
+    assert lines[1] == "  graph.sort of t at -, 3 alike: nothing that is named"
