@@ -1,33 +1,50 @@
-"""Kernels of sizes at numbers: what is checked element by element is so at some values of their symbols."""
+"""Ops of sizes at numbers: what is checked element by element is so at some values of their symbols."""
 
 from __future__ import annotations
 
 from itertools import cycle
+from typing import TypeVar
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.interfaces.shapes import has_sizes, sizes
+from fuse_opt.dialects.interfaces.shapes import has_sizes, sizes, tensor
 from fuse_opt.dialects.interfaces.symbols import change_sizes, is_tensor
 from fuse_opt.dialects.types.extents import evaluate, symbols
+from fuse_opt.dialects.types.symbolic_shape import with_extents
 
 _NUMBERS = (5, 3, 7, 4, 9)
 """By symbol, where it may be these; different ones, so that no two axes are alike by accident."""
 
+_Op = TypeVar("_Op", bound=Operation)
 
-def at_numbers(kernel: KernelOp) -> KernelOp:
-    """The kernel, or one like it that stands by itself where some extents are sizes."""
-    values: list[SSAValue] = [value for op in kernel.walk() for value in op.results]
-    values += kernel.block.args
-    found = symbols(extent for value in values if is_tensor(value) and has_sizes(value) for extent in sizes(value))
+
+def at_numbers(op: _Op) -> _Op:
+    """The op, a kernel or a view, or one like it that stands by itself where some extents are sizes."""
+    found = symbols(extent for value in _values(op) if is_tensor(value) and has_sizes(value) for extent in sizes(value))
     if not found:
-        return kernel
+        return op
     numbers = {
         one.name: min(max(-(-number // one.multiple) * one.multiple, one.least), one.most)
         for one, number in zip(found, cycle(_NUMBERS))
     }
-    operands = Block(arg_types=[value.type for value in kernel.operands]).args
-    copy = kernel.clone(dict(zip(kernel.operands, operands, strict=False)))
+
+    def type_at(value: SSAValue) -> Attribute:
+        if not is_tensor(value) or not has_sizes(value):
+            return value.type
+        return with_extents(tensor(value), [evaluate(extent, numbers) for extent in sizes(value)])
+
+    operands = Block(arg_types=[type_at(value) for value in op.operands]).args
+    copy = op.clone(dict(zip(op.operands, operands, strict=False)))
     copy.operands = operands
     change_sizes(copy, lambda extent: evaluate(extent, numbers))
     return copy
+
+
+def _values(op: Operation) -> list[SSAValue]:
+    inner = list(op.walk())
+    blocks = [block for one in inner for region in one.regions for block in region.blocks]
+    return [
+        *op.operands,
+        *(value for one in inner for value in one.results),
+        *(value for block in blocks for value in block.args),
+    ]

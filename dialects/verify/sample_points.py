@@ -13,6 +13,7 @@ from fuse_opt.dialects.interfaces.shapes import is_static, shape, tensor
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.encodings import encoding_of
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, constant, dimensions
+from fuse_opt.dialects.verify.at_numbers import at_numbers
 
 Point = tuple[int, ...]
 
@@ -74,7 +75,8 @@ def moves_nothing(op: Operation) -> bool:
     return _VIEWS[key]
 
 
-def _is_in_place(op: StructuredOp) -> bool:
+def _is_in_place(given: StructuredOp) -> bool:
+    op = at_numbers(given)
     source, result = op.operands[0], op.results[0]
     if not is_static(source) or not is_static(result) or op.body().function != "operand":
         return False

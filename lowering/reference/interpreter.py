@@ -33,7 +33,7 @@ from fuse_opt.dialects.types.encodings import encoding_of, with_encoding
 from fuse_opt.dialects.types.extents import substitute
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions, linearize
 from fuse_opt.dialects.types.storage_kinds import part_types
-from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
+from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
 from fuse_opt.lowering.errors import EvaluationError
 from fuse_opt.lowering.program.float_formats import bit_patterns, converted, is_narrow, recognized, type_name
 from fuse_opt.lowering.reference.kernels import find_implementation
@@ -66,7 +66,7 @@ def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Arra
     if prepared is not None:
         arguments = _with_prepared(prepared, arguments)
     whole = _whole(block.args, arguments)
-    if any(isinstance(said, ShapeAttr) for op in function.walk() for said in op.properties.values()):
+    if any(isinstance(said, ShapeAttr | SizeAttr) for op in function.walk() for said in op.properties.values()):
         block = _at_numbers(function, whole).body.block
     given = enumerate(zip(block.args, whole, strict=True))
     return _flat(

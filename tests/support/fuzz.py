@@ -5,7 +5,8 @@
 Case N of seed S is the program of `program_of(S + N)`. It goes through a random sequence of passes (laws.pass_fault), be it
 through all decisions about kernels, memory and launches first and then through rewrites of what was decided about; its ops are
 put in another order and fused again (laws.grouping_fault); with `--target c` every tenth case is compiled and compared, too. In
-every fourth case values lie in random orders of memory. With `--backends` cases are those of backend_fuzz.py.
+every fourth case values lie in random orders of memory. With `--backends` cases are those of backend_fuzz.py, with `--sizes`
+those of sized_fuzz.py.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from itertools import repeat
 
 from backend_fuzz import backends_fault, switched
 from ir_testing import graph_ops, parse, text_of
-from laws import DECISIONS, FUSIONS, OPTIMIZATIONS, REWRITES, Subject, Work, compiled_fault, grouping_fault, pass_fault
+from laws import DECISIONS, FUSIONS, OPTIMIZATIONS, REWRITES, Subject, compiled_fault, grouping_fault, pass_fault
 from program_generator import dense_program, narrow_program, random_program
 from random_orders import with_orders
+from sized_fuzz import SizedWork, sized_fault
+from sized_programs import sized_program
 from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.lowering.errors import EvaluationError
@@ -57,6 +60,8 @@ ORDERED = 4
 
 BACKENDS = "backends"
 """In place of a target: cases are switches of backends."""
+SIZES = "sizes"
+"""In place of a target: programs are over symbols."""
 
 SHARE = 50
 """Cases that a process takes at once."""
@@ -98,7 +103,7 @@ class Summary:
     cases: int = 0
     ops: int = 0
     compiled: int = 0
-    work: Work = field(default_factory=Work)
+    work: SizedWork = field(default_factory=SizedWork)
     mismatches: Counter[str] = field(default_factory=Counter[str])
     reports: list[str] = field(default_factory=list[str])
     left: int = 0
@@ -112,11 +117,13 @@ class Summary:
         self.compiled += other.compiled
         self.work.passes += other.work.passes
         self.work.kernels += other.work.kernels
+        self.work.sized += other.work.sized
         self.mismatches += other.mismatches
         self.reports += other.reports
 
     def line(self) -> str:
         compiled = f", {self.compiled} compiled" if self.compiled else ""
+        compiled += f", {self.work.sized} for all sizes" if self.work.sized else ""
         left = f", {self.left} left at the limit" if self.left else ""
         kinds = ", ".join(f"{law} {count}" for law, count in sorted(self.mismatches.items()))
         return (
@@ -141,6 +148,7 @@ def _compiled_law(text: str, passes: Sequence[str], seed: int) -> str:
 
 LAWS: dict[str, Callable[[str, Sequence[str], int], str]] = {
     "backends": backends_fault,
+    "sizes": sized_fault,
     "passes": _values_law,
     "grouping": _grouping_law,
     "c": _compiled_law,
@@ -199,6 +207,8 @@ def program_of(seed: int) -> ModuleOp:
 def check_case(seed: int, target: str, summary: Summary) -> list[Mismatch]:
     """The laws that a case breaks."""
     rng = random.Random(f"fuzz {seed}")
+    if target == SIZES:
+        return _check_sizes(seed, rng, summary)
     module = program_of(seed)
     if seed % ORDERED == 3:
         with_orders(module, seed)
@@ -219,6 +229,16 @@ def check_case(seed: int, target: str, summary: Summary) -> list[Mismatch]:
         summary.compiled += 1
         found.append(Mismatch(seed, "c", _compiled_law(text, (), seed), text, ()))
     return [mismatch for mismatch in found if mismatch.kind]
+
+
+def _check_sizes(seed: int, rng: random.Random, summary: Summary) -> list[Mismatch]:
+    text = text_of(sized_program(seed))
+    passes = random_sequence(rng)
+    summary.cases += 1
+    summary.ops += len(graph_ops(parse(text)))
+    summary.compiled += 1
+    fault = sized_fault(text, passes, seed, summary.work)
+    return [Mismatch(seed, "sizes", fault, text, passes)] if fault else []
 
 
 def run(seeds: Sequence[int], target: str = "reference", reported: int = 1, until: float = math.inf) -> Summary:
@@ -262,11 +282,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--processes", type=int, default=min(4, os.cpu_count() or 1), help="processes that share the work")
     add("--target", choices=("reference", "c"), default="reference", help="c: compile some of the cases, too")
     add("--backends", action="store_true", help="random switches of backends; every case is compiled")
+    add(
+        "--sizes",
+        action="store_true",
+        help="programs over symbols, at five sets of values each; every case is compiled",
+    )
     add("--seconds", type=float, default=math.inf, help="begin no case after so many; the line says how many are left")
     add("--reduce", type=int, default=1, metavar="N", help=f"of {SHARE} cases reduce N mismatches of each law")
     given = parser.parse_args(argv)
     processes = max(1, min(given.processes, given.cases))
-    target = BACKENDS if given.backends else given.target
+    target = BACKENDS if given.backends else SIZES if given.sizes else given.target
     summary = run_processes(given.cases, given.seed, processes, target, given.reduce, given.seconds)
     print(summary.line())
     return 1 if summary.mismatches else 0

@@ -207,7 +207,11 @@ def partition(module: ModuleOp) -> set[frozenset[Attribute]]:
 
 def compiled_fault(subject: Subject, pipeline: Sequence[str] | None = None) -> str:
     """Whether a pipeline's C, the default one's, gives other values than the reference, roughly, or leaves its arrays."""
-    program = fuse_opt.compile(subject.text, "cpu", pipeline)
+    return called_fault(fuse_opt.compile(subject.text, "cpu", pipeline), subject)
+
+
+def called_fault(program: Any, subject: Subject) -> str:
+    """Whether a compiled program gives other values than a subject's, roughly, or leaves its arrays."""
     results = program(*(array.copy() for array in subject.arguments))
     found: list[Array] = results if len(subject.values) > 1 else [results]
     differs = roughly_differs(found, subject.values)

@@ -504,6 +504,10 @@ class _Writer:
         assert result is not None
         return result
 
+    def freezes(self, value: SSAValue) -> bool:
+        """Whether an argument is frozen, where it is not donated."""
+        return self.rng.random() < 0.4
+
     def finish(self) -> ModuleOp:
         results = [value for value in self.values if not value.uses and self.rng.random() < 0.8]
         results = results[-6:] or [self.values[-1]]
@@ -512,7 +516,7 @@ class _Writer:
         self.block.add_op(ReturnOp(*results))
         types = FunctionType.from_lists([value.type for value in self.block.args], [value.type for value in results])
         donated = [self.rng.random() < 0.3 for _ in self.block.args]
-        frozen = [not gone and self.rng.random() < 0.4 for gone in donated]
+        frozen = [not gone and self.freezes(v) for v, gone in zip(self.block.args, donated, strict=True)]
         marks = [["graph.donated"] * d + ["graph.frozen"] * f for d, f in zip(donated, frozen, strict=True)]
         attributes = ArrayAttr([DictionaryAttr(dict.fromkeys(names, UnitAttr())) for names in marks])
         return ModuleOp([FuncOp("main", types, Region(self.block), arg_attrs=attributes)])

@@ -21,7 +21,7 @@ from fuse_opt.dialects.interfaces.properties import (
     shape_attribute,
     stated_extents,
 )
-from fuse_opt.dialects.interfaces.shapes import is_static, may_be_equal, shape, shape_text
+from fuse_opt.dialects.interfaces.shapes import is_sized, is_static, may_be_equal, shape, shape_text
 from fuse_opt.dialects.types.extents import is_decided, is_number
 from fuse_opt.dialects.types.index_expr import Index, constant, delinearize, linearize
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
@@ -101,8 +101,8 @@ class PermuteDimsOp(ViewOp):
             first = inner.order()
             return self.simplified(PermuteDimsOp, inner.x, axes=int_array([first[axis] for axis in order]))
         moving = [axis for axis in order if shape(self.x)[axis] != 1]
-        if is_static(self.x) and moving == sorted(moving) and list(order) != sorted(order):
-            return self.simplified(ReshapeOp, self.x, shape=int_array(shape(self.result)))
+        if is_sized(self.x) and moving == sorted(moving) and list(order) != sorted(order):
+            return self.simplified(ReshapeOp, self.x, shape=extents_array(shape(self.result)))
         if isinstance(inner, OpaqueOp) and self.x.has_one_use() and not inner.attributes:
             return inner.permuted(order)
         return None
