@@ -42,9 +42,10 @@ def unavailable_backends(platform: str = "cpu") -> dict[str, str]:
 
 
 def load_problem(name: str) -> str | None:
-    """Why a backend that a person names cannot be used here; its library is loaded."""
-    problem = _LOAD_PROBLEMS.get(name)
-    return None if problem is None else problem()
+    """Why a backend that a person names for programs of CPUs cannot be used here; its library is loaded."""
+    problems = (_PROBLEMS["cpu"].get(name), _LOAD_PROBLEMS.get(name))
+    reasons = (problem() for problem in problems if problem is not None)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 class DeviceLibraries:

@@ -88,7 +88,7 @@ def _main(arguments: list[str]) -> int:
         inputs=given.inputs,
     )
     try:
-        passes = backend_passes(given.backend)
+        passes = backend_passes(given.backend, load_problem=_nothing if given.target == "cuda" else _load_problem)
         for kind, name, text in given.passes:
             passes += parse_pass_flag(name, text) if kind == "flag" else parse_pipeline(text)
         passes = with_dispatch_table(passes)
@@ -99,6 +99,17 @@ def _main(arguments: list[str]) -> int:
     except UnreadableError as error:
         print(f"fuse-opt: error: {error}", file=sys.stderr)
         return REFUSED
+
+
+def _nothing(name: str) -> None:
+    """Text for CUDA is the same on all machines, whatever libraries they have."""
+
+
+def _load_problem(name: str) -> str | None:
+    """Why a backend cannot be used here; imported for who names one."""
+    from fuse_opt.runtime.backends.registry import load_problem
+
+    return load_problem(name)
 
 
 def _diff(old: str, new: str) -> int:

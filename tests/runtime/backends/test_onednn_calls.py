@@ -19,6 +19,7 @@ from fuse_opt.passes.remarks import collect
 from fuse_opt.runtime.backends.onednn import primitives
 from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
+from fuse_opt.tools.commands.fuse_opt_main import main as fuse_opt_main
 from fuse_opt.tools.compiler.pipeline import UsageError
 
 F32 = product_text(np.empty((5, 7), "f4"), np.empty((7, 3), "f4"), (5, 3), {})
@@ -215,6 +216,23 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch, value: str, messag
         fuse_opt.compile(F32)
     said = any("[attach-backends] unavailable" in str(r) and "'onednn'" in str(r) for r in remarks)
     assert said == (value == "off"), "whether a path holds a library is known when it is loaded, for who names it"
+
+
+def test_fuse_opt_says_that_a_named_library_is_absent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the flag and the variable alike; a pass names a backend as data, and loads nothing."""
+    monkeypatch.setenv("FUSE_OPT_ONEDNN", "off")
+    (tmp_path / "product.mlir").write_text(F32, encoding="utf-8")
+    file, said = str(tmp_path / "product.mlir"), "backend 'onednn' cannot be used here: FUSE_OPT_ONEDNN=off\n"
+    assert fuse_opt_main([file, "--backend=onednn,-blas", "--default"]) == 2
+    assert capsys.readouterr().err.endswith(f"backend 'onednn,-blas': {said}")
+    assert fuse_opt_main([file, "-p", "attach-backends{backends=none,onednn}, unfused"]) == 0
+    assert 'implementation = "onednn.matmul"' in capsys.readouterr().out
+    assert fuse_opt_main([file, "--backend=-onednn", "--default"]) == 0
+    monkeypatch.setenv("FUSE_OPT_BACKEND", "onednn")
+    assert fuse_opt_main([file, "--default"]) == 2
+    assert capsys.readouterr().err.endswith(f"FUSE_OPT_BACKEND=onednn: {said}")
 
 
 def test_a_plan_from_elsewhere_is_refused_by_name(fake: FakeOneDnn, monkeypatch: pytest.MonkeyPatch) -> None:
