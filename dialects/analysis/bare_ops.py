@@ -10,9 +10,12 @@ from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.scalar import is_one_number
 
 
-def sweep_functions(module: Operation) -> list[Block]:
-    """The blocks whose ops are tensor programs: those of functions, outermost first; none with values of storage kinds."""
-    functions = [op for op in module.walk() if op.name == "func.func" and not holds_stored(op)]
+def sweep_functions(module: Operation, stored: bool = False) -> list[Block]:
+    """
+    The blocks whose ops are tensor programs: those of functions, outermost first; with values of storage kinds where `stored`
+    says so.
+    """
+    functions = [op for op in module.walk() if op.name == "func.func" and (stored or not holds_stored(op))]
     return [block for op in functions for region in op.regions for block in region.blocks]
 
 

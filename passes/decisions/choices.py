@@ -69,6 +69,14 @@ class Choices:
             self._open.pop(step, None)
         return steps
 
+    def told_one(self, op: Operation, choice: str) -> Step | None:
+        """What a file says about an op of which one thing can be chosen. Raises DecisionError for another."""
+        found = None
+        for found in self.told(op):
+            if found.decision.choice != choice:
+                raise found.decision.choice_error(f"expected '{choice}', got '{found.decision.choice}'")
+        return found
+
     def says(self, op: Operation, choice: str) -> bool:
         """Whether a file chooses exactly this for an op of a block."""
         steps = [step for step in self._told.get(op, []) if step.decision.choice == choice]

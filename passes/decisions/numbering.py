@@ -37,7 +37,7 @@ class Numbering:
         """Notes the ops there are, and gives the number of this run of the pass."""
         for noted in (self.places, self.named, self.sources, self.called):
             noted.clear()
-        for block in sweep_functions(module):
+        for block in sweep_functions(module, stored=True):
             function = _function_name(block)
             self.called.setdefault((function, ""), [])
             for outer in block.ops:

@@ -32,10 +32,14 @@ from fuse_opt.dialects.interfaces.contraction import Contraction
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
+from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
+
+_PACKED = "packed"
+"""What is chosen for a kernel whose right operand is packed."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,10 @@ class PackWeightsPass(RewritePass):
         check_counts(self)
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        for function in called_functions(op):
-            if frozen_arguments(function) and function.body.first_block is function.body.last_block:
-                _Packing(function, self).run()
+        with choosing(self.name, op) as choices:
+            for function in called_functions(op):
+                if frozen_arguments(function) and function.body.first_block is function.body.last_block:
+                    _Packing(function, self, choices).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,10 @@ class _Weight:
 
 
 class _Packing:
-    def __init__(self, function: FuncOp, options: PackWeightsPass) -> None:
+    def __init__(self, function: FuncOp, options: PackWeightsPass, choices: Choices) -> None:
         self.function = function
         self.options = options
+        self.choices = choices
         self.second = PrepareFunction(function)
         self.known: dict[tuple[SSAValue, int, bool, int], SSAValue] = {}
         """What is packed, by operand, width, order and rows; of operands without views in front of them."""
@@ -119,14 +125,22 @@ class _Packing:
     def _visit(self, kernel: KernelOp, kind: str) -> bool:
         if kernel.schedule_kind() not in (None, kind) or (op := _product(kernel, kind)) is None:
             return False
+        step = self.choices.told_one(kernel, _PACKED)
         try:
             weight = self._weight(kernel, op)
-            if weight is not None:
-                self._pack(kernel, weight)
-            return weight is not None
         except Unschedulable as problem:
+            if step is not None:
+                raise step.decision.choice_error(f"its right operand is not packed: {problem}") from None
             remark(self.options.name, kernel, problem.code, f"reads its right operand as it is: {problem}")
             return False
+        if weight is None and step is not None:
+            raise step.decision.choice_error("its right operand follows from no frozen argument, or is packed already")
+        if weight is None or (step is None and self.choices.replays):
+            return False
+        if not self.choices.take(kernel, _PACKED, inner=op):
+            return False
+        self._pack(kernel, weight)
+        return True
 
     def _weight(self, kernel: KernelOp, op: OpaqueOp) -> _Weight | None:
         """What is to be packed; None where nothing is frozen, or all is packed. Raises Unschedulable."""

@@ -19,8 +19,12 @@ from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_value
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.extents import estimate
+from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import remark
+
+_JOINED = "joined"
+"""What is chosen for a launch that is in the segment of those before it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class BulkLaunchesPass(ModulePass):
     convolution is a generated kernel where its schedule says so.
 
     Threads meet once at the end of a segment, and inside only where a launch needs what others made: the remark of a segment
-    gives its launches, the bytes that they read and write, and the longest chain of launches that need each other.
+    gives its launches, the bytes that they read and write, and the longest chain of launches that need each other. Each launch
+    that joins those before it is a decision.
 
     Requires: nothing; where `schedule-kernels` has run, its kinds decide. Ensures: a generated kernel is in one segment.
     """
@@ -62,24 +67,27 @@ class BulkLaunchesPass(ModulePass):
         check_counts(self)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions_of(op):
-            for number, segment in enumerate(self._segments(function)):
-                for kernel in segment:
-                    kernel.segment = int_value(number)
-                message, count, moved = f"begins segment {number}", len(segment), sum(map(_moved_bytes, segment))
-                depth = _depth(segment)
-                remark(
-                    self.name, segment[0], "segment", message, segment=number, launches=count, bytes=moved, depth=depth
-                )
+        with choosing(self.name, op) as choices:
+            for function in functions_of(op):
+                for number, segment in enumerate(self._segments(function, choices)):
+                    self._number(segment, number)
 
-    def _segments(self, function: FuncOp) -> Iterator[list[KernelOp]]:
+    def _number(self, segment: Sequence[KernelOp], number: int) -> None:
+        for kernel in segment:
+            kernel.segment = int_value(number)
+        message, count, moved = f"begins segment {number}", len(segment), sum(map(_moved_bytes, segment))
+        depth = _depth(segment)
+        remark(self.name, segment[0], "segment", message, segment=number, launches=count, bytes=moved, depth=depth)
+
+    def _segments(self, function: FuncOp, choices: Choices) -> Iterator[list[KernelOp]]:
         run: list[KernelOp] = []
         moved = 0
         for op in function.body.block.ops:
             if isinstance(op, KernelOp) and not _is_apart(op):
                 size = _moved_bytes(op) if self.max_bytes else 0
-                if run and (moved + size > self.max_bytes > 0 or len(run) == self.max_launches):
-                    yield run
+                if not self._joins(op, len(run), moved + size, choices):
+                    if run:
+                        yield run
                     run, moved = [], 0
                 run.append(op)
                 moved += size
@@ -88,6 +96,16 @@ class BulkLaunchesPass(ModulePass):
                 run, moved = [], 0
         if run:
             yield run
+
+    def _joins(self, kernel: KernelOp, launches: int, moved: int, choices: Choices) -> bool:
+        """Whether a launch is in the segment of so many before it, with which so many bytes are moved. Raises DecisionError."""
+        step = choices.told_one(kernel, _JOINED)
+        if not launches:
+            if step is not None:
+                raise step.decision.choice_error("nothing right before it is launched, whose segment it could join")
+            return False
+        wanted = launches != self.max_launches and (moved <= self.max_bytes or not self.max_bytes)
+        return (step is not None if choices.replays else wanted) and choices.take(kernel, _JOINED)
 
 
 def _moved_bytes(kernel: KernelOp) -> int:

@@ -24,12 +24,14 @@ from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import KNOBS, MATH, PRECISION, Knob
 from fuse_opt.dialects.implementation.selection import generated_kind
+from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.devices.this_machine import THIS_MACHINE
 from fuse_opt.passes.remarks import RefusedError, remark
+from fuse_opt.passes.scheduling.decided_schedules import settle, told_schedule
 from fuse_opt.passes.scheduling.nontemporal_rules import StoreRules
 from fuse_opt.passes.scheduling.tuned_lookup import KernelKeys, is_tunable
-from fuse_opt.passes.scheduling.tuned_schedules import TunedTable, read_tuned, schedule_of
+from fuse_opt.passes.scheduling.tuned_schedules import TunedTable, entry_problem, read_tuned, schedule_of
 
 
 def _generated(scheme: str, otherwise: str) -> Callable[[KernelOp], str | None]:
@@ -127,7 +129,8 @@ class ScheduleKernelsPass(ModulePass):
     them, and a remark says of each whether it is `tuned`, `tuned-stale` (measured with another version of lowering, and still
     legal) or `untuned`, and why.
 
-    A schedule that is there is kept, with all of its entries: edit it by hand. Requires: that it can run the kernel.
+    A schedule that is there is kept, with all of its entries: edit it by hand. Requires: that it can run the kernel. What is
+    given otherwise is a decision where it is not the plain one, which is `pointwise` or `row` without entries for loops.
     Ensures: every kernel has a schedule.
     """
 
@@ -147,15 +150,16 @@ class ScheduleKernelsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         device, table = find_device(self.device), _read_table(self.tuned, op)
-        for function in functions_of(op):
-            if (problem := precision_problem(function)) is not None:
-                raise RefusedError(problem, function)
-            words = {MATH: self.math, PRECISION: self.precision or precision_of(function)}
-            rules = StoreRules(function, device)
-            measured = None if table is None else _Measured(table, KernelKeys(function))
-            for kernel in function.body.block.ops:
-                if isinstance(kernel, KernelOp):
-                    _schedule(kernel, words, rules, measured)
+        with choosing(self.name, op) as choices:
+            for function in functions_of(op):
+                if (problem := precision_problem(function)) is not None:
+                    raise RefusedError(problem, function)
+                words = {MATH: self.math, PRECISION: self.precision or precision_of(function)}
+                rules = StoreRules(function, device)
+                measured = None if table is None else _Measured(table, KernelKeys(function))
+                for kernel in function.body.block.ops:
+                    if isinstance(kernel, KernelOp):
+                        _schedule(kernel, words, rules, measured, choices)
 
 
 def _read_table(path: str, module: ModuleOp) -> TunedTable | None:
@@ -213,19 +217,17 @@ class _Measured:
         remark(ScheduleKernelsPass.name, kernel, state, message)
 
 
-def _schedule(kernel: KernelOp, words: Mapping[Knob, str], rules: StoreRules, measured: _Measured | None) -> None:
+def _schedule(
+    kernel: KernelOp, words: Mapping[Knob, str], rules: StoreRules, measured: _Measured | None, choices: Choices
+) -> None:
     if (given := kernel.schedule_kind()) is None:
-        order = _choose(kernel)
-        entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
-        said = dict(_words(kernel, words)) if order.kind not in _NOT_GENERATED else {}
-        kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries, **said})
-        verdict = rules.judge(kernel)
-        if verdict.nontemporal:
-            kernel.schedule = DictionaryAttr({**kernel.schedule.data, "stores": StringAttr("nontemporal")})
-        if verdict.code:
-            remark(ScheduleKernelsPass.name, kernel, verdict.code, verdict.message, flip=verdict.flip)
-        if measured is not None and is_tunable(order.kind):
-            measured.apply(kernel, said)
+        plain = _plain(kernel)
+        said = dict(_words(kernel, words)) if plain not in _NOT_GENERATED else {}
+        if choices.replays:
+            _give_told(kernel, plain, said, choices)
+        else:
+            _give(kernel, said, rules, measured)
+        settle(kernel, DictionaryAttr({"kind": StringAttr(plain), **said}), said, choices)
         return
     if given not in SCHEMES:
         raise RefusedError(f"'fused.kernel' schedule kind \"{given}\": expected one of {', '.join(SCHEMES)}", kernel)
@@ -233,6 +235,37 @@ def _schedule(kernel: KernelOp, words: Mapping[Knob, str], rules: StoreRules, me
         hint = f'remove the schedule, or write "{_choose(kernel).kind}"'
         raise RefusedError(f"'fused.kernel' schedule kind \"{given}\" cannot run the kernel: {problem}; {hint}", kernel)
     remark(ScheduleKernelsPass.name, kernel, "kept", f'keeps its schedule "{given}"')
+
+
+def _give(kernel: KernelOp, said: Mapping[str, Attribute], rules: StoreRules, measured: _Measured | None) -> None:
+    """The schedule that rules find, or that was measured."""
+    order = _choose(kernel)
+    entries: dict[str, Attribute] = {name: IntegerAttr(value, i64) for name, value in order.entries.items()}
+    kernel.schedule = DictionaryAttr({"kind": StringAttr(order.kind), **entries, **said})
+    verdict = rules.judge(kernel)
+    if verdict.nontemporal:
+        kernel.schedule = DictionaryAttr({**kernel.schedule.data, "stores": StringAttr("nontemporal")})
+    if verdict.code:
+        remark(ScheduleKernelsPass.name, kernel, verdict.code, verdict.message, flip=verdict.flip)
+    if measured is not None and is_tunable(order.kind):
+        measured.apply(kernel, said)
+
+
+def _give_told(kernel: KernelOp, plain: str, said: Mapping[str, Attribute], choices: Choices) -> None:
+    """The schedule that a file says, or the plain one. Raises DecisionError for one that cannot run the kernel."""
+    kernel.schedule = DictionaryAttr({"kind": StringAttr(plain), **said})
+    if (told := told_schedule(kernel, choices)) is None:
+        return
+    step, settings = told
+    kind = str(settings["kind"])
+    if kind not in SCHEMES:
+        raise step.decision.choice_error(f"expected one of {', '.join(SCHEMES)}, got '{kind}'")
+    for name, value in settings.items():
+        if name != "kind" and (problem := entry_problem(name, value, kind)) is not None:
+            raise step.decision.choice_error(f"entry '{name}': {problem}, got {value}")
+    kernel.schedule = DictionaryAttr({**schedule_of(settings).data, **(said if kind not in _NOT_GENERATED else {})})
+    if (problem := _problem(kernel)) is not None:
+        raise step.decision.choice_error(f"'{kind}' cannot run the kernel: {problem}")
 
 
 def _words(kernel: KernelOp, words: Mapping[Knob, str]) -> Iterator[tuple[str, Attribute]]:
@@ -245,6 +278,13 @@ def _words(kernel: KernelOp, words: Mapping[Knob, str]) -> Iterator[tuple[str, A
 def _problem(kernel: KernelOp) -> str | None:
     """Why its schedule cannot run the kernel."""
     return SCHEMES[kernel.schedule_kind() or ""](kernel) or _refuse_entries(kernel)
+
+
+def _plain(kernel: KernelOp) -> str:
+    """The simplest kind that can run a kernel, by what implementation was chosen."""
+    if is_library(kernel):
+        return generated_kind(kernel) or "library"
+    return kernel_access(kernel, scheduled=False).scheme or "reference"
 
 
 def _choose(kernel: KernelOp) -> LoopOrder:

@@ -106,14 +106,14 @@ def settings_problem(settings: object) -> str | None:
         return f"entry 'kind': expected one of {', '.join(_KINDS)}, got {json.dumps(kind)}"
     for name, value in given.items():
         plain = value if isinstance(value, str | int) and not isinstance(value, bool) else None
-        if name != "kind" and (problem := _value_problem(name, plain, str(kind))) is not None:
+        if name != "kind" and (problem := entry_problem(name, plain, str(kind))) is not None:
             return f"entry '{name}': {problem}, got {json.dumps(value)}"
     return None
 
 
 @lru_cache(maxsize=1024)
-def _value_problem(name: str, value: str | int | None, kind: str) -> str | None:
-    """What is wrong with an entry of a schedule of a kind; None stands for what is neither a word nor a number."""
+def entry_problem(name: str, value: str | int | None, kind: str) -> str | None:
+    """What is wrong with an entry of a schedule of a kind; a value of None stands for what is neither a word nor a number."""
     if (knob := _KNOWN.get(name)) is None:
         return f"expected kind or one of {', '.join(_KNOWN)}"
     if kind not in knob.kinds:

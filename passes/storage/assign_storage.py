@@ -17,10 +17,15 @@ from fuse_opt.dialects.graph.sparse.expansion import fallback_operands
 from fuse_opt.dialects.graph.sparse.storage import ToStorageOp
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.stored_rules import StoredRule
 from fuse_opt.dialects.interfaces.stored_values import holds_stored, is_stored
 from fuse_opt.dialects.types.storage_kinds import stored_as
+from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.remarks import RefusedError, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
+
+_APART = "apart"
+"""What is chosen for a composite op that is taken apart, so that its parts run on what is stored."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,8 @@ class AssignStoragePass(RewritePass):
     ```
     A pointwise op keeps a pattern where it is 0 at 0; what an op does with stored operands is asked of the op. Composite ops
     that have no way of their own are taken apart. Each value is made dense once, in front of the first op that needs it, and
-    each such conversion is a remark `fallback` with its bytes. Results of the function stay as they are written.
+    each such conversion is a remark `fallback` with its bytes. Results of the function stay as they are written. That a result
+    gets a kind, or a composite op is taken apart, is a decision; what is not decided runs on dense copies.
 
     Ensures: every op on stored values has a way to run on them, so that `lower-storage` can take these apart.
     """
@@ -50,24 +56,34 @@ class AssignStoragePass(RewritePass):
     """An op that has no way to run on stored operands is an error."""
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        for function in list(op.walk()):
-            if isinstance(function, FuncOp) and not function.is_declaration and holds_stored(function):
-                assign_storage(function, self.name, self.forbid_fallback)
+        if functions := functions_with_stored(op):
+            with choosing(self.name, op) as choices:
+                for function in functions:
+                    assign_storage(function, self.name, choices, self.forbid_fallback)
 
 
-def assign_storage(function: FuncOp, pass_name: str, forbid_fallback: bool = False) -> None:
-    """Makes every op of a function run on what is stored, with remarks of a pass. Raises RefusedError."""
-    _Assignment(function, pass_name, forbid_fallback).run()
+def functions_with_stored(module: ModuleOp) -> list[FuncOp]:
+    """The functions in which some value is of a storage kind."""
+    found = (op for op in module.walk() if isinstance(op, FuncOp) and not op.is_declaration)
+    return [function for function in found if holds_stored(function)]
+
+
+def assign_storage(function: FuncOp, pass_name: str, choices: Choices, forbid_fallback: bool = False) -> None:
+    """Makes every op of a function run on what is stored, with remarks of a pass. Raises RefusedError and DecisionError."""
+    _Assignment(function, pass_name, choices, forbid_fallback).run()
 
 
 class _Assignment:
     """The change of one function."""
 
-    def __init__(self, function: FuncOp, pass_name: str, forbid_fallback: bool) -> None:
+    def __init__(self, function: FuncOp, pass_name: str, choices: Choices, forbid_fallback: bool) -> None:
         self._function = function
         self._pass_name = pass_name
+        self._choices = choices
         self._forbid_fallback = forbid_fallback
         self._dense: dict[SSAValue, SSAValue] = {}
+        self._made: set[Operation] = set()
+        """Ops of composite ones, for which these are decided."""
 
     def run(self) -> None:
         waiting = list(reversed(list(self._function.body.block.ops)))
@@ -82,15 +98,32 @@ class _Assignment:
 
     def _assign(self, op: GraphOp) -> Sequence[Operation]:
         """Makes an op run on its operands; returns the ops that it was replaced by."""
-        if op.written_rule() is None:
-            if isinstance(op, CompositeOp):
-                return self._expand(op)
+        rule = op.written_rule()
+        if rule is None and isinstance(op, CompositeOp) and self._takes(op, _APART):
+            return self._expand(op)
+        if rule is None and not isinstance(op, CompositeOp):
             self._fall_back(op)
+        elif rule is None or not self._takes(op, _new_kinds(op, rule)):
+            self._make_dense(op, [number for number, value in enumerate(op.operands) if is_stored(value)])
         rule = op.written_rule() if any(map(is_stored, op.operands)) else None
         for result, type_ in zip(list(op.results), () if rule is None else rule.results, strict=rule is not None):
             if stored_as(type_) is not None and not is_stored(result) and not isinstance(op, ToStorageOp):
                 Rewriter.replace_value_with_new_type(result, type_)
         return ()
+
+    def _takes(self, op: GraphOp, choice: str) -> bool:
+        """Whether an op runs on what is stored, so that this comes of it; there is nothing to choose where nothing does."""
+        if not choice or op in self._made:
+            return True
+        is_wanted = not self._choices.replays or self._choices.told_one(op, choice) is not None
+        return is_wanted and self._choices.take(op, choice)
+
+    def _make_dense(self, op: GraphOp, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            value = op.operands[number]
+            if value not in self._dense:
+                self._dense[value] = self._converted(value, op, fallback=False)
+            op.operands[number] = self._dense[value]
 
     def _fall_back(self, op: GraphOp) -> None:
         for number in fallback_operands(op):
@@ -126,6 +159,7 @@ class _Assignment:
             copy.location = op.location
             self._function.body.block.insert_op_before(copy, op)
             made.append(copy)
+        self._made.update(made)
         for result, value in zip(op.results, expansion.results, strict=True):
             new = copies[value]
             if is_stored(new) and not is_stored(result):
@@ -143,3 +177,12 @@ class _Assignment:
 
     def _outputs(self) -> Sequence[Attribute]:
         return self._function.function_type.outputs.data
+
+
+def _new_kinds(op: GraphOp, rule: StoredRule) -> str:
+    """The kinds that results get, which nobody has written; "-" stands for a dense one."""
+    if isinstance(op, ToStorageOp):
+        return ""
+    kinds = [stored_as(type_) for type_ in rule.results]
+    is_new = [kind is not None and not is_stored(value) for kind, value in zip(kinds, op.results, strict=True)]
+    return ",".join("-" if kind is None else kind.storage_kind for kind in kinds) if any(is_new) else ""

@@ -18,14 +18,19 @@ from fuse_opt.dialects.graph.sparse.storage import ToStorageOp
 from fuse_opt.dialects.implementation.selection import NEAR
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
 from fuse_opt.dialects.interfaces.shapes import tensor
-from fuse_opt.dialects.interfaces.stored_values import holds_stored, is_stored
+from fuse_opt.dialects.interfaces.stored_values import is_stored
 from fuse_opt.dialects.types.encodings import with_encoding
 from fuse_opt.dialects.types.storage_kinds import part_types
+from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.devices.device import Device
 from fuse_opt.passes.devices.device_pass import DevicePass
 from fuse_opt.passes.implementation.costs import alone_seconds
 from fuse_opt.passes.remarks import Number, remark
 from fuse_opt.passes.rewrite_pass import RewritePass
+from fuse_opt.passes.storage.assign_storage import functions_with_stored
+
+_DENSE = "dense"
+"""What is chosen for a product that runs on a dense copy."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,12 @@ class ChooseStoragePass(DevicePass, RewritePass):
     """Whether a dense operand that a csr one is multiplied with may be taken to be finite: "fast" where it may."""
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        machine = self.machine(op)
-        for function in list(op.walk()):
-            if isinstance(function, FuncOp) and not function.is_declaration and holds_stored(function):
-                self._choose(function, machine)
+        if functions := functions_with_stored(op):
+            with choosing(self.name, op) as choices:
+                for function in functions:
+                    self._choose(function, self.machine(op), choices)
 
-    def _choose(self, function: FuncOp, machine: Device) -> None:
+    def _choose(self, function: FuncOp, machine: Device, choices: Choices) -> None:
         frozen, order = _from_frozen(function), {op: number for number, op in enumerate(function.body.block.ops)}
         for value in _stored_values(function):
             readers = sorted({use.operation for use in value.uses}, key=order.__getitem__)
@@ -69,13 +74,26 @@ class ChooseStoragePass(DevicePass, RewritePass):
             copy = 0.0 if value in frozen else _on_parts(ToStorageOp.of(_stand_in(value), None), (), None, machine)[0]
             dense = copy + sum(reader.dense for reader in gaining)
             chosen = gaining if dense * NEAR < _together(gaining) else []
-            if self.numerics == "fast" and chosen:
+            if choices.replays:
+                chosen = [reader for reader in known if self._is_told(reader.op, choices)]
+            if self.numerics == "fast":
+                chosen = [reader for reader in chosen if choices.take(reader.op, _DENSE)]
                 self._convert(value, [reader.op for reader in chosen])
             for reader in known:
                 self._say(reader, reader in chosen, copy, value)
 
+    def _is_told(self, op: GraphOp, choices: Choices) -> bool:
+        """Whether a file has an op run on a dense copy. Raises DecisionError."""
+        step = choices.told_one(op, _DENSE)
+        if step is not None and self.numerics != "fast":
+            message = f"is the same where what it multiplies is finite: expected '{self.name}' with numerics=fast"
+            raise step.decision.choice_error(message)
+        return step is not None
+
     def _convert(self, value: SSAValue, readers: Sequence[GraphOp]) -> None:
-        """One dense copy, in front of the first of its readers."""
+        """One dense copy, in front of the first of its readers, where there are any."""
+        if not readers:
+            return
         first, block = readers[0], readers[0].parent_block()
         assert block is not None
         conversion = ToStorageOp.of(value, None)

@@ -15,11 +15,12 @@ from fuse_opt.dialects.analysis.storage import argument_attributes
 from fuse_opt.dialects.analysis.stored_values import PART, part_attribute
 from fuse_opt.dialects.graph.sparse.expansion import Flat, over_parts
 from fuse_opt.dialects.interfaces.op import GraphBuilder, GraphOp
-from fuse_opt.dialects.interfaces.stored_values import holds_stored, is_stored
+from fuse_opt.dialects.interfaces.stored_values import is_stored
 from fuse_opt.dialects.types.storage_kinds import PARTS, part_types, stored_as
+from fuse_opt.passes.decisions.choices import choosing
 from fuse_opt.passes.remarks import RefusedError
 from fuse_opt.passes.rewrite_pass import RewritePass
-from fuse_opt.passes.storage.assign_storage import assign_storage
+from fuse_opt.passes.storage.assign_storage import assign_storage, functions_with_stored
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,11 @@ class LowerStoragePass(RewritePass):
     name = "lower-storage"
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        for function in list(op.walk()):
-            if isinstance(function, FuncOp) and not function.is_declaration and holds_stored(function):
-                assign_storage(function, self.name)
-                _Lowering(function).run()
+        if functions := functions_with_stored(op):
+            with choosing(self.name, op) as choices:
+                for function in functions:
+                    assign_storage(function, self.name, choices)
+                    _Lowering(function).run()
 
 
 class _Lowering:
