@@ -29,7 +29,7 @@ from fuse_opt.runtime.orders import Orders
 
 Array = NDArray[Any]
 
-_KERNELS_STAY_FUNCTIONS = ("-fno-inline",)
+KERNELS_STAY_FUNCTIONS = ("-fno-inline",)
 """
 All kernels of a program inlined into one function take gcc several times as long, and the kernels run no faster: their
 arguments are constants all the same. Functions of scalars are inlined always.
@@ -328,8 +328,8 @@ def _load(program: Program, cache: DiskCache | None) -> Object:
     functions = [step.function for step in program.steps if isinstance(step, Segment)]
     if program.units:
         sources = [unit.source for unit in program.units]
-        library = compiler.load_units(sources, cache, functions, _KERNELS_STAY_FUNCTIONS)
+        library = compiler.load_units(sources, cache, functions, KERNELS_STAY_FUNCTIONS)
     else:
-        library = compiler.load_shared(program.source, cache, functions, _KERNELS_STAY_FUNCTIONS)
+        library = compiler.load_shared(program.source, cache, functions, KERNELS_STAY_FUNCTIONS)
     hits, misses = cache.stats.hits - before.hits, cache.stats.misses - before.misses
     return library, CacheStats(hits, misses), time.perf_counter() - started

@@ -77,7 +77,7 @@ class CCompiler:
         "-pthread", `timeout` are seconds. The mathematical library is linked. Raises `CompileError`, and `OSError` from the
         cache.
         """
-        key = ("c", source, *self._identity(extra))
+        key = self.shared_key(source, extra)
 
         def build(path: Path) -> None:
             arguments = [*self.flags, *extra, "-x", "c", "-", "-o", str(path), "-lm"]
@@ -97,7 +97,7 @@ class CCompiler:
         The object of `compile_shared`, loaded. One that cannot be loaded, or lacks one of the functions, leaves the cache,
         and is built once more. Raises `CompileError`, and `OSError` from the cache.
         """
-        key = ("c", source, *self._identity(extra))
+        key = self.shared_key(source, extra)
         return self._loaded(
             lambda: self.compile_shared(source, cache, extra, timeout), functions, lambda: cache.discard(key, ".so")
         )
@@ -170,6 +170,10 @@ class CCompiler:
         except ValueError as error:
             raise CompileError(f"'{self.path}' made no object and did not say why") from error
 
+    def shared_key(self, source: str, extra: Sequence[str] = ()) -> tuple[str, ...]:
+        """All that the object of `compile_shared` depends on."""
+        return ("c", source, *self._identity(extra))
+
     def _identity(self, extra: Sequence[str]) -> tuple[str, ...]:
         """What an object depends on besides its source."""
         return (self.path, self.version, self.target, *self.flags, *extra)
@@ -241,7 +245,7 @@ def _tried(command: str, cache: DiskCache) -> CCompiler:
         raise _NotThere(f"'{program}' is not an executable on the search path")
 
     def working(flags: tuple[str, ...]) -> CCompiler:
-        compiler = _described(os.path.abspath(path), (*arguments, *flags))
+        compiler = described(os.path.abspath(path), (*arguments, *flags))
         _check(compiler, cache)
         return compiler
 
@@ -267,15 +271,17 @@ def _unless_unusable() -> Generator[None]:
 
 
 def _flag_choices() -> Iterator[tuple[str, ...]]:
-    """Sets of flags, the wanted one first; `_described` refuses wide vectors where the machine has none."""
+    """Sets of flags, the wanted one first; `described` refuses wide vectors where the machine has none."""
     for optional in (kept for count in range(len(_OPTIONAL), -1, -1) for kept in combinations(_OPTIONAL, count)):
         for machine in _MACHINE_CHOICES:
             for width in (_WIDE_VECTORS, ()) if machine else ((),):
                 yield (*_OPTIMISATION, *machine, *width, *_MEANING, *optional, *_SHARED)
 
 
-def _described(path: str, flags: tuple[str, ...]) -> CCompiler:
-    """Asks the compiler for its predefined macros, which tell its version and the instruction sets together."""
+def described(path: str, flags: tuple[str, ...]) -> CCompiler:
+    """
+    Asks the compiler for its predefined macros, which tell its version and the instruction sets together. Raises `CompileError`.
+    """
     listing = _run(path, [*flags, "-dM", "-E", "-x", "c", "-"], "", _PROBE_SECONDS)
     lines = sorted(listing.splitlines())
     macros = dict(line.split(" ", 2)[1:] for line in lines if line.count(" ") > 1)
