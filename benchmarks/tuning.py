@@ -151,7 +151,7 @@ def itself(given: argparse.Namespace, folder: Path) -> None:
     from fuse_opt.tools.tuning.search.candidates import Candidate
     from fuse_opt.tools.tuning.search.processes import ProcessBench
     from fuse_opt.tools.tuning.search.race import Raced, confirm
-    from fuse_opt.tools.tuning.sites import find_sites
+    from fuse_opt.tools.tuning.search.sites import find_sites
 
     limit_threads(1)
     (site,) = find_sites(load(softmax(251, 509)))

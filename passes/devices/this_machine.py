@@ -17,5 +17,10 @@ class Machine:
     """Of what prints programs and compiles them."""
 
 
-THIS_MACHINE: ContextVar[Callable[[], Machine | None]] = ContextVar("fuse_opt_this_machine", default=lambda: None)
+def unknown() -> Machine | None:
+    """What holds where nobody said anything."""
+    return None
+
+
+THIS_MACHINE: ContextVar[Callable[[], Machine | None]] = ContextVar("fuse_opt_this_machine", default=unknown)
 """Gives the machine that programs are made for; None where nobody knows, and for other targets than its processor."""

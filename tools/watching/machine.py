@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from fuse_opt import lowering, runtime
-from fuse_opt.passes.devices.this_machine import THIS_MACHINE, Machine
+from fuse_opt.passes.devices.this_machine import THIS_MACHINE, Machine, unknown
 
 _DIGITS = 16
 _NAMED = (
@@ -30,8 +30,19 @@ _SOURCES = (".py", ".c", ".h")
 
 @contextmanager
 def on_this_machine() -> Generator[None]:
-    """Within it, passes that go by measured figures know where they are."""
-    token = THIS_MACHINE.set(this_machine)
+    """Within it, passes that go by measured figures know where they are, where nobody has said it of another machine."""
+    with nullcontext() if THIS_MACHINE.get() is not unknown else _where(this_machine):
+        yield
+
+
+def on_machine(machine: Machine) -> AbstractContextManager[None]:
+    """Within it, passes that go by measured figures make programs for that machine."""
+    return _where(lambda: machine)
+
+
+@contextmanager
+def _where(said: Callable[[], Machine | None]) -> Generator[None]:
+    token = THIS_MACHINE.set(said)
     try:
         yield
     finally:

@@ -14,8 +14,8 @@ from fuse_opt.tools.compiler.builders import has_c_compiler
 from fuse_opt.tools.tuning.search import processes
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.processes import ProcessBench
+from fuse_opt.tools.tuning.search.sites import find_sites
 from fuse_opt.tools.tuning.search.study import TrialFailed
-from fuse_opt.tools.tuning.sites import find_sites
 
 pytestmark = pytest.mark.skipif(not has_c_compiler() or not can_guard_pages, reason="programs are compiled and guarded")
 

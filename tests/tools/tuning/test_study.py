@@ -20,9 +20,9 @@ from fuse_opt.tools.tuning.report import report_html, report_text
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site, single_changes
 from fuse_opt.tools.tuning.search.race import Raced, confirm, judge
 from fuse_opt.tools.tuning.search.records import RecordedBench, Records
+from fuse_opt.tools.tuning.search.sites import find_sites
 from fuse_opt.tools.tuning.search.study import Limit, Measured, Study, TrialFailed
 from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, tuned_text
-from fuse_opt.tools.tuning.sites import find_sites
 
 Times = dict[tuple[str, str | int], float | str]
 HERE = Machine("d:here", "c:now")

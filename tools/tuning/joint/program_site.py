@@ -36,6 +36,11 @@ class ProgramSite(Site):
         self.passes = passes
         self._modules: dict[Candidate, str] = {}
 
+    @classmethod
+    def rebuilt(cls, name: str, module: ModuleOp, default: Candidate) -> Site:
+        """What measures the program where all that passes make of it arrives ready made."""
+        return ProgramSite(module, (), "-")
+
     @cached_property
     def baseline(self) -> Baseline:
         """What rules make of it. Raises what passes raise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -92,7 +93,7 @@ class _TunedProgram(ProgramSite):
 
     def __init__(self, site: ProgramSite, file: Path) -> None:
         super().__init__(site.module, site.passes, site.place)
-        self.candidate = Candidate.of({"tuned": program_digest(file.read_text(encoding="utf-8"))}, False)
+        self.candidate = Candidate.of({"tuned": program_digest(_chosen(file))}, False)
         self._file = file
 
     def planned(self, candidate: Candidate) -> ModuleOp:
@@ -101,6 +102,14 @@ class _TunedProgram(ProgramSite):
         module = self.module.clone()
         run_pipeline(module, with_tuned(self.passes, self._file), make_context())
         return module
+
+
+def _chosen(file: Path) -> str:
+    """What a tuned file changes, without what it says of it. Raises OSError."""
+    whole = json.loads(file.read_text(encoding="utf-8"))
+    kernels = sorted([each["key"], sorted(each["schedule"].items())] for each in whole["kernels"])
+    plan = whole.get(ENTRY, {})
+    return json.dumps([kernels, plan.get("key"), plan.get("edits")])
 
 
 @dataclass(frozen=True)

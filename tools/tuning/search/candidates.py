@@ -69,6 +69,11 @@ class Site:
 
     _programs: dict[Candidate, Program] = field(default_factory=dict[Candidate, Program], repr=False)
 
+    @classmethod
+    def rebuilt(cls, name: str, module: ModuleOp, default: Candidate) -> Site:
+        """What measures a site where its programs arrive ready made."""
+        return Site(name, KernelKey("", ""), module, default=default)
+
     @cached_property
     def kernel(self) -> KernelOp:
         return next(op for op in self.module.walk() if isinstance(op, KernelOp))

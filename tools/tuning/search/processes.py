@@ -8,7 +8,7 @@ import signal
 import statistics
 import tempfile
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import prod
 from multiprocessing.forkserver import ensure_running
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fuse_opt.lowering.program import Program
 from fuse_opt.tools.commands.measuring import example_inputs
 from fuse_opt.tools.compiler import api
 from fuse_opt.tools.tuning.search import measuring_child
@@ -52,10 +53,13 @@ def start_server() -> None:
 class ProcessBench:
     """Measures candidates of one kernel against its default; to be closed."""
 
-    def __init__(self, site: Site, threads: int, seed: int = 0) -> None:
-        self._site, self._threads = site, threads
+    def __init__(
+        self, site: Site, threads: int, seed: int = 0, sent: Callable[[Candidate], Program | str] | None = None
+    ) -> None:
+        """`sent` gives what a process is given of a candidate, as the site does where it is None."""
+        self._site, self._threads, self._sent = site, threads, sent or site.sent
         self._folder = Path(tempfile.mkdtemp(prefix="fuse-tune-"))
-        self._default = site.sent(site.default)
+        self._default = self._sent(site.default)
         arrays = example_inputs(site.module, seed)
         self._sets: list[list[Array]] = [arrays, [_special(array) for array in arrays]]
         self._files = tuple(
@@ -120,7 +124,7 @@ class ProcessBench:
         self._started(candidate, _CHECKED).end()
 
     def _started(self, candidate: Candidate, flags: tuple[str, ...] = (), *, swapped: bool = False) -> _Child:
-        program = self._site.sent(candidate)
+        program = self._sent(candidate)
         known = candidate in self._bits and not flags
         child = _Child(
             Trial(self._default, program, self._files, str(self._folder), self._threads, known, swapped, flags)

@@ -37,6 +37,10 @@ TOO_BUSY = 0.2
 
 Measure = Callable[[Candidate, int, int], Sequence[float] | None]
 """Pairs of a candidate, for a turn of so many; None where it failed."""
+Asked = tuple[Candidate, int, int]
+"""A candidate, its turn, and how many pairs that has."""
+Prepare = Callable[[Sequence[Asked]], None]
+"""Is told what will be measured next, for who can do that side by side."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,12 @@ def first_turn(candidate: Candidate, measure: Measure) -> Raced | None:
     return None if found is None else Raced(candidate, tuple(found))
 
 
-def run_race(entrants: Sequence[Raced], measure: Measure, stopped: Callable[[], bool] = lambda: False) -> list[Raced]:
+def run_race(
+    entrants: Sequence[Raced],
+    measure: Measure,
+    stopped: Callable[[], bool] = lambda: False,
+    prepare: Prepare = lambda asked: None,
+) -> list[Raced]:
     """
     Who is left, the fastest first, after turns with twice as many pairs each, of which the better half takes the next; none that
     its pairs say is slower than the default. Earlier entrants win ties.
@@ -79,6 +88,7 @@ def run_race(entrants: Sequence[Raced], measure: Measure, stopped: Callable[[], 
     while alive and not stopped():
         turn, count = turn + 1, count * 2
         alive = alive[: max(FINALISTS, ceil(len(alive) / 2))]
+        prepare([(each.candidate, turn, count) for each in alive])
         alive = _ranked([more for each in alive if (more := _again(each, turn, count, measure)) is not None])
         if count >= LAST or (len(alive) <= FINALISTS and turn > 1):
             break

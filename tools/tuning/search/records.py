@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -15,7 +15,8 @@ from typing import cast
 from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import CONFIRMED, KEPT, VERSION, Line, read_lines
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
-from fuse_opt.tools.tuning.search.study import Bench, Measured, Outcome, TrialFailed, refusal
+from fuse_opt.tools.tuning.search.race import Asked
+from fuse_opt.tools.tuning.search.study import Bench, Measured, Outcome, TrialFailed, WideBench, refusal
 
 RACED, FAILED, TEXT, TOTAL = "raced", "failed", "text", "total"
 """States of lines: pairs of one turn; why a candidate cannot be used; what it prints; seconds of a whole program."""
@@ -165,20 +166,39 @@ class RecordedBench:
 
     def measure(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
         """Raises TrialFailed, also where a line says so."""
+        asked = (candidate, turn, pairs)
+        if not self._is_known(asked):
+            try:
+                self._keep(asked, self._bench.measure(candidate, turn, pairs))
+            except TrialFailed as failure:
+                self._keep(asked, failure)
         if candidate.text in self._failed:
             raise TrialFailed(self._failed[candidate.text])
-        if (known := self._turns.get((candidate.text, turn, pairs))) is not None:
-            return known
+        return self._turns[candidate.text, turn, pairs]
+
+    def prepare(self, asked: Sequence[Asked]) -> None:
+        """Measures what has no line yet where that goes side by side; each gets its line as soon as it is there."""
+        unknown = [each for each in asked if not self._is_known(each)]
+        if unknown and isinstance(bench := self._bench, WideBench):
+            for each, found in bench.together(unknown):
+                self._keep(each, found)
+
+    def _is_known(self, asked: Asked) -> bool:
+        candidate, turn, pairs = asked
+        return candidate.text in self._failed or (candidate.text, turn, pairs) in self._turns
+
+    def _keep(self, asked: Asked, found: Measured | TrialFailed) -> None:
+        """Writes what came out."""
+        candidate, turn, pairs = asked
         self.measured += 1
-        try:
-            found = self._bench.measure(candidate, turn, pairs)
-            if not all(isfinite(pair) for pair in found.pairs):
-                raise TrialFailed("nan: times are no numbers")
-        except TrialFailed as failure:
+        if isinstance(found, Measured) and not all(isfinite(pair) for pair in found.pairs):
+            found = TrialFailed("nan: times are no numbers")
+        if isinstance(found, TrialFailed):
+            self._failed[candidate.text] = str(found)
             self._records.add(
-                self._site, {"state": FAILED, "schedule": candidate.settings, "reason": str(failure), "turn": turn}
+                self._site, {"state": FAILED, "schedule": candidate.settings, "reason": str(found), "turn": turn}
             )
-            raise
+            return
         numbers = tuple(round(pair, _TURN_DIGITS) for pair in found.pairs)
         self._records.add(
             self._site,
@@ -191,7 +211,7 @@ class RecordedBench:
                 "same_bits": found.same_bits,
             },
         )
-        return Measured(numbers, found.same_bits, found.seconds)
+        self._turns[candidate.text, turn, pairs] = Measured(numbers, found.same_bits, found.seconds)
 
 
 def outcome_line(outcome: Outcome, study: str) -> Line:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import exp
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site, combinations
 from fuse_opt.tools.tuning.search.race import (
+    FIRST,
     MARGIN,
     TOO_BUSY,
+    Asked,
+    Prepare,
     Raced,
     Verdict,
     confirm,
@@ -58,6 +62,15 @@ class Bench(Protocol):
 
     def close(self) -> None:
         """Lets go of what it holds."""
+        ...
+
+
+@runtime_checkable
+class WideBench(Bench, Protocol):
+    """One that measures several candidates side by side."""
+
+    def together(self, asked: Sequence[Asked]) -> Iterator[tuple[Asked, Measured | TrialFailed]]:
+        """What came of each, as it comes."""
         ...
 
 
@@ -127,15 +140,21 @@ class Study:
         seed: int = 0,
         same_bits: bool = False,
         text: Callable[[Candidate], str] | None = None,
+        width: int = 1,
+        prepare: Prepare = lambda asked: None,
     ) -> None:
-        """`text` tells programs of candidates apart, by those of the site where it is None. Raises what lowering raises."""
+        """
+        `text` tells programs of candidates apart, by those of the site where it is None; `prepare` is told what is measured next,
+        `width` candidates at a time. Raises what lowering raises.
+        """
         self.site, self.limit = site, limit
         self._text = text or site.text
         self._bench, self._seed, self._same_bits = bench, seed, same_bits
+        self._width, self._prepare = width, prepare
         self.outcome = Outcome(site)
         self._bits: dict[Candidate, bool] = {}
         self._texts: set[str] = set()
-        self._keeps = site.default.settings
+        self._is_cut = False
 
     def run(self, earlier: Sequence[Candidate] = ()) -> Outcome:
         """`earlier` are tried first: what others found for the kernel, or for one like it."""
@@ -150,23 +169,31 @@ class Study:
         if entrants:
             self.outcome.spread = max(spread(each.pairs) for each in entrants[: len(entrants) // 2 + 1])
             self.outcome.visible = least_visible(max(entrants, key=lambda each: spread(each.pairs)).pairs)
-        self._confirm(run_race(entrants, self._measure, self.limit.is_over))
+        self._confirm(run_race(entrants, self._measure, self.limit.is_over, self._prepare))
         return self.outcome
 
     def _opened(self, candidates: Iterable[Candidate]) -> tuple[list[Raced], bool]:
         """Those that have another text than all before and do not fail, with their first pairs; and whether time was left."""
         entrants: list[Raced] = []
+        others = self._others(candidates)
+        while some := list(islice(others, self._width)):
+            self._prepare([(candidate, 0, FIRST) for candidate in some])
+            for candidate in some:
+                if (raced := first_turn(candidate, self._measure)) is not None:
+                    entrants.append(raced)
+                    self.outcome.tried.append((candidate.text, exp(raced.median)))
+        return entrants, not self._is_cut
+
+    def _others(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Those that have another text than all before, as trials, until the time for them is spent."""
         for candidate in candidates:
             if self.limit.is_spent(_OPENING):
-                return entrants, False
-            if not self._is_another(candidate):
-                continue
-            self.limit.used += 1
-            self.outcome.trials += 1
-            if (raced := first_turn(candidate, self._measure)) is not None:
-                entrants.append(raced)
-                self.outcome.tried.append((candidate.text, exp(raced.median)))
-        return entrants, True
+                self._is_cut = True
+                return
+            if self._is_another(candidate):
+                self.limit.used += 1
+                self.outcome.trials += 1
+                yield candidate
 
     def _is_another(self, candidate: Candidate) -> bool:
         """Whether its program differs from all before; one that has none has failed."""

@@ -84,6 +84,8 @@ class Tuner:
     """When the time began to run; at the search where it is None."""
     used: int = 0
     """Trials that were made before."""
+    width: int = 1
+    """Candidates that are measured side by side."""
 
     def run(self) -> Result:
         """Raises OSError where records cannot be written."""
@@ -157,7 +159,16 @@ class Tuner:
     def _one(self, site: Site, limit: Limit, result: Result) -> int:
         recorded = RecordedBench(site, self.records, partial(self.bench, site))
         options = self.options
-        study = Study(site, recorded, limit, seed=options.seed, same_bits=options.same_bits, text=recorded.text)
+        study = Study(
+            site,
+            recorded,
+            limit,
+            seed=options.seed,
+            same_bits=options.same_bits,
+            text=recorded.text,
+            width=self.width,
+            prepare=recorded.prepare,
+        )
         try:
             outcome = study.run(self.records.earlier(site))
         finally:
