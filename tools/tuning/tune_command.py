@@ -8,7 +8,8 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
 
+    from fuse_opt.tools.tuning.places import Place
+    from fuse_opt.tools.tuning.search.candidates import Site
     from fuse_opt.tools.tuning.search.tune_program import Result
 
 _DESCRIPTION = "Measures schedules of a program's kernels on this machine, and writes those that are faster as text."
 _MINUTES = 2.0
+_DIGITS = 8
 
 
 def tune_parser() -> Parser:
@@ -38,6 +42,7 @@ def tune_parser() -> Parser:
     add("--same-bits", action="store_true", help="try only what keeps every bit of the results")
     add("--seed", type=int, default=0, metavar="N", help="of inputs, and of what is tried where that is a sample")
     add("--threads", type=int, metavar="N", help="threads of a program (default: all; schedules hold for as many)")
+    add("--cluster", metavar="tcp://HOST:PORT", help="measure on the workers of this dask scheduler, not here")
     add("--records", metavar="FOLDER", help="where measurements are kept (default: $FUSE_OPT_TUNED, or the cache)")
     add("--report", metavar="FILE.html|.txt", help="what was tried and what came out, as a page for offline or as text")
     add("--extents", metavar="NAME=N,...", default="", help="what unknown extents are")
@@ -57,36 +62,77 @@ def check_usage(parser: Parser, given: argparse.Namespace) -> None:
         parser.error(f"argument --report: expected FILE.html or FILE.txt, got '{given.report}'")
     if given.threads is not None and given.threads < 1:
         parser.error(f"argument --threads: expected 1 or more, got {given.threads}")
+    if given.cluster is not None and "://" not in given.cluster:
+        parser.error(f"argument --cluster: expected an address as in tcp://HOST:8786, got '{given.cluster}'")
 
 
 def run(given: argparse.Namespace) -> int:
     """Tunes the program. Raises InputError, UsageError, OSError, RuntimeError, ValueError."""
-    from fuse_opt.runtime.disk_cache import default_directory
     from fuse_opt.runtime.host.thread_pool import num_threads
     from fuse_opt.tools.compiler.api import limit_threads
-    from fuse_opt.tools.compiler.builders import require_c_compiler
+    from fuse_opt.tools.tuning.places import places
+    from fuse_opt.tools.tuning.search.processes import start_server
+    from fuse_opt.tools.watching.machine import on_machine
+
+    if given.cluster is None:
+        start_server()
+        if given.threads is not None:
+            limit_threads(given.threads)
+        given.threads = num_threads()
+    given.threads = given.threads or 1
+    output = _writable("-o", given.output)
+    if given.report is not None:
+        _writable("--report", given.report)
+    with places(given.cluster, given.threads, given.seed, _say) as found, _interrupts() as interrupted:
+        source = _program(given)
+        if len(found) == 1:
+            with on_machine(found[0].machine):
+                _tuned_at(found[0], given, source, output, Path(given.report or ""), _say, interrupted)
+            return 0
+        with ThreadPoolExecutor(len(found)) as pool:
+            waiting = [pool.submit(_one_of_many, each, given, source.clone(), interrupted) for each in found]
+            for each in waiting:
+                each.result()
+    return 0
+
+
+def _one_of_many(place: Place, given: argparse.Namespace, source: ModuleOp, interrupted: list[int]) -> None:
+    """Tunes for a machine of several: files and lines have its fingerprint in their names."""
+    from fuse_opt.tools.watching.machine import on_machine
+
+    short = place.machine.device.removeprefix("d:")[:_DIGITS]
+
+    def named(file: str | None) -> Path:
+        path = Path(file or "")
+        return path.with_stem(f"{path.stem}-{short}") if file else path
+
+    def told(line: str) -> None:
+        _say(f"{short}: {line}")
+
+    with on_machine(place.machine):
+        _tuned_at(place, given, source, named(given.output), named(given.report), told, interrupted)
+
+
+def _tuned_at(
+    place: Place,
+    given: argparse.Namespace,
+    source: ModuleOp,
+    output: Path,
+    report: Path,
+    told: Callable[[str], None],
+    interrupted: list[int],
+) -> None:
+    """Tunes for one machine; the report is written where it has a name."""
+    from fuse_opt.runtime.disk_cache import default_directory
     from fuse_opt.tools.compiler.pipeline import make_passes
     from fuse_opt.tools.steering.tuned_plan import Plan
     from fuse_opt.tools.tuning.joint.program_site import ProgramSite
     from fuse_opt.tools.tuning.joint.whole import Search
     from fuse_opt.tools.tuning.report import report_html, report_text
-    from fuse_opt.tools.tuning.search.candidates import Site
-    from fuse_opt.tools.tuning.search.processes import ProcessBench, start_server
     from fuse_opt.tools.tuning.search.records import Records, program_digest
+    from fuse_opt.tools.tuning.search.sites import find_sites
     from fuse_opt.tools.tuning.search.tune_program import Options, Tuner, tuned_text, write_atomically
-    from fuse_opt.tools.tuning.sites import find_sites, program_seconds
-    from fuse_opt.tools.watching.machine import this_machine
 
-    start_server()
-    require_c_compiler()
-    if given.threads is not None:
-        limit_threads(given.threads)
-    given.threads = num_threads()
-    machine = this_machine()
-    assert machine is not None
-    output, source = _writable("-o", given.output), _program(given)
-    if given.report is not None:
-        _writable("--report", given.report)
     backend = _backend(given.backend)
 
     def sites_of(plan: Plan) -> list[Site]:
@@ -95,35 +141,32 @@ def run(given: argparse.Namespace) -> int:
     sites = sites_of(Plan())
     _check_kernel(given.kernel, [site.name for site in sites])
     default = Path(os.environ.get("FUSE_OPT_TUNED") or default_directory() / "tuned")
-    records = Records(Path(given.records) if given.records else default, machine)
+    records = Records(Path(given.records) if given.records else default, place.machine)
     for problem in records.problems[:1]:
         more = f" (and {len(records.problems) - 1} more)" if len(records.problems) > 1 else ""
-        _say(f"warning: {problem}{more}")
+        told(f"warning: {problem}{more}")
 
     def written(sites: Sequence[Site], result: Result, more: Mapping[str, object]) -> None:
-        write_atomically(tuned_text(sites, result, machine, _about(given) | dict(more)), output)
+        write_atomically(tuned_text(sites, result, place.machine, _about(given) | dict(more)), output)
 
     seconds = None if given.trials is not None else 60 * (given.minutes or _MINUTES)
-    options = Options(given.trials, seconds, given.seed, given.same_bits, given.kernel, given.threads)
-    with _interrupts() as interrupted:
-        tuner = Tuner(
-            sites,
-            records,
-            lambda site: ProcessBench(site, given.threads, given.seed),
-            time.monotonic,
-            options,
-            lambda: records.total(program_digest(str(source)), lambda: program_seconds(source, given.threads)),
-            _say,
-            interrupted=lambda: bool(interrupted),
-        )
-        program = ProgramSite(source, [*backend, *make_passes(None)], given.file)
-        result = Search(program, tuner, sites_of, written, output, given.joint).run()
-        sites = [program, *tuner.sites]
-    if given.report is not None:
-        text = report_html if given.report.endswith(".html") else report_text
-        write_atomically(text(sites, result, given.output), Path(given.report))
-    _say(f"{result.message}; {result.measured} measurements; written to {output}")
-    return 0
+    tuner = Tuner(
+        sites,
+        records,
+        place.bench,
+        time.monotonic,
+        Options(given.trials, seconds, given.seed, given.same_bits, given.kernel, given.threads),
+        lambda: records.total(program_digest(str(source)), lambda: place.seconds(source)),
+        told,
+        interrupted=lambda: bool(interrupted),
+        width=place.width,
+    )
+    program = ProgramSite(source, [*backend, *make_passes(None)], given.file)
+    result = Search(program, tuner, sites_of, written, output, given.joint).run()
+    if report.name:
+        text = report_html if report.suffix == ".html" else report_text
+        write_atomically(text([program, *tuner.sites], result, str(output)), report)
+    told(f"{result.message}; {result.measured} measurements; written to {output}")
 
 
 def _say(line: str) -> None:
