@@ -187,7 +187,9 @@ class FuseAttentionPass(FusionPass):
     products may be anything that goes over these rows: scales, masks, biases by position, softmax or another norm. Views in
     front of an operand, as of heads that are parts of one tensor, and behind the result are read and stored by strides.
 
-    Refused: other types than f32 and f64, few queries, keys and values that do not lie in a cache, a result of the
+    Few queries, as of a token that is decoded, meet keys and values where these lie, if elements of each lie side by side.
+
+    Refused: other types than f32 and f64, few queries of others, keys and values that do not lie in a cache, a result of the
     first product that is read elsewhere but as rows; on a GPU also what is no softmax, whose weights go key by key. Nothing is
     fused for a platform on which nothing runs several opaque ops at once. Requires: nothing. Ensures: as every fusion.
     """

@@ -38,7 +38,7 @@ ATTENTION = "attention"
 OWN = -1
 """The number, in `Attention.weights`, of the result that is the second product's left operand and no result of the kernel."""
 FEWEST_ROWS = 6
-"""Of a matrix of queries, below which copies of keys and values take longer than the products."""
+"""Of a matrix of queries, below which copies of keys and values take longer than the products: these are read where they lie."""
 MOST_ON_STACK = 1 << 20
 """Bytes of the copies of the keys and values of a matrix that a task makes for itself, to its stack."""
 KEYS_OF_ATTENTION = 8
@@ -64,6 +64,8 @@ class Attention:
     """How many leading keys a row of `weights` looks at, in terms of its rows; None where it may be all of them."""
     hides_alike: bool
     """Whether the keys that a row does not look at are alike in all that is made of them."""
+    reads_in_place: bool
+    """Whether there are few rows, so that keys and values are read where they lie."""
     epilogue: LoopBody
     places: dict[Dim, IndexExpr]
     """The dimensions of the epilogue, by the axes of the second product's result."""
@@ -81,16 +83,22 @@ def attention_problem(queries: Extent, keys: Extent, depth: Extent, width: Exten
     """
     if not is_number(depth) or not is_number(width):
         return f"keys and values have {depth} and {width} elements; code is generated for a number of them"
-    if estimate(queries) < FEWEST_ROWS or not keys * depth * width:
+    if (not are_few(queries) and estimate(queries) < FEWEST_ROWS) or not queries * keys * depth * width:
         return f"there are {queries} queries to {keys} keys"
     if is_number(keys) and keys * itemsize > MOST_SCORES:
         return f"scores of {keys} keys do not lie in a cache, row by row"
     return None
 
 
-def most_keys(keys: Extent, breadth: int, itemsize: int) -> int:
-    """Keys that code for sizes has room for: `breadth` elements of a key and a value of each lie on a stack."""
-    return min(most(keys), MOST_ON_STACK // (breadth * itemsize), MOST_SCORES // itemsize)
+def are_few(queries: Extent) -> bool:
+    """Whether so many rows meet keys and values where these lie."""
+    return is_number(queries) and queries < FEWEST_ROWS
+
+
+def most_keys(first: Contraction, second: Contraction, itemsize: int) -> int:
+    """Keys that code for sizes has room for: of each lie a key and a value on a stack, or the scores of few rows."""
+    breadth = first.rows + 1 if are_few(first.rows) else first.depth + second.columns
+    return min(most(first.columns), MOST_ON_STACK // (breadth * itemsize), MOST_SCORES // itemsize)
 
 
 def attention_of(kernel: KernelOp) -> Attention:
@@ -178,6 +186,9 @@ class _Tracer:
                 (self.second_op, 1, second.rhs, (*second.batch, keys, second.columns)),
             )
         )
+        if are_few(rows):
+            sides = (queries, first.depth), (keys_in.transposed(), first.depth), (values, second.columns)
+            self._check_in_place(sides)
         weights = self._weights(keys)
         behind = [(n, value) for n, value in enumerate(self.results) if value.owner in self.behind]
         if not behind:
@@ -190,7 +201,17 @@ class _Tracer:
         raw = self.first_op.results[0], self.second_op.results[0]
         seen = columns_seen(weights, raw[0])
         alike = seen is not None and alike_behind_mask(weights, raw[0])
-        return Attention(*raw, first, second, queries, keys_in, values, weights, seen, alike, epilogue, places)
+        few = are_few(rows)
+        return Attention(*raw, first, second, queries, keys_in, values, weights, seen, alike, few, epilogue, places)
+
+    def _check_in_place(self, operands: Sequence[tuple[OperandAccess, int]]) -> None:
+        """Refuses operands whose rows of so many elements do not have these, of the type that is multiplied, side by side."""
+        element = dtype(self.first_op.results[0])
+        for operand, count in operands:
+            is_beside = operand.panels is None and (operand.column == 1 or count == 1)
+            if not is_beside or dtype(operand.value) is not element:
+                message = "few queries meet keys or values that lie in another order, or of another type"
+                raise Unschedulable("extents", message, self.first_op)
 
     def _weights(self, keys: int) -> LoopBody:
         own = self.resolve(self.second_op.operands[0])
@@ -228,7 +249,7 @@ def _problem_of_sizes(first: Contraction, second: Contraction, itemsize: int) ->
     keys = first.columns
     if all(map(is_number, (*first.batch, first.rows, keys))):
         return None
-    longest = most_keys(keys, first.depth + second.columns, itemsize)
+    longest = most_keys(first, second, itemsize)
     if may_exceed(keys, longest) and (is_number(keys) or may_rows_be_long()):
         return f"there may be {keys} keys; code for sizes has room for {longest}"
     return None

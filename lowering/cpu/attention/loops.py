@@ -17,6 +17,7 @@ from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.lowering.cpu.attention.few_rows import build_few_rows
 from fuse_opt.lowering.cpu.attention.panels import Panels, PanelSizes, on_stack
 from fuse_opt.lowering.cpu.attention.tiles import AttentionTiles
 from fuse_opt.lowering.cpu.attention.tiling import AttentionTiling, choose_attention_tiling
@@ -36,6 +37,8 @@ def build_attention_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> lis
     of = attention_of(kernel)
     operands = [operand_pass(access.value) for access in (of.queries, of.keys, of.values)]
     memory = KernelBuffers(kernel, [of.weights, of.epilogue, *operands], storages)
+    if of.reads_in_place:
+        return [build_few_rows(of, memory)]
     tiling = choose_attention_tiling(of.first, of.second, dtype(of.first_raw).itemsize)
     build = _Build(of, tiling, memory)
     return [*([build.copies()] if tiling.shares_panels else []), build.attention()]

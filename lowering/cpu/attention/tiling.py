@@ -71,7 +71,7 @@ class AttentionTiling:
         """Elements that a row of scores has room for."""
         if is_number(self.key_panels):
             return cast(int, self.score_step)
-        return cast(int, _step(-(-self.most_keys // self.width) * self.width))
+        return cast(int, padded_step(-(-self.most_keys // self.width) * self.width))
 
 
 def choose_attention_tiling(first: Contraction, second: Contraction, itemsize: int) -> AttentionTiling:
@@ -151,15 +151,15 @@ def _tiling_for_any_sizes(first: Contraction, second: Contraction, itemsize: int
         row_blocks=blocks,
         block=-(-tiles // blocks),
         shares_panels=False,
-        most_keys=most_keys(keys, first.depth + second.columns, itemsize),
+        most_keys=most_keys(first, second, itemsize),
         key_panels=key_panels,
         value_panels=-(-second.columns // width),
-        score_step=_step(key_panels * width),
+        score_step=padded_step(key_panels * width),
         first_depth=depth_blocks(first.depth),
         second_depth=DEPTH,
     )
 
 
-def _step(columns: Extent) -> Extent:
+def padded_step(columns: Extent) -> Extent:
     """An odd number of vectors, which has room for so many columns: rows so far from each other lie in different sets."""
     return (columns + PADDING - 1) // (2 * PADDING) * (2 * PADDING) + PADDING

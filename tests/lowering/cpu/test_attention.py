@@ -59,7 +59,10 @@ def check(text: str, *, seed: int = 1, others: int = 0) -> Any:
 
 @pytest.mark.sampled(3)
 @needs_compiler
-@pytest.mark.parametrize(("queries", "keys"), [(6, 2), (7, 15), (13, 16), (31, 33), (50, 64), (64, 129), (197, 197)])
+@pytest.mark.parametrize(
+    ("queries", "keys"),
+    [(1, 90), (3, 7), (5, 417), (6, 2), (7, 15), (13, 16), (31, 33), (50, 64), (64, 129), (197, 197)],
+)
 def test_lengths(queries: int, keys: int) -> None:
     for depth, width in ((1, 1), (24, 40), (64, 17), (300, 33)):
         check(program_text((2, queries, depth), (2, keys, depth), width))
@@ -240,6 +243,8 @@ def test_nothing_beside_operands_and_results_is_touched() -> None:
         [
             program_text((2, 7, 5), (2, 1, 5), 3),
             program_text((2, 33, 33), (2, 65, 33), 17, "", tensor((33, 65))),
+            program_text((2, 3, 1, 33), (2, 3, 69, 33), 17, "", tensor((1, 69))),
+            program_text((2, 4, 5), (2, 29, 5), 3, element="f64"),
             program_text((50, 24), (37, 24), 40, "is_causal = true", element="f64"),
             heads("func.return %y : FF"),
             program_text((11, 8), (9001, 8), 40),

@@ -96,6 +96,17 @@ CASES: dict[str, tuple[str, Shapes]] = {
         ATTENTION.replace("CAUSAL", "true"),
         lambda n: [(2, n, 12), (2, n % 70 + 1, 12), (2, n % 70 + 1, 9), (n, n % 70 + 1)],
     ),
+    "decode attention": (
+        ATTENTION.replace('2x?x12xf32> {graph.dims = ["", "m", ""]}', "2x3x12xf32>")
+        .replace("(tensor<2x?x12xf32>, ", "(tensor<2x3x12xf32>, ")
+        .replace("tensor<?x?xf32>", "tensor<3x?xf32>")
+        .replace('["m", "n"]', '["", "n"]')
+        .replace("tensor<2x?x9xf32>\n", "tensor<2x3x9xf32>\n")
+        .replace("-> tensor<2x?x9xf32>", "-> tensor<2x3x9xf32>")
+        .replace("return %0 : tensor<2x?x9xf32>", "return %0 : tensor<2x3x9xf32>")
+        .replace("CAUSAL", "false"),
+        lambda n: [(2, 3, 12), (2, n, 12), (2, n, 9), (3, n)],
+    ),
     "narrow": (NARROW, lambda n: [(n, 9), (9, 1)]),
 }
 
