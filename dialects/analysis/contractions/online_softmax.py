@@ -79,6 +79,8 @@ def online_softmax(of: Attention) -> OnlineSoftmax:
     """The parts of attention. Raises Unschedulable where its weights are no softmax, or its rows are too long."""
     if any(access.panels is not None for access in (of.queries, of.keys, of.values)):
         raise Unschedulable("layout", "an operand lies in panels")
+    if of.reads_in_place:
+        raise Unschedulable("extents", f"there are {of.first.rows} queries, fewer than a block has rows")
     found = _Parts(of.weights).find()
     size = dtype(of.first_raw).itemsize
     block = _block(of.first.depth, of.second.columns, of.first.rows, size)
