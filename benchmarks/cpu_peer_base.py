@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from math import prod
 from typing import Any
 
 import numpy as np
 from cpu_workloads import Case, as_tuple
 
+LINE = 64
+"""Bytes of a cache line."""
 Call = Callable[[], Any]
 """One run; its results are arrays of the package, those of donated arguments included."""
 
@@ -58,10 +61,25 @@ def _widened(array: Any) -> Any:
     return array.astype(np.float32, copy=False)
 
 
+def room(shape: Sequence[int], element: Any) -> Any:
+    """An array of zeros that begins at a cache line, as PyTorch's and our results do; NumPy's begin 16 bytes behind a page."""
+    size = prod(shape) * np.dtype(element).itemsize
+    memory = np.zeros(size + LINE, np.uint8)
+    begin = -memory.ctypes.data % LINE
+    return memory[begin : begin + size].view(element).reshape(tuple(shape))
+
+
+def in_room(values: Any, element: Any = None) -> Any:
+    """A copy there, of another element type if one is given."""
+    found = room(values.shape, values.dtype if element is None else element)
+    found[...] = values.astype(found.dtype, copy=False)
+    return found
+
+
 def typed_inputs(case: Case, arrays: Sequence[Any]) -> list[Any]:
-    """The inputs in the workload's types, as NumPy arrays; bf16 as ml_dtypes has it."""
+    """The inputs in the workload's types, as NumPy arrays at cache lines; bf16 as ml_dtypes has it."""
     from fuse_opt.lowering.program.float_formats import narrow
 
     names = [case.workload.dtype(k) for k in range(len(arrays))]
     made = [narrow(a, "bf16") if n == "bf16" else a for a, n in zip(arrays, names, strict=True)]
-    return [a.astype(np.float16) if n == "f16" else a for a, n in zip(made, names, strict=True)]
+    return [in_room(a, np.float16 if n == "f16" else None) for a, n in zip(made, names, strict=True)]

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from cpu_functions import Expression, Jax, NumExpr, Numpy, Torch
 from cpu_onnx import model_of
-from cpu_peer_base import Call, Loaded, Peer, typed_inputs
+from cpu_peer_base import Call, Loaded, Peer, room, typed_inputs
 from cpu_peer_c import load_limit, load_plain_c
 from cpu_workloads import Case, as_tuple
 
@@ -38,7 +38,7 @@ def _into(results: list[Any], case: Case, program: Any, arrays: list[Any]) -> Lo
     """Where arguments are donated, the results are in them, and there is nothing to say with `out`."""
     if case.workload.donated:
         return Loaded(lambda: program(*arrays), _counts(program))
-    out = [np.empty(r.shape, arrays[0].dtype) for r in results]
+    out = [room(r.shape, arrays[0].dtype) for r in results]
     return Loaded(lambda: program(*arrays, out=out), _counts(program))
 
 

@@ -5,8 +5,10 @@
 
 For each kernel of odd_workloads.py and level of memory so many extents are drawn from the seed: an even one, an odd one and a
 prime one in turns. All peers run in one process, in one rotation; figures are medians over rounds of ratios of processor time.
-Each line says `behind` and by how much where the best peer is ahead of us; these lines are repeated at the end, the worst first.
-Peers that are not installed are left out. With `--limit` nothing begins after so many seconds, and what is left is said.
+Arrays begin at cache lines, and no peer finds the processor taking small numbers for zero, as it does from then on where C of
+-ffast-math was loaded. Each line says `behind` and by how much where the best peer is ahead of us; these lines are repeated at
+the end, the worst first. Peers that are not installed are left out. With `--limit` nothing begins after so many seconds, and
+what is left is said.
 
 `--neighbours` measures rows of N elements beside rows of the next multiple of 16, for each of both per element.
 """
@@ -29,6 +31,7 @@ from typing import Any
 import numpy as np
 from cpu_functions import Numpy
 from cpu_peer_base import Loaded
+from cpu_peer_c import alike
 from cpu_peer_kinds import PEERS
 from cpu_peer_process import largest_error
 from cpu_workloads import SIZES, Case, as_tuple, check
@@ -95,6 +98,7 @@ def _kept(loaded: Loaded) -> Any:
 def measure(calls: Sequence[Callable[[], Any]], rounds: int) -> Any:
     """Seconds of processor time of a call, by round and call: the least of a turn's groups of calls."""
     clock, sizes, groups = time.process_time, list[int](), list[int]()
+    begin = alike()
     for call in calls:
         call()
         begun = clock()
@@ -107,11 +111,12 @@ def measure(calls: Sequence[Callable[[], Any]], rounds: int) -> Any:
         for n in range(len(calls)):
             place = (n + k) % len(calls)
             calls[place]()
-            times[k, place] = min(_group(calls[place], sizes[place]) for _ in range(groups[place]))
+            times[k, place] = min(_group(calls[place], sizes[place], begin) for _ in range(groups[place]))
     return times
 
 
-def _group(call: Callable[[], Any], count: int) -> float:
+def _group(call: Callable[[], Any], count: int, begin: Callable[[], Any]) -> float:
+    begin()
     begun = time.process_time()
     for _ in range(count):
         call()

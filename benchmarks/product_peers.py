@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from math import prod
 from typing import Any
 
 import numpy as np
+from cpu_peer_base import in_room, room
 
 import fuse_opt
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 
 Array = np.ndarray[Any, Any]
 Call = Callable[[], Any]
-LINE = 64
 OWN = ("ours", "fast", "frozen")
 NUMPY: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i8": np.int8, "ui8": np.uint8}
 
@@ -31,21 +30,6 @@ def module(name: str) -> Any:
 def dtype(name: str) -> Any:
     """NumPy's of an element type."""
     return module("ml_dtypes").bfloat16 if name == "bf16" else NUMPY[name]
-
-
-def room(shape: tuple[int, ...], element: Any) -> Array:
-    """An array of zeros that begins at a cache line, as PyTorch's and our results do; NumPy's begin 16 bytes behind a page."""
-    size = prod(shape) * np.dtype(element).itemsize
-    memory = np.zeros(size + LINE, np.uint8)
-    begin = -memory.ctypes.data % LINE
-    return memory[begin : begin + size].view(element).reshape(shape)
-
-
-def in_room(values: Array, element: Any) -> Array:
-    """A copy of another element type there."""
-    found = room(values.shape, element)
-    found[...] = values.astype(element)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
