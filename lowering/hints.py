@@ -14,6 +14,10 @@ ROLLED = "fused.rolled"
 where the one around it is unrolled."""
 
 
+VECTOR_BITS = "fused.vector"
+"""Attribute of a function: how wide vectors a compiler is to prefer in it."""
+
+
 LIMITS = "fused.limits"
 """What a kernel's function says of sizes: pairs of one and the largest number that it has room for."""
 

@@ -134,5 +134,37 @@ TASKS = Knob(
     "simple operations of the least piece of work that a thread takes",
     (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20),
 )
+ROWS_AT_A_TIME = Knob(
+    "rows_at_a_time",
+    Counts(1, 8, power=True),
+    ("column", "split"),
+    False,
+    "rows that an iteration over a block of lanes takes together",
+    (1, 2, 4, 8),
+)
+AHEAD = Knob(
+    "ahead",
+    Counts(1 << 10, 1 << 20),
+    ("column", "split"),
+    True,
+    "bytes that memory is asked for ahead, in the order of rows; without it [where caches are too small](#schedules)",
+    (1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16),
+)
+UNROLL = Knob(
+    "unroll",
+    Counts(1, 8, power=True),
+    _LOOPS,
+    True,
+    "groups of 16 neighbours that an iteration stores, where there are many and known ones",
+    (2, 4, 8),
+)
+VECTOR = Knob(
+    "vector",
+    Counts(128, 512, power=True),
+    _LOOPS,
+    False,
+    "bits of the vectors that the compiler prefers (gcc on x86); without it the widest",
+    (256,),
+)
 
-KNOBS = (MATH, PRECISION, STORES, SPLITS, BLOCK, CUT, LANES, TASKS)
+KNOBS = (MATH, PRECISION, STORES, SPLITS, BLOCK, CUT, LANES, TASKS, ROWS_AT_A_TIME, AHEAD, UNROLL, VECTOR)

@@ -50,6 +50,8 @@ class CLanguage:
     """The type of a vector of elements {0} of which there are {1}, aligned to its size; None where there is none."""
     rolled: tuple[str, ...] = ()
     """Lines before a loop that is not to be unrolled."""
+    prefers: tuple[str, ...] = ()
+    """Lines before a function in which the compiler is to prefer vectors of {} bits; none where there is no such word."""
     opaque: str = ""
     """A number {0} of type {t} as one that compilers do not know, where that makes extrema with it cheaper."""
     simd: str = ""
@@ -237,6 +239,11 @@ C = CLanguage(
     helpers=c_helpers,
     local_array="{} {}[{}] __attribute__((aligned(64)))",
     rolled=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#endif"),
+    prefers=(
+        "#if defined(__x86_64__) && !defined(__clang__)",
+        '__attribute__((target("prefer-vector-width={}")))',
+        "#endif",
+    ),
     opaque="fo_opaque_{t}({0})",
     simd="#pragma omp simd",
     reduction=" reduction({}:{})",

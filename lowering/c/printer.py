@@ -24,6 +24,7 @@ from fuse_opt.lowering.c.expressions import CPrintError, Facts, bound_of
 from fuse_opt.lowering.c.headers.functions import called_helpers
 from fuse_opt.lowering.c.language import CLanguage
 from fuse_opt.lowering.c.names import NameScope, comment_lines, global_identifier
+from fuse_opt.lowering.hints import VECTOR_BITS
 
 __all__ = ["CPrintError", "CPrinter", "FunctionText", "is_helper_target", "print_function", "print_translation_unit"]
 
@@ -187,7 +188,7 @@ class CPrinter(ControlPrinter):
         self.print_body(body)
         self.indent = 1
         self._print_return(body.last_op)
-        lines = [*self._comment(), f"{head} {{", *self.lines, "}"]
+        lines = [*self._comment(), *self._preference(), f"{head} {{", *self.lines, "}"]
         return FunctionText(
             self.name,
             _lines(lines),
@@ -251,6 +252,10 @@ class CPrinter(ControlPrinter):
                 self.function, self.language, f"{len(blocks)} blocks; only structured functions with a body can be"
             )
         return blocks[0]
+
+    def _preference(self) -> list[str]:
+        bits = self.function.attributes.get(VECTOR_BITS)
+        return [line.format(bits.value.data) for line in self.language.prefers] if isinstance(bits, IntegerAttr) else []
 
     def _comment(self) -> list[str]:
         lines: list[str] = []

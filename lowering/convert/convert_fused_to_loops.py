@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, NoneType, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, NoneType, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -18,7 +18,7 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import CUT
+from fuse_opt.dialects.fused.knobs import CUT, UNROLL, VECTOR
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs
@@ -31,7 +31,7 @@ from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel
 from fuse_opt.lowering.cpu.matmul.loops import build_product_loops
 from fuse_opt.lowering.cpu.split_rows import build_split_loops
 from fuse_opt.lowering.cpu.tiles import build_tile_loops
-from fuse_opt.lowering.hints import is_nontemporal
+from fuse_opt.lowering.hints import VECTOR_BITS, is_nontemporal
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
@@ -47,10 +47,11 @@ from fuse_opt.lowering.loops.excess_precision import (
 )
 from fuse_opt.lowering.loops.fast_math import is_fast, relax_math
 from fuse_opt.lowering.loops.index_set_splitting import split_index_sets
-from fuse_opt.lowering.loops.masked_tails import mask_tails
+from fuse_opt.lowering.loops.masked_tails import WIDTH, mask_tails
 from fuse_opt.lowering.loops.moderate_arguments import ask_for_moderate_arguments
 from fuse_opt.lowering.loops.nontemporal_stores import make_nontemporal
 from fuse_opt.lowering.loops.shared_exponentials import share_exponentials
+from fuse_opt.lowering.loops.strip_mining import unroll_vectors
 from fuse_opt.lowering.loops.unswitching import unswitch_loops
 
 
@@ -135,10 +136,14 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers)
             if passes:
                 mask_tails(loops.body, loops.helpers, loops.size_arguments(), loops.shared)
+            if (vectors := UNROLL.count(kernel)) is not None:
+                unroll_vectors(loops.body, vectors * WIDTH)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
             if is_fast(kernel):
                 function.attributes["fused.math"] = StringAttr("fast")
+            if (bits := VECTOR.count(kernel)) is not None:
+                function.attributes[VECTOR_BITS] = IntegerAttr(bits, 64)
             self._declare_helpers(loops)
             self.define(function, before)
             functions.append(function)

@@ -15,6 +15,7 @@ from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
+from fuse_opt.dialects.fused.knobs import ROWS_AT_A_TIME
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, constant
 from fuse_opt.lowering.cpu.outer_vector_stage import Geometry, OuterVectorStages
@@ -118,7 +119,9 @@ class MomentLanes(OuterVectorStages):
         size = max(dtype(node.value).compute.itemsize for node in stage.reductions)
         width = self.geometry.width
         in_registers = width % WIDTH == 0 and width * size <= REGISTER_BYTES and not self.far
-        return 1 if in_registers else min(AT_A_TIME, super()._unroll(stage))
+        return (
+            1 if in_registers and self.kernel.entry(ROWS_AT_A_TIME) is None else min(AT_A_TIME, super()._unroll(stage))
+        )
 
     def _build_lanes(self, stage: Stage, parent: Scope, places: Iterable[Mapping[Dim, IndexExpr]]) -> None:
         """A loop over lanes that adds the elements at these places, and their squares, relative to the points."""

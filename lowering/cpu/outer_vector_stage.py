@@ -12,9 +12,10 @@ from xdsl.dialects import arith, memref, scf
 from xdsl.ir import Block, SSAValue
 
 from fuse_opt.dialects.analysis.loop_body import ScalarNode
+from fuse_opt.dialects.fused.knobs import AHEAD, ROWS_AT_A_TIME
 from fuse_opt.dialects.interfaces.shapes import dtype
 from fuse_opt.dialects.types.index_expr import Dim, IndexExpr, dimension
-from fuse_opt.lowering.cpu.prefetch import prefetch_rows, rows_at_a_time
+from fuse_opt.lowering.cpu.prefetch import AHEAD_BYTES, prefetch_rows, rows_at_a_time
 from fuse_opt.lowering.cpu.split_reduction import Phase, PhasedKernel
 from fuse_opt.lowering.kernel.element_emitter import KernelNodes, RowBuffer, Stage
 from fuse_opt.lowering.kernel.iteration_space import as_expr
@@ -70,6 +71,9 @@ class OuterVectorStages(Phase):
         self.task.block.args[0].name_hint = "task"
         self.first = self.last = self.root.index_constant(0)
         self.far = geometry.blocks == 1 and outside_caches(self.loop_body)
+        ahead = AHEAD.count(phased.kernel)
+        self.ahead = ahead if ahead is not None and geometry.blocks == 1 else AHEAD_BYTES if self.far else 0
+        """How many bytes ahead memory is asked for; 0 where the processor does that alone."""
 
     def _open(self, splits: int) -> SSAValue:
         """Takes a task apart; gives the number of the part to reduce."""
@@ -168,8 +172,8 @@ class OuterVectorStages(Phase):
         self.name(block.args, dim, stage)
         scope = Scope(parent, block, {first: block.args[0]})
         loads = self._loads(stage)
-        if self.far and rows_at_a_time(loads, self.geometry.width, step):
-            prefetch_rows(self, loads, scope, (dim, first, step), self.geometry.lane)
+        if self.ahead and rows_at_a_time(loads, self.geometry.width, step):
+            prefetch_rows(self, loads, scope, (dim, first, step), self.geometry.lane, self.ahead)
         self._build_lanes(stage, scope, [{dim: as_expr(first) + number} for number in range(step)])
         block.add_op(scf.YieldOp())
         parent.block.add_op(self.loop(block, *bounds, step=step))
@@ -199,6 +203,8 @@ class OuterVectorStages(Phase):
 
     def _unroll(self, stage: Stage) -> int:
         """How many elements of a lane an iteration takes: with more of them, accumulators are loaded less often."""
+        if (given := self.kernel.entry(ROWS_AT_A_TIME)) is not None:
+            return given
         work, loads = self.stage_work(stage), self._loads(stage)
         streams = len(loads) + len(stage.stores) + len(stage.left)
         most = max(min(MOST_STREAMS // max(streams, 1), MOST_WORK_AT_A_TIME // max(work, 1)), 1)

@@ -34,11 +34,11 @@ def rows_at_a_time(loads: Sequence[ScalarNode], lanes: int, most: int) -> int:
 
 
 def prefetch_rows(
-    loops: StageLoops, loads: Sequence[ScalarNode], scope: Scope, rows: tuple[Dim, Dim, int], lane: Dim
+    loops: StageLoops, loads: Sequence[ScalarNode], scope: Scope, rows: tuple[Dim, Dim, int], lane: Dim, distance: int
 ) -> None:
     """
     Asks for what comes after some elements of all lanes, where that is one stretch of memory. `rows`: the dimension they
-    are along, what counts their first one, and how many there are.
+    are along, what counts their first one, and how many there are; `distance`: how far ahead, in bytes.
     """
     dim, counter, step = rows
     for node in loads:
@@ -46,7 +46,7 @@ def prefetch_rows(
         factors = address.coefficients() or {}
         if factors.get(lane) != 1 or factors.get(dim) != lane.extent:
             continue
-        ahead = max(AHEAD_BYTES // (lane.extent * size) // step, 1) * step
+        ahead = max(distance // (lane.extent * size) // step, 1) * step
         place = Fixed(scope, {dim: as_expr(counter) + ahead, lane: constant(0)}).index(address)
         buffer = flat_memory(scope.root, loops.emitter.buffers[node.value])
         arguments = [buffer, place, scope.root.index_constant(step * lane.extent)]

@@ -61,6 +61,50 @@ class BlockLoops:
         return inner
 
 
+def unroll_vectors(body: Block, together: int) -> None:
+    """
+    Loops over neighbours, of which there are twice as many as are to be done together or more, as loops over so many: compilers
+    make a run of vector operations of each then. What is left over is a loop of its own.
+    """
+    blocks = BlockLoops(body)
+    for loop in list(body.walk()):
+        if isinstance(loop, scf.ParallelOp) and _is_of_neighbours(loop) and (iterations(loop) or 0) >= 2 * together:
+            _unroll(loop, together, blocks)
+
+
+def _is_of_neighbours(loop: scf.ParallelOp) -> bool:
+    return len(loop.step) == 1 and constant(loop.step[0]) == 1 and not loop.initVals and not _holds_loops(loop)
+
+
+def _holds_loops(loop: scf.ParallelOp) -> bool:
+    return any(isinstance(op, scf.ForOp | scf.ParallelOp) for op in loop.walk() if op is not loop)
+
+
+def _unroll(loop: scf.ParallelOp, together: int, blocks: BlockLoops) -> None:
+    lower, count = constant(loop.lowerBound[0]), iterations(loop)
+    assert lower is not None and count is not None
+    middle, place = lower + count // together * together, InsertPoint.before(loop)
+    one, counter = blocks.number(1), loop.body.block.args[0]
+    if count % together:
+        rest = loop.clone()
+        rest.operands[0] = blocks.number(middle)
+        Rewriter.insert_op(rest, InsertPoint.after(loop))
+    block, lane = Block(arg_types=[INDEX]), Block(arg_types=[INDEX])
+    block.args[0].name_hint, lane.args[0].name_hint = "first", "lane"
+    neighbour = arith.AddiOp(block.args[0], lane.args[0])
+    neighbour.result.name_hint = counter.name_hint
+    counter.replace_all_uses_with(neighbour.result)
+    lane.add_op(neighbour)
+    for op in list(loop.body.block.ops):
+        op.detach()
+        lane.add_op(op)
+    block.add_ops([scf.ParallelOp([blocks.number(0)], [blocks.number(together)], [one], Region(lane)), scf.YieldOp()])
+    Rewriter.insert_op(
+        scf.ForOp(blocks.number(lower), blocks.number(middle), blocks.number(together), [], Region(block)), place
+    )
+    Rewriter.erase_op(loop)
+
+
 class HelperCalls:
     """Calls of functions that take stretches of buffers: memory, where to begin in it, how many elements."""
 

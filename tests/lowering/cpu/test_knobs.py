@@ -34,11 +34,12 @@ TURNED = """
 KERNELS = {
     "pointwise": (CHAIN, "300x400xbf16", "300x400xbf16"),
     "row": (SUM.replace("AXIS", "1"), "300x400xf32", "300xf32"),
-    "column": (SUM.replace("AXIS", "0"), "400x3000xf32", "3000xf32"),
+    "column": (SUM.replace("AXIS", "0"), "400x250xf32", "250xf32"),
     "split": (SUM.replace("AXIS", "1"), "2x50000xf32", "2xf32"),
     "tile": (TURNED, "300x400xf32", "400x300xf32"),
 }
 COUNTS = {"splits": (3, 7), "block": (40, 256), "lanes": (8, 128), "tasks": (1000, 10**7)}
+COUNTS |= {"rows_at_a_time": (1, 4), "ahead": (1 << 12, 1 << 16), "unroll": (2, 8), "vector": (128, 256)}
 
 
 def module(kind: str, entry: str = "") -> str:
