@@ -17,6 +17,7 @@ from fuse_opt.passes.devices.this_machine import Machine
 from fuse_opt.passes.scheduling.tuned_schedules import read_tuned
 from fuse_opt.tools.compiler.api import load
 from fuse_opt.tools.tuning.report import report_html, report_text
+from fuse_opt.tools.tuning.search import sampling
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site, single_changes
 from fuse_opt.tools.tuning.search.race import Raced, confirm, judge
 from fuse_opt.tools.tuning.search.records import RecordedBench, Records
@@ -85,6 +86,27 @@ def test_the_fastest_is_found_and_entries_that_win_alone_are_combined() -> None:
     assert len(texts) == len(set(texts)) == outcome.trials and sites()[0].default.text not in texts
     kept = search(table, same_bits=True).outcome
     assert kept.winner is None or "lanes" not in kept.winner.settings
+
+
+@pytest.mark.parametrize("library", ["optuna", "no such library"])
+def test_of_too_many_combinations_a_sample_is_tried(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if library == "optuna":
+        pytest.importorskip("optuna", reason="the extra tune")
+    monkeypatch.setattr(sampling, "LIBRARY", library)
+    site, best = sites()[0], Candidate.of({"kind": "row", "lanes": 64, "tasks": 8, "unroll": 4}, False)
+    single = [("lanes", 32), ("lanes", 64), ("tasks", 8), ("tasks", 9), ("unroll", 2), ("unroll", 4)]
+    winners = [Candidate.of({"kind": "row", name: value}, name != "lanes") for name, value in single]
+
+    def sampled(seed: int) -> list[Candidate]:
+        shown: dict[Candidate, float] = {}
+        for candidate in sampling.combinations(site, winners, seed, 12, shown.get):
+            shown[candidate] = float(len(candidate.settings.items() & best.settings.items()))
+        return list(shown)
+
+    found = sampled(3)
+    assert found == sampled(3) and 8 <= len(found) <= 12
+    assert all(candidate.same_bits == ("lanes" not in candidate.settings) for candidate in found)
+    assert len(list(sampling.combinations(site, winners, 0, 20, lambda _: None))) == 20
 
 
 def test_failures_are_recorded_and_never_chosen() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -134,30 +132,3 @@ def single_changes(site: Site, same_bits: bool) -> Iterator[Candidate]:
         same = own in _SAME_ORDER and kind in _SAME_ORDER
         if same or not same_bits:
             yield Candidate.of({"kind": kind}, same)
-
-
-def combinations(site: Site, winners: Sequence[Candidate], seed: int, most: int) -> list[Candidate]:
-    """
-    The default with several entries changed at once, each as in one of `winners` that changed it alone: all, or so many that are
-    drawn by the seed.
-    """
-    base = site.default.settings
-    values: dict[str, list[Candidate]] = {}
-    for winner in winners:
-        changed = [name for name, value in winner.settings.items() if base.get(name) != value]
-        if len(changed) == 1 and changed[0] != "kind":
-            values.setdefault(changed[0], []).append(winner)
-    found = [
-        Candidate.of({**base, **_changes(base, chosen)}, all(each.same_bits for each in chosen))
-        for count in range(2, len(values) + 1)
-        for names in itertools.combinations(values, count)
-        for chosen in itertools.product(*(values[name] for name in names))
-    ]
-    if len(found) > most:
-        drawn = sorted(random.Random(seed).sample(range(len(found)), most))
-        found = [found[number] for number in drawn]
-    return found
-
-
-def _changes(base: Settings, chosen: Iterable[Candidate]) -> dict[str, str | int]:
-    return {n: v for each in chosen for n, v in each.settings.items() if base.get(n) != v}

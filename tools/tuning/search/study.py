@@ -8,7 +8,7 @@ from itertools import islice
 from math import exp
 from typing import Protocol, runtime_checkable
 
-from fuse_opt.tools.tuning.search.candidates import Candidate, Site, combinations
+from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.race import (
     FIRST,
     MARGIN,
@@ -23,6 +23,7 @@ from fuse_opt.tools.tuning.search.race import (
     run_race,
     spread,
 )
+from fuse_opt.tools.tuning.search.sampling import combinations
 
 FULL = 64
 """Distinct programs that are all tried; of more a sample."""
@@ -153,6 +154,7 @@ class Study:
         self._width, self._prepare = width, prepare
         self.outcome = Outcome(site)
         self._bits: dict[Candidate, bool] = {}
+        self._shown = {site.default: 0.0}
         self._texts: set[str] = set()
         self._is_cut = False
 
@@ -162,7 +164,7 @@ class Study:
         entrants, complete = self._opened([*earlier, *self.site.changes(self._same_bits)])
         better = [each.candidate for each in entrants if each.median > 0]
         room = max(FULL - self.outcome.trials, 0)
-        more = combinations(self.site, better, self._seed, room)
+        more = combinations(self.site, better, self._seed, room, self._shown.get)
         found, whole = self._opened(more)
         self.outcome.exhausted = complete and whole
         entrants += found
@@ -181,6 +183,7 @@ class Study:
             for candidate in some:
                 if (raced := first_turn(candidate, self._measure)) is not None:
                     entrants.append(raced)
+                    self._shown[candidate] = raced.median
                     self.outcome.tried.append((candidate.text, exp(raced.median)))
         return entrants, not self._is_cut
 
