@@ -6,7 +6,6 @@ import argparse
 import os
 import platform
 import signal
-import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
     from fuse_opt.tools.tuning.places import Place
+    from fuse_opt.tools.tuning.progress import Progress
     from fuse_opt.tools.tuning.search.candidates import Site
     from fuse_opt.tools.tuning.search.tune_program import Result
 
@@ -71,6 +71,7 @@ def run(given: argparse.Namespace) -> int:
     from fuse_opt.runtime.host.thread_pool import num_threads
     from fuse_opt.tools.compiler.api import limit_threads
     from fuse_opt.tools.tuning.places import places
+    from fuse_opt.tools.tuning.progress import progress
     from fuse_opt.tools.tuning.search.processes import start_server
     from fuse_opt.tools.watching.machine import on_machine
 
@@ -83,20 +84,26 @@ def run(given: argparse.Namespace) -> int:
     output = _writable("-o", given.output)
     if given.report is not None:
         _writable("--report", given.report)
-    with places(given.cluster, given.threads, given.seed, _say) as found, _interrupts() as interrupted:
+    with (
+        progress("fuse-tune: ", time.monotonic) as told,
+        places(given.cluster, given.threads, given.seed, told.say) as found,
+        _interrupts(told.say) as interrupted,
+    ):
         source = _program(given)
         if len(found) == 1:
             with on_machine(found[0].machine):
-                _tuned_at(found[0], given, source, output, Path(given.report or ""), _say, interrupted)
+                _tuned_at(found[0], given, source, output, Path(given.report or ""), told, interrupted)
             return 0
         with ThreadPoolExecutor(len(found)) as pool:
-            waiting = [pool.submit(_one_of_many, each, given, source.clone(), interrupted) for each in found]
+            waiting = [pool.submit(_one_of_many, each, given, source.clone(), told, interrupted) for each in found]
             for each in waiting:
                 each.result()
     return 0
 
 
-def _one_of_many(place: Place, given: argparse.Namespace, source: ModuleOp, interrupted: list[int]) -> None:
+def _one_of_many(
+    place: Place, given: argparse.Namespace, source: ModuleOp, told: Progress, interrupted: list[int]
+) -> None:
     """Tunes for a machine of several: files and lines have its fingerprint in their names."""
     from fuse_opt.tools.watching.machine import on_machine
 
@@ -106,11 +113,8 @@ def _one_of_many(place: Place, given: argparse.Namespace, source: ModuleOp, inte
         path = Path(file or "")
         return path.with_stem(f"{path.stem}-{short}") if file else path
 
-    def told(line: str) -> None:
-        _say(f"{short}: {line}")
-
     with on_machine(place.machine):
-        _tuned_at(place, given, source, named(given.output), named(given.report), told, interrupted)
+        _tuned_at(place, given, source, named(given.output), named(given.report), told, interrupted, f"{short}: ")
 
 
 def _tuned_at(
@@ -119,10 +123,11 @@ def _tuned_at(
     source: ModuleOp,
     output: Path,
     report: Path,
-    told: Callable[[str], None],
+    told: Progress,
     interrupted: list[int],
+    prefix: str = "",
 ) -> None:
-    """Tunes for one machine; the report is written where it has a name."""
+    """Tunes for one machine; the report is written where it has a name, and `prefix` stands before each line."""
     from fuse_opt.runtime.disk_cache import default_directory
     from fuse_opt.tools.compiler.pipeline import make_passes
     from fuse_opt.tools.steering.tuned_plan import Plan
@@ -135,6 +140,9 @@ def _tuned_at(
 
     backend = _backend(given.backend)
 
+    def say(line: str) -> None:
+        told.say(f"{prefix}{line}")
+
     def sites_of(plan: Plan) -> list[Site]:
         return find_sites(source.clone(), backend, plan)
 
@@ -144,7 +152,7 @@ def _tuned_at(
     records = Records(Path(given.records) if given.records else default, place.machine)
     for problem in records.problems[:1]:
         more = f" (and {len(records.problems) - 1} more)" if len(records.problems) > 1 else ""
-        told(f"warning: {problem}{more}")
+        say(f"warning: {problem}{more}")
 
     def written(sites: Sequence[Site], result: Result, more: Mapping[str, object]) -> None:
         write_atomically(tuned_text(sites, result, place.machine, _about(given) | dict(more)), output)
@@ -157,7 +165,8 @@ def _tuned_at(
         time.monotonic,
         Options(given.trials, seconds, given.seed, given.same_bits, given.kernel, given.threads),
         lambda: records.total(program_digest(str(source)), lambda: place.seconds(source)),
-        told,
+        say,
+        told.update,
         interrupted=lambda: bool(interrupted),
         width=place.width,
     )
@@ -166,11 +175,7 @@ def _tuned_at(
     if report.name:
         text = report_html if report.suffix == ".html" else report_text
         write_atomically(text([program, *tuner.sites], result, str(output)), report)
-    told(f"{result.message}; {result.measured} measurements; written to {output}")
-
-
-def _say(line: str) -> None:
-    print(f"fuse-tune: {line}", file=sys.stderr, flush=True)
+    say(f"{result.message}; {result.measured} measurements; written to {output}")
 
 
 def _writable(option: str, name: str) -> Path:
@@ -222,7 +227,7 @@ def _about(given: argparse.Namespace) -> dict[str, object]:
 
 
 @contextmanager
-def _interrupts() -> Generator[list[int]]:
+def _interrupts(say: Callable[[str], None]) -> Generator[list[int]]:
     """
     Within it, the first Ctrl-C or SIGTERM is noted in a list, so that what was found so far is confirmed and written; the next
     one ends the run.
@@ -233,7 +238,7 @@ def _interrupts() -> Generator[list[int]]:
         if seen:
             raise KeyboardInterrupt
         seen.append(number)
-        _say("interrupted: the best so far is confirmed and written; once more ends this, too")
+        say("interrupted: the best so far is confirmed and written; once more ends this, too")
 
     before = {number: signal.signal(number, noted) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

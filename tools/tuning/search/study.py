@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from math import exp
+from math import exp, log
 from typing import Protocol, runtime_checkable
 
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
@@ -95,6 +95,15 @@ class Limit:
             return True
         return self.seconds is not None and self.clock() - self._start >= share * self.seconds
 
+    def share(self) -> float:
+        """How much of it is spent."""
+        spent = 0.0 if self.seconds is None else (self.clock() - self._start) / max(self.seconds, 1e-9)
+        return max(spent, 0.0 if self.trials is None else self.used / max(self.trials, 1))
+
+    def left(self) -> float | None:
+        """Seconds, where it is one of time."""
+        return None if self.seconds is None else max(self.seconds - (self.clock() - self._start), 0.0)
+
     def is_over(self) -> bool:
         """Whether the race must end now: trials that were made may be raced to the end."""
         return self.interrupted() or (self.seconds is not None and self.clock() - self._start >= self.seconds)
@@ -125,6 +134,11 @@ class Outcome:
     seconds: float = 0.0
 
     @property
+    def best(self) -> float:
+        """The logarithm of the largest speed-up by first pairs, 0 where none is faster."""
+        return max([0.0, *(log(speedup) for _, speedup in self.tried)])
+
+    @property
     def is_noisy(self) -> bool:
         return self.spread > TOO_BUSY
 
@@ -143,15 +157,16 @@ class Study:
         text: Callable[[Candidate], str] | None = None,
         width: int = 1,
         prepare: Prepare = lambda asked: None,
+        told: Callable[[Outcome, Limit], None] = lambda outcome, limit: None,
     ) -> None:
         """
         `text` tells programs of candidates apart, by those of the site where it is None; `prepare` is told what is measured next,
-        `width` candidates at a time. Raises what lowering raises.
+        `width` candidates at a time, `told` how far the search is. Raises what lowering raises.
         """
         self.site, self.limit = site, limit
         self._text = text or site.text
         self._bench, self._seed, self._same_bits = bench, seed, same_bits
-        self._width, self._prepare = width, prepare
+        self._width, self._prepare, self._told = width, prepare, told
         self.outcome = Outcome(site)
         self._bits: dict[Candidate, bool] = {}
         self._shown = {site.default: 0.0}
@@ -221,6 +236,7 @@ class Study:
             self.outcome.failed[candidate.text] = str(failure)
             return None
         self._bits[candidate] = found.same_bits
+        self._told(self.outcome, self.limit)
         self.outcome.seconds = found.seconds or self.outcome.seconds
         return found.pairs
 

@@ -78,6 +78,8 @@ class Tuner:
     total: Callable[[], float]
     """Seconds of a call of the whole program."""
     told: Callable[[str], None] = lambda line: None
+    advanced: Callable[[Outcome, Limit], None] = lambda outcome, limit: None
+    """Is told how far a search is."""
     improved: Callable[[Result], None] = lambda result: None
     interrupted: Callable[[], bool] = lambda: False
     begun: float | None = None
@@ -168,6 +170,7 @@ class Tuner:
             text=recorded.text,
             width=self.width,
             prepare=recorded.prepare,
+            told=self.advanced,
         )
         try:
             outcome = study.run(self.records.earlier(site))
