@@ -38,8 +38,16 @@ KERNELS = {
     "split": (SUM.replace("AXIS", "1"), "2x50000xf32", "2xf32"),
     "tile": (TURNED, "300x400xf32", "400x300xf32"),
 }
-COUNTS = {"splits": (3, 7), "block": (40, 256), "lanes": (8, 128), "tasks": (1000, 10**7)}
-COUNTS |= {"rows_at_a_time": (1, 4), "ahead": (1 << 12, 1 << 16), "unroll": (2, 8), "vector": (128, 256)}
+COUNTS = {
+    "splits": (3, 7),
+    "block": (40, 256),
+    "lanes": (8, 128),
+    "tasks": (1000, 10**7),
+    "rows_at_a_time": (1, 4),
+    "ahead": (1 << 12, 1 << 16),
+    "unroll": (2, 8),
+    "vector": (128, 256),
+}
 
 
 def module(kind: str, entry: str = "") -> str:
