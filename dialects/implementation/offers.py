@@ -10,7 +10,7 @@ Whoever has functions to run registers their offers with them; `load_with` names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
@@ -24,6 +24,7 @@ from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
+from fuse_opt.dialects.types.encodings import EncodingPart
 
 _T = TypeVar("_T")
 Pairs = tuple[tuple[int, int], ...]
@@ -93,6 +94,11 @@ class Offer:
     """
     Why the library behind it does not run an op on this machine, as a code for remarks: asked of what has been chosen, and
     nothing else, since the library may be loaded for it; None also where there is no library.
+    """
+    pack: Callable[[Site], Mapping[int, EncodingPart]] | None = None
+    """
+    In which order it would have operands that never change, by number, for which they are turned once: asked of what has been
+    chosen, as `probe` is. It takes the op with these, too; nothing where there is no library to ask.
     """
     split: bool = False
     """Whether calls are cut into parts that run at a time, by their extents alone: bits do not depend on threads."""
@@ -176,6 +182,20 @@ class Offer:
     def machine_refusal(self, site: Site) -> str | None:
         """The code of why its library does not run the site's op here. Raises BackendFault."""
         return self._reason("probe", self.probe, site)
+
+    def packs(self, site: Site) -> dict[int, EncodingPart]:
+        """By number, how it would have operands that never change. Raises BackendFault."""
+        if self.pack is None:
+            return {}
+        found = self._ask("pack", lambda: self.pack and dict(self.pack(site)))
+        if isinstance(found, dict):
+            wanted = cast("dict[object, object]", found)
+            if all(number in range(len(site.operands)) for number in wanted) and all(
+                isinstance(each, EncodingPart) and each.problem(site.operands[cast("int", number)].shape) is None
+                for number, each in wanted.items()
+            ):
+                return cast("dict[int, EncodingPart]", wanted)
+        raise BackendFault(f"'{self.name}', answer of pack: expected encodings by numbers of operands, got {found!r}")
 
     def _reason(self, what: str, question: Callable[[Site], str | None] | None, site: Site) -> str | None:
         if question is None:

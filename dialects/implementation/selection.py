@@ -18,6 +18,7 @@ from fuse_opt.dialects.implementation.queries import absorbed_chain
 from fuse_opt.dialects.implementation.site import Machine, Site
 from fuse_opt.dialects.implementation.switch import allowed_backends, allowed_offers, platform_of
 from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.types.encodings import EncodingPart
 
 NEAR = 1.05
 """Costs are estimates: what is dearer by less than this does not come behind."""
@@ -176,6 +177,12 @@ def workspace_of(
     if not offer.takes_workspace or len(ops) != 1:
         return 0
     return offer.workspace_bytes(_site(kernel, ops[0], offer, machine, frozen))
+
+
+def packs_of(kernel: KernelOp, offer: Offer, frozen: Collection[SSAValue]) -> dict[int, EncodingPart]:
+    """By number of its only opaque op, how the implementation would have operands that never change. Raises BackendFault."""
+    ops = dispatched_ops(kernel)
+    return offer.packs(_site(kernel, ops[0], offer, None, frozen)) if offer.pack is not None and len(ops) == 1 else {}
 
 
 def check_pairs(kernel: KernelOp, offer: Offer) -> None:

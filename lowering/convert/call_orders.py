@@ -1,4 +1,4 @@
-"""In which order axes lie of what a call is given, for implementations that are told."""
+"""In which order axes lie of what a call is given, and which one is in panels, for implementations that are told."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ from xdsl.ir import Attribute, SSAValue
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.queries import named_offer
 from fuse_opt.dialects.interfaces.layouts import encoding
-from fuse_opt.dialects.types.encodings import OrderAttr
+from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, PanelAttr, parts_of
 from fuse_opt.lowering.program import ORDERS
 
 
 def orders_of(values: Sequence[SSAValue]) -> list[str] | None:
-    """By value: its axes from outermost to innermost in memory, empty for row-major order; None where one lies otherwise."""
-    found = [encoding(value) for value in values]
-    if any(each is not None and not isinstance(each, OrderAttr) for each in found):
+    """
+    By value: its axes from outermost to innermost in memory, empty for row-major order, and behind `|` the place among them and
+    the width of an axis in panels (`2 3 1 0|3:64`); None where one lies otherwise.
+    """
+    found = [_text(encoding(value)) for value in values]
+    return None if None in found else [text for text in found if text is not None]
+
+
+def _text(found: EncodingPart | None) -> str | None:
+    parts = () if found is None else parts_of(found)
+    order = next((part for part in parts if isinstance(part, OrderAttr)), None)
+    panels = [part for part in parts if isinstance(part, PanelAttr)]
+    if len(panels) > 1 or len(panels) + (order is not None) != len(parts):
         return None
-    return [" ".join(map(str, each.order)) if isinstance(each, OrderAttr) else "" for each in found]
+    behind = "".join(f"|{panel.axis.data}:{panel.width.data}" for panel in panels)
+    return ("" if order is None else " ".join(map(str, order.order))) + behind
 
 
 def orders_entry(orders: Sequence[str]) -> dict[str, Attribute]:

@@ -478,7 +478,14 @@ def _run_in_orders(
 
 
 def _in_order(array: Array, order: str) -> Array:
-    return array.transpose(np.argsort(np.array(order.split(), int))) if order else array
+    """A view; of panels a copy, which only what is read lies in."""
+    axes, _, panel = order.partition("|")
+    if panel:
+        place = int(panel.partition(":")[0])
+        rest = list(range(1, array.ndim - 1))
+        array = array.transpose(*rest[:place], 0, array.ndim - 1, *rest[place:])
+        array = array.reshape(*array.shape[:place], -1, *array.shape[place + 2 :])
+    return array.transpose(np.argsort(np.array(axes.split(), int))) if axes else array
 
 
 def _inside(call: LibraryCall) -> Sequence[BufferRef]:

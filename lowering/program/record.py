@@ -174,8 +174,16 @@ class LibraryCall:
 
     def order(self, number: int) -> tuple[int, ...]:
         """The axes of an input, or of the output (-1), from outermost to innermost in memory; empty for C order."""
+        return tuple(map(int, self._lying(number).partition("|")[0].split()))
+
+    def panel(self, number: int) -> tuple[int, int] | None:
+        """Of such an axis that is in panels, the outermost of which lies first: its place in that order, and their width."""
+        place, _, width = self._lying(number).partition("|")[2].partition(":")
+        return (int(place), int(width)) if width else None
+
+    def _lying(self, number: int) -> str:
         orders = self.config.get(ORDERS)
-        return tuple(map(int, str(orders[number]).split())) if isinstance(orders, tuple) and orders else ()
+        return str(orders[number]) if isinstance(orders, tuple) and orders else ""
 
     @property
     def written(self) -> tuple[BufferRef, ...]:

@@ -1,7 +1,8 @@
 /* A stand-in for oneDNN 3: the entry points that runtime/backends/onednn calls, by plain loops, which end the process where an
  * argument is not what the library's manual asks for. The environment says what it pretends: FAKE_ONEDNN_IMPL the name of
  * implementations, FAKE_ONEDNN_SCRATCH bytes of scratchpad for each row, FAKE_ONEDNN_STATUS a status of executions,
- * FAKE_ONEDNN_VERSION and FAKE_ONEDNN_RUNTIME what it says of itself, FAKE_ONEDNN_WRONG that it multiplies wrongly. */
+ * FAKE_ONEDNN_VERSION and FAKE_ONEDNN_RUNTIME what it says of itself, FAKE_ONEDNN_WRONG that it multiplies wrongly,
+ * FAKE_ONEDNN_PANEL the width of the panels in which convolutions would read filters. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -62,15 +63,31 @@ int dnnl_stream_create(void **stream, void *engine, unsigned flags) {
 }
 int dnnl_stream_destroy(void *stream) { return destroy(stream); }
 
-struct desc { int axes, dtype; int64_t shape[AXES], strides[AXES]; int64_t bytes; };
+struct desc { int axes, dtype, any, inner; int64_t shape[AXES], strides[AXES], padded[AXES], axis[1], size[1], bytes; };
 int dnnl_memory_desc_create_with_strides(struct desc **desc, int axes, const int64_t *shape, int dtype, const int64_t *strides) {
   CHECK(axes >= 1 && axes <= AXES && dtype >= F16 && dtype <= U8);
   *desc = fresh(sizeof **desc);
   (*desc)->axes = axes, (*desc)->dtype = dtype;
   for (int k = 0; k < axes; k++) {
     CHECK(shape[k] >= 1 && strides[k] >= 1);
-    (*desc)->shape[k] = shape[k], (*desc)->strides[k] = strides[k];
+    (*desc)->shape[k] = (*desc)->padded[k] = shape[k], (*desc)->strides[k] = strides[k];
   }
+  return 0;
+}
+int dnnl_memory_desc_create_with_tag(struct desc **desc, int axes, const int64_t *shape, int dtype, int tag) {
+  int64_t strides[AXES];
+  CHECK(tag == 1);
+  for (int k = 0; k < AXES; k++) strides[k] = 1;
+  int status = dnnl_memory_desc_create_with_strides(desc, axes, shape, dtype, strides);
+  (*desc)->any = 1;
+  return status;
+}
+int dnnl_memory_desc_query(struct desc *desc, int what, void *result) {
+  CHECK(desc && !desc->any);
+  if (what == 263) return *(int *)result = desc->inner, 0;
+  int64_t *found = what == 14 ? desc->strides : what == 260 ? desc->padded : what == 264 ? desc->size : desc->axis;
+  CHECK(what == 14 || what == 260 || what == 264 || what == 265);
+  *(int64_t **)result = found;
   return 0;
 }
 int dnnl_memory_desc_destroy(struct desc *desc) { return destroy(desc); }
@@ -133,10 +150,26 @@ struct primitive {
   int parameters;
   float epsilon;
 };
+/* Filters as the library would have them: [o/width][taps][channels][width] of ungrouped ones, in whole panels. */
+static struct desc chosen(const struct desc *weights, int grouped) {
+  struct desc found = *weights;
+  if (!found.any) return found;
+  int width = number("FAKE_ONEDNN_PANEL", 0);
+  found.any = 0;
+  CHECK(!grouped);
+  int64_t step = width ? width : found.shape[0];
+  found.strides[1] = step, step *= found.shape[1];
+  for (int k = found.axes - 1; k >= 2; k--) found.strides[k] = step, step *= found.shape[k];
+  found.strides[0] = width ? step : 1;
+  found.inner = width > 0;
+  if (width) found.size[0] = width, found.padded[0] = (found.shape[0] + width - 1) / width * width;
+  return found;
+}
 static int described(struct primitive **made, const struct desc *src, const struct desc *weights, const struct desc *bias,
                      const struct desc *dst, const struct attr *attr) {
   CHECK(threads == 1); /* what is made for several threads may use them */
   CHECK(src && weights && dst && !bias && attr && attr->user_scratchpad && src->axes == dst->axes);
+  CHECK(!src->any && !weights->any && !dst->any);
   if (src->dtype == BF16) return 3;
   *made = fresh(sizeof **made);
   (*made)->src = *src, (*made)->weights = *weights, (*made)->dst = *dst, (*made)->posts = attr->posts;
@@ -178,7 +211,8 @@ int dnnl_convolution_forward_primitive_desc_create(struct primitive **made, void
     CHECK(strides[k] >= 1 && dilations[k] >= 0);
     CHECK((src->shape[2 + k] + before[k] + after[k] - window) / strides[k] + 1 == dst->shape[2 + k]);
   }
-  int status = described(made, src, weights, bias, dst, attr);
+  struct desc read = chosen(weights, grouped);
+  int status = described(made, src, &read, bias, dst, attr);
   if (status) return status;
   (*made)->windows = 1 + grouped;
   memcpy((*made)->space[0], strides, sizeof(int64_t) * axes), memcpy((*made)->space[1], dilations, sizeof(int64_t) * axes);
@@ -214,8 +248,8 @@ int dnnl_primitive_desc_query(const struct primitive *made, int what, int index,
   return 0;
 }
 const struct desc *dnnl_primitive_desc_query_md(const struct primitive *made, int what, int index) {
-  CHECK(made && what == 136 && index == 0);
-  return &made->scratchpad;
+  CHECK(made && (what == 136 || what == 131) && index == 0);
+  return what == 131 ? &made->weights : &made->scratchpad;
 }
 int dnnl_primitive_desc_destroy(struct primitive *made) { return destroy(made); }
 int dnnl_primitive_create(struct primitive **primitive, const struct primitive *made) {
@@ -300,7 +334,8 @@ static double window(const struct primitive *p, const char *x, const char *w, co
     for (int64_t tap = 0; tap < taps; tap++) {
       int64_t rest = tap, inside = 1;
       int64_t from = place[0] * p->src.strides[0] + (group * channels + c) * p->src.strides[1];
-      int64_t of = (grouped ? group * p->weights.strides[0] : 0) + place[1] % each * p->weights.strides[grouped];
+      int64_t width = p->weights.inner ? p->weights.size[0] : 1, filter = place[1] % each;
+      int64_t of = (grouped ? group * p->weights.strides[0] : 0) + filter / width * p->weights.strides[grouped] + filter % width;
       of += c * p->weights.strides[grouped + 1];
       for (int k = axes - 1; k >= 0; k--) {
         int64_t extent = p->weights.shape[grouped + 2 + k], t = rest % extent;

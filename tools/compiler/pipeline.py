@@ -55,6 +55,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
     "wrap-kernels",
     "select-implementation",
     "pack-weights",
+    "pack-operands",
     "schedule-kernels",
     "order-for-memory",
     "infer-inplace",
@@ -63,7 +64,7 @@ DEFAULT_PIPELINE: tuple[str, ...] = (
 )
 """What `compile` runs."""
 
-FOR_CPUS: tuple[str, ...] = ("partition", "pack-weights")
+FOR_CPUS: tuple[str, ...] = ("partition", "pack-weights", "pack-operands")
 """Of these, what makes programs of other targets slower."""
 
 UNFUSED_PIPELINE: tuple[str, ...] = (

@@ -9,7 +9,7 @@ What an implementation raises reaches the caller of the program as it is: `Index
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Literal
@@ -29,6 +29,7 @@ from fuse_opt.dialects.implementation.offers import (
 )
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
+from fuse_opt.dialects.types.encodings import EncodingPart
 from fuse_opt.lowering.program import Array, Config, Run
 from fuse_opt.lowering.program.float_formats import by_values
 
@@ -135,13 +136,14 @@ def native_implementation(
     features: tuple[str, ...] | Callable[[Site], Sequence[str]] = (),
     captured: bool = True,
     layouts: Callable[[Site], Sequence[LayoutRow]] | None = None,
+    pack: Callable[[Site], Mapping[int, EncodingPart]] | None = None,
 ) -> None:
     """
     Registers what compiled code calls for what the implementation `like` of the op computes, with the same pairs in place;
     the reference runs that one instead, or without a word the op's decomposition. Its tasks get the address of a `workspace`, and
-    are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen. One of the
-    platform "cuda" is called by the runtime of devices, with their addresses; a `chained` one
-    with a chain behind its op alone, one that is not `captured` outside of CUDA graphs.
+    are several where it is to be `split`; what `probe` says of this machine is asked when it has been chosen, and then `pack` how
+    it would have operands that never change. One of the platform "cuda" is called by the runtime of devices, with their
+    addresses; a `chained` one with a chain behind its op alone, one that is not `captured` outside of CUDA graphs.
     """
     offer = Offer(op, name) if like is None else next(offer for offer in offers_of(op) if offer.name == like)
     if priority is None:
@@ -165,6 +167,7 @@ def native_implementation(
             features=features,
             captured=captured,
             layouts=layouts,
+            pack=pack,
             sized=False,
         )
     )

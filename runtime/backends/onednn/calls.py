@@ -94,7 +94,9 @@ def problem_of(call: LibraryCall) -> tuple[Call, list[BufferRef]] | None:
     sums = [n for n in sums_of(links, out.shape) if _same_place(call.inputs[links[n].operand or 0], out)]
     overwritten = sums[0] if sums else None
     lying = zip((*numbers, -1), (*operands, out), strict=True)
-    *given, made = (Dense.in_memory(ref.shape, ref.dtype, call.order(number)) for number, ref in lying)
+    *given, made = (
+        Dense.in_memory(ref.shape, ref.dtype, call.order(number), call.panel(number)) for number, ref in lying
+    )
     make = PROBLEMS[call.operation]
     found = make(given, made, call.config, post_ops(links, made, overwritten))
     read = [
@@ -127,13 +129,17 @@ def onednn_call(call: LibraryCall, table: int) -> OneDnnCall:
     primitives = [primitive_of(library, piece.problem) for piece in pieces]
     for primitive in primitives:
         if primitive.refusal is not None:
-            raise OneDnnError(f"oneDNN would run it by {primitive.implementation}")
+            raise OneDnnError(f"oneDNN would run it by {primitive.implementation}{_panels(primitive)}")
     needed, given = scratch_bytes(primitives), 0 if call.workspace is None else call.workspace.nbytes
     if needed > given:
         raise OneDnnError(
             f"it works in {needed} bytes, and the plan has {given}; run select-implementation and plan-memory where oneDNN is"
         )
     return _bound(call, refs, table, library, tasks, pieces, primitives)
+
+
+def _panels(primitive: Primitive) -> str:
+    return ", and reads filters in other panels; run pack-operands on a text without" if primitive.other_panels else ""
 
 
 def _bound(

@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ _MAJOR = 3
 _SEQUENTIAL, _OPENMP = 1, 2
 _RUNTIMES = {4: "TBB", 8: "a pool of its caller's", 0x200: "SYCL"}
 _CPU, _IN_ORDER = 1, 1
-_IMPLEMENTATION, _SCRATCHPAD = 8, 136
+_IMPLEMENTATION, _STRIDES, _WEIGHTS, _SCRATCHPAD = 8, 14, 131, 136
+_PADDED, _INNER, _INNER_SIZES, _INNER_AXES = 260, 263, 264, 265
+_ANY = 1
 MOST_AXES = 12
 
 _P, _I, _L, _F = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_float
@@ -32,6 +35,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "dnnl_memory_destroy": (_P,),
     "dnnl_memory_set_data_handle": (_P, _P),
     "dnnl_memory_desc_create_with_strides": (_P, _I, _P, _I, _P),
+    "dnnl_memory_desc_create_with_tag": (_P, _I, _P, _I, _I),
+    "dnnl_memory_desc_query": (_P, _I, _P),
     "dnnl_memory_desc_destroy": (_P,),
     "dnnl_primitive_attr_create": (_P,),
     "dnnl_primitive_attr_destroy": (_P,),
@@ -68,6 +73,18 @@ class OneDnnError(RuntimeError):
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How a tensor lies in the library's words."""
+
+    strides: tuple[int, ...]
+    """By axis, from one block to the next."""
+    padded: tuple[int, ...]
+    """By axis, the extent that whole blocks have."""
+    inner: tuple[tuple[int, int], ...]
+    """The axes of blocks and how many elements one has, innermost last."""
 
 
 class _Version(ctypes.Structure):
@@ -170,6 +187,28 @@ class Library:
         """A description of a tensor, to be destroyed. Raises OneDnnError."""
         extents, steps = (ctypes.c_int64 * MOST_AXES)(*shape), (ctypes.c_int64 * MOST_AXES)(*strides)
         return self.make("dnnl_memory_desc_create_with_strides", len(shape), extents, dtype, steps)
+
+    def any_memory_desc(self, dtype: int, shape: Sequence[int]) -> int:
+        """The same of a tensor that lies as a primitive would like. Raises OneDnnError."""
+        extents = (ctypes.c_int64 * MOST_AXES)(*shape)
+        return self.make("dnnl_memory_desc_create_with_tag", len(shape), extents, dtype, _ANY)
+
+    def weights_desc(self, description: int) -> int:
+        """Of a primitive of this description: the description of its weights, which is its own."""
+        return self._library.dnnl_primitive_desc_query_md(description, _WEIGHTS, 0) or 0
+
+    def blocks(self, desc: int, axes: int) -> Blocks:
+        """How the tensor of a description of memory lies. Raises OneDnnError where no blocks say that."""
+        count = ctypes.c_int()
+        self.call("dnnl_memory_desc_query", desc, _INNER, ctypes.byref(count))
+
+        def numbers(what: int, count: int) -> tuple[int, ...]:
+            found = ctypes.POINTER(ctypes.c_int64)()
+            self.call("dnnl_memory_desc_query", desc, what, ctypes.byref(found))
+            return tuple(found[:count])
+
+        inner = zip(numbers(_INNER_AXES, count.value), numbers(_INNER_SIZES, count.value), strict=True)
+        return Blocks(numbers(_STRIDES, axes), numbers(_PADDED, axes), tuple(inner))
 
     def stream(self) -> int:
         """A stream of the engine, to be destroyed."""

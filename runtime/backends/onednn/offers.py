@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
-from fuse_opt.dialects.types.encodings import OrderAttr
+from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, PanelAttr, joined, parts_of
 from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.onednn.calls import PROBLEMS, workspace_bytes
@@ -63,7 +65,7 @@ def _accepts(site: Site, types: set[tuple[str, ...]]) -> str | None:
         return "empty"
     if max(extent for tensor in tensors for extent in tensor.shape or (1,)) >= _MOST_EXTENT:
         return "extent"
-    if not site.is_row_major and not any(site.lies_as(row) for row in _channels_last(site)):
+    if not site.is_row_major and not any(_unpacked(site).lies_as(row) for row in _channels_last(site)):
         return "layout"
     return None if _calls(site) is not None else "shape"
 
@@ -75,6 +77,48 @@ def _channels_last(site: Site) -> list[LayoutRow]:
         return []
     x = OrderAttr.of((0, *range(2, rank), 1))
     return [LayoutRow((x, OrderAttr.of((*range(2, rank), 1, 0))), (x,))]
+
+
+def _unpacked(site: Site) -> Site:
+    """The site whose filters, if they are in panels of the result's channels, are not."""
+    if site.name != "graph.conv" or (found := site.operands[1].encoding) is None:
+        return site
+    order, *panels = parts_of(found)
+    last = len(site.operands[1].shape) - 1
+    if not panels or not all(isinstance(part, PanelAttr) and part.axis.data == last for part in panels):
+        return site
+    x, weight, *others = site.operands
+    return replace(site, operands=(x, replace(weight, encoding=order), *others))
+
+
+def _pack(site: Site) -> Mapping[int, EncodingPart]:
+    """The panels in which the library would read filters of convolutions, where all parts of the call read the same."""
+    weight = site.operands[1]
+    order = weight.encoding
+    if (
+        onednn_problem() is not None
+        or not weight.frozen
+        or not isinstance(order, OrderAttr)
+        or (calls := _calls(site)) is None
+    ):
+        return {}
+    found: set[tuple[int, int] | None] = set()
+    try:
+        library = load_library()
+        for piece in (piece for call in calls for piece in call.pieces()):
+            assert piece.problem.weights is not None
+            plain = primitive_of(library, piece.problem)
+            primitive = primitive_of(
+                library, replace(piece.problem, weights=replace(piece.problem.weights, strides=()))
+            )
+            same = primitive.implementation == plain.implementation
+            found.add(primitive.weights.panel if same and primitive.refusal is None else None)
+    except OneDnnError:
+        return {}
+    panel = found.pop() if len(found) == 1 else None
+    if panel is None or order.order[-1] != panel[0]:
+        return {}
+    return {1: joined([order, PanelAttr.of(len(order.order) - 1, panel[1])]) or order}
 
 
 def _cost(site: Site) -> Cost:
@@ -148,5 +192,6 @@ for _name, _op, _types in (
         priority=1,  # where it is named, fusion asks it before NumPy's
         numerics="fast" if _fast else "strict",
         layouts=_channels_last if _op == "conv" else None,
+        pack=_pack if _op == "conv" else None,
         features=lambda site: _FEATURES.get(site.operands[0].dtype, ()),
     )

@@ -7,11 +7,12 @@ import functools
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
 from fuse_opt.dialects.implementation.site import Tensor
+from fuse_opt.dialects.types.encodings import OrderAttr, PanelAttr, parts_of
 from fuse_opt.runtime.backends.onednn.library import Library, OneDnnError
 
 DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "i32": 4, "i8": 5, "ui8": 6}
@@ -34,6 +35,9 @@ class Dense:
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...]
+    """Nothing where the library is to choose how the tensor lies."""
+    panel: tuple[int, int] | None = None
+    """An axis in panels, of which the stride is from one to the next, and their width: elements of one lie innermost."""
 
     @classmethod
     def in_order(cls, shape: Sequence[int], dtype: str) -> Dense:
@@ -41,18 +45,32 @@ class Dense:
         return cls(tuple(shape), dtype, tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))))
 
     @classmethod
-    def in_memory(cls, extents: Sequence[int], dtype: str, order: Sequence[int]) -> Dense:
-        """One whose axes lie so, from outermost to innermost, with these extents there; no order is C order."""
-        found = cls.in_order(extents, dtype)
-        places = [order.index(axis) for axis in range(len(order))] or range(len(extents))
-        return cls(tuple(extents[n] for n in places), dtype, tuple(found.strides[n] for n in places))
+    def in_memory(
+        cls, extents: Sequence[int], dtype: str, order: Sequence[int], panel: tuple[int, int] | None = None
+    ) -> Dense:
+        """
+        One whose axes lie so, from outermost to innermost, with these extents there; no order is C order. Of a `panel` (its place
+        in that order, the width) panels come first, and elements of one last.
+        """
+        steps, axes = cls.in_order(extents, dtype).strides, list(range(len(extents)))
+        lying, moves = list(extents), list(steps)
+        if panel is not None:
+            place, width = panel
+            lying, moves, axes = lying[1:-1], moves[1:-1], axes[:-1]
+            lying.insert(place, extents[0] * width)
+            moves.insert(place, steps[0])
+        places = [order.index(axis) for axis in range(len(order))] or axes
+        inside = None if panel is None else (order[panel[0]] if order else panel[0], panel[1])
+        return cls(tuple(lying[n] for n in places), dtype, tuple(moves[n] for n in places), inside)
 
     @classmethod
     def of(cls, tensor: Tensor) -> Dense:
         """An operand or a result of a site, which lies in an order."""
-        steps = None if tensor.encoding is None else tensor.encoding.strides(tensor.shape)
-        plain = cls.in_order(tensor.shape, tensor.dtype)
-        return plain if steps is None else cls(tensor.shape, tensor.dtype, steps)
+        parts = () if tensor.encoding is None else parts_of(tensor.encoding)
+        order = next((part.order for part in parts if isinstance(part, OrderAttr)), ())
+        panel = next(((p.axis.data, p.width.data) for p in parts if isinstance(p, PanelAttr)), None)
+        extents = tensor.shape if tensor.encoding is None else tensor.encoding.memory_extents(tensor.shape)
+        return cls.in_memory(extents, tensor.dtype, order, panel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +136,35 @@ class Primitive:
         self.implementation = library.implementation(self._description)
         self.scratchpad, self.scratchpad_bytes = library.scratchpad_desc(self._description)
 
+    @functools.cached_property
+    def weights(self) -> Dense:
+        """The weights as the primitive reads them, or with no strides where they lie in another way than panels."""
+        wanted = self.problem.weights
+        assert wanted is not None
+        if wanted.strides and wanted.panel is None:
+            return wanted
+        found = self.library.blocks(self.weights_desc, len(wanted.shape))
+        whole = found.padded == wanted.shape and len(found.inner) == 1
+        if not whole:
+            return replace(wanted, strides=(), panel=None)
+        return replace(wanted, strides=found.strides, panel=found.inner[0])
+
+    @property
+    def weights_desc(self) -> int:
+        """The description of the weights, which is the primitive's own."""
+        return self.library.weights_desc(self._description)
+
+    @property
+    def other_panels(self) -> bool:
+        """Whether weights lie in panels, and in others than those that it reads."""
+        weights = self.problem.weights
+        return weights is not None and weights.panel is not None and self.weights != weights
+
     @property
     def refusal(self) -> str | None:
-        """Why it is not worth a call."""
+        """Why it is not worth a call, or cannot be called."""
+        if self.other_panels:
+            return "panels"
         slow = self.implementation.startswith(REFUSED) or ":ref" in self.implementation
         return f"implementation-{self.implementation}" if slow else None
 
@@ -204,6 +248,8 @@ def _append(library: Library, posts: int, post: PostOp, desc: Callable[[Dense], 
 
 
 def _memory_desc(library: Library, tensor: Dense) -> int:
+    if tensor.panel is not None or not tensor.strides:  # which of them is asked about what was made
+        return library.any_memory_desc(DTYPES[tensor.dtype], tensor.shape)
     return library.memory_desc(DTYPES[tensor.dtype], tensor.shape, tensor.strides)
 
 
@@ -221,13 +267,15 @@ class Bound:
         self.stream = library.stream()
         weakref.finalize(self, library.call, "dnnl_stream_destroy", self.stream).atexit = False
         self.numbers = [number for number, _ in primitive.problem.arguments()]
-        self.memory = [self._memory(tensor) for _, tensor in primitive.problem.arguments()]
+        self.memory = [self._memory(*argument) for argument in primitive.problem.arguments()]
         if primitive.scratchpad_bytes:
             self.numbers.append(SCRATCHPAD)
             self.memory.append(self._memory_of(primitive.scratchpad))
 
-    def _memory(self, tensor: Dense) -> int:
+    def _memory(self, number: int, tensor: Dense) -> int:
         library = self.primitive.library
+        if number == WEIGHTS and tensor.panel is not None:
+            return self._memory_of(self.primitive.weights_desc)
         with _made(library, "memory_desc", lambda: _memory_desc(library, tensor)) as desc:
             return self._memory_of(desc)
 

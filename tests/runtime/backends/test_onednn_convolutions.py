@@ -13,7 +13,11 @@ from onednn_testing import FakeOneDnn
 
 import fuse_opt
 from fuse_opt.dialects.fused import KernelOp
+from fuse_opt.lowering.emit import build_program
+from fuse_opt.passes.remarks import collect
 from fuse_opt.runtime.backends.onednn.library import find_library
+from fuse_opt.runtime.backends.onednn.primitives import primitive_of
+from fuse_opt.runtime.cpu.program import CpuProgram
 from fuse_opt.runtime.host.thread_pool import num_threads, set_num_threads
 
 SILU = "  %a = graph.add %p, %r : (T, T) -> T\n  %y = graph.silu %a : (T) -> T\n"
@@ -72,10 +76,10 @@ def test_a_residual_of_ours_is_overwritten(fake: FakeOneDnn) -> None:
 CHANNELS_LAST, FILTERS_LAST = "#graph.order<0, 2, 3, 1>", "#graph.order<2, 3, 1, 0>"
 
 
-def channels_last(groups: int = 1) -> str:
+def channels_last(groups: int = 1, filters: int = 24) -> str:
     """A convolution whose channels are innermost, with a bias and a residual behind it that lies as the result does."""
-    x, y = f"tensor<2x16x12x12xf32, {CHANNELS_LAST}>", f"tensor<2x24x12x12xf32, {CHANNELS_LAST}>"
-    w, b = f"tensor<24x{16 // groups}x3x3xf32>", "tensor<24x1x1xf32>"
+    x, y = f"tensor<2x16x12x12xf32, {CHANNELS_LAST}>", f"tensor<2x{filters}x12x12xf32, {CHANNELS_LAST}>"
+    w, b = f"tensor<{filters}x{16 // groups}x3x3xf32>", f"tensor<{filters}x1x1xf32>"
     turned = w.replace("xf32>", f"xf32, {FILTERS_LAST}>")
     return f"""func.func @main(%x: {x}, %w: {w} {{graph.frozen}}, %b: {b}, %r: {y}) -> {y} {{
   %v = graph.to_layout %w : ({w}) -> {turned}
@@ -87,9 +91,9 @@ def channels_last(groups: int = 1) -> str:
 }}"""
 
 
-def arguments_of(groups: int = 1) -> list[np.ndarray]:
+def arguments_of(groups: int = 1, filters: int = 24) -> list[np.ndarray]:
     rng = np.random.default_rng(3)
-    shapes = (2, 16, 12, 12), (24, 16 // groups, 3, 3), (24, 1, 1), (2, 24, 12, 12)
+    shapes = (2, 16, 12, 12), (filters, 16 // groups, 3, 3), (filters, 1, 1), (2, filters, 12, 12)
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
@@ -107,14 +111,59 @@ def test_channels_are_innermost(fake: FakeOneDnn, threads: None) -> None:
     assert len(kernel.ops()) == 4 and FILTERS_LAST in str(kernel.operands[1].type)
 
 
+def test_frozen_filters_lie_in_panels(fake: FakeOneDnn, threads: None) -> None:
+    """Those that the library would have, made where arguments are prepared, again where these change."""
+    fake.say(scratch=16, panel=8)
+    text, (x, w, b, r) = channels_last(), arguments_of()
+    program = fuse_opt.compile(text, backend="none,onednn").freeze({1: w})
+    assert program.conversions[0] == 0 and "#graph.panel<axis = 3, width = 8>" in str(program.module)
+    assert fuse_opt.optimize(str(program.module), "select-implementation,pack-operands,infer-inplace,plan-memory")
+    for filters in (w, w[::-1].copy()):
+        expected = fuse_opt.evaluate(text, x, filters, b, r)
+        program.freeze({1: filters})
+        for count in (1, 3):
+            set_num_threads(count)
+            np.testing.assert_allclose(program(x, b, r), expected, rtol=2e-5, atol=2e-5)
+    printed = str(program.module)
+    again = fuse_opt.compile(printed, pipeline="default").freeze({1: w})
+    assert again.implementations == {"onednn.conv": 1}
+    np.testing.assert_allclose(again(x, b, r), fuse_opt.evaluate(text, x, w, b, r), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(fuse_opt.evaluate(printed, x, w, b, r), fuse_opt.evaluate(text, x, w, b, r), rtol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("panel", "frozen"), [(16, True), (0, True), (8, False)], ids=["not whole", "none", "not frozen"]
+)
+def test_filters_that_stay(fake: FakeOneDnn, panel: int, frozen: bool) -> None:
+    fake.say(panel=panel)
+    text = channels_last() if frozen else channels_last().replace(" {graph.frozen}", "")
+    module = str(fuse_opt.compile(text, backend="none,onednn").module)
+    assert "onednn.conv" in module and "#graph.panel" not in module
+
+
+def test_panels_of_another_library_are_refused(fake: FakeOneDnn) -> None:
+    """Where it is chosen the reference stands in, by a remark; where it is called that is an error."""
+    fake.say(panel=8)
+    module = fuse_opt.compile(channels_last(), backend="none,onednn").module
+    primitive_of.cache_clear()
+    fake.say(panel=4)
+    with pytest.raises(RuntimeError, match="reads filters in other panels; run pack-operands"):
+        CpuProgram(build_program(module.clone(), "main"))
+    with collect() as remarks:
+        fuse_opt.optimize(module.clone(), "select-implementation")
+    assert any("onednn.conv:panels" in str(remark) for remark in remarks)
+
+
 @pytest.mark.skipif(isinstance(find_library(), str), reason="oneDNN is not installed")
-@pytest.mark.parametrize("groups", [1, 2])
-def test_the_library_takes_channels_innermost(groups: int) -> None:
+@pytest.mark.parametrize(("groups", "filters"), [(1, 64), (1, 24), (2, 24)], ids=["panels", "plain", "groups"])
+def test_the_library_takes_channels_innermost(groups: int, filters: int) -> None:
     """Its own code for them, where there are no groups; others run those."""
-    text, arguments = channels_last(groups), arguments_of(groups)
+    text, arguments = channels_last(groups, filters), arguments_of(groups, filters)
     program = fuse_opt.compile(text, backend="onednn")
     if groups > 1:
         assert "onednn.conv" not in program.implementations
+    elif "onednn.conv" in program.implementations:
+        assert ("#graph.panel" in str(program.module)) == (filters == 64), "24 filters fill no panel of the library's"
     np.testing.assert_allclose(program(*arguments), fuse_opt.evaluate(text, *arguments), rtol=2e-4, atol=2e-4)
 
 
