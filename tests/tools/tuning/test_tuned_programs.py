@@ -84,9 +84,11 @@ def test_two_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         def close(self) -> None: ...
 
     here = places._here  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(
-        places, "_here", lambda *given: replace(here(*given), bench=lambda site: Table(), seconds=lambda module: 1e-3)
-    )  # pyright: ignore
+
+    def measured_by_table(threads: int, seed: int) -> places.Place:
+        return replace(here(threads, seed), bench=lambda _: Table(), seconds=lambda _: 1e-3)
+
+    monkeypatch.setattr(places, "_here", measured_by_table)
     (source := tmp_path / "x.mlir").write_text(SUM)
     records, kept = tmp_path / "r", list[Sequence[object]]()
     for number, flags in enumerate(("", " -mno-avx512f" if "avx512" in str(compiler.flags) else " -DOTHER=1")):
