@@ -13,6 +13,7 @@ import pytest
 from draws import draws
 from laws import Subject, compiled_fault
 from program_generator import dense_program
+from xdsl.dialects.builtin import ModuleOp
 
 import fuse_opt
 from fuse_opt.runtime.host.c_compiler import find_c_compiler
@@ -85,8 +86,14 @@ def test_two_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
     here = places._here  # pyright: ignore[reportPrivateUsage]
 
+    def table(site: Site) -> Table:
+        return Table()
+
+    def fixed(module: ModuleOp) -> float:
+        return 1e-3
+
     def measured_by_table(threads: int, seed: int) -> places.Place:
-        return replace(here(threads, seed), bench=lambda _: Table(), seconds=lambda _: 1e-3)
+        return replace(here(threads, seed), bench=table, seconds=fixed)
 
     monkeypatch.setattr(places, "_here", measured_by_table)
     (source := tmp_path / "x.mlir").write_text(SUM)
