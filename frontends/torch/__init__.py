@@ -6,6 +6,16 @@ dialects/graph/*, frontends, frontends/torch/*, tools/compiler.
 
 from fuse_opt.frontends.torch.backend import Options, fuse_opt
 from fuse_opt.frontends.torch.export import export
+from fuse_opt.frontends.torch.exported import ExportedCall, compile_exported
 from fuse_opt.frontends.torch.report import GraphReport, collect_reports, last_coverage
 
-__all__ = ["GraphReport", "Options", "collect_reports", "export", "fuse_opt", "last_coverage"]
+__all__ = [
+    "ExportedCall",
+    "GraphReport",
+    "Options",
+    "collect_reports",
+    "compile_exported",
+    "export",
+    "fuse_opt",
+    "last_coverage",
+]

@@ -70,13 +70,18 @@ def bind(
 ) -> dict[str, int]:
     """
     The values of a function's symbols where arguments, by their number, have these shapes; `known` may have the function's
-    `argument_extents`. Raises ValueError for extents of one
-    name that differ, and for others than the function takes.
+    `argument_extents`. Raises ValueError for extents of one name that differ, and for others than the function takes.
     """
+    return bind_extents(known or argument_extents(function), shapes, equal_names(function))
+
+
+def bind_extents(
+    known: Sequence[tuple[Extent, ...]], shapes: Mapping[int, Sequence[int]], equal: Sequence[Sequence[str]] = ()
+) -> dict[str, int]:
+    """The same for arguments of these extents; symbols of each group in `equal` must have one value."""
     values: dict[str, int] = {}
     places: dict[str, str] = {}
     computed: list[tuple[str, int, Size]] = []
-    known = known or argument_extents(function)
     for number, extents in shapes.items():
         for axis, (size, extent) in enumerate(zip(known[number], extents, strict=False)):
             place = f"argument {number}, axis {axis}"
@@ -89,7 +94,7 @@ def bind(
                 raise ValueError(f"extent '{symbol.name}': {place} has {extent}; {expected}")
             else:
                 places.setdefault(symbol.name, place)
-    _check_equal(function, values, places)
+    _check_equal(equal, values, places)
     for place, extent, size in computed:
         if (expected := size.evaluate(values)) != extent:
             symbols = ", ".join(f"'{symbol.name}' {values[symbol.name]}" for symbol in size.symbols())
@@ -97,8 +102,8 @@ def bind(
     return values
 
 
-def _check_equal(function: FuncOp, values: Mapping[str, int], places: Mapping[str, str]) -> None:
-    for names in equal_names(function):
+def _check_equal(equal: Sequence[Sequence[str]], values: Mapping[str, int], places: Mapping[str, str]) -> None:
+    for names in equal:
         first, *others = [name for name in names if name in values] or [""]
         for other in others:
             if values[other] != values[first]:
