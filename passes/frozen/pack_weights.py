@@ -13,14 +13,15 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV, filter_access
-from fuse_opt.dialects.analysis.contractions.filter_panels import (
+from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
+from fuse_opt.dialects.analysis.contractions.packed_panels import (
     filter_panel_width,
     filter_panels_problem,
+    packed_bytes,
+    panel_width,
     reads_rows,
     seen_product,
 )
-from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
-from fuse_opt.dialects.analysis.contractions.product_panels import packed_bytes, panel_width
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, group_in_panels, product_operands
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments

@@ -8,8 +8,8 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from fuse_opt.dialects.analysis.contractions.filter_panels import seen_product
 from fuse_opt.dialects.analysis.contractions.operand_access import OperandAccess, operand_access
+from fuse_opt.dialects.analysis.contractions.packed_panels import seen_product
 from fuse_opt.dialects.analysis.contractions.result_places import result_places
 from fuse_opt.dialects.analysis.loop_body import (
     LoopBody,

@@ -16,8 +16,8 @@ from math import prod
 
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
-from fuse_opt.dialects.analysis.contractions.filter_panels import reads_rows
 from fuse_opt.dialects.analysis.contractions.input_gradients import InputGradient
+from fuse_opt.dialects.analysis.contractions.packed_panels import reads_rows
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape

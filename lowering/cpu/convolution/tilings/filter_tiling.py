@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.blocks import Block
 from fuse_opt.lowering.cpu.convolution.tilings.window_rows import Reach

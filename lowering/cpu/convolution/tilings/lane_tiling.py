@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
-from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS
 from fuse_opt.lowering.cpu.convolution.tilings.weight_tiling import COPY_BYTES, copied_elements
