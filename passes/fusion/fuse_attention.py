@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -39,7 +39,7 @@ class AttentionRule:
         key = (producer, producer.count, consumer, consumer.count)
         if key in self.answers:
             return self.answers[key]
-        refusal = graph.refuse(members) or _refuse(graph, members)
+        refusal = graph.refuse(members) or refuse_kernel(graph, members)
         if refusal is None:
             return members
         self.answers[key] = refusal
@@ -47,27 +47,27 @@ class AttentionRule:
 
     def _members(self, graph: GroupGraph, producer: Group, consumer: Group) -> list[Group] | None:
         """The groups that would be one kernel; None where the pair is no part of attention."""
-        counts = [_products(group) for group in (producer, consumer)]
+        counts = [products_in(group) for group in (producer, consumer)]
         if counts == [2, 0]:
-            if consumer.kind > FusionKind.INJECTIVE or _is_alias_of_result(graph, producer, consumer):
+            if consumer.kind > FusionKind.INJECTIVE or is_alias_of_result(graph, producer, consumer):
                 return None
             return [producer, consumer]
         if counts == [0, 2]:
-            return [producer, consumer] if _is_view(producer) else None
+            return [producer, consumer] if is_view(producer) else None
         return _between(graph, producer, consumer) if counts == [0, 1] else None
 
 
-def _is_alias_of_result(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
+def is_alias_of_result(graph: GroupGraph, producer: Group, consumer: Group) -> bool:
     """Whether a reader is another view of what is stored for others anyway."""
     return moves_nothing(consumer) and not is_internal(graph, producer, consumer)
 
 
-def _is_view(group: Group) -> bool:
+def is_view(group: Group) -> bool:
     """Whether there are but views, and conversions to wider floats."""
     return all(isinstance(op, StructuredOp) and (op.is_view() or op.widens()) for op in member_ops(group.ops))
 
 
-def _products(group: Group) -> int:
+def products_in(group: Group) -> int:
     """How many products there are among the ops; many where one of them is another opaque op."""
     if group.kind < FusionKind.OPAQUE:
         return 0
@@ -89,7 +89,7 @@ def _between(graph: GroupGraph, last: Group, second: Group) -> list[Group] | Non
         group = stack.pop()
         if group in seen or group in first:
             continue
-        if (count := _products(group)) == 0 and group.kind <= FusionKind.REDUCTION and len(seen) < FURTHEST:
+        if (count := products_in(group)) == 0 and group.kind <= FusionKind.REDUCTION and len(seen) < FURTHEST:
             seen[group] = None
             reduces = reduces or group.kind == FusionKind.REDUCTION
             stack.extend(group.producers)
@@ -98,20 +98,20 @@ def _between(graph: GroupGraph, last: Group, second: Group) -> list[Group] | Non
     if len(first) != 1 or not reduces:
         return None
     (start,) = first
-    members = {start: None, second: None, **dict.fromkeys(_on_the_way(start, seen))}
-    return [*members, *_made_inside(graph, start, seen, members)]
+    members = {start: None, second: None, **dict.fromkeys(on_the_way((start,), seen))}
+    return [*members, *made_inside(graph, start, seen, members)]
 
 
-def _on_the_way(start: Group, near: dict[Group, None]) -> list[Group]:
-    """Those of the groups that need what the first one makes."""
-    found: dict[Group, None] = {start: None}
+def on_the_way(start: Collection[Group], near: dict[Group, None]) -> list[Group]:
+    """Those of the groups that need what the first ones make."""
+    found = dict.fromkeys(start)
     for group in sorted(near, key=lambda group: group.rank):
         if not found.keys().isdisjoint(group.producers):
             found[group] = None
-    return [group for group in found if group is not start]
+    return [group for group in found if group not in start]
 
 
-def _made_inside(graph: GroupGraph, start: Group, near: dict[Group, None], members: dict[Group, None]) -> list[Group]:
+def made_inside(graph: GroupGraph, start: Group, near: dict[Group, None], members: dict[Group, None]) -> list[Group]:
     """
     Those of the groups that only the members read and that take less memory to make than to read: those made from positions
     alone, as a causal mask is, and what is as large as the scores but for what it is made from, as random numbers are.
@@ -150,7 +150,7 @@ def _is_read(owner: object) -> bool:
     return not (isinstance(owner, Operation) and is_creation(owner))
 
 
-def _refuse(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
+def refuse_kernel(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
     """Why no code is generated for the members as one kernel."""
     ops = dict.fromkeys(op for group in members for op in group.ops)
     marked = next((op for op in (*ops, *member_ops(ops)) if "must_inplace" in op.attributes), None)
@@ -158,7 +158,7 @@ def _refuse(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
         message = f"'{marked.name}' carries must_inplace, and nothing is written in place with other ops"
         return Refusal("must-inplace", message, flip="remove must_inplace")
     refusal: Refusal | None = None
-    for offer in _composite_offers(next(iter(ops))):
+    for offer in composite_offers(next(iter(ops))):
         assert offer.trace is not None
         try:
             offer.trace(graph.results(members), ops)
@@ -169,7 +169,7 @@ def _refuse(graph: GroupGraph, members: Sequence[Group]) -> Refusal | None:
     return refusal
 
 
-def _composite_offers(op: Operation) -> list[Offer]:
+def composite_offers(op: Operation) -> list[Offer]:
     """What runs several opaque ops at once on the machine that the module is made for, by backends that it allows."""
     return [offer for offer in allowed_composites(op) if offer.trace]
 
@@ -200,5 +200,5 @@ class FuseAttentionPass(FusionPass):
         return AttentionRule()
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        if _composite_offers(op):
+        if composite_offers(op):
             super().rewrite(ctx, op)

@@ -74,11 +74,8 @@ class BlockEpilogue(StageLoops):
     def over_columns(self, row: Scope, sums: Sums, columns: Sequence[SSAValue], start: SSAValue) -> None:
         """Stores the columns of a row within the bounds; the block begins at column `start`."""
         stage = Stage((self.row, self.column), stores=list(self.loop_body.stores))
-        place = as_expr(_block(sums)) + as_expr(_block_row(sums)) * sums.step + as_expr(_block_column(sums))
-        inner = Scope(row, Block(arg_types=[INDEX]))
-        column = inner.block.args[0]
-        column.name_hint = "column"
-        inner.indices = {self.column: column, _block_column(sums): inner.add(arith.SubiOp(column, start))}
+        inner = self.column_scope(row, sums, start)
+        place = block_place(sums)
         for load in self.loop_body.loads():
             if load.value is self.raw:  # rounded, where sums are of a wider type
                 value = inner.add(memref.LoadOp.get(sums.memory, [inner.index(place)]))
@@ -89,6 +86,19 @@ class BlockEpilogue(StageLoops):
         inner.block.add_op(scf.ReduceOp())
         lower, upper = columns
         row.block.add_op(self.parallel(inner.block, lower, upper))
+
+    def column_scope(self, row: Scope, sums: Sums, start: SSAValue) -> Scope:
+        """The body of a loop over columns of a row of a block that begins at column `start`."""
+        inner = Scope(row, Block(arg_types=[INDEX]))
+        column = inner.block.args[0]
+        column.name_hint = "column"
+        inner.indices = {self.column: column, _block_column(sums): inner.add(arith.SubiOp(column, start))}
+        return inner
+
+
+def block_place(sums: Sums) -> IndexExpr:
+    """Where the element of the row and the column at hand is in a block."""
+    return as_expr(_block(sums)) + as_expr(_block_row(sums)) * sums.step + as_expr(_block_column(sums))
 
 
 def _block(sums: Sums) -> Dim:

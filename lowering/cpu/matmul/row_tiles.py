@@ -95,11 +95,13 @@ class RowTiles:
         taps: Taps | None = None,
         ahead: SSAValue | None = None,
         side_by_side: bool = True,
+        turned: bool = False,
     ) -> None:
         """
         Sums, from the tile's first row on, are products over so much depth, at each tap where there are some; they are added
-        to where `add` is not 0. With `ahead`, the left operand has rows beside each other, if they are `side_by_side`, and is
-        the one that taps move; what is read later of the right one is asked for that far from where it is.
+        to where `add` is not 0. A `turned` left operand has rows beside each other: its own are what is contracted. With
+        `ahead` it has, too, if they are `side_by_side`, and is the one that taps move; what is read later of the right one is
+        asked for that far from where it is.
         """
         columns, constant = self.vectors * vector_elements(self.element.name), scope.root.index_constant
         arguments = [depth]
@@ -115,7 +117,8 @@ class RowTiles:
             scope,
             tile,
             lambda inner, rows: inner.call_for_effect(
-                tile_name(self.element.name, rows, columns, ahead is not None and side_by_side, kind), arguments
+                tile_name(self.element.name, rows, columns, turned or (ahead is not None and side_by_side), kind),
+                arguments,
             ),
         )
 
