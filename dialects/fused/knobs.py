@@ -78,7 +78,7 @@ class Knob:
 
 
 _LOOPS = ("pointwise", "row", "column", "split", "tile", "pack")
-_GENERATED = (*_LOOPS, "matmul", "attention", "conv")
+_GENERATED = (*_LOOPS, "matmul", "attention", "attention_gradient", "conv")
 
 MATH = Knob(
     "math", Words(("strict", "fast")), _GENERATED, False, "accuracy of functions; [error bounds](#error-bounds)"

@@ -8,6 +8,7 @@ from itertools import product
 from math import prod
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, trace_attention
+from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTION_GRADIENT, trace_attention_gradient
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem, trace_conv
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.online_softmax import trace_online_softmax
@@ -127,6 +128,9 @@ _ATTENTION = Offer(
     cost=_cost,
     sized=True,
 )
+_ATTENTION_GRADIENT = replace(
+    _ATTENTION, name="fuse.attention_gradient", kind=ATTENTION_GRADIENT, trace=trace_attention_gradient, sized=False
+)
 _CONVOLUTION = Offer(
     "",
     "fuse.conv",
@@ -143,6 +147,7 @@ _OFFERS: Mapping[str, Sequence[Offer]] = {
     "graph.matmul": (
         _PRODUCT,
         _ATTENTION,
+        _ATTENTION_GRADIENT,
         replace(_ATTENTION, name="gpu.attention", platform="cuda", trace=trace_online_softmax, sized=False),
     ),
     "graph.conv": (

@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
+from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTION_GRADIENT
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
@@ -23,6 +24,7 @@ from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
+from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
 from fuse_opt.lowering.cpu.columns import build_column_loops
 from fuse_opt.lowering.cpu.convolution.loops import build_convolution_loops
@@ -180,7 +182,12 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 put_first(self.block, declaration)
 
 
-_PRODUCTS = {MATMUL: build_product_loops, ATTENTION: build_attention_loops, CONV: build_convolution_loops}
+_PRODUCTS = {
+    MATMUL: build_product_loops,
+    ATTENTION: build_attention_loops,
+    ATTENTION_GRADIENT: build_attention_gradient_loops,
+    CONV: build_convolution_loops,
+}
 """What builds the loops of kernels with opaque ops in them, by schedule kind."""
 
 

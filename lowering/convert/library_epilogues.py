@@ -9,8 +9,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
-from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
-from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
+from fuse_opt.dialects.analysis.contractions.generated_products import COMPOSITE_KINDS, PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import kernel_access, library_op
 from fuse_opt.dialects.fused import NOT_IN_ARENA, KernelOp, YieldOp
 from fuse_opt.dialects.implementation.offers import PointwiseOffer
@@ -114,7 +113,7 @@ def split_library_kernels(function: func.FuncOp, is_generated: Callable[[KernelO
             continue
         if kernel.inplace is not None and named_kind(kernel) is None:
             continue
-        if kernel.schedule_kind() == ATTENTION or kernel.inplace is not None:
+        if kernel.schedule_kind() in COMPOSITE_KINDS or kernel.inplace is not None:
             _split(kernel)
             continue
         if absorbed_chain(kernel) is not None:

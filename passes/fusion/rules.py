@@ -4,6 +4,7 @@ from __future__ import annotations
 
 FUSION_RULES: tuple[str, ...] = (
     "fuse-attention",
+    "fuse-attention-gradient",
     "fuse-injective",
     "fuse-elementwise",
     "fuse-epilogue",

@@ -150,3 +150,76 @@ def _integer(term: Scalar, node: ScalarNode, depth: int) -> IndexExpr | None:
             return left + right if term.function == "add" else left - right
         case _:
             return None
+
+
+def vanishes_behind_mask(loop_body: LoopBody, raw: SSAValue) -> bool:
+    """
+    Whether all that is stored of the columns that `columns_seen` leaves out is 0, as long as what is read is finite: scores are
+    -inf there, and their exponentials factors of it.
+    """
+    columns = _column_dims(loop_body)
+    exposed: set[ScalarNode] = set()
+    known: dict[ScalarNode, float] = {}
+    for node in loop_body.nodes:
+        if node.op is None:
+            if node.value is raw:
+                exposed.add(node)
+            continue
+        if not exposed.isdisjoint(node.operands):
+            if _guard(node, exposed, columns) is None:
+                exposed.add(node)
+            elif (other := _constant_of(_other(node))) is not None:
+                known[node] = other
+            continue
+        if node.op.COMBINE:
+            return False
+        if (value := _behind(node, known)) is not None:
+            known[node] = value
+    return all(known.get(store.node) == 0 for store in loop_body.stores)
+
+
+def _constant_of(node: ScalarNode) -> float | None:
+    """The number that a node is everywhere."""
+    if node.op is None:
+        return None
+    body = node.op.body()
+    if body.function == "operand":
+        return _constant_of(node.operands[int(body.value)])
+    return float(body.value) if body.function == "constant" else None
+
+
+def _behind(node: ScalarNode, known: dict[ScalarNode, float]) -> float | None:
+    """-inf or 0 where a node is that behind a mask, given which of its operands are, and that others are finite."""
+    assert node.op is not None
+    found: dict[Scalar, float | None] = {}
+    for term in topological(node.op.body()):
+        values = [found.get(part) for part in term.args]
+        result: float | None = None
+        match term.function:
+            case "operand":
+                operand = node.operands[int(term.value)]
+                result = known.get(operand, _constant_of(operand))
+            case "constant":
+                result = float(term.value)
+            case "exp" | "exp2":
+                result = 0.0 if values[0] == float("-inf") else None
+            case "add" if float("-inf") in values and float("inf") not in values:
+                result = float("-inf")
+            case "sub" if values[0] == float("-inf") and values[1] != float("-inf"):
+                result = float("-inf")
+            case "mul" if 0 in values and not any(value is not None and abs(value) == float("inf") for value in values):
+                result = 0.0
+            case "mul" if float("-inf") in values and any(value is not None and value > 0 for value in values):
+                result = float("-inf")
+            case "div" if values[0] == 0 and (values[1] or 0) != 0:
+                result = 0.0
+            case "neg" if values[0] == 0:
+                result = 0.0
+            case "select" if values[1] == values[2]:
+                result = values[1]
+            case "cast":
+                result = values[0]
+            case _:
+                pass
+        found[term] = result
+    return found[node.op.body()]

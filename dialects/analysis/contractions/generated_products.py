@@ -8,6 +8,7 @@ from typing import Protocol
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
+from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTION_GRADIENT, attention_gradient_of
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
@@ -27,12 +28,15 @@ class _Found(Protocol):
 _ANALYSES: dict[str, Callable[[KernelOp], _Found]] = {
     MATMUL: product_of,
     ATTENTION: attention_of,
+    ATTENTION_GRADIENT: attention_gradient_of,
     CONV: conv_kernel_of,
 }
 """What finds the ops and what is around them, or raises Unschedulable."""
 PRODUCT_KINDS = tuple(_ANALYSES)
 """Schedule kinds of generated code of opaque ops."""
-NOT_OF_THE_KIND = frozenset(("no-product", "no-attention", "no-convolution"))
+COMPOSITE_KINDS = (ATTENTION, ATTENTION_GRADIENT)
+"""Those of kernels of several opaque ops."""
+NOT_OF_THE_KIND = frozenset(("no-product", "no-attention", "no-attention-gradient", "no-convolution"))
 """Reasons that say no more than that a kernel has no op of the kind."""
 
 

@@ -17,9 +17,9 @@ from fuse_opt.dialects.graph.creation.filled import IotaOp
 from fuse_opt.dialects.graph.creation.random import RandomUniformOp
 from fuse_opt.dialects.graph.elementwise.arithmetic import AddOp, MultiplyOp, SubtractOp, WhereOp
 from fuse_opt.dialects.graph.elementwise.comparison import EqualOp, GreaterEqualOp
-from fuse_opt.dialects.graph.elementwise.math import ExpOp
+from fuse_opt.dialects.graph.elementwise.math import ExpOp, LogOp
+from fuse_opt.dialects.graph.movement.views import BroadcastToOp
 from fuse_opt.dialects.graph.nn.rotary_dropout import DropoutOp
-from fuse_opt.dialects.graph.nn.softmax_layer_norm import softmax_gradient
 from fuse_opt.dialects.graph.reductions.composite import (
     FloatComposite,
     check_shape,
@@ -33,7 +33,14 @@ from fuse_opt.dialects.graph.reductions.composite import (
 )
 from fuse_opt.dialects.graph.reductions.reductions import MaxOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
-from fuse_opt.dialects.interfaces.properties import bool_value, flag, int_array, int_value, shape_attribute
+from fuse_opt.dialects.interfaces.properties import (
+    bool_value,
+    extents_array,
+    flag,
+    int_array,
+    int_value,
+    shape_attribute,
+)
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
 from fuse_opt.dialects.types.dtypes import BOOL, F32, F64, I64
 
@@ -106,6 +113,14 @@ class Attention(FloatComposite):
 
     def weights(self, builder: GraphBuilder, q: SSAValue, k: SSAValue, further: Sequence[SSAValue]) -> SSAValue:
         """How much each query takes of each key's value: rows of sum 1, or of zeros where no key is left."""
+        scores = self.scores(builder, q, k, further)
+        if 0 in shape(scores):
+            return scores
+        has_mask = bool(self._split(further)[0])
+        return _safe_softmax(builder, scores) if has_mask else softmax_of(builder, scores, len(shape(scores)) - 1)
+
+    def scores(self, builder: GraphBuilder, q: SSAValue, k: SSAValue, further: Sequence[SSAValue]) -> SSAValue:
+        """The products of queries and keys, scaled and masked."""
         mask, _ = self._split(further)
         transposed = bool_value(True)
         scores = builder(MatmulOp, self.stacked(builder, q, k), k, transpose_rhs=transposed)
@@ -119,9 +134,7 @@ class Attention(FloatComposite):
                 scores = _where_kept(builder, value, scores)
             else:
                 scores = builder(AddOp, scores, widened(builder, value))
-        if 0 in heads:
-            return scores
-        return _safe_softmax(builder, scores) if mask else softmax_of(builder, scores, len(heads) - 1)
+        return scores
 
     def dropped(
         self, builder: GraphBuilder, weights: SSAValue, q: SSAValue, k: SSAValue, further: Sequence[SSAValue]
@@ -166,12 +179,25 @@ def _where_kept(builder: GraphBuilder, kept: SSAValue, scores: SSAValue) -> SSAV
 
 def _safe_softmax(builder: GraphBuilder, scores: SSAValue) -> SSAValue:
     """Softmax along the last axis, but 0 in rows of nothing but -inf."""
-    axis, zero = len(shape(scores)) - 1, scalar_constant(builder, 0.0, scores)
-    largest = builder(MaxOp, scores, axes=int_array([axis]), keepdims=bool_value(True))
-    masked = builder(EqualOp, largest, scalar_constant(builder, float("-inf"), scores))
-    powers = builder(ExpOp, builder(SubtractOp, scores, builder(WhereOp, masked, zero, largest)))
-    total = total_of(builder, powers, [axis], True)
+    powers, total, _, masked = _safe_powers(builder, scores)
     return shares_of(builder, powers, builder(WhereOp, masked, scalar_constant(builder, 1.0, scores), total))
+
+
+def _safe_powers(builder: GraphBuilder, scores: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
+    """
+    exp(scores - largest) along the last axis, the sum of these, and the largest, which is 0 in rows of nothing but -inf; and
+    whether a row is one.
+    """
+    axis = len(shape(scores)) - 1
+    largest, masked = _finite(builder, builder(MaxOp, scores, axes=int_array([axis]), keepdims=bool_value(True)))
+    powers = builder(ExpOp, builder(SubtractOp, scores, largest))
+    return powers, total_of(builder, powers, [axis], True), largest, masked
+
+
+def _finite(builder: GraphBuilder, rows: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The numbers of rows with 0 in the place of -inf, and where that is."""
+    masked = builder(EqualOp, rows, scalar_constant(builder, float("-inf"), rows))
+    return builder(WhereOp, masked, scalar_constant(builder, 0.0, rows), rows), masked
 
 
 @irdl_op_definition
@@ -208,12 +234,46 @@ class ScaledDotProductAttentionOp(Attention):
 
 
 @irdl_op_definition
-class ScaledDotProductAttentionBackwardOp(Attention):
-    """The gradients (dq, dk, dv) of scaled_dot_product_attention, from `grad`, its operands and its attributes.
+class ScaledDotProductAttentionLogsumexpOp(Attention):
+    """log(sum(exp(scores))) of each query, over the scores of scaled_dot_product_attention: what its gradients are made from.
 
-    With the softmax p computed again and dp = grad @ transpose(v), dv is transpose(p) @ grad, and with ds = p * (dp -
-    sum(dp * p)) * scale, dq is ds @ k and dk transpose(ds) @ q. There is none of the mask. What is dropped, of p for dv and
-    of dp, follows from the seed and the offset again.
+    Operands and attributes are those of the op, but there is no v; the result [..., L] is f64 for f64, else f32, and -inf for a
+    query without keys. Beside that op it is no more than a logarithm of each row. What is dropped does not count.
+    """
+
+    name = "graph.scaled_dot_product_attention_logsumexp"
+    q = operand_def(TensorType)
+    k = operand_def(TensorType)
+    further = var_operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def infer_types(self) -> Sequence[AnyTensor]:
+        *rows, _ = self.check_operands(self.q, self.k, self.k, self.further)
+        return (tensor_type(dtype(self.q).compute.attribute, rows),)
+
+    def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
+        q, k = (widened(builder, value) for value in (self.q, self.k))
+        scores, rows = self.scores(builder, q, k, self.further), shape(q)[:-1]
+        if 0 in shape(scores):
+            return (builder(BroadcastToOp, scalar_constant(builder, float("-inf"), scores), shape=extents_array(rows)),)
+        if self._split(self.further)[0]:
+            _, total, largest, _ = _safe_powers(builder, scores)
+        else:
+            axes = int_array([len(rows)])
+            largest = builder(MaxOp, scores, axes=axes, keepdims=bool_value(True))
+            total = total_of(builder, builder(ExpOp, builder(SubtractOp, scores, largest)), [len(rows)], True)
+        return (reshaped(builder, builder(AddOp, builder(LogOp, total), largest), rows),)
+
+
+@irdl_op_definition
+class ScaledDotProductAttentionBackwardOp(Attention):
+    """The gradients (dq, dk, dv) of scaled_dot_product_attention, from `grad`, its operands and attributes, and its results.
+
+    `out` is the result, `logsumexp` that of scaled_dot_product_attention_logsumexp. Weights p are exp(scores - logsumexp); with
+    dp = grad @ transpose(v), dv is transpose(p) @ grad, and with ds = p * (dp - sum(grad * out)) * scale, dq is ds @ k and dk
+    transpose(ds) @ q (Dao 2023, FlashAttention-2). There is none of the mask. What is dropped, of p for dv and of dp, follows
+    from the seed and the offset again. A query without keys has and gives gradients of 0. As weights that a causal mask hides
+    are 0, a key that no query sees may have a gradient of 0 where such a query's gradient is infinite or NaN.
     """
 
     name = "graph.scaled_dot_product_attention_backward"
@@ -221,26 +281,40 @@ class ScaledDotProductAttentionBackwardOp(Attention):
     q = operand_def(TensorType)
     k = operand_def(TensorType)
     v = operand_def(TensorType)
+    out = operand_def(TensorType)
+    logsumexp = operand_def(TensorType)
     further = var_operand_def(TensorType)
     dq = result_def(TensorType)
     dk = result_def(TensorType)
     dv = result_def(TensorType)
 
     def infer_types(self) -> Sequence[AnyTensor]:
-        check_shape("grad", self.grad, self.check_operands(self.q, self.k, self.v, self.further))
+        expected = self.check_operands(self.q, self.k, self.v, self.further)
+        check_shape("grad", self.grad, expected)
+        check_shape("out", self.out, expected)
+        check_shape("logsumexp", self.logsumexp, expected[:-1])
         self.check_floats([self.grad])
+        self.check_floats([self.out], 4)
+        if dtype(self.logsumexp) is not (wanted := dtype(self.q).compute):
+            raise VerifyException(f"operand 'logsumexp': expected {wanted}, got {dtype(self.logsumexp)}")
         return tuple(tensor(value) for value in (self.q, self.k, self.v))
 
     def decompose(self, builder: GraphBuilder) -> Sequence[SSAValue]:
-        q, k, v, grad = (widened(builder, value) for value in (self.q, self.k, self.v, self.grad))
-        yes = bool_value(True)
-        weights = self.stacked(builder, self.weights(builder, q, k, self.further), k)
-        grad, rows = self.stacked(builder, grad, k), self.stacked(builder, q, k)
+        operands = self.q, self.k, self.v, self.grad, self.out
+        q, k, v, grad, out = (widened(builder, value) for value in operands)
+        yes, last = bool_value(True), len(shape(q)) - 1
+        delta = total_of(builder, builder(MultiplyOp, grad, out), [last], True)
+        row_logs = reshaped(builder, self.logsumexp, (*shape(q)[:-1], 1))
+        if self._split(self.further)[0]:
+            row_logs, _ = _finite(builder, row_logs)
+        scores = self.scores(builder, q, k, self.further)
+        weights = self.stacked(builder, builder(ExpOp, builder(SubtractOp, scores, row_logs)), k)
+        grad, rows, delta = (self.stacked(builder, value, k) for value in (grad, q, delta))
         kept = self.dropped(builder, weights, q, k, self.further)
         dv = builder(MatmulOp, kept, grad, transpose_lhs=yes)
         inner = builder(MatmulOp, grad, v, transpose_rhs=yes)
-        inner = self.dropped(builder, inner, q, k, self.further)
-        scores = softmax_gradient(builder, inner, weights, len(shape(weights)) - 1)
+        inner = builder(SubtractOp, self.dropped(builder, inner, q, k, self.further), delta)
+        scores = builder(MultiplyOp, weights, inner)
         scores = builder(MultiplyOp, scores, scalar_constant(builder, self.factor(q), scores))
         dq = reshaped(builder, builder(MatmulOp, scores, k), shape(q))
         dk = builder(MatmulOp, scores, rows, transpose_lhs=yes)

@@ -103,7 +103,7 @@ func.func @unheard(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' implementation "numpy.conv" does not run 'graph.matmul': expected one of fuse.matmul, fuse.attention, gpu.attention, cublaslt.matmul, cublaslt.matmul_fast, onednn.matmul, onednn.matmul_fast, numpy.matmul, blas.matmul, cublas.matmul, cublas.matmul_fast, blas.matmul_epilogue; remove the property or register the implementation
+// CHECK: error: 'fused.kernel' implementation "numpy.conv" does not run 'graph.matmul': expected one of fuse.matmul, fuse.attention, fuse.attention_gradient, gpu.attention, cublaslt.matmul, cublaslt.matmul_fast, onednn.matmul, onednn.matmul_fast, numpy.matmul, blas.matmul, cublas.matmul, cublas.matmul_fast, blas.matmul_epilogue; remove the property or register the implementation
 func.func @unknown(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %a = fused.kernel(%0 = %x : tensor<4x4xf32>) -> (tensor<4x4xf32>) attributes {implementation = "numpy.conv"} {
     %1 = graph.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>

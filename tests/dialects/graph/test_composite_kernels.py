@@ -78,8 +78,9 @@ FURTHER: dict[str, str] = {
     "mse_loss_backward": f'graph.mse_loss_backward %0, %1, %2 {{reduction = "none"}} : ({X}, {X}, {X}) -> {X}',
     "nll_loss_backward": f"graph.nll_loss_backward %0, %1, %2 : (tensor<f32>, {X}, {T}) -> {X}",
     "attention": f"graph.scaled_dot_product_attention %0, %1, %2, %3 : ({WIDE}, {WIDE}, {WIDE}, tensor<8x8xi1>) -> {WIDE}",
-    "attention_backward": f"graph.scaled_dot_product_attention_backward %0, %1, %2, %3 : "
-    f"({WIDE}, {WIDE}, {WIDE}, {WIDE}) -> ({WIDE}, {WIDE}, {WIDE})",
+    "attention_logsumexp": f"graph.scaled_dot_product_attention_logsumexp %0, %1 : ({WIDE}, {WIDE}) -> tensor<64x4x8xf32>",
+    "attention_backward": f"graph.scaled_dot_product_attention_backward %0, %1, %2, %3, %4, %5 : "
+    f"({WIDE}, {WIDE}, {WIDE}, {WIDE}, {WIDE}, tensor<64x4x8xf32>) -> ({WIDE}, {WIDE}, {WIDE})",
     "rotary_embedding": f"graph.rotary_embedding %0, %1, %1 : ({WIDE}, tensor<8x8xf32>, tensor<8x8xf32>) -> {WIDE}",
     "dynamic_quantize_linear": f"graph.dynamic_quantize_linear %0 : ({X}) -> (tensor<64x128xui8>, tensor<f32>, tensor<ui8>)",
     "gemm": f"graph.gemm %0, %1, %2 : ({X}, tensor<128x32xf32>, tensor<32xf32>) -> tensor<64x32xf32>",

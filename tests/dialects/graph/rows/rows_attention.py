@@ -64,10 +64,10 @@ class Setting:
         ]
         return np.where(np.reshape(drawn, extents) >= self.dropout, 1 / (1 - self.dropout), 0.0)
 
-    def value(self, name: str, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-        """softmax(q k^T scale + mask) v, with 0 for no key."""
+    def powers(self, q: Any, k: Any, mask: Any = None) -> Any:
+        """exp(q k^T scale + mask)."""
         if self.grouped:
-            k, v = (np.repeat(x, q.shape[-3] // max(x.shape[-3], 1), axis=-3) for x in (k, v))
+            k = np.repeat(k, q.shape[-3] // max(k.shape[-3], 1), axis=-3)
         scores = q @ np.swapaxes(k, -1, -2) * (self.scale or q.shape[-1] ** -0.5)
         kept: Any = np.ones(scores.shape, np.bool_)
         if self.causal:
@@ -76,9 +76,21 @@ class Setting:
             kept = np.logical_and(kept, mask)
         elif mask is not None:
             scores, kept = scores + where(np.isinf(mask), 0, mask), np.logical_and(kept, ~np.isinf(mask))
-        powers = where(kept, np.exp(scores), 0)
+        return where(kept, np.exp(scores), 0)
+
+    def value(self, name: str, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+        """softmax(q k^T scale + mask) v, with 0 for no key."""
+        if self.grouped:
+            v = np.repeat(v, q.shape[-3] // max(v.shape[-3], 1), axis=-3)
+        powers = self.powers(q, k, mask)
         total = powers.sum(axis=-1, keepdims=True)
-        return powers / where(total == 0, 1, total) * self.kept(scores.shape, name) @ v
+        return powers / where(total == 0, 1, total) * self.kept(powers.shape, name) @ v
+
+    def logsumexp(self, name: str, operands: tuple[Array, ...]) -> Array:
+        """The logarithm of each query's sum of exponentials."""
+        powers = self.powers(*map(wide, operands[:2]), *masks(operands))
+        with np.errstate(divide="ignore"):
+            return np.log(powers.sum(axis=-1)).astype(np.float64 if name == "f64" else np.float32)
 
 
 SETTINGS = [
@@ -129,8 +141,17 @@ def _attention_backward_cases() -> Iterator[Case]:
 
         values = (gradient(formula, operands[:3], number, wide(grad)) for number in range(3))
         expected = tuple(rounded(value, name) for value in values)
-        given = (grad, *operands[:3], *setting.further(name))
+        out = rounded(setting.value(name, *map(wide, operands[:3]), *masks(operands)), name)
+        given = (grad, *operands[:3], out, setting.logsumexp(name, operands), *setting.further(name))
         yield Case("graph.scaled_dot_product_attention_backward", setting.text, given, expected)
+
+
+def _logsumexp_cases() -> Iterator[Case]:
+    for name, setting in settings():
+        operands = setting.operands(name)
+        given = (*operands[:2], *setting.further(name))
+        value = setting.logsumexp(name, operands)
+        yield Case("graph.scaled_dot_product_attention_logsumexp", setting.text, given, value)
 
 
 def rotated(x: Array, cos: Array, sin: Array, count: int, interleaved: bool) -> Array:
@@ -176,6 +197,7 @@ def _dropout_cases() -> Iterator[Case]:
 
 ROWS: list[Row] = [
     Row("scaled_dot_product_attention", FLOATS, _attention_cases),
+    Row("scaled_dot_product_attention_logsumexp", FLOATS, _logsumexp_cases),
     Row("scaled_dot_product_attention_backward", FLOATS, _attention_backward_cases),
     Row("rotary_embedding", FLOATS, _rotary_cases),
     Row("dropout", FLOATS, _dropout_cases),

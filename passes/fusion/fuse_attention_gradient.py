@@ -1,0 +1,134 @@
+"""Fuse the products of the backward pass of attention and what is between them into one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from fuse_opt.dialects.interfaces.structured_op import FusionKind
+from fuse_opt.passes.fusion.engine.group_graph import Group, GroupGraph, Refusal, Rule
+from fuse_opt.passes.fusion.engine.worklist import FusionPass
+from fuse_opt.passes.fusion.fuse_attention import (
+    FURTHEST,
+    composite_offers,
+    is_alias_of_result,
+    is_view,
+    made_inside,
+    on_the_way,
+    products_in,
+    refuse_kernel,
+)
+
+FEWEST = 3
+"""Products of a kernel; two are attention."""
+
+
+@dataclass
+class AttentionGradientRule:
+    """Products with what goes element by element from their results to other products; then views that touch such a kernel."""
+
+    answers: dict[tuple[Group, int, Group, int], Refusal] = field(
+        default_factory=dict[tuple[Group, int, Group, int], Refusal]
+    )
+
+    def consider(self, graph: GroupGraph, producer: Group, consumer: Group) -> Sequence[Group] | Refusal | None:
+        members = _members(graph, producer, consumer)
+        if members is None or isinstance(members, Refusal):
+            return members
+        key = (producer, producer.count, consumer, consumer.count)
+        if key not in self.answers:
+            refusal = graph.refuse(members) or refuse_kernel(graph, members)
+            if refusal is None:
+                return members
+            self.answers[key] = refusal
+        return self.answers[key]
+
+
+def _members(graph: GroupGraph, producer: Group, consumer: Group) -> list[Group] | Refusal | None:
+    """The groups that would be one kernel, or why they are not; None where the pair is no part of one."""
+    made, read = products_in(producer), products_in(consumer)
+    if FEWEST <= made < FURTHEST and read == 0:
+        is_behind = consumer.kind <= FusionKind.INJECTIVE and not is_alias_of_result(graph, producer, consumer)
+        return [producer, consumer] if is_behind else None
+    if made == 0 and FEWEST <= read < FURTHEST:
+        return [producer, consumer] if is_view(producer) else None
+    return _between(graph, producer) if (made, read) == (0, 1) else None
+
+
+def _between(graph: GroupGraph, last: Group) -> list[Group] | Refusal | None:
+    """
+    The products from whose results a group is computed element by element, all that is so made of them, and the products that
+    read any of that; None where there are too few of these, a refusal where something else reads it.
+    """
+    ends = {last: None}
+    while True:
+        first, near = _sources(ends)
+        between = on_the_way(first, near)
+        readers = dict.fromkeys(reader for group in (*first, *between) for reader in group.consumers)
+        behind = [group for group in readers if group not in near]
+        further = [group for group in behind if products_in(group) == 0 and group.kind <= FusionKind.INJECTIVE]
+        if not further or len(first) < 2 or len(near) >= FURTHEST:
+            break
+        ends.update(dict.fromkeys(further))
+    others = [group for group in behind if products_in(group) != 1]
+    if len(first) < 2 or len(first) + len(behind) - len(others) < FEWEST:
+        return None
+    if others:
+        message = f"'{others[0].first.name}' reads scores, or what is made of them, which would be in memory"
+        return Refusal("scores-read", message, flip="compute them again for it")
+    members = dict.fromkeys((*first, *between, *behind))
+    return [*members, *made_inside(graph, next(iter(first)), near, members)]
+
+
+def _sources(ends: Iterable[Group]) -> tuple[dict[Group, None], dict[Group, None]]:
+    """The products from whose results groups are computed element by element, and what is on the way or read there."""
+    near: dict[Group, None] = {}
+    first: dict[Group, None] = {}
+    stack = list(ends)
+    while stack:
+        group = stack.pop()
+        if group in near or group in first:
+            continue
+        if (count := products_in(group)) == 0 and group.kind <= FusionKind.INJECTIVE and len(near) < FURTHEST:
+            near[group] = None
+            stack.extend(group.producers)
+        elif count == 1:
+            first[group] = None
+    return first, near
+
+
+@dataclass(frozen=True)
+class FuseAttentionGradientPass(FusionPass):
+    """Products of what goes element by element from other products' results become one kernel with these.
+
+    ```mlir
+    %s = graph.matmul %q, %k {transpose_rhs = true} : (Q, Q) -> S
+    %d = graph.subtract %s, %logsumexp : (S, tensor<8x64x1xf32>) -> S
+    %p = graph.exp %d : (S) -> S
+    %dp = graph.matmul %g, %v {transpose_rhs = true} : (Q, Q) -> S
+    %c = graph.subtract %dp, %delta : (S, tensor<8x64x1xf32>) -> S
+    %ds = graph.multiply %p, %c : (S, S) -> S
+    %dv = graph.matmul %p, %g {transpose_lhs = true} : (S, Q) -> Q
+    %dk = graph.matmul %ds, %q {transpose_lhs = true} : (S, Q) -> Q
+    %dq = graph.matmul %ds, %k : (S, Q) -> Q
+    ```
+    becomes one `fused.kernel` (`schedule = {kind = "attention_gradient"}`): what is as large as all scores is never in memory.
+    What is between the products may be anything that goes element by element: scales, masks, dropout, a row's numbers. Views
+    around it are read and stored by strides, as of attention.
+
+    Refused: other types than f32 and f64, few queries, sizes; scores, or what is made of them, that are read elsewhere; rows
+    that are reduced between the products. Nothing is fused for a platform on which nothing runs this. Requires: nothing.
+    Ensures: as every fusion.
+    """
+
+    name = "fuse-attention-gradient"
+
+    def rule(self) -> Rule:
+        return AttentionGradientRule()
+
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        if composite_offers(op):
+            super().rewrite(ctx, op)
