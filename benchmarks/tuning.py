@@ -1,6 +1,7 @@
 """What tuning wins, and that it chooses nothing by chance: `python benchmarks/tuning.py WHAT`.
 
     python benchmarks/tuning.py programs [--minutes 3] [--only softmax,relu] [--threads 1]
+    python benchmarks/tuning.py others [--minutes 3] [--only u_net]    programs nobody tuned by hand: as wholes, in fresh pairs
     python benchmarks/tuning.py itself [--times 100]      a kernel against a second build of itself, by the machine's own clock
     python benchmarks/tuning.py kill [--times 20]         -9 to a run at random moments; what was lost, how soon it goes on
     python benchmarks/tuning.py records [--count 10000]   reading records, and compiling with and without a tuned file
@@ -144,6 +145,78 @@ def programs(given: argparse.Namespace, folder: Path) -> None:
         print(f"{name:40s} {done.stderr.strip().splitlines()[-1].partition('; written')[0]}", flush=True)
 
 
+def optimizer(tensors: int, seed: int) -> str:
+    """A step with momentum of so many tensors of odd sizes."""
+    drawn = random.Random(seed)
+    shapes = [f"{2 * drawn.randint(8, 128) + 1}x{2 * drawn.randint(2, 64) + 1}xf32" for _ in range(tensors)]
+    arguments, lines, results = ["1xf32", "1xf32"], list[str](), dict[str, str]()
+    for k, t in enumerate(shapes):
+        parameter, velocity, gradient = (f"%{2 + 3 * k + n}" for n in range(3))
+        arguments += [t, t, t]
+        lines += [
+            binary(f"%a{k}", "multiply", velocity, "%0", t, "1xf32"),
+            binary(f"%v{k}", "add", f"%a{k}", gradient, t),
+            binary(f"%s{k}", "multiply", f"%v{k}", "%1", t, "1xf32"),
+            binary(f"%p{k}", "subtract", parameter, f"%s{k}", t),
+        ]
+        results |= {f"%p{k}": t, f"%v{k}": t}
+    return function(results, arguments, *lines)
+
+
+def u_net(channels: int, side: int) -> str:
+    """Two convolutions with activations, and a connection past them."""
+    t, weights = f"1x{channels}x{side}x{side}xf32", f"{channels}x{channels}x3x3xf32"
+    window = (
+        "{strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64}"
+    )
+    types = f"(tensor<{t}>, tensor<{weights}>) -> tensor<{t}>"
+    return function(
+        {"%r": t},
+        [t, weights, weights],
+        f"%a = graph.conv %0, %1 {window} : {types}",
+        unary("%b", "gelu", "%a", t),
+        f"%c = graph.conv %b, %2 {window} : {types}",
+        binary("%d", "add", "%c", "%0", t),
+        unary("%m", "mean", "%d", t, "{axes = array<i64: 2, 3>, keepdims = true} ", f"1x{channels}x1x1xf32"),
+        binary("%r", "subtract", "%d", "%m", t, f"1x{channels}x1x1xf32"),
+    )
+
+
+EXAMPLE_NAMES = ("adam_step", "ffn", "gated_unit", "layernorm_residual", "resnet_block", "sgd_step")
+OTHERS: dict[str, Callable[[], str]] = {
+    "optimizer of 200 tensors": lambda: optimizer(200, 7),
+    "u_net block": lambda: u_net(29, 53),
+    **{f"{name}.mlir": lambda name=name: (EXAMPLES / f"{name}.mlir").read_text() for name in EXAMPLE_NAMES},
+}
+
+
+def others(given: argparse.Namespace, folder: Path) -> None:
+    """A line for each program as a whole, tuned over default in fresh pairs; what won in it; the geometric mean."""
+    ratios: list[float] = []
+    for name, text in OTHERS.items():
+        if given.only and not any(word in name for word in given.only.split(",")):
+            continue
+        (source := folder / "p.mlir").write_text(text())
+        words = ["--minutes", str(given.minutes), "--threads", str(given.threads), "--records", str(folder / "records")]
+        done = subprocess.run(
+            [*TUNE, str(source), "-o", str(folder / "t.json"), *words], capture_output=True, text=True
+        )
+        if done.returncode:
+            print(f"{name:28s} {done.stderr.strip().splitlines()[-1]}")
+            continue
+        found: dict[str, Any] = json.loads((folder / "t.json").read_text())
+        low, median, high = found.get("whole", (1.0, 1.0, 1.0))
+        won = [each for each in found["kernels"] if "speedup" in each]
+        kept = median if won else 1.0
+        ratios.append(kept)
+        print(f"{name:28s} {kept:.3f} ({low:.3f} to {high:.3f} as measured)", flush=True)
+        for each in won:
+            print(f"    {each['name'][:44]:44s} {each['speedup'][1]:.3f}  {json.dumps(each['schedule'])}", flush=True)
+        print(f"    {done.stderr.strip().splitlines()[-1].partition('; written')[0]}", flush=True)
+    if ratios:
+        print(f"geometric mean of {len(ratios)}: {statistics.geometric_mean(ratios):.4f}, least {min(ratios):.3f}")
+
+
 def itself(given: argparse.Namespace, folder: Path) -> None:
     """Confirmations of the default against a second build of it: none may be accepted."""
     from fuse_opt.runtime.host.thread_pool import limit_threads
@@ -255,7 +328,7 @@ def records(given: argparse.Namespace, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("programs", "itself", "kill", "records"))
+    parser.add_argument("what", choices=("programs", "others", "itself", "kill", "records"))
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--only", default="")
     parser.add_argument("--threads", type=int, default=1)
@@ -267,7 +340,7 @@ def main() -> None:
     settings = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("OPENBLAS_", "MKL_", "OMP_"))}
     load = " ".join(f"{each:.1f}" for each in os.getloadavg())
     print(f"{platform.machine()}, {os.cpu_count()} processors, load {load}, environment {settings or 'none set'}")
-    actions = {"programs": programs, "itself": itself, "kill": kill, "records": records}
+    actions = {"programs": programs, "others": others, "itself": itself, "kill": kill, "records": records}
     with tempfile.TemporaryDirectory(prefix="tuning-") as folder:
         actions[given.what](given, Path(folder))
 
