@@ -25,6 +25,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands() -> list[str]:
+    """Of blocks of `sh`; those of `console` take minutes, or need files of the reader, servers, containers, other machines."""
     lines = [line for page in PAGES for text in blocks(page, "sh") for line in text.splitlines()]
     return sorted(
         {

@@ -20,7 +20,7 @@ from fuse_opt.tools.compiler.api import load
 from fuse_opt.tools.tuning.search.candidates import Candidate, Site
 from fuse_opt.tools.tuning.search.processes import ProcessBench
 from fuse_opt.tools.tuning.search.sites import program_seconds
-from fuse_opt.tools.tuning.search.study import Measured, TrialFailed
+from fuse_opt.tools.tuning.search.study import Measured, TrialFailed, refusal
 from fuse_opt.tools.watching.machine import this_machine
 
 _BENCHES = 2
@@ -103,6 +103,8 @@ def measured(task: Task, *objects: bytes | None) -> Measured | str:
             return arrived.bench.measure(task.candidate, task.turn, task.pairs)
         except TrialFailed as failure:
             return str(failure)
+        except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
+            return refusal(error)
 
 
 def seconds_of_program(text: str, threads: int) -> float:
