@@ -255,15 +255,19 @@ def itself(given: argparse.Namespace, folder: Path) -> None:
 
 
 def kill(given: argparse.Namespace, folder: Path) -> None:
-    """Ends runs at random moments; a finished trial that is measured again is a lost one."""
-    (source := folder / "p.mlir").write_text(softmax(251, 509))
+    """
+    Ends runs, or in every second one a process that measures, at random moments; a finished trial that is measured again, or that
+    counts as failed, is a lost one.
+    """
+    (source := folder / "p.mlir").write_text(four_kernels())
     records, drawn = folder / "records", random.Random(given.seed)
-    words = [str(source), "-o", str(folder / "t.json"), "--trials", "24", "--threads", "1", "--records", str(records)]
+    words = [str(source), "-o", str(folder / "t.json"), "--trials", "160", "--threads", "1", "--records", str(records)]
     resumed: list[float] = []
-    for _ in range(given.times):
+    killed = 0
+    for number in range(given.times):
         before, start = lines_of(records), time.monotonic()
         run = subprocess.Popen([*TUNE, *words], stderr=subprocess.DEVNULL, start_new_session=True)
-        until = start + drawn.uniform(4.0, 24.0)
+        until = start + drawn.uniform(5.0, 14.0)
         while time.monotonic() < until and run.poll() is None:
             if len(resumed) < given.times and len(lines_of(records)) > len(before):
                 resumed.append(time.monotonic() - start)
@@ -271,17 +275,52 @@ def kill(given: argparse.Namespace, folder: Path) -> None:
             time.sleep(0.02)
         with suppress(subprocess.TimeoutExpired):
             run.wait(max(until - time.monotonic(), 0.0))
+        if number % 2 and (measuring := descendants(run.pid)):
+            killed += 1
+            with suppress(ProcessLookupError):
+                os.kill(measuring[-1], signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                run.wait(3.0)
         with suppress(ProcessLookupError):
             run.send_signal(signal.SIGKILL)
         run.wait()
     final = subprocess.run([*TUNE, *words], capture_output=True, text=True)
-    turns = [(json.dumps(line["schedule"]), line["turn"]) for line in lines_of(records) if line["state"] == "raced"]
-    print(f"{given.times} times -9: {len(turns)} turns measured, {len(turns) - len(set(turns))} of them twice")
+    turns = [
+        (line["key"], json.dumps(line["schedule"]), line["turn"])
+        for line in lines_of(records)
+        if line["state"] == "raced"
+    ]
+    failed = [line["reason"] for line in lines_of(records) if "SIGKILL" in str(line.get("reason"))]
+    print(
+        f"{given.times} times -9 ({killed} of them also to a process that measures): {len(turns)} turns measured, "
+        f"{len(turns) - len(set(turns))} of them twice, {len(failed)} failed by it"
+    )
     if resumed:
         print(
             f"first new line after {min(resumed):.2f} to {max(resumed):.2f} s (imports, gcc and the first pairs included)"
         )
     print(final.stderr.strip().splitlines()[-1])
+
+
+def four_kernels() -> str:
+    """Independent kernels, each with much to try."""
+    shapes = ("251x509", "127x1021", "64x2039", "499x257")
+    types = {f"%r{k}": f"{shape}xf32" for k, shape in enumerate(shapes)}
+    lines = [unary(f"%r{k}", "softmax", f"%{k}", t, "{axis = -1 : i64} ") for k, t in enumerate(types.values())]
+    return function(types, list(types.values()), *lines)
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that came of one, those that began last at the end (Linux)."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):
+            text = path.read_text()
+            parents[int(path.parent.name)] = int(text.rpartition(")")[2].split()[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found and child not in found}:
+        found |= more
+    return sorted(found - {pid})
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from fuse_opt.dialects.analysis.training import TRAINING
 from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.torch.codegen.device_wrapper import compile_device_call
-from fuse_opt.frontends.torch.codegen.sized_call import SizedCall, SizedText
+from fuse_opt.frontends.torch.codegen.sized_call import SizedText
 from fuse_opt.frontends.torch.codegen.steps import NoProgram, NoStats
 from fuse_opt.frontends.torch.codegen.wrapper import compile_call
 from fuse_opt.frontends.torch.devices import Attempted, check_device
@@ -214,10 +214,14 @@ def compile_graph(
             boxed = compile_for(lambda: metas)
         else:
             specialised = Specialized(graph_module, compile_for)
-            sized = _compile_sized(graph_module, kind, options, parameters, specialised)
-            boxed = specialised if sized is None else sized
-            if original is not None:
-                original.is_specialised |= sized is None
+            try:
+                sized = _compile_sized(graph_module, kind, options, parameters, specialised)
+            except Exception as error:
+                boxed = _left(graph_module, kind, original, error)
+            else:
+                boxed = specialised if sized is None else sized
+                if original is not None:
+                    original.is_specialised |= sized is None
     if original is not None:
         original.has_backward |= kind == "forward"
     boxed._boxed_call = True
@@ -247,7 +251,7 @@ def _compile_sized(
 ) -> Callable[[list[Any]], Any] | None:
     """
     One program for all extents of a graph with symbols; None, with a remark, where it needs numbers. `otherwise` runs calls with
-    extents that are 0.
+    extents that are 0. Raises whatever goes wrong beside that.
     """
     started = time.perf_counter()
     api.use_openmp_threads()
@@ -255,35 +259,34 @@ def _compile_sized(
     frozen = parameters if kind == "inference" and options.freezing else frozenset[int]()
     try:
         with sizes_asked_for(), torch.no_grad(), modes._disable_current_modes():
-            found = sized_metas_of(graph_module)
-            if found is None or options.budget is not None or options.target not in (None, "cpu"):
+            known = sized_metas_of(graph_module)
+            if known is None or options.budget is not None or options.target not in (None, "cpu"):
                 raise SizeRefusal("an argument is no number and no tensor of known layout, or options ask for numbers")
-            metas, sources = found
+            metas, sources = known
             importer = Importer(graph_module, metas, frozen=frozen, precision=_precision(options))
             if importer.device.type != "cpu":
                 raise SizeRefusal("programs of devices are for extents that are numbers")
             imported = importer.run()
 
-        def text(long_rows: bool) -> SizedText:
+        def text(long_rows: bool, otherwise: Callable[[], Any]) -> SizedText:
             with torch.no_grad(), modes._disable_current_modes():
-                return SizedText(imported, _sized_program(imported, kind, options, long_rows))
+                return SizedText(imported, _sized_program(imported, kind, options, long_rows), sources, otherwise)
 
-        call = SizedCall(sources, text, otherwise)
+        @cache
+        def beyond() -> Callable[[list[Any]], Any]:
+            try:
+                return text(True, lambda: otherwise).call
+            except SizeRefusal as error:
+                _log.info("remark: [torch] specialised: longer rows are compiled for each set of extents: %s", error)
+                return otherwise
+
+        found = text(False, beyond)
     except SizeRefusal as error:
         _log.info("remark: [torch] specialised: a %s graph is compiled for each set of extents: %s", kind, error)
         return None
-    except Exception as error:
-        _log.warning(
-            "a %s graph is compiled for each set of extents, as one program fails: %s", kind, error, exc_info=True
-        )
-        return None
-    stats = call.first.native.usual.stats
-    report(
-        GraphReport(
-            kind, imported.counts, stats, time.perf_counter() - started, symbols=tuple(sorted(call.first.symbols))
-        )
-    )
-    return call
+    stats = found.native.usual.stats
+    report(GraphReport(kind, imported.counts, stats, time.perf_counter() - started, symbols=tuple(found.symbols)))
+    return found.call
 
 
 def _sized_program(imported: Imported, kind: str, options: Options, long_rows: bool) -> Any:

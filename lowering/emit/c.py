@@ -60,11 +60,11 @@ def build_sized_program(
     prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
     limits = [(size, most) for size, most in record.limits.items() if isinstance(size, Size) and isinstance(most, int)]
     table, orders = record.size_table, PlaceOrders.of(record.function)
-    layout = None if found is not None else sizes_layout(record.buffers, record.steps, table.sizes, record.arena_bytes)
-    text = None if layout is None else sizes_text(*layout, orders, limits, equal)
+    layout, numbers = sizes_layout(record.buffers, record.steps, table, record.arena_bytes, orders, limits)
+    text = sizes_text(layout, numbers, orders, limits, equal)
     program = _program(record, prepare, more=text or "")
-    if layout is not None and text is not None:
-        program = replace(program, sizes=layout[0])
+    if text is not None:
+        program = replace(program, sizes=layout)
     return SizedProgram(program, table, tuple(limits), orders)
 
 
@@ -102,7 +102,7 @@ def _parts(records: Sequence[ProgramBuilder]) -> tuple[list[FunctionText], str]:
 
 
 def _whole(kernels: list[FunctionText], launcher: str) -> str:
-    return print_translation_unit(kernels, C, launcher) if kernels else ""
+    return print_translation_unit(kernels, C, launcher) if kernels or launcher else ""
 
 
 def _units(kernels: Sequence[FunctionText], launcher: str) -> tuple[Unit, ...]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import prod
 
 import numpy as np
 
 from fuse_opt.dialects.analysis.place_orders import Order, PlaceOrders
-from fuse_opt.dialects.types.extents import is_symbol
+from fuse_opt.dialects.types.extents import is_symbol, symbols
 from fuse_opt.dialects.types.polynomial import Atom, Monomial
 from fuse_opt.dialects.types.size import Extent, Extreme, Floor, Size
 from fuse_opt.dialects.types.symbol import Symbol
+from fuse_opt.lowering.emit.c_program import SizeTable
 from fuse_opt.lowering.program import NUMPY_NAMES, Buffer, Segment, SizesLayout
 
 FUNCTION = "fuse_sizes"
@@ -56,30 +58,46 @@ _MOST_PLACES = 1 << 16
 
 
 def sizes_layout(
-    buffers: Sequence[Buffer], steps: Sequence[object], table: Sequence[Size], arena: Extent
-) -> tuple[SizesLayout, list[Extent]] | None:
-    """
-    Where a call's numbers are, and what they are; None where a call takes more than loops of the program, or an extent of its
-    arguments follows from none that stands by itself.
-    """
+    buffers: Sequence[Buffer],
+    steps: Sequence[object],
+    table: SizeTable,
+    arena: Extent,
+    orders: PlaceOrders | None,
+    limits: Sequence[tuple[Size, int]],
+) -> tuple[SizesLayout, list[Extent]]:
+    """Where a call's numbers are, and what they are."""
     fixed = [buffer for buffer in buffers if buffer.kind in ("argument", "result")]
-    if not table or any(not isinstance(step, Segment) for step in steps) or any(buffer.axes for buffer in fixed):
-        return None
     loops = [loop for step in steps if isinstance(step, Segment) for phase in step.phases for loop in phase]
-    tasks: list[Extent] = [loop.tasks for loop in loops]
-    extents: list[Extent] = [extent for buffer in fixed for extent in buffer.shape]
-    nbytes: list[Extent] = [prod(b.shape) * np.dtype(NUMPY_NAMES[b.dtype]).itemsize for b in fixed]
+    places = () if orders is None else orders.symbols()[: len(orders.places)]
+    parts: list[Sequence[Extent]] = [
+        table.sizes,
+        [loop.tasks for loop in loops],
+        [extent for buffer in fixed for extent in buffer.shape],
+        [prod(b.shape) * np.dtype(NUMPY_NAMES[b.dtype]).itemsize for b in fixed],
+        places,
+        [arena],
+    ]
+    tasks, extents, nbytes, offsets, last, _ = accumulate(map(len, parts))
+    bound = _bound_names(buffers)
+    known = () if orders is None else orders.names
+    sizes = [*(extent for part in parts for extent in part), *(size for size, _ in limits)]
+    found = symbols([*sizes, *(() if orders is None else orders.places)])
+    others = [one.name for one in found if one.name not in bound and one.name not in known]
+    names, grains = (*bound, *others), tuple(loop.grain for loop in loops)
+    layout = SizesLayout(
+        names, tuple(bound.values()), table.buffer, tasks, extents, nbytes, offsets, last, grains, known[: len(places)]
+    )
+    return layout, [extent for part in parts for extent in part]
+
+
+def _bound_names(buffers: Sequence[Buffer]) -> dict[str, tuple[int, int]]:
+    """The symbols that extents of arguments are, with the first such argument and its axis."""
     names: dict[str, tuple[int, int]] = {}
     for number, buffer in enumerate(buffer for buffer in buffers if buffer.kind == "argument"):
         for axis, extent in enumerate(buffer.shape):
             if (one := is_symbol(extent)) is not None:
                 names.setdefault(one.name, (number, axis))
-    first = len(table), len(table) + len(tasks)
-    second = first[1] + len(extents)
-    layout = SizesLayout(
-        tuple(names), tuple(names.values()), *first, second, second + len(nbytes), tuple(loop.grain for loop in loops)
-    )
-    return layout, [*table, *tasks, *extents, *nbytes, arena]
+    return names
 
 
 def sizes_text(
@@ -89,23 +107,20 @@ def sizes_text(
     limits: Sequence[tuple[Size, int]],
     equal: Sequence[Sequence[str]],
 ) -> str | None:
-    """The function; None where a symbol of a number is bound by no argument."""
+    """The function; None for more places than it has room to number."""
     places = () if orders is None else orders.places
     if len(places) >= _MOST_PLACES:
         return None
     words = _Words({name: f"symbols[{k}]" for k, name in enumerate(layout.names)})
-    try:
-        lines = _checks(layout, [*numbers, *places], equal)
-        if orders is not None:
-            lines += _arena(orders, words)
-        for size, most in limits:
-            lines += words.lines(size)
-            lines.append(f"  if ({words.of(size)} > {most}) return 1;\n")
-        for number, extent in enumerate(numbers):
-            lines += words.lines(extent)
-            lines.append(f"  numbers[{number}] = {words.of(extent)};\n")
-    except KeyError:
-        return None
+    lines = _checks(layout, [*numbers, *places, *(size for size, _ in limits)], equal)
+    if orders is not None:
+        lines += _arena(orders, words)
+    for size, most in limits:
+        lines += words.lines(size)
+        lines.append(f"  if ({words.of(size)} > {most}) return 1;\n")
+    for number, extent in enumerate(numbers):
+        lines += words.lines(extent)
+        lines.append(f"  numbers[{number}] = {words.of(extent)};\n")
     head = f"{_HEAD}{_ORDER if orders else ''}{''.join(words.tables)}"
     body = "".join(lines)
     return (
@@ -174,7 +189,7 @@ class _Words:
         return self.known[extent] if isinstance(extent, Size) else f"INT64_C({extent})"
 
     def lines(self, extent: Extent) -> list[str]:
-        """Declarations of what is not known yet. Raises KeyError for a symbol that is bound by nothing."""
+        """Declarations of what is not known yet."""
         if not isinstance(extent, Size) or extent in self.known:
             return []
         lines: list[str] = []

@@ -257,19 +257,25 @@ class Unit:
 class SizesLayout:
     """
     Of a program for any sizes: what its function `fuse_sizes` takes, and where in what it fills are numbers. The first are those
-    that segments look up; then follow the tasks of loops, the extents of arguments and results, their bytes, the arena's bytes.
+    that segments look up; then follow the tasks of loops, the extents of arguments and results, their bytes, where places of
+    the arena begin, and the arena's bytes.
     """
 
     names: tuple[str, ...]
     """Of the symbols that it takes."""
     places: tuple[tuple[int, int], ...]
-    """By symbol an argument and an axis of it."""
+    """By symbol an argument and an axis of it, for the first ones; the caller must know the others."""
+    buffer: int
+    """The one that is the numbers, where segments look some up; else -1."""
     tasks: int
     extents: int
     nbytes: int
+    offsets: int
     arena: int
     grains: tuple[int, ...]
     """By loop, how many of its tasks are worth a thread."""
+    offset_names: tuple[str, ...] = ()
+    """The symbols that references to the arena have for the beginnings of places."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
@@ -78,6 +79,8 @@ def _refuse_entries(kernel: KernelOp) -> str | None:
 
 
 _NOT_GENERATED = ("library", "reference")
+_PROGRAM_FILE = ".json"
+"""How the name of a program's file ends; others are records of any kernels."""
 
 SCHEMES: dict[str, Callable[[KernelOp], str | None]] = {
     "pointwise": _generated("pointwise", "it holds a reduction"),
@@ -160,6 +163,8 @@ class ScheduleKernelsPass(ModulePass):
                 for kernel in function.body.block.ops:
                     if isinstance(kernel, KernelOp):
                         _schedule(kernel, words, rules, measured, choices)
+                if measured is not None and self.tuned.endswith(_PROGRAM_FILE):
+                    measured.say_if_of_another(function, self.tuned)
 
 
 def _read_table(path: str, module: ModuleOp) -> TunedTable | None:
@@ -182,17 +187,22 @@ def _read_table(path: str, module: ModuleOp) -> TunedTable | None:
     return table
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Measured:
     """What was measured, and how the kernels of a function are called there."""
 
     table: TunedTable
     keys: KernelKeys
+    _asked: int = 0
+    _known: int = 0
 
     def apply(self, kernel: KernelOp, words: Mapping[str, Attribute]) -> None:
         """Gives a kernel, which has its default schedule, what was found for it, beside `words`; says so in a remark."""
         given = {name: value.data for name, value in words.items() if isinstance(value, StringAttr)}
-        tuned, state = self.table.find(self.keys.key(kernel, given).key, THIS_MACHINE.get()())
+        key = self.keys.key(kernel, given).key
+        tuned, state = self.table.find(key, THIS_MACHINE.get()())
+        self._asked += 1
+        self._known += key in self.table.entries
         if tuned is None:
             remark(
                 ScheduleKernelsPass.name, kernel, "untuned", f"keeps its default schedule: {state}", flip="fuse-tune"
@@ -215,6 +225,15 @@ class _Measured:
             return
         message = f"runs as {kernel.schedule}: {tuned.speedup:.2f}x, by {tuned.place}"
         remark(ScheduleKernelsPass.name, kernel, state, message)
+
+    def say_if_of_another(self, function: FuncOp, file: str) -> None:
+        """A remark where the file of a program knows nothing of a function."""
+        if self._asked and not self._known and self.table.entries:
+            message = (
+                f"{file} is for another program: none of the {self._asked} kernels of '@{function.sym_name.data}' is in it, "
+                "so that rules decide; run fuse-tune on this one"
+            )
+            remark(ScheduleKernelsPass.name, function, "tuned-problem", message)
 
 
 def _schedule(

@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from math import prod
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fuse_opt.lowering.program import NUMPY_NAMES, BufferRef, LibraryCall, Program, ProgramStats, Segment, SizesLayout
-from fuse_opt.runtime.buffers import AlignedArena
 from fuse_opt.runtime.cpu.arguments import Arguments, contiguous_view, copied_out
+from fuse_opt.runtime.cpu.bindings import Binding, binding_of
 from fuse_opt.runtime.cpu.frames import BoundFrame, FrameMaker, PythonCall, constant_data
 from fuse_opt.runtime.cpu.result_memory import Calls, ResultMemory
 from fuse_opt.runtime.cpu.sized_calls import SizedCalls, can_call
+from fuse_opt.runtime.cpu.sized_frames import SizedFrame, sized_record
 from fuse_opt.runtime.disk_cache import CacheStats, DiskCache
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.runtime.host.c_compiler import CompileError, find_c_compiler
@@ -54,32 +54,6 @@ class CpuStats(ProgramStats):
     """Objects that the compiler made for it."""
     cached: int = 0
     """Objects that were on disk already."""
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """Memory of one run: by buffer of the program, an address; those of constants and of the arena are there."""
-
-    arena: AlignedArena
-    table: ctypes.Array[ctypes.c_void_p]
-    address: int
-    """Of the table."""
-    pieces: tuple[int, ...]
-    """What `CpuProgram.run` takes, in order: each is all that a run does between two calls of libraries."""
-    memory: list[Any]
-    """What the pieces point to."""
-    check: Callable[[], None]
-    """Raises what the last run is refused with, if it is."""
-
-    def array(self, ref: BufferRef) -> Array:
-        """What a reference of the program means now, as an array over the same memory."""
-        dtype = np.dtype(NUMPY_NAMES[ref.dtype])
-        count = prod(ref.shape)
-        if not count:
-            return np.empty(ref.shape, dtype)
-        address = (self.table[ref.buffer] or 0) + ref.offset
-        memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-        return np.frombuffer(memoryview(memory), dtype, count).reshape(ref.shape)
 
 
 class CpuProgram:
@@ -162,9 +136,7 @@ class CpuProgram:
 
     def bind(self) -> Binding:
         """What one run needs to itself; the caller writes the addresses of arguments and results to the table."""
-        frame = self._frames.make()
-        pieces = tuple(piece for piece in frame.pieces if isinstance(piece, int))
-        return Binding(frame.arena, frame.table, frame.address, pieces, frame.memory, frame.check)
+        return binding_of(self._frames.make())
 
     @property
     def compiled_calls(self) -> tuple[frozenset[int], bool]:
@@ -202,6 +174,13 @@ class CpuProgram:
             return None
         sizes = address_in(library, "fuse_sizes")
         return SizedCalls(self.program, layout, sizes, self._caller, self._frame_maker(), given)
+
+    def sized_frames(self, layout: SizesLayout) -> Callable[[], SizedFrame]:
+        """Gives frames of a program for any extents, as which this one was made, to callers that bind memory themselves."""
+        assert self._caller is not None and self._library is not None, "a program for any sizes is compiled"
+        program, caller, make = self.program, self._caller, self._frame_maker()
+        common = sized_record(layout, address_in(self._library, "fuse_sizes"), caller)
+        return lambda: SizedFrame(program, layout, common, caller, make())
 
     def _run(self, memory: list[Array]) -> None:
         frame = self._calls.take()

@@ -128,6 +128,8 @@ class Caller:
     """The same of what runs one of several programs, the one for the shapes of arguments."""
     remember: Callable[[int, Any], int | None]
     """Makes a program, the object of a `Call`, the first of a record's; gives the address of one that had to go."""
+    take_sizes: Callable[[int, int, int], int]
+    """Of the addresses of a program for any sizes, a frame of it and values of symbols (fuse_take_sizes)."""
 
 
 class RecentCalls:
@@ -187,9 +189,11 @@ def load_caller() -> Caller:
     interpreter = Interpreter(*(address_in(ctypes.pythonapi, f"PyEval_{name}Thread") for name in ("Save", "Restore")))
     remember: Any = held.fuse_remember
     remember.argtypes, remember.restype = [ctypes.c_void_p, ctypes.py_object], ctypes.c_void_p
+    sizes: Any = held.fuse_take_sizes
+    sizes.argtypes, sizes.restype = [ctypes.c_void_p] * 3, ctypes.c_int64
     names = ("fuse_call", "fuse_call_sized", "fuse_call_recent")
     calls = [address_in(held, name) for name in names] if _layout_is_known(held) else [None] * len(names)
-    return Caller(run, take, keep, drop, calls[0], interpreter, calls[1], calls[2], remember)
+    return Caller(run, take, keep, drop, calls[0], interpreter, calls[1], calls[2], remember, sizes)
 
 
 def callable_of(record: ctypes.Structure, address: int) -> Callable[..., Any]:

@@ -11,7 +11,8 @@ struct answer {
 
 #define MOST_ANSWERS 8
 struct sized_frame {
-  struct fuse_frame *frame;
+  struct fuse_frame *const *pieces; /* of one run, in order, on the same buffers; a call by compiled code has one */
+  int64_t count, number;
   struct answer *answers, *current; /* the one whose numbers the frame has */
   int64_t arena;                    /* bytes that it has */
 };
@@ -23,10 +24,10 @@ struct fuse_sized {
   const struct fuse_program *program; /* without frames and memory of results */
   int (*sizes)(const int64_t *symbols, int64_t *numbers);
   int64_t symbols;
-  const int64_t *places; /* by symbol an argument and an axis */
+  const int64_t *places; /* by symbol an argument and an axis; for calls by compiled code */
   int64_t tasks, nbytes, arena; /* where such numbers begin */
   const int64_t *grains;        /* of loops */
-  int64_t table, memory;        /* the buffers that are the numbers and, if there is one (or -1), the arena */
+  int64_t table;                /* the buffer that is the numbers, or -1 */
   void *(*release)(void);       /* what frames have that are worth it */
   void (*take)(void *);
   void *const *makers, *const *dtypes; /* by result twice, for small and large ones: what gives an array of a shape; its type */
@@ -42,7 +43,7 @@ static struct sized_frame *sized_frame_for(const struct fuse_sized *sized, const
   struct sized_frame *found = 0;
   for (int64_t k = 0; k < sized->count; k++) {
     struct sized_frame *frame = sized->frames[k];
-    if (frame->frame->busy) continue;
+    if (frame->pieces[0]->busy) continue;
     if (!found) found = frame;
     int64_t same = frame->current != 0;
     for (int64_t n = 0; same && n < sized->symbols; n++) same = frame->current->symbols[n] == symbols[n];
@@ -80,30 +81,44 @@ static struct answer *answer_for(const struct fuse_sized *sized, struct sized_fr
   oldest->calls = oldest->used = 0;
   if (sized->sizes(symbols, oldest->numbers)) return 0;
   for (int64_t n = 0; n < sized->symbols; n++) oldest->symbols[n] = symbols[n];
-  for (int64_t k = 0; k < frame->frame->arguments + frame->frame->results; k++)
+  for (int64_t k = 0; k < frame->pieces[0]->arguments + frame->pieces[0]->results; k++)
     oldest->values[k].bytes = oldest->numbers[sized->nbytes + k];
   return oldest;
 }
 
-/* Gives the frame an answer's numbers, and its arena the bytes; whether there is memory. */
-static int take_answer(const struct fuse_sized *sized, struct sized_frame *sized_frame, struct answer *answer) {
-  struct fuse_frame *frame = sized_frame->frame;
-  if (sized_frame->current == answer) return 1;
-  int64_t number = 0, work = 0, needed = answer->numbers[sized->arena];
-  while (sized->frames[number] != sized_frame) number++;
-  if (needed > sized_frame->arena && !tell(sized->python, sized->grow, number, needed)) return 0;
-  frame->values = answer->values;
-  frame->buffers[sized->table] = (char *)answer->numbers;
-  frame->apart = 0;
-  for (int64_t k = 0; k < frame->count; k++) {
-    int64_t tasks = answer->numbers[sized->tasks + k];
-    frame->loops[k].count = (long)tasks;
-    work += tasks / sized->grains[k];
+/* Gives the frame, whose arena is large enough, an answer's numbers. */
+static void take_answer(const struct fuse_sized *sized, struct sized_frame *sized_frame, struct answer *answer) {
+  int64_t work = 0;
+  const int64_t *tasks = answer->numbers + sized->tasks, *grain = sized->grains;
+  if (sized_frame->current == answer) return;
+  for (int64_t piece = 0; piece < sized_frame->count; piece++) {
+    struct fuse_frame *frame = sized_frame->pieces[piece];
+    for (int64_t k = 0; k < frame->count; k++, tasks++, grain++) {
+      frame->loops[k].count = (long)*tasks;
+      work += *tasks / *grain;
+    }
   }
-  frame->release = work < 2 ? 0 : sized->release;
-  frame->take = work < 2 ? 0 : sized->take;
+  for (int64_t piece = 0; piece < sized_frame->count; piece++) {
+    struct fuse_frame *frame = sized_frame->pieces[piece];
+    frame->values = answer->values;
+    if (sized->table >= 0) frame->buffers[sized->table] = (char *)answer->numbers;
+    frame->apart = 0;
+    frame->release = work < 2 ? 0 : sized->release;
+    frame->take = work < 2 ? 0 : sized->take;
+  }
   sized_frame->current = answer;
-  return 1;
+}
+
+/* Gives a frame that does not run the numbers for symbols, for a caller that binds it to memory itself: 0; bytes that its arena
+ * has to have first; or -1 where the program is not for them. */
+int64_t fuse_take_sizes(struct fuse_sized *sized, struct sized_frame *frame, const int64_t *symbols) {
+  struct answer *answer = answer_for(sized, frame, symbols);
+  if (!answer) return -1;
+  answer->calls = 1;
+  answer->used = ++sized->clock;
+  if (answer->numbers[sized->arena] > frame->arena) return answer->numbers[sized->arena];
+  take_answer(sized, frame, answer);
+  return 0;
 }
 
 static struct tuple *arrays_for(const struct fuse_sized *sized, const struct answer *answer) {
@@ -135,9 +150,7 @@ static struct tuple *arrays_for(const struct fuse_sized *sized, const struct ans
 
 static struct tuple *results_for(const struct fuse_sized *sized, struct sized_frame *frame, struct answer *answer) {
   if (!answer->results && answer->calls == 2) {
-    int64_t number = 0;
-    while (sized->frames[number] != frame) number++;
-    if (!tell(sized->python, sized->keep, number, answer - frame->answers)) answer->results = 0;
+    if (!tell(sized->python, sized->keep, frame->number, answer - frame->answers)) answer->results = 0;
   }
   return answer->results ? new_results(sized->program, answer->results) : arrays_for(sized, answer);
 }
@@ -160,17 +173,19 @@ void *fuse_call_sized(const struct array *self, void *const *given, intptr_t cou
   struct sized_frame *frame = known == sized->symbols && (!out || program->plain) ? sized_frame_for(sized, symbols) : 0;
   struct answer *answer = 0;
   if (frame) {
-    frame->frame->busy = 1;
+    frame->pieces[0]->busy = 1;
     answer = answer_for(sized, frame, symbols);
-    if (answer && !take_answer(sized, frame, answer)) answer = 0;
+    int64_t needed = answer ? answer->numbers[sized->arena] : 0;
+    if (needed > frame->arena && !tell(python, sized->grow, frame->number, needed)) answer = 0;
+    if (answer) take_answer(sized, frame, answer);
   }
   if (!answer) {
-    if (frame) frame->frame->busy = 0;
+    if (frame) frame->pieces[0]->busy = 0;
     return finish_call(program, 0, 0, 0, out);
   }
   answer->calls++;
   answer->used = ++sized->clock;
   sized->last = answer;
   results = out ? given_results(program, given[1]) : results_for(sized, frame, answer);
-  return finish_call(program, frame->frame, arguments, results, out);
+  return finish_call(program, frame->pieces[0], arguments, results, out);
 }

@@ -19,7 +19,7 @@ from fuse_opt.dialects.interfaces.properties import extents_array, int_array, in
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, sizes_asked_for
 from fuse_opt.dialects.interfaces.symbols import argument_extents, change_sizes
 from fuse_opt.dialects.scalar import ScalarTypeError
-from fuse_opt.dialects.types.dtypes import DType
+from fuse_opt.dialects.types.dtypes import F32, DType
 from fuse_opt.dialects.types.extents import is_number, least, most, substitute, symbols
 from fuse_opt.dialects.types.size import Extent, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbolic_shape import tensor_type
@@ -67,6 +67,7 @@ def sized_program(seed: int, size: int | None = None) -> ModuleOp:
         for _ in range(20 * wanted):
             if len(writer.ops) < wanted:
                 writer.step()
+        writer.bind()
         verify(module := writer.finish())
     return module
 
@@ -93,6 +94,13 @@ class _SizedWriter(_Writer):
     def __init__(self, rng: random.Random, symbols: Sequence[Extent]) -> None:
         super().__init__(rng, 0)
         self._symbols = list(symbols)
+
+    def bind(self) -> None:
+        """An argument more for each symbol that no argument has as an extent."""
+        bound = {extent for value in self.block.args for extent in shape(value)}
+        for one in self._symbols:
+            if one not in bound:
+                self.argument(F32, (one,))  # pyright: ignore[reportArgumentType]
 
     def extent(self) -> Extent:
         return self.rng.choice(self._symbols) if self.rng.random() < 0.6 else self.rng.choice([1, 2, 3, 4, 8, 16])

@@ -26,7 +26,9 @@ from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
 from fuse_opt.tools.compiler.registry import make_context
 
 if TYPE_CHECKING:
-    from fuse_opt.runtime.cpu.program import SizedCpuProgram
+    from fuse_opt.lowering.program import SizesLayout
+    from fuse_opt.runtime.cpu.program import CpuProgram, SizedCpuProgram
+    from fuse_opt.runtime.cpu.sized_frames import SizedFrame
     from fuse_opt.runtime.host.program_call import RecentCalls
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -138,12 +140,15 @@ class CallerSizes:
         from fuse_opt.runtime.cpu.program import CpuProgram
         from fuse_opt.runtime.prepared import PreparedProgram, persistent_memory
 
-        self.named = native.named
-        """From the values of symbols to those of all that numbers of the record depend on."""
-        self.at = native.at
-        """From the values of symbols to the CpuProgram for these; raises LongRows and OverflowError."""
         self.symbols = symbols(extent for value in _tensors(function) for extent in sizes(value))
-        structure = SizedStructure(native, {one.name: one.usual for one in self.symbols})
+        if (layout := native.program.sizes) is None:
+            raise SizeRefusal("an arena of very many places has offsets that are numbers")
+        self.layout: SizesLayout = layout
+        """What runs say symbols are by, and where in the numbers of a frame is what follows from them."""
+        example = native.at({one.name: one.usual for one in self.symbols})
+        self.frames: Callable[[], SizedFrame] = example.sized_frames(layout)
+        """Gives what a run needs to itself, for any values of the symbols."""
+        structure = SizedStructure(native, example)
         self.usual: Any = structure
         """A program that stands for all of them: its record has sizes in the place of numbers."""
         if (preparation := native.program.prepare) is not None:
@@ -152,11 +157,10 @@ class CallerSizes:
 
 
 class SizedStructure:
-    """What programs for all values of symbols have in common, of which one for the usual values is looked at."""
+    """What programs for all values of symbols have in common, of which one for some values is looked at."""
 
-    def __init__(self, native: SizedCpuProgram, usual: Mapping[str, int]) -> None:
+    def __init__(self, native: SizedCpuProgram, example: CpuProgram) -> None:
         self.program = native.program
-        example = native.at(usual)
         pairs = zip(native.program.steps, example.steps, strict=True)
         self.steps = tuple(given if callable(given) else step for step, given in pairs)
         self.compiled_calls, self.run = example.compiled_calls, example.run

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuse_opt.tools.commands.command import BACKEND_HELP, Parser
+from fuse_opt.tools.commands.command import BACKEND_HELP, Parser, budget_bytes
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -39,6 +40,8 @@ def tune_parser() -> Parser:
     add("--minutes", type=float, metavar="M", help=f"stop after so many minutes (default: {_MINUTES:g})")
     add("--kernel", metavar="NAME", help="tune this kernel alone")
     add("--joint", action="store_true", help="first try other passes, options, decisions and implementations, too")
+    add("--objective", choices=("time", "peak"), default="time", help="what is to be least (default: time)")
+    add("--budget", metavar="64MiB", type=budget_bytes, help="tune the program that computes again to fit into it")
     add("--same-bits", action="store_true", help="try only what keeps every bit of the results")
     add("--seed", type=int, default=0, metavar="N", help="of inputs, and of what is tried where that is a sample")
     add("--threads", type=int, metavar="N", help="threads of a program (default: all; schedules hold for as many)")
@@ -129,22 +132,23 @@ def _tuned_at(
 ) -> None:
     """Tunes for one machine; the report is written where it has a name, and `prefix` stands before each line."""
     from fuse_opt.runtime.disk_cache import default_directory
-    from fuse_opt.tools.compiler.pipeline import make_passes
     from fuse_opt.tools.steering.tuned_plan import Plan
+    from fuse_opt.tools.tuning.joint.peak import least_arena
     from fuse_opt.tools.tuning.joint.program_site import ProgramSite
     from fuse_opt.tools.tuning.joint.whole import Search
     from fuse_opt.tools.tuning.report import report_html, report_text
     from fuse_opt.tools.tuning.search.records import Records, program_digest
     from fuse_opt.tools.tuning.search.sites import find_sites
-    from fuse_opt.tools.tuning.search.tune_program import Options, Tuner, tuned_text, write_atomically
+    from fuse_opt.tools.tuning.search.study import Limit
+    from fuse_opt.tools.tuning.search.tune_program import Options, Result, Tuner, tuned_text, write_atomically
 
-    backend = _backend(given.backend)
+    passes = _passes(given, source)
 
     def say(line: str) -> None:
         told.say(f"{prefix}{line}")
 
     def sites_of(plan: Plan) -> list[Site]:
-        return find_sites(source.clone(), backend, plan)
+        return find_sites(source.clone(), passes, plan)
 
     sites = sites_of(Plan())
     _check_kernel(given.kernel, [site.name for site in sites])
@@ -170,7 +174,13 @@ def _tuned_at(
         interrupted=lambda: bool(interrupted),
         width=place.width,
     )
-    program = ProgramSite(source, [*backend, *make_passes(None)], given.file)
+    program = ProgramSite(source, passes, given.file)
+    if given.objective == "peak":
+        limit = Limit(tuner.clock, given.trials, seconds, tuner.interrupted)
+        found = least_arena(program, lambda: place.bench(program), limit, given.same_bits)
+        written([], Result(), found.entry(program))
+        say(f"{found.said()}; written to {output}")
+        return
     result = Search(program, tuner, sites_of, written, output, given.joint).run()
     if report.name:
         text = report_html if report.suffix == ".html" else report_text
@@ -206,11 +216,20 @@ def _program(given: argparse.Namespace) -> ModuleOp:
     return fixed(source, None, example_inputs(source, given.seed, None, extents)) if extents else source
 
 
-def _backend(text: str | None) -> list[ModulePass]:
+def _passes(given: argparse.Namespace, source: ModuleOp) -> list[ModulePass]:
+    """The passes that make the program for this machine, within its budget. Raises InputError and UsageError."""
+    from fuse_opt.passes.recompute.budget import within_budget
     from fuse_opt.runtime.backends.registry import load_problem, unavailable_backends
     from fuse_opt.tools.compiler.backend_switch import backend_passes
+    from fuse_opt.tools.compiler.located import located
+    from fuse_opt.tools.compiler.pipeline import make_passes, run_pipeline
+    from fuse_opt.tools.compiler.registry import make_context
 
-    return backend_passes(text, unavailable_backends(), load_problem)
+    passes = [*backend_passes(given.backend, unavailable_backends(), load_problem), *make_passes(None)]
+    if given.budget is None:
+        return passes
+    with located(source, source):
+        return within_budget(source, passes, given.budget, partial(run_pipeline, ctx=make_context()))
 
 
 def _about(given: argparse.Namespace) -> dict[str, object]:
@@ -220,7 +239,7 @@ def _about(given: argparse.Namespace) -> dict[str, object]:
     return {
         "fuse-opt": __version__,
         "program": given.file,
-        "objective": "time",
+        "objective": given.objective,
         "machine": platform.processor() or platform.machine(),
         "threads": given.threads,
     }

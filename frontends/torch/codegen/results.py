@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.size import Extent
 from fuse_opt.frontends.torch.codegen.kept import Kept
-from fuse_opt.frontends.torch.codegen.steps import POOLED, FrameView, new_tensor, pooled
+from fuse_opt.frontends.torch.codegen.steps import POOLED, FrameView, pooled
 from fuse_opt.frontends.torch.fx.api import DTYPES, torch
 from fuse_opt.frontends.torch.fx.strides import View, contiguous_view
 from fuse_opt.frontends.torch.importer.imported import Imported, Returned, Stored
@@ -95,18 +95,20 @@ class Results(ABC):
     def _write_empty(self, number: int) -> None:
         buffer = self.imported.buffers[number]
         dtype = self.constant("dtype", buffer.dtype)
-        shape, strides = self.extents(buffer.view.shape), self.extents(buffer.view.strides)
-        if isinstance(nbytes := prod(buffer.view.shape) * buffer.dtype.itemsize, Size):
-            self.names["new_tensor"] = new_tensor
-            self.lines.append(f"r{number} = new_tensor({shape}, {strides}, {dtype}, {self.extents(nbytes)})")
-            return
+        nbytes = prod(buffer.view.shape) * buffer.dtype.itemsize
+        self.lines.append(f"r{number} = {self._new(buffer.view, dtype, nbytes)}")
+
+    def _new(self, view: View, dtype: str, nbytes: Extent) -> str:
+        """A new tensor of so many bytes, and how it is strided."""
+        return self._large(view, dtype, nbytes) if nbytes >= POOLED else self._small(view, dtype)
+
+    def _small(self, view: View, dtype: str) -> str:
         self.names["empty"] = _guards._empty_strided_cpu
-        if nbytes >= POOLED:
-            self.names["pooled"] = pooled
-            strided = self.strided(f"pooled({nbytes}, {dtype})", View(buffer.view.shape, buffer.view.strides))
-            self.lines.append(f"r{number} = {strided}")
-            return
-        self.lines.append(f"r{number} = empty({shape}, {strides}, {dtype})")
+        return f"empty({self.extents(view.shape)}, {self.extents(view.strides)}, {dtype})"
+
+    def _large(self, view: View, dtype: str, nbytes: Extent) -> str:
+        self.names["pooled"] = pooled
+        return self.strided(f"pooled({self.extents(nbytes)}, {dtype})", View(view.shape, view.strides))
 
     def _is_in_argument(self, number: int) -> bool:
         """Whether a result is left in an argument that the program overwrites."""

@@ -1,144 +1,221 @@
-"""The function that runs a graph with symbols for extents: one text and one program, bound to the numbers that calls bring."""
+"""The function that runs a graph with symbols for extents: one text and one program, for the numbers that calls bring.
+
+What follows from the numbers for the program is computed by its own text; what PyTorch's calls, results and views of memory take
+is computed by the text written here, once for numbers that are met again.
+"""
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from fuse_opt.dialects.types.extents import evaluate, symbols
+from fuse_opt.dialects.types.extents import evaluate
 from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
-from fuse_opt.frontends.torch.codegen.steps import FrameView, follow_threads, frame_tensor, library_step
+from fuse_opt.frontends.torch.codegen.size_text import size_text
+from fuse_opt.frontends.torch.codegen.steps import POOLED, flat_memory, follow_threads, library_step
 from fuse_opt.frontends.torch.codegen.wrapper import MOST_IDLE, CallWriter, expect_memory
+from fuse_opt.frontends.torch.fx.api import torch
 from fuse_opt.frontends.torch.fx.strides import View
 from fuse_opt.frontends.torch.importer.imported import Imported
-from fuse_opt.tools.compiler.sized import CallerSizes, LongRows
+from fuse_opt.lowering.program import BufferRef, LibraryCall
+from fuse_opt.tools.compiler.sized import CallerSizes
 
+_strided = torch._C._dynamo.guards._reinterpret_tensor
 KEPT = 64
-"""Vectors of numbers whose frames are kept; the one that was met first goes."""
-_Call = Callable[[list[Any]], Any]
+"""Vectors of numbers of which it is known what follows from them; the one that was met first goes."""
+Call = Callable[[list[Any]], Any]
+Source = tuple[str, int, int | None]
+"""A symbol, the position of an argument that is it or, with an axis, has it as an extent."""
 
 
 class SizedWriter(CallWriter):
-    """Writes a function that makes the function of a call: what depends on symbols is computed once for their numbers."""
+    """Writes the function of a call, and those of what follows from the numbers that it brings."""
 
-    def __init__(self, imported: Imported, native: Any) -> None:
-        super().__init__(imported, native)
+    def __init__(self, imported: Imported, native: CallerSizes, sources: Sequence[Source]) -> None:
+        super().__init__(imported, native.usual)
+        self._sources = sources
+        self._layout = native.layout
+        self._words = {name: f"s{number}" for number, (name, _, _) in enumerate(sources)}
         self.computed: dict[Sequence[Extent] | Extent, str] = {}
         """Numbers, and tuples of these, that depend on symbols, by the names that they have in the text."""
+        self.bases: list[tuple[int, Any]] = []
+        """The buffers that views are of, as tensors of one axis of these types."""
 
     def extents(self, numbers: Sequence[Extent] | Extent) -> str:
         given = (numbers,) if isinstance(numbers, int | Size) else numbers
         if not any(isinstance(number, Size) for number in given):
             return repr(numbers)
-        return self.computed.setdefault(numbers, f"z{len(self.computed)}")
+        key = numbers if isinstance(numbers, int | Size) else tuple(numbers)
+        return self.computed.setdefault(key, f"z{len(self.computed)}")
+
+    def _new(self, view: View, dtype: str, nbytes: Extent) -> str:
+        if not isinstance(nbytes, Size):
+            return super()._new(view, dtype, nbytes)
+        small, large = self._small(view, dtype), self._large(view, dtype, nbytes)
+        return f"{small} if {self.extents(nbytes)} < {POOLED} else {large}"
+
+    def _is_framed(self) -> bool:
+        return True
+
+    def _head(self) -> list[str]:
+        names = self.imported.placeholders
+        parts = [names[at] if axis is None else f"{names[at]}.shape[{axis}]" for _, at, axis in self._sources]
+        return [
+            "def call(args):",
+            f"    {', '.join(names)}, = args",
+            "    follow_threads()",
+            "    try:",
+            "        frame = idle.pop()",
+            "    except IndexError:",
+            "        frame = new_frame()",
+            f"    if frame.key != (key := ({', '.join(parts)},)) and (other := take(frame, key)) is not None:",
+            "        idle.append(frame)",
+            f"        del {', '.join(names)}",
+            "        return other(args)",
+            "    args.clear()",
+            "    table, pieces, views, binding, seen, numbers = frame.parts",
+            *([f"    {', '.join(self.pieces)}, = pieces"] if self.pieces else []),
+            *([f"    {', '.join(self.views.values())}, = views"] if self.views else []),
+            *([f"    {', '.join(self.computed.values())}, = numbers"] if self.computed else []),
+        ]
 
     def _text(self) -> str:
-        head = ["def bound(numbers, idle, new_frame, libraries):"]
-        if self.computed:
-            head.append(f"    {', '.join(self.computed.values())}, = numbers")
-        return "\n".join([*head, *(f"    {line}" for line in super()._text().splitlines()), "    return call"]) + "\n"
+        """Raises SizeRefusal for a symbol that no argument has."""
+        try:
+            return f"{self._numbers()}\n\n{self._views()}\n\n{super()._text()}"
+        except KeyError as error:
+            raise SizeRefusal(f"no argument says what the symbol {error} is") from error
+
+    def _numbers(self) -> str:
+        items = [size_text(entry, self._words) for entry in self.computed]
+        return _function("numbers", list(self._words.values()), items)
+
+    def _views(self) -> str:
+        """Of the numbers of symbols, those of the program, and `bases`."""
+        offsets = {name: f"n[{self._layout.offsets + k}]" for k, name in enumerate(self._layout.offset_names)}
+        words = {**self._words, **offsets}
+        items: list[str] = []
+        for found in self.views:
+            if (base := (found.buffer, found.dtype)) not in self.bases:
+                self.bases.append(base)
+            view, begin = found.view, size_text(found.offset, words)
+            texts = [size_text(entry, words) for entry in (view.shape, view.strides, view.offset)]
+            at = f"{texts[2]} + {begin} // {found.dtype.itemsize}"
+            items.append(f"strided(bases[{self.bases.index(base)}], {texts[0]}, {texts[1]}, {at})")
+        self.names["strided"] = _strided
+        return _function("views", [*self._words.values(), "n", "bases"], items)
 
     def _write_library(self, number: int, step: Any) -> None:
-        self.lines.append(f"libraries[{number}](binding)")
+        self.lines.append(f"library(frame, {number})")
+
+
+def _function(name: str, parameters: Sequence[str], items: Sequence[str]) -> str:
+    lines = [f"        {item},\n" for item in items]
+    return f"def {name}({', '.join(parameters)}):\n    return (\n{''.join(lines)}    )\n"
+
+
+@dataclass
+class _Frame:
+    """What a run needs to itself, for the numbers that it had last."""
+
+    native: Any
+    binding: Any
+    key: tuple[int, ...] = ()
+    parts: tuple[Any, ...] = ()
+    seen: list[int] = field(default_factory=lambda: [0])
+    bases: list[Any] = field(default_factory=list[Any])
+    arena: Any = None
+    """The one that `bases` and views are of."""
+    views: dict[tuple[int, ...], tuple[Any, ...]] = field(default_factory=dict[tuple[int, ...], tuple[Any, ...]])
+    libraries: dict[int, Callable[[Any], None]] = field(default_factory=dict[int, Callable[[Any], None]])
 
 
 class SizedText:
-    """A program with sizes and the text that runs it, for the vectors of numbers that calls bring."""
-
-    def __init__(self, imported: Imported, native: CallerSizes) -> None:
-        """Raises SizeRefusal."""
-        self.native = native
-        writer = SizedWriter(imported, native.usual)
-        self.text = writer.write()
-        self._computed, self._views = list(writer.computed), list(writer.views)
-        entries = [n if isinstance(n, int | Size) else tuple(n) for n in self._computed]
-        numbers = [number for entry in entries for number in (entry if isinstance(entry, tuple) else (entry,))]
-        self.symbols = {one.name for one in (*native.symbols, *symbols(numbers))}
-        """The names of all symbols that numbers are asked for of."""
-        self._has_pieces = bool(writer.pieces)
-        expect_memory(imported)
-        names = {**writer.names, "follow_threads": follow_threads}
-        exec(compile(self.text, "<fuse_opt call>", "exec"), names)
-        self._bound: Any = names["bound"]
-
-    def at(self, values: Mapping[str, int]) -> _Call:
-        """The function of calls for these numbers. Raises LongRows, and OverflowError."""
-        native = self.native.at(values)
-        libraries = {n: library_step(step) for n, step in enumerate(native.steps) if not callable(step)}
-        numbers = [_at(entry, values) for entry in self._computed]
-        named = self.native.named(values)
-        views = [_view_at(view, named) for view in self._views]
-
-        def new_frame() -> tuple[Any, tuple[int, ...], tuple[Any, ...], Any, list[int]]:
-            binding = native.bind()
-            tensors = tuple(frame_tensor(binding, native.program, view) for view in views)
-            return binding.table, binding.pieces if self._has_pieces else (), tensors, binding, [0]
-
-        return cast(_Call, self._bound(numbers, deque[Any](maxlen=MOST_IDLE), new_frame, libraries))
-
-
-def _at(numbers: Sequence[Extent] | Extent, values: Mapping[str, int]) -> Any:
-    if isinstance(numbers, int | Size):
-        return evaluate(numbers, values)
-    return tuple([evaluate(number, values) for number in numbers])
-
-
-def _view_at(found: FrameView, values: Mapping[str, int]) -> FrameView:
-    view = found.view
-    numbers = View(_at(view.shape, values), _at(view.strides, values), evaluate(view.offset, values))
-    return replace(found, offset=evaluate(found.offset, values), view=numbers)
-
-
-class SizedCall:
     """A graph as a function of its arguments that finds the numbers of its symbols among them."""
 
-    _boxed_call = True
-
     def __init__(
-        self, sources: Sequence[tuple[str, int, int | None]], make: Callable[[bool], SizedText], otherwise: _Call
+        self, imported: Imported, native: CallerSizes, sources: Sequence[Source], otherwise: Callable[[], Call]
     ) -> None:
-        """
-        `sources` say by symbol the position of an argument that is it, or with an axis of one that has it as an extent. `make`
-        compiles the text for short rows, or for all; `otherwise` runs calls in which a symbol is 0. Raises what `make` raises for
-        the first text.
-        """
+        """`otherwise` gives what runs calls whose numbers this program is not for. Raises SizeRefusal."""
+        self.native = native
+        self.symbols = sorted({one.name for one in native.symbols} | set(native.layout.names))
         self._names = [name for name, _, _ in sources]
-        self._places = [(position, axis) for _, position, axis in sources]
-        self._make, self._otherwise = make, otherwise
-        self._texts = [make(False)]
-        if unknown := sorted(self._texts[0].symbols - set(self._names)):
+        if unknown := [name for name in self.symbols if name not in self._names]:
             raise SizeRefusal(f"no argument says what the symbol '{unknown[0]}' is")
-        self._calls: dict[tuple[int, ...], _Call] = {}
-        self._lock = threading.Lock()
+        self._order = [self._names.index(name) for name in native.layout.names]
+        writer = SizedWriter(imported, native, sources)
+        self.text = writer.write()
+        self._steps, self._program = writer.steps, writer.program
+        self._bases, self._has_views = writer.bases, bool(writer.views)
+        self._known: dict[tuple[int, ...], tuple[Any, ...]] = {}
+        self._otherwise = otherwise
+        self._frames = native.frames
+        expect_memory(imported)
+        names: dict[str, Any] = {
+            **writer.names,
+            "idle": deque[Any](maxlen=MOST_IDLE),
+            "new_frame": self._new_frame,
+            "take": self._take,
+            "library": self._library,
+            "follow_threads": follow_threads,
+        }
+        exec(compile(self.text, "<fuse_opt call>", "exec"), names)
+        self._numbers: Callable[..., tuple[Any, ...]] = names["numbers"]
+        self._views: Callable[..., tuple[Any, ...]] = names["views"]
+        self.call: Call = cast(Call, names["call"])
+        """Runs the graph, for the list of its arguments, which it empties."""
 
-    def __call__(self, args: list[Any]) -> Any:
-        key = tuple([args[place] if axis is None else args[place].shape[axis] for place, axis in self._places])
-        if (call := self._calls.get(key)) is None:
-            call = self._bind(key)
-        return call(args)
+    def _new_frame(self) -> _Frame:
+        native = self._frames()
+        return _Frame(native, native.binding)
 
-    @property
-    def first(self) -> SizedText:
-        """The text for short rows."""
-        return self._texts[0]
+    def _take(self, frame: _Frame, key: tuple[int, ...]) -> Call | None:
+        """Makes a frame, which nobody uses, one for these numbers; what is to be called for them where the program is not."""
+        frame.key = ()
+        if not frame.native.take([key[place] for place in self._order]):
+            return self._otherwise()
+        if (numbers := self._known.get(key)) is None:
+            while len(self._known) >= KEPT:
+                self._known.pop(next(iter(self._known)), None)
+            numbers = self._known[key] = self._numbers(*key)
+        views = self._views_of(frame, key) if self._has_views else ()
+        binding = frame.binding
+        frame.libraries.clear()
+        frame.key, frame.parts = key, (binding.table, binding.pieces, views, binding, frame.seen, numbers)
+        return None
 
-    def _bind(self, key: tuple[int, ...]) -> _Call:
-        if 0 in key:
-            return self._otherwise
-        values = dict(zip(self._names, key, strict=True))
-        with self._lock:
-            if (found := self._calls.get(key)) is not None:
-                return found
-            try:
-                call = self._texts[0].at(values)
-            except LongRows:
-                if len(self._texts) == 1:
-                    self._texts.append(self._make(True))
-                call = self._texts[1].at(values)
-            while len(self._calls) >= KEPT:
-                del self._calls[next(iter(self._calls))]
-            self._calls[key] = call
-            return call
+    def _views_of(self, frame: _Frame, key: tuple[int, ...]) -> tuple[Any, ...]:
+        if frame.arena is not frame.native.arena:
+            frame.arena = frame.native.arena
+            frame.views.clear()
+            frame.bases = [
+                flat_memory(frame.arena, self._program.buffers[buffer], dtype) for buffer, dtype in self._bases
+            ]
+        if (views := frame.views.get(key)) is None:
+            while len(frame.views) >= MOST_IDLE:
+                del frame.views[next(iter(frame.views))]
+            views = frame.views[key] = self._views(*key, frame.native.taken(), frame.bases)
+        return views
+
+    def _library(self, frame: _Frame, number: int) -> None:
+        """Makes a call of a library from Python, on the memory of a frame."""
+        if (run := frame.libraries.get(number)) is None:
+            layout, found = self.native.layout, frame.native.taken()
+            values = dict(zip(self._names, frame.key, strict=True))
+            offsets = found[layout.offsets : layout.offsets + len(layout.offset_names)]
+            values.update(zip(layout.offset_names, offsets, strict=True))
+            run = frame.libraries[number] = library_step(_step_at(self._steps[number], values))
+        run(frame.binding)
+
+
+def _step_at(step: LibraryCall, values: Mapping[str, int]) -> LibraryCall:
+    """A call where symbols have these values."""
+
+    def at(ref: BufferRef) -> BufferRef:
+        shape = tuple([evaluate(extent, values) for extent in ref.shape])
+        return BufferRef(ref.buffer, evaluate(ref.offset, values), shape, ref.dtype)
+
+    workspace = None if step.workspace is None else at(step.workspace)
+    return replace(step, inputs=tuple(map(at, step.inputs)), outputs=tuple(map(at, step.outputs)), workspace=workspace)

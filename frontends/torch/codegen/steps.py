@@ -49,13 +49,6 @@ def pooled(nbytes: int, dtype: Any) -> Any:
     return torch.frombuffer(api.result_memory(nbytes), dtype=dtype)
 
 
-def new_tensor(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, nbytes: int) -> Any:
-    """A new tensor, in such memory where it is as large."""
-    if nbytes < POOLED:
-        return _guards._empty_strided_cpu(shape, strides, dtype)
-    return _guards._reinterpret_tensor(pooled(nbytes, dtype), shape, strides, 0)
-
-
 @dataclass
 class NoStats(ProgramStats):
     """The counts of a program that is none, as those of one."""
@@ -150,10 +143,20 @@ def frame_tensor(binding: Any, program: Any, found: FrameView) -> Any:
         return torch.empty_strided(shape, strides, dtype=found.dtype)
     if program.buffers[found.buffer].kind == "arena":
         memory = torch.from_numpy(binding.arena.view(found.offset, ((last + 1) * size,), "uint8"))
+        flat = memory.view(found.dtype) if found.dtype is not torch.uint8 else memory
     else:
-        memory = torch.from_numpy(program.buffers[found.buffer].data.reshape(-1).view("uint8").copy())
-    flat = memory.view(found.dtype) if found.dtype is not torch.uint8 else memory
+        flat = flat_memory(None, program.buffers[found.buffer], found.dtype)
     return torch.as_strided(flat, shape, strides, offset)
+
+
+def flat_memory(arena: Any, buffer: Any, dtype: Any) -> Any:
+    """All of an arena, or of a copy of a constant, as a tensor of one axis, which keeps it alive."""
+    if buffer.kind == "arena":
+        nbytes = arena.nbytes // dtype.itemsize * dtype.itemsize
+        memory = torch.from_numpy(arena.view(0, (nbytes,), "uint8"))
+    else:
+        memory = torch.from_numpy(buffer.data.reshape(-1).view("uint8").copy())
+    return memory.view(dtype) if dtype is not torch.uint8 else memory
 
 
 def library_step(step: Any) -> Callable[[Any], None]:

@@ -83,3 +83,43 @@ def test_expressions_of_extents():
 
     torch.compile(following, backend=look, dynamic=True)(torch.randn(6, 6)[:5])
     assert seen
+
+
+def test_an_axis_that_is_marked_as_dynamic():
+    module = torch.nn.Sequential(torch.nn.Linear(8, 24), torch.nn.GELU())
+    fast = torch.compile(module, backend=fuse_opt)
+    with collect_reports() as reports, torch.no_grad():
+        for length in (5, 7, 2, 131, 7):
+            torch._dynamo.mark_dynamic(x := torch.randn(length, 8), 0)
+            torch.testing.assert_close(fast(x), module(x), rtol=1e-5, atol=1e-6)
+    assert [len(graph.symbols) for graph in reports.graphs] == [1]
+
+
+def test_calls_in_turn_of_rows_that_are_short_and_long():
+    """The text for short rows gives calls to the one for all, where frames are other ones, and takes those that follow."""
+
+    def normalised(x: Any, y: Any) -> Any:
+        return torch.softmax(x @ y, -1) * 2
+
+    fast = torch.compile(normalised, backend=fuse_opt, dynamic=True)
+    with collect_reports() as reports, torch.no_grad():
+        for length in (100, 20011, 3, 16411, 100):
+            x, y = torch.randn(3, 5), torch.randn(5, length)
+            torch.testing.assert_close(fast(x, y), normalised(x, y), rtol=1e-4, atol=1e-6)
+    assert len(reports.graphs) == 1 and "aten.mm" in str(reports.graphs[0])
+
+
+def test_what_goes_wrong_beside_a_refusal_leaves_the_graph_to_pytorch(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object, **__: object) -> Any:
+        raise RuntimeError("no such register")
+
+    monkeypatch.setattr("fuse_opt.tools.compiler.api.compile_sized", fail)
+    fast = torch.compile(torch.nn.functional.gelu, backend=fuse_opt, dynamic=True)
+    x = torch.randn(6, 3)
+    with (
+        collect_reports() as reports,
+        pytest.warns(RuntimeWarning, match="leaves a graph to PyTorch.*no such register") as said,
+    ):
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), torch.nn.functional.gelu(x), rtol=0, atol=0)
+    assert not reports.graphs and len([one for one in said if "no such register" in str(one.message)]) == 1

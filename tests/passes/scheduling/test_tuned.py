@@ -116,6 +116,14 @@ def test_refused_files(tmp_path: Path, text: str, message: str) -> None:
         apply(parse(TEXT), [ScheduleKernelsPass(tuned=str(tmp_path / "none.json"))])
 
 
+def test_a_file_of_another_program_is_said_to_be_one(tmp_path: Path) -> None:
+    whole = {"fuse-opt-tuned": 1, "device": "d:here", "code": "c:now", "kernels": [line(key="k:other")]}
+    (path := tmp_path / "t.json").write_text(json.dumps(whole))
+    found, remarks = scheduled(path)
+    assert found == '{kind = "row"}'
+    assert f"{path} is for another program: none of the 1 kernels of '@main' is in it" in remarks
+
+
 def test_program_files(tmp_path: Path) -> None:
     whole = {"fuse-opt-tuned": 1, "device": "d:here", "code": "c:now", "kernels": [line()]}
     (path := tmp_path / "t.json").write_text(json.dumps(whole))

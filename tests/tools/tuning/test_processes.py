@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -94,5 +97,22 @@ def test_pairs_of_a_candidate_whose_bits_differ(site: Site) -> None:
         assert len(found.pairs) == 3 and found.seconds > 0 and not found.same_bits
         assert bench.measure(site.default, 0, 2).same_bits
         bench.look_again(site.default)
+    finally:
+        bench.close()
+
+
+def test_a_turn_whose_process_is_killed_is_taken_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, asked = ProcessBench(site, 1), processes._Child.asked  # pyright: ignore[reportPrivateUsage]
+    killed: list[int] = []
+
+    def killing(child: Any, pairs: int, seconds: float) -> Any:
+        if not killed:
+            killed.append(child._process.pid)
+            os.kill(killed[0], signal.SIGKILL)
+        return asked(child, pairs, seconds)
+
+    monkeypatch.setattr(processes._Child, "asked", killing)  # pyright: ignore[reportPrivateUsage]
+    try:
+        assert len(bench.measure(site.default, 0, 2).pairs) == 2
     finally:
         bench.close()

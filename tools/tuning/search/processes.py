@@ -34,6 +34,8 @@ START_SECONDS = 120.0
 """For a process to compile, check and time a first call."""
 _ANSWER_SECONDS = 60.0
 _PAIRS_OF_PROCESS = 3
+_KILLED_AGAIN = 2
+"""How often a turn is taken again whose process somebody killed."""
 _MEMORY = 1 << 30
 """Bytes of arrays that waiting processes may hold together."""
 _MOST = 32
@@ -89,6 +91,12 @@ class ProcessBench:
         Raises TrialFailed. A confirmation takes its pairs in processes of their own: where memory happens to lie in one makes a
         program up to 5 % faster than another build of it, in all pairs of that process alike.
         """
+        for _ in range(_KILLED_AGAIN):
+            with suppress(_Killed):
+                return self._turn(candidate, turn, pairs)
+        return self._turn(candidate, turn, pairs)
+
+    def _turn(self, candidate: Candidate, turn: int, pairs: int) -> Measured:
         if turn >= CONFIRMATION:
             return self._confirmed(candidate, pairs)
         if (child := self._open.pop(candidate, None)) is None:
@@ -161,6 +169,10 @@ def _beyond(got: Sequence[Array], expected: Sequence[Array], allowed: Sequence[A
     return sum(int((distances(a, b) > most).sum()) for a, b, most in zip(got, expected, allowed, strict=True))
 
 
+class _Killed(TrialFailed):
+    """Its process was killed, which no program does to itself: by somebody, or for want of memory."""
+
+
 class _Child:
     """A process and the line to it."""
 
@@ -186,7 +198,8 @@ class _Child:
             found: Sequence[Any] = self._line.recv()
         except (EOFError, ConnectionResetError):
             self._process.join(5)
-            raise TrialFailed(f"crash: {_ending(self._process.exitcode)}") from None
+            status = self._process.exitcode
+            raise (_Killed if status == -signal.SIGKILL else TrialFailed)(f"crash: {_ending(status)}") from None
         if found[0] == FAILED:
             raise TrialFailed(str(found[1]))
         return found

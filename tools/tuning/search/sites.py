@@ -33,14 +33,14 @@ from fuse_opt.tools.watching.kernel_files import kernel_module
 _CALLS, _SECONDS, _BATCH_SECONDS = 3, 0.3, 100e-6
 
 
-def find_sites(source: ModuleOp, chosen: Sequence[ModulePass] = (), plan: Plan | None = None) -> list[Site]:
+def find_sites(source: ModuleOp, passes: Sequence[ModulePass] | None = None, plan: Plan | None = None) -> list[Site]:
     """
-    The kernels that have something to choose, those that are the same once, in the order of the program. `chosen` are passes in
-    front of the default ones, which run as a plan of the program says where it has one; the source is changed. Raises InputError,
-    and ValueError where extents are unknown.
+    The kernels that have something to choose, those that are the same once, in the order of the program. `passes` are the default
+    ones where None; they run as a plan of the program says where it has one; the source is changed. Raises InputError, and
+    ValueError where extents are unknown.
     """
     plan = plan or Plan()
-    passes = plan.edited([*chosen, *make_passes(DEFAULT_PIPELINE)])
+    passes = plan.edited(make_passes(DEFAULT_PIPELINE) if passes is None else passes)
     last = next(number for number, pass_ in enumerate(passes) if pass_.name == "schedule-kernels")
     with located(source, source):
         if is_dynamic(entry_function(source, None)):

@@ -1,0 +1,97 @@
+"""Plans for the least arena: which edits of a program make it smaller, found by lowering alone; a clock says what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from fuse_opt.tools.steering.tuned_plan import ENTRY
+from fuse_opt.tools.tuning.joint.program_site import ProgramSite
+from fuse_opt.tools.tuning.search.candidates import Candidate
+from fuse_opt.tools.tuning.search.race import LEAST_PAIRS, judge
+from fuse_opt.tools.tuning.search.study import Bench, Limit, TrialFailed
+
+_TURN = 300
+
+
+class NothingToDo(ValueError):
+    """The program has no arena."""
+
+
+@dataclass
+class Smallest:
+    """What a search for the least arena came to."""
+
+    before: int
+    """Bytes of the arena by the rules."""
+    after: int
+    edits: dict[str, str | int] = field(default_factory=dict[str, str | int])
+    trials: int = 0
+    speedup: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+    def said(self) -> str:
+        """A sentence about it."""
+        tried = f"{self.trials} plans"
+        if not self.edits:
+            return f"no plan has a smaller arena than the rules' {self.before} bytes: {tried}"
+        low, median, high = self.speedup
+        return (
+            f"the arena takes {self.after} bytes in place of {self.before} ({self.after / self.before:.3f}), "
+            f"at {median:.3f}x ({low:.3f} to {high:.3f}) of the speed: {tried}"
+        )
+
+    def entry(self, program: ProgramSite) -> dict[str, object]:
+        """What a tuned file has of it; nothing where rules have the best plan."""
+        if not self.edits:
+            return {}
+        plan = program.baseline.plan(self.edits)
+        speedup = [round(each, 4) for each in self.speedup]
+        about = {"speedup": speedup, "pairs": LEAST_PAIRS, "arena": [self.before, self.after]}
+        return {ENTRY: {"key": program.key.key, "edits": self.edits, **plan.entry(), **about}}
+
+
+def least_arena(program: ProgramSite, bench: Callable[[], Bench], limit: Limit, same_bits: bool) -> Smallest:
+    """
+    Edits, one by one and then together from the best on, that make the arena smaller; what a process refuses, or finds wrong, is
+    left out. Raises NothingToDo, and what lowering raises of the default.
+    """
+    before = program.program(program.default).arena_bytes
+    if not before:
+        raise NothingToDo("--objective peak: the program has no arena: there is nothing to do")
+    found, alone = Smallest(before, before), list[tuple[int, Candidate]]()
+    for candidate in program.changes(same_bits):
+        if limit.is_spent():
+            break
+        limit.used += 1
+        if (arena := _arena(program, candidate)) is not None and arena < before:
+            alone.append((arena, candidate))
+    alone.sort(key=lambda each: (each[0], each[1].text))
+    measuring = bench()
+    try:
+        for candidate in _together(alone, found):
+            if (arena := _arena(program, candidate)) is not None and arena < found.after:
+                try:
+                    verdict = judge(measuring.measure(candidate, _TURN, LEAST_PAIRS).pairs)
+                except TrialFailed:
+                    continue
+                found.edits, found.after = candidate.settings, arena
+                found.speedup = verdict.low, verdict.median, verdict.high
+    finally:
+        measuring.close()
+    found.trials = limit.used
+    return found
+
+
+def _together(alone: list[tuple[int, Candidate]], found: Smallest) -> Iterator[Candidate]:
+    """The edits that were taken so far, and each further one, the best first."""
+    for _, candidate in alone:
+        if not candidate.settings.keys() & found.edits.keys():
+            yield Candidate.of({**found.edits, **candidate.settings}, candidate.same_bits)
+
+
+def _arena(program: ProgramSite, candidate: Candidate) -> int | None:
+    """None where there is no such program."""
+    try:
+        return program.program(candidate).arena_bytes
+    except Exception:  # whatever passes and lowering say of it: the default stands
+        return None
