@@ -11,7 +11,7 @@ from fuzz import SIZES, run
 from ir_testing import parse, text_of
 from laws import OPTIMIZATIONS, Subject, pass_fault
 from lowered_programs import needs_compiler
-from sized_fuzz import is_refusal
+from sized_fuzz import is_refusal, sized_fault
 from sized_programs import SizedSubject, sized_program
 
 from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
@@ -76,3 +76,16 @@ RETURNED_VIEW = f"""func.func @main(%x: {MATRIX}, %y: {COLUMN}) -> ({COLUMN}, {R
 def test_a_view_of_unknown_extents_is_the_memory_of_what_it_shows() -> None:
     with sizes_asked_for():
         verify(parse(RETURNED_VIEW))
+
+
+WHOLE, PART = "tensor<?x?xf16, #graph.shape<n{most = 9}, m{most = 9}>>", "tensor<?xf16, #graph.shape<n{most = 9}>>"
+DIVIDED = f"""func.func @main(%x: {WHOLE}) -> {PART} {{
+  %0 = graph.var %x {{axes = array<i64: 1>}} : ({WHOLE}) -> {PART}
+  func.return %0 : {PART}
+}}"""
+
+
+@needs_compiler
+def test_kernels_may_name_counts_that_none_of_their_extents_have() -> None:
+    """Without fusion the division by a count is a kernel of its own."""
+    assert not sized_fault(DIVIDED, (), 1)

@@ -116,7 +116,7 @@ def _function(name: str, parameters: Sequence[str], items: Sequence[str]) -> str
     return f"def {name}({', '.join(parameters)}):\n    return (\n{''.join(lines)}    )\n"
 
 
-@dataclass
+@dataclass(slots=True)
 class _Frame:
     """What a run needs to itself, for the numbers that it had last."""
 
