@@ -2,7 +2,7 @@
  * argument is not what the library's manual asks for. The environment says what it pretends: FAKE_ONEDNN_IMPL the name of
  * implementations, FAKE_ONEDNN_SCRATCH bytes of scratchpad for each row, FAKE_ONEDNN_STATUS a status of executions,
  * FAKE_ONEDNN_VERSION and FAKE_ONEDNN_RUNTIME what it says of itself, FAKE_ONEDNN_WRONG that it multiplies wrongly,
- * FAKE_ONEDNN_PANEL the width of the panels in which convolutions would read filters. */
+ * FAKE_ONEDNN_PANEL the width of the panels in which it would read weights. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ int dnnl_stream_create(void **stream, void *engine, unsigned flags) {
 }
 int dnnl_stream_destroy(void *stream) { return destroy(stream); }
 
-struct desc { int axes, dtype, any, inner; int64_t shape[AXES], strides[AXES], padded[AXES], axis[1], size[1], bytes; };
+struct desc { int axes, dtype, any, inner; int64_t shape[AXES], strides[AXES], padded[AXES], axis[2], size[2], bytes; };
 int dnnl_memory_desc_create_with_strides(struct desc **desc, int axes, const int64_t *shape, int dtype, const int64_t *strides) {
   CHECK(axes >= 1 && axes <= AXES && dtype >= F16 && dtype <= U8);
   *desc = fresh(sizeof **desc);
@@ -165,6 +165,21 @@ static struct desc chosen(const struct desc *weights, int grouped) {
   if (width) found.size[0] = width, found.padded[0] = (found.shape[0] + width - 1) / width * width;
   return found;
 }
+/* Right operands: [columns/width][rows/16][16][width], in whole blocks. */
+static struct desc chosen_columns(const struct desc *weights) {
+  struct desc found = *weights;
+  if (!found.any) return found;
+  int64_t width = number("FAKE_ONEDNN_PANEL", 0);
+  CHECK(found.axes == 2);
+  found.any = 0, found.strides[0] = found.shape[1];
+  if (!width) return found;
+  for (int k = 0; k < 2; k++) {
+    int64_t block = k ? width : 16;
+    found.axis[k] = k, found.size[k] = block, found.padded[k] = (found.shape[k] + block - 1) / block * block;
+  }
+  found.inner = 2, found.strides[0] = 16 * width, found.strides[1] = found.padded[0] * width;
+  return found;
+}
 static int described(struct primitive **made, const struct desc *src, const struct desc *weights, const struct desc *bias,
                      const struct desc *dst, const struct attr *attr) {
   CHECK(threads == 1); /* what is made for several threads may use them */
@@ -194,7 +209,8 @@ int dnnl_matmul_primitive_desc_create(struct primitive **made, void *engine, con
     CHECK(post->operand.axes == dst->axes);
     for (int k = 0; k < dst->axes; k++) CHECK(post->operand.shape[k] == dst->shape[k] || post->operand.shape[k] == 1);
   }
-  return described(made, src, weights, bias, dst, attr);
+  struct desc read = chosen_columns(weights);
+  return described(made, src, &read, bias, dst, attr);
 }
 int dnnl_convolution_forward_primitive_desc_create(struct primitive **made, void *engine, int kind, int algorithm,
                                                    const struct desc *src, const struct desc *weights, const struct desc *bias,
@@ -319,7 +335,9 @@ static double product(const struct primitive *p, const char *a, const char *b, c
   double sum = 0;
   for (int64_t k = 0; k < p->src.shape[last]; k++) {
     left[last] = right[last - 1] = k;
-    sum += element(a, p->src.dtype, offset_at(&p->src, left)) * element(b, p->weights.dtype, offset_at(&p->weights, right));
+    int64_t at = offset_at(&p->weights, right), width = p->weights.size[1], column = place[last];
+    if (p->weights.inner) at = column / width * p->weights.strides[1] + k * width + column % width;
+    sum += element(a, p->src.dtype, offset_at(&p->src, left)) * element(b, p->weights.dtype, at);
   }
   return sum;
 }

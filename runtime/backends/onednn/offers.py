@@ -11,10 +11,10 @@ from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr, PanelAttr
 from fuse_opt.lowering.reference.kernels.costs import NATIVE_CALL
 from fuse_opt.lowering.reference.kernels.registry import native_implementation
 from fuse_opt.runtime.backends.onednn.calls import PROBLEMS, workspace_bytes
-from fuse_opt.runtime.backends.onednn.library import OneDnnError, find_library, load_library
+from fuse_opt.runtime.backends.onednn.library import Library, OneDnnError, find_library, load_library
 from fuse_opt.runtime.backends.onednn.post_ops import EXACT, FAST, post_ops, sums_of
 from fuse_opt.runtime.backends.onednn.primitives import Dense, primitive_of
-from fuse_opt.runtime.backends.onednn.products import Call
+from fuse_opt.runtime.backends.onednn.products import Call, with_any_weights
 from fuse_opt.runtime.backends.onednn.trial import multiplies, usable_library
 
 _MOST_EXTENT = 1 << 31
@@ -65,7 +65,8 @@ def _accepts(site: Site, types: set[tuple[str, ...]]) -> str | None:
         return "empty"
     if max(extent for tensor in tensors for extent in tensor.shape or (1,)) >= _MOST_EXTENT:
         return "extent"
-    if not site.is_row_major and not any(_unpacked(site).lies_as(row) for row in _channels_last(site)):
+    lying = _unpacked(site)
+    if not lying.is_row_major and not any(lying.lies_as(row) for row in _channels_last(site)):
         return "layout"
     return None if _calls(site) is not None else "shape"
 
@@ -80,45 +81,67 @@ def _channels_last(site: Site) -> list[LayoutRow]:
 
 
 def _unpacked(site: Site) -> Site:
-    """The site whose filters, if they are in panels of the result's channels, are not."""
-    if site.name != "graph.conv" or (found := site.operands[1].encoding) is None:
-        return site
-    order, *panels = parts_of(found)
-    last = len(site.operands[1].shape) - 1
-    if not panels or not all(isinstance(part, PanelAttr) and part.axis.data == last for part in panels):
+    """The site whose weights, if they are in panels of the result's columns or channels, are not."""
+    if site.name not in _MULTIPLY or (found := site.operands[1].encoding) is None:
         return site
     x, weight, *others = site.operands
-    return replace(site, operands=(x, replace(weight, encoding=order), *others))
+    *before, panel = parts_of(found)
+    if not isinstance(panel, PanelAttr) or panel.axis.data != len(weight.shape) - 1:
+        return site
+    order, is_product = joined(before), site.name == "graph.matmul"
+    if is_product and order != _columns_last(site):
+        return site
+    return replace(site, operands=(x, replace(weight, encoding=None if is_product else order), *others))
+
+
+def _no_order(site: Site) -> list[LayoutRow]:
+    """None but C order; it is told how operands lie, for panels."""
+    return []
+
+
+def _columns_last(site: Site) -> OrderAttr | None:
+    """The order of a product's right operand in which the result's columns lie innermost; None for C order."""
+    return OrderAttr.of((1, 0)) if site.config.get("transpose_rhs") else None
 
 
 def _pack(site: Site) -> Mapping[int, EncodingPart]:
-    """The panels in which the library would read filters of convolutions, where all parts of the call read the same."""
-    weight = site.operands[1]
-    order = weight.encoding
-    if (
-        onednn_problem() is not None
-        or not weight.frozen
-        or not isinstance(order, OrderAttr)
-        or (calls := _calls(site)) is None
-    ):
+    """The panels in which the library would read frozen weights of f32, where all parts of the call read the same."""
+    weight, is_product = site.operands[1], site.name == "graph.matmul"
+    lies_plainly = (
+        weight.encoding is None and len(weight.shape) == 2 if is_product else isinstance(weight.encoding, OrderAttr)
+    )
+    if not weight.frozen or weight.dtype != "f32" or not lies_plainly:
         return {}
-    found: set[tuple[int, int] | None] = set()
+    order = _columns_last(site) if is_product else weight.encoding
+    if onednn_problem() is not None or (calls := _calls(site)) is None:
+        return {}
     try:
-        library = load_library()
-        for piece in (piece for call in calls for piece in call.pieces()):
-            assert piece.problem.weights is not None
-            plain = primitive_of(library, piece.problem)
-            primitive = primitive_of(
-                library, replace(piece.problem, weights=replace(piece.problem.weights, strides=()))
-            )
-            same = primitive.implementation == plain.implementation
-            found.add(primitive.weights.panel if same and primitive.refusal is None else None)
+        found = {_panel(load_library(), call) for call in calls}
     except OneDnnError:
         return {}
     panel = found.pop() if len(found) == 1 else None
-    if panel is None or order.order[-1] != panel[0]:
+    if panel is None:
         return {}
-    return {1: joined([order, PanelAttr.of(len(order.order) - 1, panel[1])]) or order}
+    encoding = joined([*([] if order is None else [order]), PanelAttr.of(len(weight.shape) - 1, panel)])
+    return {} if encoding is None or encoding.problem(weight.shape) is not None else {1: encoding}
+
+
+def _panel(library: Library, call: Call) -> int | None:
+    """
+    How wide panels of weights would be, that its code for weights as they are would read; None where that is no code of its own,
+    or they would lie otherwise. Raises OneDnnError.
+    """
+    weights, free = call.problem.weights, with_any_weights(call)
+    assert weights is not None
+    last = len(weights.shape) - 1 if call.problem.windows is None else 0
+    found: set[tuple[int, int] | None] = set()
+    for piece in free.pieces():
+        plain = primitive_of(library, replace(piece.problem, weights=weights))
+        primitive = primitive_of(library, piece.problem)
+        same = primitive.implementation == plain.implementation and primitive.refusal is None
+        found.add(primitive.weights.panel if same else None)
+    panel = found.pop() if len(found) == 1 else None
+    return panel[1] if panel is not None and panel[0] == last else None
 
 
 def _cost(site: Site) -> Cost:
@@ -191,7 +214,7 @@ for _name, _op, _types in (
         optional=True,
         priority=1,  # where it is named, fusion asks it before NumPy's
         numerics="fast" if _fast else "strict",
-        layouts=_channels_last if _op == "conv" else None,
-        pack=_pack if _op == "conv" else None,
+        layouts={"conv": _channels_last, "matmul": _no_order}.get(_op),
+        pack=_pack if _multiplies else None,
         features=lambda site: _FEATURES.get(site.operands[0].dtype, ()),
     )

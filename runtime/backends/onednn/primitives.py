@@ -144,10 +144,16 @@ class Primitive:
         if wanted.strides and wanted.panel is None:
             return wanted
         found = self.library.blocks(self.weights_desc, len(wanted.shape))
-        whole = found.padded == wanted.shape and len(found.inner) == 1
-        if not whole:
-            return replace(wanted, strides=(), panel=None)
-        return replace(wanted, strides=found.strides, panel=found.inner[0])
+        otherwise = replace(wanted, strides=(), panel=None)
+        if not 1 <= len(found.inner) <= 2 or found.padded != wanted.shape:
+            return otherwise
+        *groups, panel = found.inner
+        strides = list(found.strides)
+        for axis, count in groups:
+            if axis == panel[0] or strides[axis] != count * panel[1]:
+                return otherwise
+            strides[axis] = panel[1]  # groups of a panel's rows lie one behind the other, as single rows would
+        return replace(wanted, strides=tuple(strides), panel=panel)
 
     @property
     def weights_desc(self) -> int:

@@ -69,7 +69,10 @@ def product_call(
     rank, batch = len(dst.shape), dst.shape[:-2]
     left, right = _aligned(a.shape, rank), _aligned(b.shape, rank)
     turned = bool(config.get("transpose_lhs")), bool(config.get("transpose_rhs"))
-    if prod(right[:-2]) == 1 and not turned[0]:
+    is_whole = prod(right[:-2]) == 1 and not turned[0]
+    if b.panel is not None and not (is_whole and len(b.shape) == 2):
+        return None
+    if is_whole:
         groups = [range(rank - 1), range(rank - 1, rank)]
     elif all(other in (batch, (1,) * len(batch)) for other in (left[:-2], right[:-2])) and batch:
         groups = [range(rank - 2), range(rank - 2, rank - 1), range(rank - 1, rank)]
@@ -81,7 +84,7 @@ def product_call(
     src = Dense.in_order(_grouped(left, groups), a.dtype)
     weights = Dense.in_order(_grouped(right, groups), b.dtype)
     if len(groups) == 2:
-        weights = Dense.in_order(b.shape[-2:], b.dtype)
+        weights = Dense.in_order(b.shape[-2:], b.dtype) if b.panel is None else b
     src, weights = (_swapped(t) if turn else t for t, turn in zip((src, weights), turned, strict=True))
     found: list[PostOp] = []
     for post in posts:
@@ -104,7 +107,8 @@ def _grouped(shape: _Shape, groups: Sequence[range]) -> _Shape:
 def _swapped(tensor: Dense) -> Dense:
     *batch, rows, columns = tensor.shape
     *steps, row, column = tensor.strides
-    return Dense((*batch, columns, rows), tensor.dtype, (*steps, column, row))
+    panel = None if tensor.panel is None else (2 * len(batch) + 1 - tensor.panel[0], tensor.panel[1])
+    return Dense((*batch, columns, rows), tensor.dtype, (*steps, column, row), panel)
 
 
 def _grouped_operand(operand: Dense, shape: _Shape, groups: Sequence[range]) -> Dense | None:
@@ -118,6 +122,13 @@ def _grouped_operand(operand: Dense, shape: _Shape, groups: Sequence[range]) -> 
     return Dense.in_order(extents, operand.dtype)
 
 
+def with_any_weights(call: Call) -> Call:
+    """The call with weights that lie as the library would have them, which it is to say."""
+    assert call.problem.weights is not None
+    problem = replace(call.problem, weights=replace(call.problem.weights, strides=(), panel=None))
+    return _cut(problem) if problem.windows is None else replace(call, problem=problem)
+
+
 def _cut(problem: Problem) -> Call:
     """Along the stack where there is one, else along rows or columns; the contracted dimension is never cut."""
     shape, depth = problem.dst.shape, problem.src.shape[-1]
@@ -127,7 +138,11 @@ def _cut(problem: Problem) -> Call:
     if len(shape) == 3 and shape[0] > 1:
         return Call(problem, 0, max(1, min(_MOST_PIECES["stack"], worth, shape[0])))
     rows, columns = len(shape) - 2, len(shape) - 1
-    if problem.post_ops:  # which the library runs by loops where rows of the result are apart
+    assert problem.weights is not None
+    packed = (
+        problem.weights.panel is not None or not problem.weights.strides
+    )  # of which no column is the first of a part
+    if packed or problem.post_ops:  # which the library runs by loops where rows of the result are apart
         return Call(problem, rows, max(1, min(_MOST_PIECES["matrix"], worth, shape[rows] // _LEAST_ROWS)))
     axis = rows if shape[rows] >= shape[columns] else columns
     return Call(problem, axis, max(1, min(_MOST_PIECES["matrix"], worth, shape[axis] // _LEAST_EXTENT)))

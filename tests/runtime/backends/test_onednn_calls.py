@@ -254,6 +254,24 @@ def test_a_plan_from_elsewhere_is_refused_by_name(fake: FakeOneDnn, monkeypatch:
         CpuProgram(program)
 
 
+@pytest.mark.parametrize(
+    ("depth", "columns", "turned", "packed"),
+    [(32, 24, False, True), (48, 8, True, True), (50, 24, False, False), (32, 23, True, False)],
+)
+def test_frozen_right_operands_lie_in_panels(
+    fake: FakeOneDnn, depth: int, columns: int, turned: bool, packed: bool
+) -> None:
+    """Of whole groups of rows and whole panels; the library's parts are of rows then, with the same bits for any threads."""
+    fake.say(panel=8, scratch=16)
+    a, b = numbers((260, depth)), numbers((columns, depth) if turned else (depth, columns))
+    expected = a @ (b.T if turned else b)
+    text = product_text(a, b, expected.shape, {"transpose_rhs": turned})
+    program = fuse_opt.compile(text, backend="none,onednn").freeze({1: b})
+    assert ("#graph.panel<axis = 1, width = 8>" in str(program.module)) == packed
+    np.testing.assert_allclose(program(a), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(fuse_opt.evaluate(str(program.module), a, b), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_a_call_that_fails_in_a_run_is_an_error(fake: FakeOneDnn) -> None:
     a, b = numbers((5, 7)), numbers((7, 3))
     _, expected, program = run_product(a, b)
