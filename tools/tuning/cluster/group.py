@@ -61,6 +61,8 @@ class Cluster:
             return
         found: Mapping[str, Any] = self.client.run(tasks.described, self.threads, workers=new, on_error="return")
         for address, answer in found.items():
+            if isinstance(answer, OSError):
+                continue  # it went while it was asked, and comes back with another address, if at all
             problem = _problem(answer)
             if problem:
                 self.told(f"warning: worker {address} takes no part: {problem}")
@@ -91,7 +93,8 @@ def connect(address: str, threads: int, told: Callable[[str], None]) -> Cluster:
         library = import_module(LIBRARY)
     except ModuleNotFoundError:
         raise ValueError("--cluster needs dask.distributed: pip install 'fuse-opt[tune-cluster]'") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is said here
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith(LIBRARY)]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what is lost is said here
     try:
         client = library.Client(address, timeout=CONNECT_SECONDS)
     except (OSError, TimeoutError, ValueError) as error:
