@@ -36,6 +36,7 @@ from fuse_opt.dialects.interfaces.stored_rules import StoredRule
 from fuse_opt.dialects.types import symbolic_shape
 from fuse_opt.dialects.types.dtypes import DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
+from fuse_opt.dialects.types.size import Extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,20 @@ class ErrorBound:
 
     ulps: float = 0.0
     slack: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """An extent that must not be above another one: a call where it is, is refused."""
+
+    message: str
+    """What is said where it is broken, with `{least}` and `{most}` for the two."""
+    least: Extent
+    most: Extent
+
+    def problem(self, least: str, most: str) -> str:
+        """What is wrong with numbers, written with what they are of."""
+        return self.message.format(least=least, most=most)
 
 
 class GraphOp(IRDLOperation, ABC):
@@ -71,6 +86,10 @@ class GraphOp(IRDLOperation, ABC):
 
         Serves the builder, the verifier and shape refinement alike. Dimensions may be dynamic.
         """
+
+    def call_limits(self) -> Sequence[Limit]:
+        """What calls have to keep beside what types say, as it may be unknown before."""
+        return ()
 
     def elements_touched(self) -> Sequence[int | None]:
         """

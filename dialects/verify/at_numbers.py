@@ -8,10 +8,9 @@ from typing import TypeVar
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from fuse_opt.dialects.interfaces.shapes import has_sizes, sizes, tensor
-from fuse_opt.dialects.interfaces.symbols import change_sizes, is_tensor
+from fuse_opt.dialects.interfaces.symbols import change_sizes, is_tensor, stated_sizes
 from fuse_opt.dialects.types.extents import evaluate, symbols
-from fuse_opt.dialects.types.size import Extent
-from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr, with_extents
+from fuse_opt.dialects.types.symbolic_shape import with_extents
 
 _NUMBERS = (5, 3, 7, 4, 9)
 """By symbol, where it may be these; different ones, so that no two axes are alike by accident."""
@@ -21,7 +20,7 @@ _Op = TypeVar("_Op", bound=Operation)
 
 def at_numbers(op: _Op) -> _Op:
     """The op, a kernel or a view, or one like it that stands by itself where some extents are sizes."""
-    found = symbols([*(n for value in _values(op) if is_tensor(value) for n in sizes(value)), *_said(op)])
+    found = symbols([*(n for value in _values(op) if is_tensor(value) for n in sizes(value)), *stated_sizes(op)])
     if not found:
         return op
     numbers = {
@@ -49,11 +48,3 @@ def _values(op: Operation) -> list[SSAValue]:
         *(value for one in inner for value in one.results),
         *(value for block in blocks for value in block.args),
     ]
-
-
-def _said(op: Operation) -> list[Extent]:
-    """The sizes that ops say as numbers or shapes: counts, say, of what was summed somewhere else."""
-    found: list[Extent] = []
-    for said in (said for one in op.walk() for said in one.properties.values()):
-        found += [said.data] if isinstance(said, SizeAttr) else said.sizes if isinstance(said, ShapeAttr) else ()
-    return found

@@ -10,7 +10,15 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.shapes import has_sizes, sizes
-from fuse_opt.dialects.interfaces.symbols import EQUAL, SYMBOLS, argument_extents, equal_names, stated_symbols
+from fuse_opt.dialects.interfaces.symbols import (
+    EQUAL,
+    SYMBOLS,
+    argument_extents,
+    equal_names,
+    size_arguments,
+    stated_sizes,
+    stated_symbols,
+)
 from fuse_opt.dialects.types.extents import is_symbol, symbols
 
 
@@ -30,7 +38,7 @@ def verify_symbols(module: Operation) -> None:
     for op in (op for region in module.regions for block in region.blocks for op in block.ops):
         if isinstance(op, FuncOp) and not op.is_declaration:
             is_said = SYMBOLS in op.attributes or EQUAL in op.attributes
-            if is_said or any(_is_sized(value) for value in op.body.block.args):
+            if is_said or size_arguments(op) or any(_is_sized(value) for value in op.body.block.args):
                 try:
                     _verify_function(op)
                 except SymbolError:
@@ -53,14 +61,13 @@ def _verify_function(function: FuncOp) -> None:
     for names in same:
         if not any(name in bound for name in names):
             raise SymbolError(f"{about}, attribute '{EQUAL}': no argument has one of the extents {names}", function)
-    for value in _values(function):
-        for found in symbols(sizes(value)) if _is_sized(value) else ():
+    sized = [(f"type '{value.type}'", sizes(value)) for value in _values(function) if _is_sized(value)]
+    for said, extents in [*sized, *((f"'#graph.size<{size}>'", [size]) for size in stated_sizes(function))]:
+        for found in symbols(extents):
             if found.name not in bound:
-                raise SymbolError(
-                    f"{about}: type '{value.type}': symbol '{found.name}' is no extent of an argument by itself",
-                    function,
-                )
-            if found != bound[found.name]:
+                problem = f"symbol '{found.name}' is no extent of an argument by itself, nor a size argument"
+                raise SymbolError(f"{about}: {said}: {problem}", function)
+            if found != bound[found.name] and (found.facts() or said.startswith("type")):
                 raise SymbolError(
                     f"{about}: symbol '{found.name}' is '{bound[found.name].text}' and '{found.text}': expected one range",
                     function,

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from fuse_opt.dialects.analysis.place_orders import PlaceOrders
 from fuse_opt.dialects.implementation.offers import find_offer
+from fuse_opt.dialects.interfaces.symbols import NOTHING_STATED, Stated
 from fuse_opt.dialects.types.size import Size, SizeRefusal
 from fuse_opt.lowering.c.headers.functions import generated_tiles
 from fuse_opt.lowering.c.language import C
@@ -43,12 +44,10 @@ def build_program(module: ModuleOp, function: str | None = None) -> Program:
     return _program(record, prepare)
 
 
-def build_sized_program(
-    module: ModuleOp, function: str | None = None, equal: Sequence[Sequence[str]] = ()
-) -> SizedProgram:
+def build_sized_program(module: ModuleOp, function: str | None = None, stated: Stated = NOTHING_STATED) -> SizedProgram:
     """
-    The same of a function some of whose extents are sizes, while these are asked for: one text for all of them. Symbols of each
-    group in `equal` must have one value. Raises SizeRefusal for what needs numbers.
+    The same of a function some of whose extents are sizes, while these are asked for: one text for all of them, which checks what
+    is stated of symbols. Raises SizeRefusal for what needs numbers.
     """
     record = lowered_record(module, function, ConvertFusedToLoopsPass())
     calls = (step for step in record.steps if not isinstance(step, Segment))
@@ -60,8 +59,8 @@ def build_sized_program(
     prepare = None if found is None else Preparation(_program(found[0]), found[1].frozen, found[1].arguments)
     limits = [(size, most) for size, most in record.limits.items() if isinstance(size, Size) and isinstance(most, int)]
     table, orders = record.size_table, PlaceOrders.of(record.function)
-    layout, numbers = sizes_layout(record.buffers, record.steps, table, record.arena_bytes, orders, limits)
-    text = sizes_text(layout, numbers, orders, limits, equal)
+    layout, numbers = sizes_layout(record.buffers, record.steps, table, record.arena_bytes, orders, limits, stated)
+    text = sizes_text(layout, numbers, orders, limits, stated)
     program = _program(record, prepare, more=text or "")
     if text is not None:
         program = replace(program, sizes=layout)

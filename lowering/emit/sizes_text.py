@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from fuse_opt.dialects.analysis.place_orders import Order, PlaceOrders
+from fuse_opt.dialects.interfaces.symbols import NOTHING_STATED, Stated
 from fuse_opt.dialects.types.extents import is_symbol, symbols
 from fuse_opt.dialects.types.polynomial import Atom, Monomial
 from fuse_opt.dialects.types.size import Extent, Extreme, Floor, Size
@@ -54,6 +55,8 @@ static int64_t fuse_order(const uint16_t *pairs, long count, const int64_t *byte
   return end;
 }
 """
+VALUE = -1
+"""In the place of an axis: the argument's value is the symbol."""
 _MOST_PLACES = 1 << 16
 
 
@@ -64,6 +67,7 @@ def sizes_layout(
     arena: Extent,
     orders: PlaceOrders | None,
     limits: Sequence[tuple[Size, int]],
+    stated: Stated = NOTHING_STATED,
 ) -> tuple[SizesLayout, list[Extent]]:
     """Where a call's numbers are, and what they are."""
     fixed = [buffer for buffer in buffers if buffer.kind in ("argument", "result")]
@@ -78,9 +82,11 @@ def sizes_layout(
         [arena],
     ]
     tasks, extents, nbytes, offsets, last, _ = accumulate(map(len, parts))
-    bound = _bound_names(buffers)
+    bound = {name: (number, VALUE) for number, name in stated.of_values.items()}
+    for name, place in _bound_names(buffers).items():
+        bound.setdefault(name, place)
     known = () if orders is None else orders.names
-    sizes = [*(extent for part in parts for extent in part), *(size for size, _ in limits)]
+    sizes = [*(extent for part in parts for extent in part), *(size for size, _ in limits), *_bounds(stated)]
     found = symbols([*sizes, *(() if orders is None else orders.places)])
     others = [one.name for one in found if one.name not in bound and one.name not in known]
     names, grains = (*bound, *others), tuple(loop.grain for loop in loops)
@@ -88,6 +94,10 @@ def sizes_layout(
         names, tuple(bound.values()), table.buffer, tasks, extents, nbytes, offsets, last, grains, known[: len(places)]
     )
     return layout, [extent for part in parts for extent in part]
+
+
+def _bounds(stated: Stated) -> list[Extent]:
+    return [extent for each in stated.limits for extent in (each.limit.least, each.limit.most)]
 
 
 def _bound_names(buffers: Sequence[Buffer]) -> dict[str, tuple[int, int]]:
@@ -105,14 +115,18 @@ def sizes_text(
     numbers: Sequence[Extent],
     orders: PlaceOrders | None,
     limits: Sequence[tuple[Size, int]],
-    equal: Sequence[Sequence[str]],
+    stated: Stated = NOTHING_STATED,
 ) -> str | None:
     """The function; None for more places than it has room to number."""
     places = () if orders is None else orders.places
     if len(places) >= _MOST_PLACES:
         return None
     words = _Words({name: f"symbols[{k}]" for k, name in enumerate(layout.names)})
-    lines = _checks(layout, [*numbers, *places, *(size for size, _ in limits)], equal)
+    lines = _checks(layout, [*numbers, *places, *(size for size, _ in limits), *_bounds(stated)], stated.equal)
+    for each in stated.limits:
+        least, most = each.limit.least, each.limit.most
+        lines += [*words.lines(least), *words.lines(most)]
+        lines.append(f"  if ({words.of(least)} > {words.of(most)}) return 1;\n")
     if orders is not None:
         lines += _arena(orders, words)
     for size, most in limits:

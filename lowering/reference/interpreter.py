@@ -27,13 +27,12 @@ from fuse_opt.dialects.interfaces.properties import plain_properties
 from fuse_opt.dialects.interfaces.shapes import agree, dtype, is_static, shape, shape_text, tensor
 from fuse_opt.dialects.interfaces.stored_values import is_stored
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
-from fuse_opt.dialects.interfaces.symbols import argument_symbols, change_sizes
+from fuse_opt.dialects.interfaces.symbols import argument_symbols, change_sizes, limits_of, size_arguments, stated_sizes
 from fuse_opt.dialects.types.dtypes import Kind, dtype_of
 from fuse_opt.dialects.types.encodings import encoding_of, with_encoding
-from fuse_opt.dialects.types.extents import substitute
+from fuse_opt.dialects.types.extents import substitute, symbols
 from fuse_opt.dialects.types.index_expr import Dim, Index, dimensions, linearize
 from fuse_opt.dialects.types.storage_kinds import part_types
-from fuse_opt.dialects.types.symbolic_shape import ShapeAttr, SizeAttr
 from fuse_opt.lowering.errors import EvaluationError
 from fuse_opt.lowering.program.float_formats import bit_patterns, converted, is_narrow, recognized, type_name
 from fuse_opt.lowering.reference.kernels import find_implementation
@@ -66,7 +65,7 @@ def evaluate_function(function: FuncOp, arguments: Sequence[Array]) -> list[Arra
     if prepared is not None:
         arguments = _with_prepared(prepared, arguments)
     whole = _whole(block.args, arguments)
-    if any(isinstance(said, ShapeAttr | SizeAttr) for op in function.walk() for said in op.properties.values()):
+    if symbols(stated_sizes(function)):
         block = _at_numbers(function, whole).body.block
     given = enumerate(zip(block.args, whole, strict=True))
     return _flat(
@@ -80,8 +79,19 @@ def _at_numbers(function: FuncOp, arguments: Sequence[Value]) -> FuncOp:
     for names, array in zip(argument_symbols(function), arguments, strict=True):
         if isinstance(array, np.ndarray) and len(names) == array.ndim:
             values.update((name, n) for name, n in zip(names, array.shape, strict=True) if name is not None)
+    for number, name in size_arguments(function).items():
+        if isinstance(value := arguments[number], np.ndarray) and value.ndim == 0:
+            values[name] = int(value)
+    _check_limits(function, values)
     change_sizes(copy, lambda extent: substitute(extent, values))
     return copy
+
+
+def _check_limits(function: FuncOp, values: Mapping[str, int]) -> None:
+    """Raises EvaluationError."""
+    for limit in limits_of(function):
+        if all(one.name in values for one in limit.symbols) and (problem := limit.problem(values)) is not None:
+            raise EvaluationError(f"'{function.sym_name.data}': {problem}")
 
 
 def _whole(values: Sequence[SSAValue], arrays: Sequence[Array]) -> list[Value]:

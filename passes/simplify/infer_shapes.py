@@ -18,8 +18,16 @@ from fuse_opt.dialects.analysis.symbolic_shapes import symbolic_shapes
 from fuse_opt.dialects.fused import OutlinedOp
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, NeedsEqual, sizes, sizes_asked_for, tensor
-from fuse_opt.dialects.interfaces.symbols import EQUAL, argument_extents, change_sizes, equal_names, is_tensor
-from fuse_opt.dialects.types.extents import is_symbol, substitute
+from fuse_opt.dialects.interfaces.symbols import (
+    EQUAL,
+    argument_extents,
+    change_sizes,
+    equal_names,
+    is_tensor,
+    size_arguments,
+    stated_sizes,
+)
+from fuse_opt.dialects.types.extents import is_symbol, substitute, symbols
 from fuse_opt.dialects.types.size import Extent, Size, Symbol, of_symbol, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of, with_extents
 from fuse_opt.passes.remarks import is_collecting, remark
@@ -76,6 +84,11 @@ def _name_extents(function: FuncOp) -> None:
     for value, extents in zip(list(function.body.block.args), argument_extents(function, is_limited=True), strict=True):
         if is_tensor(value) and _is_dynamic(value):
             Rewriter.replace_value_with_new_type(value, with_extents(tensor(value), extents))
+    known = {one.name: of_symbol(one) for one in _bound_symbols(function)}
+    if any(found != is_symbol(known.get(found.name, 0)) for found in symbols(stated_sizes(function))):
+        change_sizes(
+            function, lambda extent: substitute(extent, known)
+        )  # what is said of them is not written at each place
     for first, *others in equal_names(function):
         found = {one.name: one for one in _bound_symbols(function)}
         for other in others:
@@ -145,8 +158,10 @@ def _both(first: Symbol, second: Symbol) -> Size | None:
 def _bound_symbols(function: FuncOp) -> list[Symbol]:
     """The symbols that arguments have as extents, in their order."""
     found: dict[Symbol, None] = {}
+    of_values = argument_extents(function, is_limited=True) if (given := size_arguments(function)) else []
     for value in function.body.block.args:
-        for extent in sizes(value) if is_tensor(value) else ():
+        known = of_values[value.index] if value.index in given else sizes(value) if is_tensor(value) else ()
+        for extent in known:
             if (one := is_symbol(extent)) is not None:
                 found[one] = None
     return list(found)

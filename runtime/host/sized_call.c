@@ -24,7 +24,7 @@ struct fuse_sized {
   const struct fuse_program *program; /* without frames and memory of results */
   int (*sizes)(const int64_t *symbols, int64_t *numbers);
   int64_t symbols;
-  const int64_t *places; /* by symbol an argument and an axis; for calls by compiled code */
+  const int64_t *places; /* by symbol an argument and an axis, or -1 where its value, an i64, is the symbol; for calls by compiled code */
   int64_t tasks, nbytes, arena; /* where such numbers begin */
   const int64_t *grains;        /* of loops */
   int64_t table;                /* the buffer that is the numbers, or -1 */
@@ -168,7 +168,8 @@ void *fuse_call_sized(const struct array *self, void *const *given, intptr_t cou
       const struct array *array = arguments->items[sized->places[2 * known]];
       int64_t axis = sized->places[2 * known + 1];
       if (array->head.type != python->array_type || axis >= array->dimensions) break;
-      symbols[known] = array->shape[axis];
+      if (axis < 0 && !fits(array, &sized->frames[0]->pieces[0]->values[sized->places[2 * known]], python->array_type)) break;
+      symbols[known] = axis < 0 ? *(const int64_t *)array->data : array->shape[axis];
     }
   struct sized_frame *frame = known == sized->symbols && (!out || program->plain) ? sized_frame_for(sized, symbols) : 0;
   struct answer *answer = 0;

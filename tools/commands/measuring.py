@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from fuse_opt.dialects.interfaces.symbols import argument_extents
+from fuse_opt.dialects.interfaces.symbols import argument_extents, size_arguments
 from fuse_opt.dialects.types.extents import evaluate as evaluate_extent
 from fuse_opt.dialects.types.extents import symbols as symbols_of
 from fuse_opt.dialects.types.symbol import Symbol
@@ -55,8 +55,8 @@ def example_inputs(
     """
     An array for each argument, the same for the same seed: standard normal floats, small non-negative integers, random
     booleans; uniform draws for an argument with `graph.range = [lo, hi]`; of one that is stored with its entries alone a
-    tuple with as many as there may be. Unknown extents are those given by name (see `symbolic_shapes`), else 4. Raises
-    ValueError for a name that no argument has.
+    tuple with as many as there may be. Unknown extents, and size arguments, are those given by name (see `symbolic_shapes`),
+    else 4. Raises ValueError for a name that no argument has.
     """
     entry = entry_function(load(source), function)
     signature, sizes, given = Signature.of(entry), argument_extents(entry), extents or {}
@@ -72,8 +72,11 @@ def example_inputs(
             return list(value.shape)
         return [evaluate_extent(size, numbers) for size in sizes[signature.places(number)[0]]]
 
+    of_values = {number: numbers[name] for number, name in size_arguments(entry).items()}
     return [
-        _draw(value, shape(number, value), np.random.default_rng([seed, number]))
+        np.array(of_values[place])
+        if (place := signature.places(number)[0]) in of_values
+        else _draw(value, shape(number, value), np.random.default_rng([seed, number]))
         for number, value in enumerate(signature.arguments)
     ]
 

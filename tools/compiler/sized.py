@@ -15,9 +15,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.shapes import is_sized, sizes, sizes_asked_for
-from fuse_opt.dialects.interfaces.symbols import argument_extents, change_sizes, equal_names
+from fuse_opt.dialects.interfaces.symbols import LimitError, Stated, change_sizes
 from fuse_opt.dialects.types.extents import may_exceed, substitute, symbols
-from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal, symbol
+from fuse_opt.dialects.types.size import Size, SizeRefusal, symbol
 from fuse_opt.dialects.types.symbolic_shape import extents_of as symbolic_extents
 from fuse_opt.lowering.emit.sized_program import LongRows
 from fuse_opt.lowering.reference.interpreter import entry_function
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from fuse_opt.runtime.host.program_call import RecentCalls
 
 Shapes = tuple[tuple[int, ...], ...]
-_Extents = Sequence[tuple[Extent, ...]]
 
 
 class SizedPrograms:
@@ -46,17 +45,17 @@ class SizedPrograms:
         module: ModuleOp,
         function: str | None,
         passes: Sequence[ModulePass],
-        bind: Callable[[FuncOp, Mapping[int, Sequence[int]], _Extents], dict[str, int]],
+        bind: Callable[[FuncOp, Mapping[int, Sequence[int]], Stated], dict[str, int]],
         recent: RecentCalls | None = None,
     ) -> None:
         """
-        `bind` gives the values of a function's symbols where arguments have shapes, of its `argument_extents`; it raises
-        ValueError. `recent` calls are told of those of all extents.
+        `bind` gives the values of a function's symbols where arguments have shapes, of what it states; it raises ValueError.
+        `recent` calls are told of those of all extents.
         """
         self._recent = recent
         self._module, self._function, self._passes, self._bind = module, function, passes, bind
         self._lock = threading.Lock()
-        self._made: list[tuple[FuncOp, _Extents, SizedCpuProgram, Callable[[Mapping[str, int]], Any]]] = []
+        self._made: list[tuple[FuncOp, Stated, SizedCpuProgram, Callable[[Mapping[str, int]], Any]]] = []
         """For short rows, then for all."""
         self.problem: str | None = None
         """Why there is no such program; None where there is one, or nobody has asked yet."""
@@ -79,6 +78,8 @@ class SizedPrograms:
                 found = at(self._bind(function, dict(enumerate(shapes)), known))
             except LongRows:
                 continue
+            except LimitError:
+                raise
             except ValueError:
                 return None
             is_alone = program.program.prepare is None
@@ -96,7 +97,7 @@ class SizedPrograms:
             self.problem = f"{type(error).__name__}: {error}"
             remark("compile", entry, "specialised", f"is compiled for each set of shapes: {self.problem}")
             return
-        self._made.append((stated, argument_extents(stated), program, _with_second(program)))
+        self._made.append((stated, Stated.of(stated), program, _with_second(program)))
 
 
 def compile_sized(
@@ -117,7 +118,7 @@ def compile_sized(
         _check_sizes(entry)
         _check_ops(entry)
         run_pipeline(module, passes, ctx)
-        program = build_sized_program(module, function, equal_names(stated))
+        program = build_sized_program(module, function, Stated.of(stated))
     return stated, SizedCpuProgram(program.program, program.at, program.named)
 
 
@@ -200,7 +201,8 @@ def _check_ops(function: FuncOp) -> None:
 
 def _without_zeros(function: FuncOp) -> None:
     """Cuts 0 off the ranges of symbols: arrays without elements are compiled by themselves."""
-    found = symbols(extent for value in _tensors(function) for extent in sizes(value))
+    extents = {extent for value in _tensors(function) for extent in sizes(value)}
+    found = symbols(extent for extent in extents if may_exceed(1, extent))
     raised: dict[str, Size] = {}
     for one in found:
         if one.least == 0:

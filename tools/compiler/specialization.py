@@ -15,7 +15,7 @@ from xdsl.rewriter import Rewriter
 
 from fuse_opt.dialects.analysis.prepared import prepared_arguments
 from fuse_opt.dialects.interfaces.shapes import is_static, tensor
-from fuse_opt.dialects.interfaces.symbols import EQUAL, SYMBOLS, argument_extents, change_sizes, equal_names
+from fuse_opt.dialects.interfaces.symbols import EQUAL, SYMBOLS, LimitError, Stated, change_sizes, size_arguments
 from fuse_opt.dialects.types.extents import evaluate, is_symbol
 from fuse_opt.dialects.types.extents import symbols as symbols_of
 from fuse_opt.dialects.types.size import Extent, Size
@@ -46,7 +46,7 @@ def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
     function = entry_function(copy, name)
     prepared = prepared_arguments(function)
     given = dict(zip([value.index for value in function.args if value.index not in prepared], shapes, strict=True))
-    values = bind(function, given)
+    values, of_values = bind(function, given), size_arguments(function)
     change_sizes(
         function,
         lambda extent: (
@@ -55,6 +55,8 @@ def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
     )
     for number, extents in given.items():
         value = function.args[number]
+        if number in of_values:
+            continue
         Rewriter.replace_value_with_new_type(value, TensorType(tensor(value).element_type, extents))
     last = function.body.block.last_op
     assert last is not None
@@ -65,26 +67,30 @@ def specialize(module: ModuleOp, name: str | None, shapes: Shapes) -> ModuleOp:
     return copy
 
 
-def bind(
-    function: FuncOp, shapes: Mapping[int, Sequence[int]], known: Sequence[tuple[Extent, ...]] = ()
-) -> dict[str, int]:
+def bind(function: FuncOp, shapes: Mapping[int, Sequence[int]], stated: Stated | None = None) -> dict[str, int]:
     """
-    The values of a function's symbols where arguments, by their number, have these shapes; `known` may have the function's
-    `argument_extents`. Raises ValueError for extents of one name that differ, and for others than the function takes.
+    The values of a function's symbols where arguments, by their number, have these shapes, or of size arguments that value alone;
+    `stated` may have what the function says. Raises ValueError for extents of one name that differ, and for others than the
+    function takes.
     """
-    return bind_extents(known or argument_extents(function), shapes, equal_names(function))
+    return bind_stated(stated or Stated.of(function), shapes)
 
 
 def bind_extents(
     known: Sequence[tuple[Extent, ...]], shapes: Mapping[int, Sequence[int]], equal: Sequence[Sequence[str]] = ()
 ) -> dict[str, int]:
     """The same for arguments of these extents; symbols of each group in `equal` must have one value."""
+    return bind_stated(Stated(known, equal, (), {}), shapes)
+
+
+def bind_stated(stated: Stated, shapes: Mapping[int, Sequence[int]]) -> dict[str, int]:
+    """The same where this is stated."""
     values: dict[str, int] = {}
     places: dict[str, str] = {}
     computed: list[tuple[str, int, Size]] = []
     for number, extents in shapes.items():
-        for axis, (size, extent) in enumerate(zip(known[number], extents, strict=False)):
-            place = f"argument {number}, axis {axis}"
+        for axis, (size, extent) in enumerate(zip(stated.extents[number], extents, strict=False)):
+            place = f"argument {number}" if number in stated.of_values else f"argument {number}, axis {axis}"
             if (symbol := is_symbol(size)) is None:
                 computed += [(place, extent, size)] if isinstance(size, Size) else []
             elif values.setdefault(symbol.name, extent) != extent:
@@ -94,11 +100,14 @@ def bind_extents(
                 raise ValueError(f"extent '{symbol.name}': {place} has {extent}; {expected}")
             else:
                 places.setdefault(symbol.name, place)
-    _check_equal(equal, values, places)
+    _check_equal(stated.equal, values, places)
     for place, extent, size in computed:
         if (expected := size.evaluate(values)) != extent:
             symbols = ", ".join(f"'{symbol.name}' {values[symbol.name]}" for symbol in size.symbols())
             raise ValueError(f"extent '{size}': {place} has {extent}; expected {expected} with {symbols}")
+    for limit in stated.limits:
+        if all(one.name in values for one in limit.symbols) and (problem := limit.problem(values)) is not None:
+            raise LimitError(problem)
     return values
 
 
@@ -125,6 +134,8 @@ class SpecializedPrograms:
     ) -> None:
         """With `recent` compiled code finds the program of a call."""
         self._signature = Signature.of(function)
+        self._of_values = frozenset(size_arguments(function))
+        """The numbers of arguments whose value is a size."""
         self._make = make
         self.sized = sized
         """Gives one of a program for all sizes, or None where there is none for these shapes: then one is made."""
@@ -153,7 +164,13 @@ class SpecializedPrograms:
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         inputs = self._signature.convert_inputs(arrays)
-        return self.program(tuple(array.shape for array in inputs))(*inputs, out=out)
+        return self.program(self.shapes(inputs))(*inputs, out=out)
+
+    def shapes(self, inputs: Sequence[Any]) -> Shapes:
+        """By which programs are known: of arguments that are sizes it is the value."""
+        if not self._of_values:
+            return tuple([array.shape for array in inputs])
+        return tuple([(int(a),) if n in self._of_values else a.shape for n, a in enumerate(inputs)])
 
     @property
     def stats(self) -> Any:
@@ -175,7 +192,7 @@ class SpecializedPrograms:
         with self._lock:
             self.made += found is None
             self._programs[shapes] = program
-            if (direct := getattr(program, "direct", None)) is not None:
+            if not self._of_values and (direct := getattr(program, "direct", None)) is not None:
                 self._direct[shapes] = direct
             while len(self._programs) > KEPT:
                 oldest = min(self._programs, key=lambda known: self._used.get(known, 0))
@@ -187,7 +204,7 @@ class SpecializedPrograms:
     def _remember(self, program: Any) -> None:
         """Lets compiled code call a program, if it can."""
         direct = getattr(program, "direct", None)
-        if self._recent is not None and isinstance(direct, BuiltinMethodType):
+        if self._recent is not None and not self._of_values and isinstance(direct, BuiltinMethodType):
             self._recent.add(cast("Any", direct), program)
 
     def _last(self) -> Any:
@@ -232,7 +249,7 @@ class FrozenSpecializedCalls:
         bound = [self._bound.get(number) for number in range(len(values))]
         given = [left.pop(0) if entry is None else entry.value() for entry in bound]
         inputs = self._signature.convert_inputs(given)
-        calls = self._of(tuple(array.shape for array in inputs))
+        calls = self._of(self._programs.shapes(inputs))
         return calls([array for array, entry in zip(inputs, bound, strict=True) if entry is None], out, stream)
 
     def refresh(self) -> None:
