@@ -22,6 +22,10 @@ LIMITS = "fused.limits"
 """What a kernel's function says of sizes: pairs of one and the largest number that it has room for."""
 
 
+WRITTEN = "fused.written"
+"""What a kernel's function says of the one buffer that it writes: of how many elements, where these are not all."""
+
+
 NONPOSITIVE = "fused.nonpositive"
 """Attribute of a `math.exp` whose operand is never greater than zero."""
 

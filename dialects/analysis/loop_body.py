@@ -10,13 +10,13 @@ A group is a set of bare graph ops and `fused.kernel`s; nothing has to be built 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import cast
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.layouts import address, element_at, element_index, encoding, memory_extents
@@ -26,7 +26,7 @@ from fuse_opt.dialects.interfaces.structured_op import FusionKind, StructuredOp
 from fuse_opt.dialects.scalar import Scalar, topological
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.index_expr import Dim, Index, IndexExpr, dimensions, linearize
-from fuse_opt.dialects.types.size import Undecided
+from fuse_opt.dialects.types.size import Extent, Undecided
 
 
 class Unschedulable(Exception):
@@ -299,6 +299,39 @@ def trace_scalar(
 def trace_kernel(kernel: KernelOp) -> LoopBody:
     """The kernel as one pass. Raises Unschedulable."""
     return trace(list(kernel.yielded()), dict.fromkeys(kernel.block.ops))
+
+
+def trace_written(kernel: KernelOp, loop_body: LoopBody, is_in_place: Callable[[int, int], bool]) -> LoopBody:
+    """
+    What is left of a kernel's pass where a result, by its number, is in place of an operand: the elements that are not what is
+    there already. The pass as it is where that is all, or not known.
+    """
+    if loop_body.is_row or len(loop_body.stores) != 1:
+        return loop_body
+    (store,) = loop_body.stores
+    op, value = store.node.op, store.node.value
+    if op is None or (found := op.overwritten()) is None or encoding(kernel.results[store.result]) is not None:
+        return loop_body
+    kept = store.node.operands[found.operand]
+    is_kept = kept.op is None and isinstance(kept.value, BlockArgument) and kept.address == store.address
+    if not is_kept or not is_in_place(store.result, cast(BlockArgument, kept.value).index):
+        return loop_body
+    elements = op.operands[found.elements]
+    extents = memory_extents(elements)
+    place = dimensions("i", extents)
+    walk = _Tracer(dict.fromkeys(kernel.block.ops), frozenset(), 16 * len(member_ops([kernel])) + 64)
+    node = walk.at(elements, element_index(elements, place))
+    at = tuple(i + cast(int, start) for i, start in zip(element_index(elements, place), found.starts, strict=True))
+    stored = Store(store.result, node, address(value, at), False)
+    return LoopBody(place, extents, (), (), tuple(walk.order), (stored,))
+
+
+def written_elements(kernel: KernelOp, passes: Sequence[LoopBody]) -> Extent | None:
+    """How many elements a kernel of one pass writes, where `trace_written` left less than all; else None."""
+    if len(passes) != 1 or passes[0].is_row or len(passes[0].stores) != 1:
+        return None
+    count = prod(passes[0].row_extents)
+    return None if count == prod(shape(kernel.results[passes[0].stores[0].result])) else count
 
 
 def trace(results: Sequence[SSAValue], members: Collection[Operation], outside: Collection[Operation] = ()) -> LoopBody:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
 from typing import Any, ClassVar
@@ -28,6 +29,7 @@ from fuse_opt.dialects.interfaces.stored_rules import StoredRule, pointwise_rule
 from fuse_opt.dialects.types.dtypes import BOOL, DType
 from fuse_opt.dialects.types.encodings import EncodingPart, with_encoding
 from fuse_opt.dialects.types.index_expr import Index, constant, dimensions
+from fuse_opt.dialects.types.size import Extent
 
 
 class FusionKind(IntEnum):
@@ -38,6 +40,15 @@ class FusionKind(IntEnum):
     INJECTIVE = 2
     REDUCTION = 3
     OPAQUE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Overwritten:
+    """A result that is an operand but for a box of elements, which another operand has: where that begins, by axis."""
+
+    operand: int
+    elements: int
+    starts: tuple[Extent, ...]
 
 
 class StructuredOp(GraphOp):
@@ -61,6 +72,10 @@ class StructuredOp(GraphOp):
     def initial(self) -> int | float | bool:
         """The value of an empty reduction, neutral to COMBINE."""
         raise self.error("is no reduction")
+
+    def overwritten(self) -> Overwritten | None:
+        """What in place is left to write; None where it is all."""
+        return None
 
     def body(self) -> sc.Scalar:
         """The traced scalar meaning; the same object for equal operand types and properties."""

@@ -17,11 +17,12 @@ from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
-from fuse_opt.dialects.analysis.loop_body import LoopBody
+from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.fused.knobs import CUT, UNROLL, VECTOR
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
@@ -33,7 +34,7 @@ from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel
 from fuse_opt.lowering.cpu.matmul.loops import build_product_loops
 from fuse_opt.lowering.cpu.split_rows import build_split_loops
 from fuse_opt.lowering.cpu.tiles import build_tile_loops
-from fuse_opt.lowering.hints import VECTOR_BITS, is_nontemporal
+from fuse_opt.lowering.hints import VECTOR_BITS, WRITTEN, is_nontemporal
 from fuse_opt.lowering.kernel.buffers import Parameter
 from fuse_opt.lowering.kernel.common_reductions import merge_equal_reductions
 from fuse_opt.lowering.kernel.naming import kernel_comment, kernel_name
@@ -142,6 +143,8 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 unroll_vectors(loops.body, vectors * WIDTH)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
             function.location = kernel.location
+            if (written := written_elements(kernel, passes)) is not None:
+                function.attributes[WRITTEN] = SizeAttr(written)
             if is_fast(kernel):
                 function.attributes["fused.math"] = StringAttr("fast")
             if (bits := VECTOR.count(kernel)) is not None:

@@ -25,7 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.kernel_access import generated_kind, is_library, library_op
 from fuse_opt.dialects.analysis.kernel_parts import kernel_passes
-from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
+from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable, trace_written
 from fuse_opt.dialects.analysis.prepared import PREPARED, prepare_name, prepared_arguments
 from fuse_opt.dialects.analysis.storage import (
     MOST_BYTES,
@@ -269,6 +269,11 @@ class _FunctionConverter(Generic[Generated]):
             self._launch(kernel, found)
             return
         if (passes := scheduled(kernel)) is not None:
+            count = len(kernel.operands)
+            passes = [
+                trace_written(kernel, each, lambda result, operand: memory[count + result] == memory[operand])
+                for each in passes
+            ]
             found = self.module.kernels[key] = self.module.generate(kernel, passes, memory, self.function)
             self._launch(kernel, found)
             return

@@ -50,10 +50,11 @@ from fuse_opt.lowering.emit.access_ranges import task_slices
 from fuse_opt.lowering.emit.barriers import is_sized, one_by_one, plan_phases
 from fuse_opt.lowering.emit.c_program import NO_SIZES, SizeTable
 from fuse_opt.lowering.errors import EvaluationError, LoweringError
-from fuse_opt.lowering.hints import LIMITS
+from fuse_opt.lowering.hints import LIMITS, WRITTEN
 from fuse_opt.lowering.program import (
     CHAIN,
     INSIDE,
+    NUMPY_NAMES,
     ORDERS,
     Buffer,
     BufferRef,
@@ -380,6 +381,12 @@ class ProgramBuilder:
         for launch in launches:
             loaded, stored = self._kernel_traffic(launch.kernel)
             read += sum(launch.buffers[k].nbytes for k in loaded)
+            said = self.kernels[launch.kernel].attributes.get(WRITTEN)
+            if isinstance(said, SizeAttr):
+                (target,) = stored
+                itemsize = np.dtype(NUMPY_NAMES[launch.buffers[target].dtype]).itemsize
+                written += cast(int, said.data) * itemsize
+                continue
             written += sum(launch.buffers[k].nbytes for k in stored)
         for call in calls:
             read, written = (total + more for total, more in zip((read, written), call.moved, strict=True))

@@ -20,6 +20,7 @@ from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.op import GraphBuilder
 from fuse_opt.dialects.interfaces.properties import int_array, int_value
 from fuse_opt.dialects.interfaces.shapes import AnyTensor, agree, dtype, shape, shape_text, tensor, tensor_type
+from fuse_opt.dialects.interfaces.structured_op import Overwritten
 from fuse_opt.dialects.scalar import Scalar
 from fuse_opt.dialects.types.dtypes import I64
 from fuse_opt.dialects.types.index_expr import Index, IndexExpr
@@ -76,6 +77,10 @@ class SliceScatterOp(SlicingOp):
         wanted = [n if n == DYNAMIC_INDEX else len(positions) for n, positions in found]
         check_update(self.x, self.update, wanted)
         return (tensor(self.x),)
+
+    def overwritten(self) -> Overwritten | None:
+        found = self.ranges()
+        return Overwritten(0, 1, tuple([r.start for r in found])) if all(r.step == 1 for r in found) else None
 
     def operand_index(self, operand: int, index: Index, reduced: Index) -> Index:
         return index if operand == 0 else tuple(map(_inside, index, self.ranges()))
