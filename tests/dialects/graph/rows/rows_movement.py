@@ -127,6 +127,32 @@ def _select_scatter_cases() -> Iterator[Case]:
         yield Case("graph.select_scatter", text, (x, update), expected)
 
 
+def _leading_cases() -> Iterator[Case]:
+    for shape, axis, count in [((5,), 0, 3), ((2, 3, 4), 1, 3), ((2, 3), -1, 1), ((4, 2), 0, 0), ((0, 2), 0, 0)]:
+        text = ", ".join(filter(None, [axis_text(axis), f"count = #graph.size<{count}>"]))
+        at = (*[slice(None)] * (axis % len(shape)), slice(0, count))
+        yield from moved("leading", text, shape, lambda x, at=at: np.array(x[at], order="C"))
+
+
+def _update_slice_cases() -> Iterator[Case]:
+    layouts: list[tuple[Shape, int, int, int]] = [
+        ((7,), 0, 2, 3),
+        ((7,), 0, 0, 7),
+        ((3, 5, 2), 1, 4, 1),
+        ((3, 5), -1, 1, 2),
+        ((4, 2), 0, 4, 0),
+        ((2, 0), 0, 1, 1),
+    ]
+    for name, (shape, axis, start, count) in product(TYPES, layouts):
+        x = ramp(name, *shape)
+        at = (*[slice(None)] * (axis % len(shape)), slice(start, start + count))
+        update = reverse(ramp(name, *x[at].shape))
+        expected = x.copy()
+        expected[at] = update
+        text = ", ".join(filter(None, [axis_text(axis), f"start = #graph.size<{start}>"]))
+        yield Case("graph.update_slice", text, (x, update), expected)
+
+
 ROWS: list[Row] = [
     Row("concat", ANY, _concat_cases),
     Row("stack", ANY, _stack_cases),
@@ -135,4 +161,6 @@ ROWS: list[Row] = [
     Row("select", ANY, _select_cases),
     Row("slice_scatter", ANY, _slice_scatter_cases),
     Row("select_scatter", ANY, _select_scatter_cases),
+    Row("leading", ANY, _leading_cases),
+    Row("update_slice", ANY, _update_slice_cases),
 ]
