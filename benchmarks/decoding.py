@@ -1,9 +1,10 @@
 """Decoding with caches that grow: time per token of a GPT-2-like model beside eager PyTorch, Inductor and ONNX Runtime.
 
-    FUSE_OPT_NUM_THREADS=1 python benchmarks/decoding.py [--layers 12] [--tokens 256] [--only ours,eager,inductor,ort]
+    FUSE_OPT_NUM_THREADS=1 python benchmarks/decoding.py [--layers 12] [--tokens 256] [--only ours,concat,eager,inductor,ort]
 
-Each system begins with caches of `--past` tokens and appends one token a step to those of the step before; the systems take
-turns step by step, after `--warm` steps of each. Times are of the processor with one thread; of each step's the least of
+Each system begins with caches of `--past` tokens and appends one token a step to those of the step before: `ours` in buffers with
+room, which are doubled where there is none left, the others (`concat` is ours, too) by concatenation. The systems take turns step
+by step, after `--warm` steps of each. Times are of the processor with one thread; of each step's the least of
 `--rounds` rounds counts. `compiles` are those after the first step. Weights are random: what is computed is compared, not spoken.
 """
 
@@ -20,12 +21,17 @@ from typing import Any
 import numpy as np
 from memory_graphs import Net
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr, i64
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, SSAValue
 
 import fuse_opt
+from fuse_opt.dialects.analysis.storage import DONATED
 from fuse_opt.dialects.interfaces.properties import int_value
-from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
+from fuse_opt.dialects.interfaces.shapes import sizes_asked_for, tensor_type
+from fuse_opt.dialects.interfaces.symbols import SIZE, SYMBOLS
 from fuse_opt.dialects.types.size import symbol
+from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.tools.compiler.specialization import SpecializedPrograms
 
 Array = NDArray[np.float32]
@@ -35,27 +41,53 @@ Step = Callable[[Array, Sequence[Any]], tuple[Any, Sequence[Any]]]
 """Of the embedding of a token and caches: logits, and the caches with that token."""
 
 
-def program(layers: int, most: int) -> ModuleOp:
-    """A step; arguments are the embedded token, for each layer keys and values of those before, then weights."""
+def program(layers: int, most: int, in_place: bool = False) -> ModuleOp:
+    """
+    A step; arguments are the embedded token, with `in_place` how many tokens there are, for each layer keys and values of those
+    before, or buffers with room that have them, then weights.
+    """
     with sizes_asked_for():
-        past = symbol("past", 1, most)
+        past, room = symbol("past", 1, most), symbol("room", 1, most)
         net = Net()
         x = net.argument(1, WIDTH)
-        caches = [net.argument(HEADS, past, HEAD) for _ in range(2 * layers)]
+        marks: list[dict[str, Attribute]] = [{SIZE: StringAttr("past")}] if in_place else []
+        for _ in marks:
+            net.block.insert_arg(tensor_type(i64, ()), 1)
+        caches = [net.argument(HEADS, room if in_place else past, HEAD) for _ in range(2 * layers)]
+        given_up: dict[str, Attribute] = {DONATED: UnitAttr()} if in_place else {}
+        marks += [given_up] * len(caches)
+
+        def appended(cache: SSAValue, new: SSAValue) -> tuple[SSAValue, SSAValue]:
+            """The cache with the new token, and what it has then."""
+            if not in_place:
+                return (whole := net("concat", cache, new, axis=int_value(1))), whole
+            whole = net("update_slice", cache, new, axis=int_value(1), start=SizeAttr(past))
+            return whole, net("leading", whole, axis=int_value(1), count=SizeAttr(past + 1))
+
         kept: list[Any] = []
         for layer in range(layers):
             normal = net("layer_norm", x, net.argument(WIDTH), net.argument(WIDTH))
             q, k, v = net.all("split", net.linear(normal, 3 * WIDTH), axis=int_value(1), parts=int_value(3))
             q, k, v = (net.flattened(one, HEADS, 1, HEAD) for one in (q, k, v))
-            keys = net("concat", caches[2 * layer], k, axis=int_value(1))
-            values = net("concat", caches[2 * layer + 1], v, axis=int_value(1))
-            kept += [keys, values]
+            (kept_keys, keys), (kept_values, values) = (
+                appended(caches[2 * layer], k),
+                appended(caches[2 * layer + 1], v),
+            )
+            kept += [kept_keys, kept_values]
             mixed = net.flattened(net("scaled_dot_product_attention", q, keys, values), 1, WIDTH)
             x = net("add", x, net.linear(mixed, WIDTH))
             normal = net("layer_norm", x, net.argument(WIDTH), net.argument(WIDTH))
             x = net("add", x, net.linear(net("gelu", net.linear(normal, 4 * WIDTH)), WIDTH))
         normal = net("layer_norm", x, net.argument(WIDTH), net.argument(WIDTH))
-        return net.finish(net("matmul", normal, net.argument(WIDTH, WORDS)), *kept)
+        module = net.finish(net("matmul", normal, net.argument(WIDTH, WORDS)), *kept)
+        function = module.body.block.first_op
+        assert isinstance(function, FuncOp)
+        rest = len(net.block.args) - 1 - len(marks)
+        function.arg_attrs = ArrayAttr([DictionaryAttr(mark) for mark in ({}, *marks, *[{}] * rest)])
+        function.attributes[SYMBOLS] = DictionaryAttr(
+            {name: DictionaryAttr({"most": IntegerAttr(most, i64)}) for name in ["past"] + ["room"] * in_place}
+        )
+        return module
 
 
 def weights(layers: int) -> list[Array]:
@@ -77,11 +109,23 @@ def weights(layers: int) -> list[Array]:
     return [*found, one, zero, matrix(WIDTH, WORDS)]
 
 
-def ours(layers: int, given: Sequence[Array], most: int) -> tuple[Step, Callable[[], str]]:
-    compiled = fuse_opt.compile(program(layers, most))
+def ours(
+    layers: int, given: Sequence[Array], most: int, in_place: bool, past: int = 0
+) -> tuple[Step, Callable[[], str]]:
+    compiled = fuse_opt.compile(program(layers, most, in_place))
+    count = np.array(past)
 
     def step(x: Array, caches: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
         logits, *kept = compiled(x, *caches, *given)
+        return logits, kept
+
+    def step_in_place(x: Array, caches: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        if caches[0].shape[1] == past:
+            count[()] = past
+        if caches[0].shape[1] == count:
+            caches = [np.concatenate((one, np.zeros_like(one)), 1) for one in caches]
+        logits, *kept = compiled(x, count, *caches, *given)
+        count[()] += 1
         return logits, kept
 
     def report() -> str:
@@ -89,7 +133,7 @@ def ours(layers: int, given: Sequence[Array], most: int) -> tuple[Step, Callable
         assert isinstance(native, SpecializedPrograms)
         return f"{native.made} programs of their own, {stats.bytes_written / 1e6:.2f} MB written in the last step"
 
-    return step, report
+    return step_in_place if in_place else step, report
 
 
 def model(layers: int, given: Sequence[Array]) -> Any:
@@ -118,7 +162,8 @@ def model(layers: int, given: Sequence[Array]) -> Any:
                 keys = torch.cat((caches[2 * layer], k), 1)
                 values = torch.cat((caches[2 * layer + 1], v), 1)
                 kept += [keys, values]
-                x = x + linear(functional.scaled_dot_product_attention(q, keys, values).reshape(1, WIDTH))
+                mixed = functional.scaled_dot_product_attention(q[None], keys[None], values[None])
+                x = x + linear(mixed.reshape(1, WIDTH))
                 x = x + linear(functional.gelu(linear(norm(x))))
             return norm(x) @ next(taken), *kept
 
@@ -163,7 +208,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--warm", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", default="ours,eager,inductor,ort")
+    parser.add_argument("--only", default="ours,concat,eager,inductor,ort")
     asked = parser.parse_args()
     threads = int(os.environ.get("FUSE_OPT_NUM_THREADS", "1"))
     print(
@@ -176,9 +221,9 @@ def main() -> None:
     given, chosen = weights(asked.layers), asked.only.split(",")
     steps: dict[str, Step] = {}
     reports: dict[str, Callable[[], str]] = {}
-    if "ours" in chosen:
-        steps["ours"], reports["ours"] = ours(asked.layers, given, 4096)
-    if set(chosen) - {"ours"}:
+    for name in [name for name in ("ours", "concat") if name in chosen]:
+        steps[name], reports[name] = ours(asked.layers, given, 4096, name == "ours", asked.past)
+    if set(chosen) - {"ours", "concat"}:
         import_module("torch").set_num_threads(threads)
         eager = model(asked.layers, given)
         if "eager" in chosen:
