@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from fuse_opt.dialects import scalar as sc
-from fuse_opt.dialects.interfaces.shapes import dtype, shape
+from fuse_opt.dialects.interfaces.op import GraphOp
+from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.passes.devices.device import Device
+from fuse_opt.passes.implementation.costs import alone_seconds
+from fuse_opt.passes.memory.packing.live_bytes import live_bytes
+from fuse_opt.passes.recompute.kept_values import values_to_keep
 from fuse_opt.passes.recompute.least_cut import LeastCut
 from fuse_opt.passes.recompute.times import Memory, Times
 
+SOON = 3
+"""Time over which a value is kept, where it is searched what to keep: to the next call, and the loops behind that."""
 SHARED_TIME = 16
 """Time over which a value that was computed again is kept for a further call."""
 
@@ -68,6 +74,46 @@ class Cut:
         self.candidates = dict.fromkeys(memory for memory in wanted if times.can_repeat(memory.value.owner))
         self.device = device
         self.bandwidth = device.cache_bandwidth if in_caches else device.bandwidth
+
+    def keep(self, target: int, loads: Mapping[int, int]) -> None:
+        """
+        Has those candidates kept from which the others follow with the least work, where no call has more bytes than the target;
+        `loads` are all that calls have.
+        """
+        self.candidates = {memory: None for memory in self.candidates if self._first_read(memory) > self.at + SOON}
+        chain = sorted(self.candidates, key=lambda memory: memory.made)
+        if not chain:
+            return
+        counted: set[Operation] = set()
+        work = [self._work(memory, counted) for memory in chain]
+        first = self._first_read(chain[-1])
+        stop = max(memory.last for memory in chain) + 1
+        own = live_bytes(
+            [(max(m.made, first) - first, max(m.last + 1, first) - first, m.nbytes or 0) for m in chain], stop
+        )
+        others = max((loads.get(at, 0) - own[at - first] for at in range(first, stop)), default=0)
+        room = target - loads[self.at] + _total(chain)
+        for number in values_to_keep([memory.nbytes or 0 for memory in chain], work, room, target - others):
+            del self.candidates[chain[number]]
+
+    def _first_read(self, memory: Memory) -> int:
+        """When a value is read behind the call."""
+        times = (self.times.time[reader] for value in memory.names for reader in self.times.readers(value))
+        return min((time for time in times if time > self.at), default=self.at)
+
+    def _work(self, memory: Memory, counted: set[Operation]) -> float:
+        """Seconds to compute a value from others that are there over the call; of ops that are not counted yet."""
+        seconds, waiting = 0.0, [memory.value.owner]
+        while waiting:
+            op = waiting.pop()
+            if not isinstance(op, Operation) or not self.times.can_repeat(op):
+                return inf
+            if op not in counted:
+                counted.add(op)
+                seconds += work_seconds(op, self.device)
+                needed = (value for value in op.operands if value in self.times.memory)
+                waiting += [value.owner for value in needed if not self._is_alive(self.times.memory[value])]
+        return seconds
 
     def proposals(self) -> list[Proposal]:
         """In the order of the values that are dropped."""
@@ -204,13 +250,12 @@ class Cut:
 
 
 def work_seconds(op: Operation, device: Device) -> float:
-    """What an op takes; a call as a product: with a result of M x N from M x K and K x N, the root of all sizes is MNK."""
+    """What an op takes: a loop by its work, a call by what the cheapest implementation says."""
     if isinstance(op, StructuredOp):
         return device.work_seconds(
             sc.cost(op.body()) * estimate(prod(shape(op.results[0])) * prod(op.reduced_extents()))
         )
-    count = 2 * prod(estimate(prod(shape(value))) for value in (*op.operands[:2], op.results[0])) ** 0.5
-    return device.launch + count / device.product_rate(dtype(op.results[0]).name)
+    return alone_seconds(op, device) if isinstance(op, GraphOp) else device.launch
 
 
 def clones_of(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from fuse_opt.dialects.analysis.storage import functions_of, value_name
+from fuse_opt.dialects.fused import RECOMPUTED
 from fuse_opt.passes.decisions.steering import Steering, Step, steer
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.options import check_counts, tunable
@@ -22,6 +24,9 @@ from fuse_opt.passes.rewrite_pass import RewritePass
 
 MOST_SWEEPS = 16
 """Looks at a whole function; two or three find what there is, of what is free and of what is not."""
+
+SEARCHED = 1
+"""The number of products of which it is searched which to keep."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,8 @@ class RematerializePass(RewritePass):
     rows: bool = False
     """Whether reductions may be computed again, too."""
     products: int = 0
-    """Which calls may be, such as products: of this many in their order one is kept; 0 for none."""
+    """Which calls may be, such as products: of this many in their order one is kept; with 1 those that keep the target with
+    the least work, in a program of which nothing is computed again yet; with 0 all."""
     device: str = "cpu"
     """What the cost model computes with: a device's name, such as cpu or h100, or the path of a .toml file like theirs."""
 
@@ -77,34 +83,42 @@ class RematerializePass(RewritePass):
         find_device(self.device)
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
-        gained = dict.fromkeys(functions_of(op), 0.0)
+        before: dict[FuncOp, _Sweep | None] = dict.fromkeys(functions_of(op))
         free = replace(self, slower=0.0, rows=False, products=0)
         stages = [self] if free == self else [self, free]  # what is free comes first: the last one is at work
+        is_searched = self.products == SEARCHED and any(RECOMPUTED in each.attributes for each in op.walk())
         for _ in range(MOST_SWEEPS):
             steering = steer(self.name, op, None)
             replays = steering is not None and steering.steps is not None
-            sweeps = [_Sweep(stages[-1], function, steering, gained[function]) for function in gained]
+            if is_searched and not replays:
+                break  # a search would go on from what it found
+            sweeps = [_Sweep(stages[-1], function, steering, before[function]) for function in before]
             changed = any([sweep.replay() if replays else sweep.run() for sweep in sweeps])
             while not changed and not replays and len(stages) > 1:
                 stages.pop()
-                sweeps = [_Sweep(stages[-1], function, steering, gained[function]) for function in gained]
+                sweeps = [_Sweep(stages[-1], function, steering, before[function]) for function in before]
                 changed = any([sweep.run() for sweep in sweeps])
             if not changed:
                 for sweep in sweeps:
                     sweep.report()
                 break
-            gained = {sweep.function: sweep.gained for sweep in sweeps}
+            before = {sweep.function: sweep for sweep in sweeps}
 
 
 class _Sweep:
     """Looks at each value of a function over one call that it is kept over, that of the most bytes alive."""
 
-    def __init__(self, options: RematerializePass, function: FuncOp, steering: Steering | None, gained: float) -> None:
+    def __init__(
+        self, options: RematerializePass, function: FuncOp, steering: Steering | None, before: _Sweep | None
+    ) -> None:
         self.options = options
         self.function = function
         self.steering = steering
-        self.balance = options.slower + gained
+        self.balance = options.slower + (0.0 if before is None else before.gained)
         """Seconds that may still be lost."""
+        self.peak: float = inf
+        """The most bytes of a call, where it is searched what to keep."""
+        self._peak_before = before.peak if before is not None and before.options == options else inf
         self.times = Times(function, options.rows, options.products)
         self.refused: list[tuple[Proposal, str, str, str]] = []
 
@@ -131,7 +145,11 @@ class _Sweep:
 
     def _proposals(self) -> list[Proposal]:
         options, times = self.options, self.times
-        device, loads = find_device(options.device), times.loads()
+        device, loads = find_device(options.device), times.loads(whole=options.products == SEARCHED)
+        if options.products == SEARCHED:
+            self.peak = max(loads.values(), default=0)
+            if self.peak >= self._peak_before:
+                return []  # what was computed again last has not helped
         memories = [memory for memory in dict.fromkeys(times.memory.values()) if self._may_be_dropped(memory)]
         alive = Stabbing([(memory.made + 1, memory.last) for memory in memories], times.end)
         found: list[Proposal] = []
@@ -140,6 +158,8 @@ class _Sweep:
                 break
             if wanted := alive.take(at):
                 cut = Cut(times, at, [memories[k] for k in wanted], device, loads[at] <= device.cache_bytes)
+                if options.products == SEARCHED:
+                    cut.keep(options.target, loads)
                 found += cut.proposals()
         return found
 

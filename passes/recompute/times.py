@@ -44,7 +44,7 @@ class Times:
     """The times of a function of one block."""
 
     def __init__(self, function: FuncOp, rows: bool = False, products: int = 0) -> None:
-        """With `rows` reductions may be computed again, and with `products` all calls but one in so many."""
+        """With `rows` reductions may be computed again, and with `products` all calls but one in so many; with 1 all of them."""
         self.function = function
         self._rows, self._products = rows, products
         self.block: Block = function.body.block
@@ -88,12 +88,10 @@ class Times:
             elif "must_inplace" in op.attributes:
                 memory.barred, memory.free = True, False
 
-    def loads(self) -> dict[int, int]:
-        """By call: the bytes of values that are alive over it."""
-        memories = dict.fromkeys(self.memory.values())
-        lives = (
-            (each.made + 1, each.last, each.nbytes or 0) for each in memories if not each.free and each.made < each.last
-        )
+    def loads(self, whole: bool = False) -> dict[int, int]:
+        """By call: the bytes of values that are alive over it; with `whole` of those, too, that it reads or makes."""
+        memories = [each for each in dict.fromkeys(self.memory.values()) if not each.free and each.made < each.last]
+        lives = ((each.made + (not whole), each.last + whole, each.nbytes or 0) for each in memories)
         return {at: load for at, load in enumerate(live_bytes(lives, self.end)) if at and not at % 2}
 
     def readers(self, value: SSAValue) -> Sequence[Operation]:
@@ -111,7 +109,7 @@ class Times:
     def _may_repeat(self, op: GraphOp) -> bool:
         if isinstance(op, StructuredOp):
             return self._rows or not op.COMBINE
-        return self._products > 0 and self.time[op] // 2 % self._products != 0
+        return self._products == 1 or (self._products > 0 and self.time[op] // 2 % self._products != 0)
 
 
 def _bytes(value: SSAValue) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context as Variables
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from fuse_opt.dialects.fused import RECOMPUTED
 from fuse_opt.passes.decisions import Decision, record_decisions
 from fuse_opt.passes.devices.device import find_device
 from fuse_opt.passes.recompute.proposals import work_seconds
-from fuse_opt.passes.recompute.rematerialize import RematerializePass
+from fuse_opt.passes.recompute.rematerialize import SEARCHED, RematerializePass
 from fuse_opt.passes.remarks import RefusedError
 
 Run = Callable[[ModuleOp, Sequence[ModulePass]], None]
@@ -25,6 +25,8 @@ _TARGETS = (0.95, 0.8, 0.6, 0.4)
 """Parts of a budget that are tried as targets of cheap recomputation, so that no more is computed again than has to be."""
 _PARTS = (0.125, 0.25, 0.5, 0.75)
 """Parts of the time that all of dear recomputation takes, that are tried as its limit."""
+_SEARCHED_PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
+"""Parts of a budget, and of the arena without dear recomputation, that are tried as targets of a search for what to keep."""
 _TRIED = 2
 """Dear tiers of which parts are tried, for a budget."""
 _POINTWISE = RematerializePass(slower=1e9)
@@ -33,6 +35,8 @@ CHEAP = (_POINTWISE, _ROWS)
 """Recomputation of all that loops compute, without a limit of time."""
 DEAR = tuple(replace(_ROWS, products=kept, max_ops=512) for kept in (2, 3, 4, 6))
 """That of products, too, of which one in so many is kept."""
+_SEARCHED = replace(_ROWS, products=SEARCHED, max_ops=512)
+"""That of products of which those are kept that take the least work for a target."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +86,13 @@ class Trials:
             (tier for tier in DEAR if self.of(tier).arena <= budget), key=lambda tier: self.of(tier).seconds
         )
         found = [trial for tier in fitting[:_TRIED] for trial in self._parts(tier) if trial.arena <= budget]
-        return min(found, key=lambda trial: trial.seconds, default=None)
+        searched = next((trial for trial in self._searched(budget) if trial.arena <= budget), None)
+        return min([*found, *([] if searched is None else [searched])], key=lambda trial: trial.seconds, default=None)
 
     def least(self) -> Trial:
         """The one with the smallest arena, of those with the whole of each tier the first."""
-        return min(map(self.of, (None, *CHEAP, *DEAR)), key=lambda trial: trial.arena)
+        dear = (*map(self.of, DEAR), *self._searched(self.of(CHEAP[-1]).arena))
+        return min((*map(self.of, (None, *CHEAP)), *dear), key=lambda trial: trial.arena)
 
     def front(self, points: int) -> list[Trial]:
         """
@@ -94,6 +100,7 @@ class Trials:
         many, with about equal steps between them.
         """
         every = [*map(self.of, (None, *CHEAP)), *(trial for tier in DEAR for trial in self._parts(tier))]
+        every += self._searched(self.of(CHEAP[-1]).arena)
         found: list[Trial] = []
         for trial in sorted(every, key=lambda each: (each.arena, each.seconds)):
             if not found or trial.seconds < found[-1].seconds:
@@ -101,6 +108,10 @@ class Trials:
         count = min(points, len(found))
         chosen = {round(k * (len(found) - 1) / max(count - 1, 1)): None for k in range(count)}
         return [found[number] for number in chosen][::-1]
+
+    def _searched(self, nbytes: int) -> Iterator[Trial]:
+        """What a search for what to keep leads to, for ever smaller parts of so many bytes."""
+        return (self.of(replace(_SEARCHED, target=int(part * nbytes))) for part in _SEARCHED_PARTS)
 
     def _parts(self, tier: RematerializePass) -> list[Trial]:
         """The whole of a dear tier, and parts of it, by what more than free recomputation takes."""

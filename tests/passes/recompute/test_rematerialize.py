@@ -60,7 +60,7 @@ def program(seed: int, ops: int = 40) -> str:
     return f"func.func @main(%x: {S}{donated}, %w: {S}) -> {S} {{\n  {body}\n}}\n"
 
 
-@pytest.mark.parametrize("more", ["", " rows=true products=2"])
+@pytest.mark.parametrize("more", ["", " rows=true products=2", " rows=true products=1 target=512"])
 def test_programs_keep_their_bits(more: str) -> None:
     made, eager = 0, EAGER.replace("}", f"{more}}}")
     for seed in range(5):
