@@ -32,6 +32,7 @@ from fuse_opt.dialects.graph.movement import pad_roll_tile as graph_placement
 from fuse_opt.dialects.graph.movement import scatter as graph_scattering
 from fuse_opt.dialects.graph.movement import slice_update as graph_slices
 from fuse_opt.dialects.graph.movement import views as graph_views
+from fuse_opt.dialects.graph.movement import winograd as graph_winograd
 from fuse_opt.dialects.graph.nn import attention as graph_attention
 from fuse_opt.dialects.graph.nn import batch_group_norm as graph_channel_norms
 from fuse_opt.dialects.graph.nn import optimizers as graph_optimizers
@@ -90,6 +91,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     graph_products,
     graph_einsum,
     graph_convolution,
+    graph_winograd,
     graph_indexing,
     graph_scattering,
     graph_sorting,
