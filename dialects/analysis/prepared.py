@@ -48,6 +48,11 @@ def prepared_arguments(function: FuncOp) -> tuple[int, ...]:
     return _marked(function, PREPARED)
 
 
+def unchanging_arguments(function: FuncOp) -> tuple[int, ...]:
+    """The positions of those that never change: frozen ones, and what is made of these alone."""
+    return (*frozen_arguments(function), *prepared_arguments(function))
+
+
 def prepared_of(function: FuncOp) -> Prepared | None:
     """What a function of a verified module is given by its second one; None where there is none."""
     found = prepared_arguments(function)

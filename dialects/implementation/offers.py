@@ -19,6 +19,7 @@ from typing import Literal, TypeVar, cast
 from xdsl.ir import Operation, SSAValue
 
 from fuse_opt.dialects.analysis.contractions.product_copies import Computed
+from fuse_opt.dialects.analysis.numerics import LEVELS, Numerics
 from fuse_opt.dialects.analysis.storage import MOST_BYTES
 from fuse_opt.dialects.implementation.chains import ChainOffer
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
@@ -102,8 +103,12 @@ class Offer:
     """
     split: bool = False
     """Whether calls are cut into parts that run at a time, by their extents alone: bits do not depend on threads."""
-    numerics: Literal["strict", "fast"] = "strict"
-    """`fast`: bits differ between runs, or results by more than the op's documented bound; chosen on demand only."""
+    numerics: Numerics = "strict"
+    """
+    `strict`: results within the op's documented bound, the same in every run. `finite`: so where operands and sums are finite; an
+    infinity, a NaN or what becomes one in between may reach results that the op's meaning keeps from it. `fast`: bits differ
+    between runs, or results by more than that bound. The latter two are chosen on demand only.
+    """
     platform: Platform = "cpu"
     """Where it runs; it is considered for modules that are made for that one, see `platform_of`."""
     chained: bool = False
@@ -135,6 +140,10 @@ class Offer:
         """What is before the first dot of its name."""
         return self.name.partition(".")[0]
 
+    def is_within(self, numerics: Numerics) -> bool:
+        """Whether who takes results of that level takes its own."""
+        return LEVELS.index(self.numerics) <= LEVELS.index(numerics)
+
     def refusal(self, site: Site) -> str | None:
         """The code of why it does not run the site's op. Raises BackendFault."""
         if site.is_sized and not self.sized:
@@ -143,6 +152,10 @@ class Offer:
             return "layout"
         if self.features and (missing := self._missing_feature(site)) is not None:
             return f"needs-{missing}"
+        return self.refusal_of_op(site)
+
+    def refusal_of_op(self, site: Site) -> str | None:
+        """The same, of the op alone: its orders, sizes and machine are asked about elsewhere. Raises BackendFault."""
         return self._reason("accepts", self.accepts, site)
 
     @property

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
 from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, kernel_structure, library_op
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
+from fuse_opt.dialects.analysis.numerics import Numerics, numerics_of
 from fuse_opt.dialects.analysis.training import is_training
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, site_name
@@ -43,16 +44,18 @@ _REMEMBERED = 4096
 
 
 def candidates(
-    kernel: KernelOp, machine: Machine, numerics: str, frozen: Collection[SSAValue]
+    kernel: KernelOp, machine: Machine, numerics: Numerics, frozen: Collection[SSAValue]
 ) -> tuple[Candidate, ...]:
     """
     What is offered for the kernel's opaque ops on the machine's platform by backends that its module allows, the default
-    first; nothing where it has none. `frozen` are values of which the caller says that they never change. The same object
-    for kernels that compute the same. Raises BackendFault.
+    first; nothing where it has none. They are within `numerics`, or what the module takes; a kernel that names one keeps it.
+    `frozen` are values of which the caller says that they never change. The same object for kernels that compute the same.
+    Raises BackendFault.
     """
+    numerics = numerics_of(kernel, numerics)
     never = tuple(value in frozen for value in kernel.operands) if frozen else ()
     schedule = kernel.schedule_kind() if kernel.implementation is None else None
-    key = (*_question(kernel), machine, numerics, never, schedule)
+    key = (*_question(kernel), kernel.implementation, machine, numerics, never, schedule)
     if (found := _CANDIDATES.get(key)) is None:
         if len(_CANDIDATES) >= _REMEMBERED:
             _CANDIDATES.clear()
@@ -68,7 +71,7 @@ def _question(kernel: KernelOp) -> tuple[object, ...]:
 
 
 def _candidates(
-    kernel: KernelOp, machine: Machine, numerics: str, frozen: Collection[SSAValue]
+    kernel: KernelOp, machine: Machine, numerics: Numerics, frozen: Collection[SSAValue]
 ) -> tuple[Candidate, ...]:
     ops = dispatched_ops(kernel)
     inside = _inside(kernel, frozen)
@@ -78,8 +81,9 @@ def _candidates(
     return tuple(_judged(kernel, offer, sites, numerics) for offer in offers)
 
 
-def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: str) -> Candidate:
-    if offer.numerics == "fast" and numerics != "fast":
+def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: Numerics) -> Candidate:
+    named = None if kernel.implementation is None else kernel.implementation.data
+    if not offer.is_within(numerics) and offer.name != named:
         return Candidate(offer, "numerics")
     if not offer.differentiable and is_training(kernel):
         return Candidate(offer, "training")
@@ -91,7 +95,7 @@ def _judged(kernel: KernelOp, offer: Offer, sites: Sequence[Site], numerics: str
         return Candidate(offer, "schedule")
     if offer.kind:
         problem = kind_problem(kernel, offer.kind) or _composite_problem(kernel, offer)
-        refusal = None if problem is None else problem.code
+        refusal = offer.refusal_of_op(sites[0]) if problem is None else problem.code
     elif len(sites) > 1:
         refusal = "several-ops"
     elif offer.chained and absorbed_chain(kernel, offer) is None:
@@ -218,7 +222,8 @@ def generated_kind(kernel: KernelOp) -> str:
     if (found := _KINDS.get(key)) is None:
         if len(_KINDS) >= _REMEMBERED:
             _KINDS.clear()
-        offers = dict.fromkeys(offer for op in dispatched_ops(kernel) for offer in allowed_offers(op) if offer.kind)
+        found = (offer for op in dispatched_ops(kernel) for offer in allowed_offers(op) if offer.kind)
+        offers = dict.fromkeys(o for o in found if named is not None or o.is_within("strict"))
         able = (o.kind for o in offers if named in (None, o.name) and _composite_problem(kernel, o) is None)
         found = _KINDS[key] = next((kind for kind in able if kind_problem(kernel, kind) is None), "")
     return found

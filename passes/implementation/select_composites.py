@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation
 
 from fuse_opt.dialects.analysis.bare_ops import sweep_functions
+from fuse_opt.dialects.analysis.numerics import Numerics
 from fuse_opt.dialects.analysis.training import is_training
 from fuse_opt.dialects.implementation.offers import BackendFault, Offer, offers_of
 from fuse_opt.dialects.implementation.queries import wanted_implementation
@@ -55,8 +55,9 @@ class SelectCompositesPass(DevicePass, RewritePass):
 
     prefer: tuple[str, ...] = ()
     """Implementations, or backends (what is before the first dot of a name), that run composites whatever they cost."""
-    numerics: Literal["strict", "fast"] = "strict"
-    """Which implementations are taken: "strict" for those within the bounds of ops, or "fast" for all."""
+    numerics: Numerics = "strict"
+    """Which implementations are taken: "strict" for those within the bounds of ops, "finite" for those that are so
+    of finite operands and sums, or "fast" for all."""
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         check_preferred(self.name, self.prefer, op)
@@ -120,7 +121,7 @@ class SelectCompositesPass(DevicePass, RewritePass):
     def _refusal(self, offer: Offer, site: Site, training: bool) -> str | None:
         if training and not offer.differentiable:
             return "training"
-        if offer.numerics == "fast" and self.numerics != "fast":
+        if not offer.is_within(self.numerics):
             return "numerics"
         if (reason := offer.refusal(site)) is not None or offer.probe is None:
             return reason

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -13,7 +12,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.kernel_access import dispatched_ops, kernel_structure
-from fuse_opt.dialects.analysis.prepared import frozen_arguments
+from fuse_opt.dialects.analysis.numerics import Numerics, numerics_of
+from fuse_opt.dialects.analysis.prepared import unchanging_arguments
 from fuse_opt.dialects.analysis.storage import byte_size, functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import CostTable, read_cost_table
@@ -80,8 +80,9 @@ class SelectImplementationPass(DevicePass):
 
     prefer: tuple[str, ...] = ()
     """Implementations, or backends (what is before the first dot of a name), in order of preference."""
-    numerics: Literal["strict", "fast"] = "strict"
-    """Which implementations are taken: "strict" for those within the bounds of ops, or "fast" for all."""
+    numerics: Numerics = "strict"
+    """Which implementations are taken: "strict" for those within the bounds of ops, "finite" for those that are so
+    of finite operands and sums, or "fast" for all; the module's attribute `graph.numerics` may say more."""
     table: str = ""
     """A file with the times that implementations took, in place of what they say they cost: `fuse-tune dispatch` writes it."""
     forbid_fallback: bool = False
@@ -90,6 +91,10 @@ class SelectImplementationPass(DevicePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         check_preferred(self.name, self.prefer, op)
         machine, table = self.machine(op), self._table(op)
+        try:
+            numerics_of(op)
+        except ValueError as error:
+            raise RefusedError(str(error), op) from None
         known: dict[Hashable, Choice] = {}
         sites = noted_sites()
         with choosing(self.name, op) as choices:
@@ -299,4 +304,4 @@ class SelectImplementationPass(DevicePass):
 
 
 def _frozen(function: FuncOp) -> set[SSAValue]:
-    return {function.body.block.args[number] for number in frozen_arguments(function)}
+    return {function.body.block.args[number] for number in unchanging_arguments(function)}

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
-from fuse_opt.dialects.analysis.prepared import freeze_arguments, frozen_arguments
+from fuse_opt.dialects.analysis.prepared import freeze_arguments, unchanging_arguments
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.implementation.cost_table import site_name
@@ -48,7 +48,7 @@ def measure_sites(module: ModuleOp, numerics: str = "strict", processor_time: bo
     machine = find_device("cpu")
     seen = set[str]()
     for function in functions_of(module):
-        frozen: set[SSAValue] = {function.body.block.args[number] for number in frozen_arguments(function)}
+        frozen: set[SSAValue] = {function.body.block.args[number] for number in unchanging_arguments(function)}
         for kernel in function.body.block.ops:
             if not isinstance(kernel, KernelOp) or not dispatched_ops(kernel) or kernel.schedule_kind() == "reference":
                 continue
