@@ -16,6 +16,7 @@ from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTIO
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
+from fuse_opt.dialects.analysis.contractions.winograd import WINOGRAD
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp
@@ -28,7 +29,7 @@ from fuse_opt.lowering.convert.memory import put_first
 from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
 from fuse_opt.lowering.cpu.columns import build_column_loops
-from fuse_opt.lowering.cpu.convolution.loops import build_convolution_loops
+from fuse_opt.lowering.cpu.convolution.loops import build_convolution_loops, build_winograd_loops
 from fuse_opt.lowering.cpu.horizontal import build_horizontal_loops
 from fuse_opt.lowering.cpu.kernel import KernelLoops, build_kernel_loops, kernel_function
 from fuse_opt.lowering.cpu.matmul.loops import build_product_loops
@@ -190,6 +191,7 @@ _PRODUCTS = {
     ATTENTION: build_attention_loops,
     ATTENTION_GRADIENT: build_attention_gradient_loops,
     CONV: build_convolution_loops,
+    WINOGRAD: build_winograd_loops,
 }
 """What builds the loops of kernels with opaque ops in them, by schedule kind."""
 

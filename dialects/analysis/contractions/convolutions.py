@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -128,8 +128,16 @@ def least_copy(contraction: WindowContraction) -> int:
     return contraction.channels * contraction.reached(1, min(contraction.positions[-1], COPIED_POSITIONS))
 
 
-def trace_convolution(results: Sequence[SSAValue], members: Collection[Operation]) -> Convolution:
-    """The convolution of a group that gives `results`, with what follows it. Raises Unschedulable."""
+_FindWeight = Callable[[OpaqueOp, WindowContraction, Collection[Operation]], tuple[SSAValue, int | None]]
+
+
+def trace_convolution(
+    results: Sequence[SSAValue], members: Collection[Operation], find_weight: _FindWeight | None = None
+) -> Convolution:
+    """
+    The convolution of a group that gives `results`, with what follows it; `find_weight` says which its weight is, and how many
+    filters a panel of it has. Raises Unschedulable.
+    """
     ops, boundaries = member_ops(members), seen_through(members)
     opaque = [op for op in ops if isinstance(op, OpaqueOp)]
     if len(opaque) != 1 or len(opaque[0].results) != 1:
@@ -141,7 +149,7 @@ def trace_convolution(results: Sequence[SSAValue], members: Collection[Operation
     assert contraction is not None
     if x.owner in ops:
         raise Unschedulable("prologue", f"an operand of '{op.name}' is computed in the kernel", op)
-    weight, panel = _weight(op, contraction.merged(), members)
+    weight, panel = (find_weight or _weight)(op, contraction.merged(), members)
     if panel is not None and sums_of(op) is not dtype(op.results[0]):
         raise Unschedulable("element-type", f"the weight of '{op.name}', of narrow floats, is in panels", op)
     if not all(is_static(value) for inner in ops for value in (*inner.operands, *inner.results)):

@@ -12,6 +12,7 @@ from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTIO
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
+from fuse_opt.dialects.analysis.contractions.winograd import WINOGRAD, winograd_kernel_of
 from fuse_opt.dialects.analysis.kernel_access import kernel_structure, replaceable_by
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.fused import KernelOp
@@ -30,6 +31,7 @@ _ANALYSES: dict[str, Callable[[KernelOp], _Found]] = {
     ATTENTION: attention_of,
     ATTENTION_GRADIENT: attention_gradient_of,
     CONV: conv_kernel_of,
+    WINOGRAD: winograd_kernel_of,
 }
 """What finds the ops and what is around them, or raises Unschedulable."""
 PRODUCT_KINDS = tuple(_ANALYSES)

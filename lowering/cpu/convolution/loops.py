@@ -17,8 +17,9 @@ from math import prod
 from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.analysis.contractions.input_gradients import InputGradient
-from fuse_opt.dialects.analysis.contractions.packed_panels import reads_rows
+from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_width, reads_rows
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
+from fuse_opt.dialects.analysis.contractions.winograd import packed_filters, winograd_kernel_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes
@@ -29,6 +30,8 @@ from fuse_opt.lowering.cpu.convolution.row_panels import RowPanels
 from fuse_opt.lowering.cpu.convolution.task import ConvolutionTask
 from fuse_opt.lowering.cpu.convolution.weight_gradient import build_weight_gradient_loops
 from fuse_opt.lowering.cpu.convolution.widened import widened
+from fuse_opt.lowering.cpu.convolution.winograd import WinogradTiles
+from fuse_opt.lowering.cpu.convolution.winograd_filters import transformed_filters
 from fuse_opt.lowering.cpu.kernel import KernelLoops, launch_of, launch_root
 from fuse_opt.lowering.cpu.matmul.copies import count_loop
 from fuse_opt.lowering.kernel.buffers import WORK_PER_CHUNK, KernelBuffers, Scratch, operand_pass
@@ -49,6 +52,24 @@ def build_convolution_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> l
     kind = element_buffer_type(convolution.sums, prod(shape(convolution.weight)))
     scratch = [Scratch(0, kind, "wide_weight")]
     return [widened(convolution.weight, convolution.sums, memory, scratch), _convolution(convolution, memory, scratch)]
+
+
+def build_winograd_loops(kernel: KernelOp, storages: Sequence[Hashable]) -> list[KernelLoops]:
+    """The launches of a kernel of a convolution by tiles of 2x2 positions, and pointwise ops. Raises Unschedulable."""
+    found = winograd_kernel_of(kernel)
+    convolution, of = found.of, found.of.contraction
+    passes = [convolution.epilogue, operand_pass(convolution.x), operand_pass(convolution.weight)]
+    memory = KernelBuffers(kernel, passes, storages)
+    panel = convolution.panel or filter_panel_width(of, convolution.sums.itemsize)
+    kind = element_buffer_type(convolution.sums, packed_filters(of, panel))
+    scratch = [] if found.is_transformed else [Scratch(0, kind, "filters")]
+    root, buffers = launch_root(memory, scratch)
+    weight = buffers[0] if scratch else root.block.args[memory.sources[convolution.weight]]
+    body = WinogradTiles(convolution, panel, weight, memory, root)
+    count_loop(root, "task", (root.block.args[-2], root.block.args[-1]), body.build)
+    grain = -(-WORK_PER_CHUNK * prod(body.counts) // of.operations)
+    loops = launch_of(root, memory, scratch, prod(body.counts), grain)
+    return [transformed_filters(convolution, panel, memory, scratch), loops] if scratch else [loops]
 
 
 def _convolution(convolution: Convolution, memory: KernelBuffers, scratch: Sequence[Scratch]) -> KernelLoops:

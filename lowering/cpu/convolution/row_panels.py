@@ -7,15 +7,15 @@ positions.
 
 from __future__ import annotations
 
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.lowering.c.headers.product_tiles import vector_elements
 from fuse_opt.lowering.cpu.convolution.channel_copy import ChannelCopy
+from fuse_opt.lowering.cpu.convolution.panel_result import PanelResult, is_new_copy
 from fuse_opt.lowering.cpu.convolution.tilings.row_panel_tiling import row_panel_tiling
-from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, count_loop, plus, times
-from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, count_loop, plus, times
 from fuse_opt.lowering.cpu.matmul.row_tiles import RowTiles, Taps, either
 from fuse_opt.lowering.kernel.buffers import KernelBuffers
 from fuse_opt.lowering.kernel.loop_splitting import part_bounds, task_parts
@@ -32,43 +32,28 @@ class RowPanels:
         x, self.weight = (root.block.args[memory.sources[v]] for v in (convolution.x, convolution.weight))
         self.copy = ChannelCopy(self.of, tiling, x, self.element, root, fills=False)
         self.taps = Taps(self.copy.tap_table(), self.of.taps, 1)
-        product = self.of.result_product()
-        self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
+        self.result = PanelResult(convolution, memory, root, tiling.rows * tiling.columns, tiling.panel)
+        self.sums = self.result.sums
         vectors = tiling.panel // vector_elements(self.element.name)
         self.tiles = RowTiles(self.element, vectors, tiling.height, tiling.taller)
-        self.sums = self._memory("sums", tiling.panel)
-        self.turned = None if self.of.result_last else self._memory("turned", tiling.rows * tiling.columns)
-        """With the sums of a filter side by side."""
         self.counts = (self.of.batch, self.of.positions[0], *tiling.blocks)
-
-    def _memory(self, name: str, row: int) -> Matrix:
-        """On the stack, the sums of a panel at all positions of a task."""
-        size = self.tiling.rows * self.tiling.columns * self.tiling.panel
-        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [size]))
-        memory.name_hint = name
-        return Matrix(memory, self.root.index_constant(0), row)
 
     def build(self, task: Scope, number: SSAValue) -> None:
         of, tiling, constant = self.of, self.tiling, self.root.index_constant
         batch, first, row, some = task_parts(task, self.root, number, self.counts)
         rows = part_bounds(task, row, tiling.rows, of.positions[1])
         filters = part_bounds(task, some, tiling.filters, of.filters)
-        task.indices = {self.epilogue.batch: batch}
+        task.indices = {self.result.epilogue.batch: batch}
         block = first, rows, (constant(0), constant(tiling.columns))
-        either(task, self._is_new(task, number, some), lambda s: self.copy.build(s, batch, constant(0), block))
+        either(
+            task, is_new_copy(task, number, some, self.counts), lambda s: self.copy.build(s, batch, constant(0), block)
+        )
         position = plus(task, times(task, first, of.positions[1]), rows[0])
         place = times(task, position, of.positions[2])
         count = task.add(arith.SubiOp(rows[1], rows[0]))
         count_loop(
             task, "filter", filters, lambda s, at: self._panel(s, (at, filters[1]), place, count), tiling.panel
         )  # fmt: skip
-
-    def _is_new(self, task: Scope, number: SSAValue, some: SSAValue) -> SSAValue | bool:
-        """Whether a task is the first one of its positions here: those of other filters find its copy."""
-        if self.counts[-1] == 1:
-            return True
-        begins = task.add(arith.CmpiOp(number, self.root.block.args[-2], "eq"))
-        return task.add(arith.OrIOp(begins, task.add(arith.CmpiOp(some, self.root.index_constant(0), "eq"))))
 
     def _panel(self, scope: Scope, filters: Bounds, place: SSAValue, lines: SSAValue) -> None:
         """All positions of a panel, and what follows from them; the first one's result lies at `place`."""
@@ -85,17 +70,7 @@ class RowPanels:
             )  # fmt: skip
 
         count_loop(scope, "channel", (constant(0), constant(of.channels)), block, tiling.channels)
-        size = constant(tiling.panel)
-        last = plus(scope, filters[0], scope.add(arith.MinSIOp(scope.add(arith.SubiOp(filters[1], filters[0])), size)))
-        positions, most = times(scope, lines, tiling.columns), tiling.rows * tiling.columns
-        if self.turned is None:
-            sums = Sums(self.sums.memory, most, tiling.panel)
-            self.epilogue.emit(scope, sums, place, positions, (filters[0], last), filters[0])
-            return
-        source = Matrix(self.sums.memory, self.sums.at, 1, tiling.panel)
-        copy_matrix(scope, self.element, source, self.turned, size, positions)
-        sums, count = Sums(self.turned.memory, tiling.panel, most), scope.add(arith.SubiOp(last, filters[0]))
-        self.epilogue.emit(scope, sums, filters[0], count, (place, plus(scope, place, positions)), place)
+        self.result.store(scope, filters, place, times(scope, lines, tiling.columns))
 
     def _line(self, scope: Scope, line: SSAValue, channels: tuple[SSAValue, SSAValue], right: Matrix) -> None:
         """The tiles of a row of positions; sums over so many channels are added to those of channels before."""

@@ -1,0 +1,58 @@
+"""The sums of a panel of filters at positions that lie beside each other, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
+from fuse_opt.lowering.cpu.matmul.copies import Bounds, Matrix, copy_matrix, plus
+from fuse_opt.lowering.cpu.matmul.epilogue import BlockEpilogue, Sums
+from fuse_opt.lowering.kernel.buffers import KernelBuffers
+from fuse_opt.lowering.kernel.scope import Scope
+
+
+class PanelResult:
+    """Sums on the stack, `[positions][panel]`; they are turned where neighbours in the result are positions."""
+
+    def __init__(
+        self, convolution: Convolution, memory: KernelBuffers, root: Scope, positions: int, panel: int
+    ) -> None:
+        self.root, self.element, self.positions, self.panel = root, convolution.sums, positions, panel
+        of = convolution.contraction
+        product = of.result_product()
+        self.epilogue = BlockEpilogue(convolution.epilogue, convolution.places, product, convolution.raw, memory, root)
+        self.sums = self._memory("sums", panel)
+        self.turned = None if of.result_last else self._memory("turned", positions)
+        """With the sums of a filter side by side."""
+
+    def _memory(self, name: str, row: int) -> Matrix:
+        """On the stack, the sums of a panel at all positions of a task."""
+        memory = self.root.add(memref.AllocaOp.get(self.element.attribute, 64, [self.positions * self.panel]))
+        memory.name_hint = name
+        return Matrix(memory, self.root.index_constant(0), row)
+
+    def store(self, scope: Scope, filters: Bounds, place: SSAValue, positions: SSAValue) -> None:
+        """What follows from the sums of a panel's filters at so many positions, the first of which is at `place`."""
+        size = self.root.index_constant(self.panel)
+        count = scope.add(arith.MinSIOp(scope.add(arith.SubiOp(filters[1], filters[0])), size))
+        last = plus(scope, filters[0], count)
+        if self.turned is None:
+            sums = Sums(self.sums.memory, self.positions, self.panel)
+            self.epilogue.emit(scope, sums, place, positions, (filters[0], last), filters[0])
+            return
+        source = Matrix(self.sums.memory, self.sums.at, 1, self.panel)
+        copy_matrix(scope, self.element, source, self.turned, size, positions)
+        sums = Sums(self.turned.memory, self.panel, self.positions)
+        self.epilogue.emit(scope, sums, filters[0], count, (place, plus(scope, place, positions)), place)
+
+
+def is_new_copy(scope: Scope, task: SSAValue, some: SSAValue, counts: Sequence[int]) -> SSAValue | bool:
+    """Whether a task, of `counts` along each axis, is the first one of its positions here, whose copy others find."""
+    if counts[-1] == 1:
+        return True
+    root = scope.root
+    begins = scope.add(arith.CmpiOp(task, root.block.args[-2], "eq"))
+    return scope.add(arith.OrIOp(begins, scope.add(arith.CmpiOp(some, root.index_constant(0), "eq"))))
