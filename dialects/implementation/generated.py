@@ -14,11 +14,19 @@ from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.online_softmax import trace_online_softmax
 from fuse_opt.dialects.analysis.contractions.product_copies import computed_operands
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
+from fuse_opt.dialects.analysis.contractions.winograd import (
+    PRODUCTS,
+    WINOGRAD,
+    trace_winograd,
+    winograd_problem,
+    winograd_tiles,
+)
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site
 from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.structured_op import FusionKind
+from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.dialects.types.encodings import EncodingPart, OrderAttr
 
 _PRIORITY = 2
@@ -103,6 +111,26 @@ def _convolution_cost(site: Site) -> Cost:
     return replace(found, rate=found.rate / factor("turned") ** turned)
 
 
+def _accepts_tiles(site: Site) -> str | None:
+    """The code of why a convolution is not one by tiles of 2x2 positions, of filters that are transformed once."""
+    if (problem := winograd_problem(site.op)) is not None:
+        return problem.code
+    is_made = isinstance(site.op.operands[1].owner, TransformedWeight)
+    return None if site.operands[1].frozen or is_made else "not-frozen"
+
+
+def _winograd_cost(site: Site) -> Cost:
+    """Less than of windows by the products that are left, more by what is transformed, and by filters that no cache holds."""
+    assert site.device is not None
+    of, direct = site.op.window_contraction(), _convolution_cost(site)
+    assert of is not None
+    of = of.merged()
+    tiles, windows = winograd_tiles(of), prod(of.positions) * of.taps
+    made = site.device.factor("winograd_tile") * tiles * (1 / of.channels + 1 / of.filters)
+    work = PRODUCTS * (tiles + site.device.factor("winograd_filters")) + made
+    return replace(direct, rate=direct.rate * windows / work)
+
+
 _PRODUCT = Offer(
     "",
     "fuse.matmul",
@@ -143,6 +171,17 @@ _CONVOLUTION = Offer(
     accepts=_accepts(conv_problem),
     cost=_convolution_cost,
 )
+_WINOGRAD = replace(
+    _CONVOLUTION,
+    name="fuse.conv_winograd",
+    priority=_PRIORITY - 1,
+    kind=WINOGRAD,
+    trace=trace_winograd,
+    accepts=_accepts_tiles,
+    cost=_winograd_cost,
+    layouts=_any_channels,
+    numerics="finite",
+)
 _OFFERS: Mapping[str, Sequence[Offer]] = {
     "graph.matmul": (
         _PRODUCT,
@@ -153,6 +192,7 @@ _OFFERS: Mapping[str, Sequence[Offer]] = {
     "graph.conv": (
         replace(_PRODUCT, cost=_single_cost, layouts=_channels_last),
         replace(_CONVOLUTION, layouts=_any_channels),
+        _WINOGRAD,
     ),
     "graph.conv_transpose": (_CONVOLUTION,),
     "graph.conv_backward_data": (_CONVOLUTION,),

@@ -24,7 +24,7 @@ VARIABLE = "FUSE_OPT_DEVICE"
 
 FACTORS = (
     "depthwise", "depthwise_to_lanes", "depthwise_lanes", "turned", "panels", "single", "single_of_128", "single_of_512",
-    "onednn_slow",
+    "winograd_tile", "winograd_filters", "onednn_slow",
 )  # fmt: skip
 """What a file may say in its table `factors`: how convolutions compare with products, by code of ours and by oneDNN."""
 

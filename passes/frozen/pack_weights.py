@@ -23,6 +23,7 @@ from fuse_opt.dialects.analysis.contractions.packed_panels import (
     seen_product,
 )
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, group_in_panels, product_operands
+from fuse_opt.dialects.analysis.contractions.winograd import WINOGRAD
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments
 from fuse_opt.dialects.analysis.storage import byte_size
@@ -35,6 +36,7 @@ from fuse_opt.dialects.interfaces.opaque_op import OpaqueOp
 from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape
 from fuse_opt.passes.decisions.choices import Choices, choosing
 from fuse_opt.passes.frozen.prepare_function import PrepareFunction
+from fuse_opt.passes.frozen.transformed_filters import TransformedFilters
 from fuse_opt.passes.options import check_counts
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -62,6 +64,8 @@ class PackWeightsPass(RewritePass):
     call. Bytes that meet unsigned ones lie in groups of four rows, `[panels][k/4][width][4]`, and an operand that differs
     along a batch has panels for each matrix of it. The weight of a convolution is such an operand of what its windows see,
     `[panels][channels][taps][width]`, where images have few positions: vectors are of filters then, and none is half empty.
+    The filters of a convolution by tiles of 2x2 positions are transformed there, `[panels][16][channels][width]`, and
+    `graph.winograd_taps` in the kernel, which no code computes, gives what the convolution means.
     Not packed: what is no generated product or convolution of f32 or f64, or product of such bytes; an operand that first
     caches hold, that differs along some axes of a batch alone, or that one panel of a product would hold. Run it on kernels,
     before schedule-kernels; a kernel that is packed is scheduled anew. For programs of CPUs: elsewhere the views are copies.
@@ -112,6 +116,7 @@ class _Packing:
         self.options = options
         self.choices = choices
         self.second = PrepareFunction(function)
+        self.filters = TransformedFilters(self.second, options.name)
         self.known: dict[tuple[SSAValue, int, bool, int], SSAValue] = {}
         """What is packed, by operand, width, order and rows; of operands without views in front of them."""
 
@@ -119,6 +124,9 @@ class _Packing:
         changed = False
         for kernel in list(self.function.body.block.ops):
             if isinstance(kernel, KernelOp):
+                if kernel.implementation is not None and is_for_kind(kernel, WINOGRAD):
+                    changed |= self.filters.visit(kernel)
+                    continue
                 changed |= any([self._visit(kernel, kind) for kind in (MATMUL, CONV) if is_for_kind(kernel, kind)])
         if changed:
             self.second.finish()

@@ -15,6 +15,7 @@ from fuse_opt.dialects.fused import STOP_FUSION, KernelOp, directives, walk_open
 from fuse_opt.dialects.graph.materialize import laid_out
 from fuse_opt.dialects.interfaces.composite_op import CompositeOp
 from fuse_opt.dialects.interfaces.shapes import is_sized
+from fuse_opt.dialects.interfaces.transformed_weight import TransformedWeight
 from fuse_opt.dialects.types.encodings import encoding_of
 from fuse_opt.passes.remarks import remark
 from fuse_opt.passes.rewrite_pass import RewritePass
@@ -28,7 +29,8 @@ class DecomposePass(RewritePass):
     """A composite becomes its decomposition, in place, inside kernels too, until none is left.
 
     A composite of which extents are unknown stays: definitions divide by counts and give shapes. `infer-shapes` may help. So does
-    one whose kernel names the implementation that runs it (see select-composites).
+    one whose kernel names the implementation that runs it (see select-composites), and a weight whose
+    transforms a kernel reads that names one.
     Directives of the composite go to each op of the decomposition, so that a group asked for stays one.
 
     Ensures: no other `CompositeOp` of static operands remains.
@@ -59,7 +61,15 @@ def decomposed(op: CompositeOp) -> None:
 def _open_composites(root: Operation) -> list[CompositeOp]:
     """The composites that no implementation runs as they are."""
     found = [inner for inner in walk_open(root) if isinstance(inner, CompositeOp)]
-    return [op for op in found if not isinstance(kernel := op.parent_op(), KernelOp) or library_op(kernel) is not op]
+    return [op for op in found if not _is_run(op)]
+
+
+def _is_run(op: CompositeOp) -> bool:
+    """Whether what the kernel names runs it, or reads in place of its result what it is made from."""
+    kernel = op.parent_op()
+    if not isinstance(kernel, KernelOp):
+        return False
+    return library_op(kernel) is op or (kernel.implementation is not None and isinstance(op, TransformedWeight))
 
 
 def _is_sized(op: CompositeOp) -> bool:

@@ -11,7 +11,7 @@ func.func @reduction(%x: tensor<4x4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// CHECK: error: 'fused.kernel' schedule kind "spiral": expected one of pointwise, row, tile, column, split, pack, matmul, attention, attention_gradient, conv, library, reference
+// CHECK: error: 'fused.kernel' schedule kind "spiral": expected one of pointwise, row, tile, column, split, pack, matmul, attention, attention_gradient, conv, conv_winograd, library, reference
 func.func @unknown(%x: tensor<8xf32>) -> tensor<8xf32> {
   %a = fused.kernel(%0 = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {schedule = {kind = "spiral"}} {
     %1 = graph.exp %0 : (tensor<8xf32>) -> tensor<8xf32>
