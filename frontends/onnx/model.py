@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from fuse_opt.dialects.analysis.numerics import NUMERICS, Numerics
 from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
 from fuse_opt.dialects.types.size import SizeRefusal
 from fuse_opt.frontends.builder import Array, UnsupportedTypeError, numpy_name
@@ -46,9 +47,12 @@ def supported_operators() -> list[str]:
     return sorted({*HANDLERS, *FOLDED, *CONTROL, *EXPANDED})
 
 
-def load(source: str | Path | bytes | Any, extents: Mapping[str, int] | None = None) -> OnnxModel:
+def load(
+    source: str | Path | bytes | Any, extents: Mapping[str, int] | None = None, numerics: Numerics = "finite"
+) -> OnnxModel:
     """
-    A model from a file, from the bytes of one, or from a ModelProto; `extents` says what names of extents stand for.
+    A model from a file, from the bytes of one, or from a ModelProto; `extents` says what names of extents stand for, `numerics`
+    which implementations calls take: those that are right of finite values, "strict" or "fast" ones.
     Raises OnnxError for what is no model or needs what is not supported, OSError for files.
     """
     onnx = onnx_module()
@@ -59,13 +63,13 @@ def load(source: str | Path | bytes | Any, extents: Mapping[str, int] | None = N
             raise
         except Exception as error:  # protobuf's DecodeError, and what external data raises
             raise OnnxError(f"expected an ONNX model, got what cannot be decoded: {error}") from error
-    return OnnxModel(source, extents or {})
+    return OnnxModel(source, extents or {}, numerics)
 
 
 class OnnxModel:
     """A model with its weights. Calls take its inputs in order and give its outputs in a tuple."""
 
-    def __init__(self, proto: Any, extents: Mapping[str, int]) -> None:
+    def __init__(self, proto: Any, extents: Mapping[str, int], numerics: Numerics = "finite") -> None:
         if not proto.graph.node and not proto.graph.output:
             raise OnnxError("expected an ONNX model, got one without a graph")
         _check_names(proto.graph)
@@ -79,6 +83,8 @@ class OnnxModel:
         self._imported: dict[Any, Imported] = {}
         self._programs: dict[Any, Any] = {}
         self._by_value: set[str] = set()
+        self.numerics: Numerics = numerics
+        """What calls take: see `graph.numerics`."""
         self._needs_numbers = False
 
     @property
@@ -138,7 +144,7 @@ class OnnxModel:
             imported = self.specialize(given)
         key = (target, pipeline, id(imported))
         if key not in self._programs:
-            self._programs[key] = _compiled(imported, target, pipeline)
+            self._programs[key] = _compiled(imported, target, pipeline, self.numerics)
         return _run(self._programs[key], imported, given)
 
     def _for_all_extents(self) -> Imported | None:
@@ -159,7 +165,7 @@ class OnnxModel:
         weights = {name: array for name, array in given.items() if name in self.weights}
         inputs = {name: array for name, array in given.items() if name not in weights}
         imported = self.specialize(inputs, weights)
-        return _run(_compiled(imported, target, pipeline), imported, inputs)
+        return _run(_compiled(imported, target, pipeline, self.numerics), imported, inputs)
 
     def _key(self, given: Mapping[str, Array]) -> Any:
         shapes = tuple((name, array.shape) for name, array in sorted(given.items()))
@@ -189,10 +195,12 @@ def _is_usual(given: Mapping[str, Array]) -> bool:
     return all(array.size for array in given.values())
 
 
-def _compiled(imported: Imported, target: str, pipeline: str | None) -> Any:
+def _compiled(imported: Imported, target: str, pipeline: str | None, numerics: Numerics) -> Any:
     from fuse_opt.tools.compiler.api import compile
 
-    return compile(imported.module, target, pipeline).freeze(imported.frozen())
+    module = imported.module.clone()
+    module.attributes[NUMERICS] = StringAttr(numerics)
+    return compile(module, target, pipeline).freeze(imported.frozen())
 
 
 def _run(program: Any, imported: Imported, given: Mapping[str, Array]) -> tuple[Array, ...]:

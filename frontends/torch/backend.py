@@ -11,8 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 
+from fuse_opt.dialects.analysis.numerics import LEVELS, NUMERICS, Numerics
 from fuse_opt.dialects.analysis.precision import KERNEL, STRICT
 from fuse_opt.dialects.analysis.training import TRAINING
 from fuse_opt.dialects.interfaces.shapes import sizes_asked_for
@@ -79,6 +80,11 @@ class Options:
     """
     channels_last: bool = False
     """Whether convolutions of f16 and bf16 on a device have their channels innermost, whatever order the model has."""
+    numerics: Numerics = "finite"
+    """
+    Which implementations inference takes: "finite" ones may let an infinity or a NaN reach results that no window with it has,
+    "strict" ones do not, "fast" ones round otherwise.
+    """
     emulate_precision_casts: bool = False
     """Whether every operator rounds f16 and bf16, as eager's do; if not, they stay f32 inside of a kernel, as Inductor's do."""
 
@@ -141,6 +147,8 @@ def _checked(wanted: dict[str, Any] | None) -> Options:
     for name in ("pipeline", "backend", "dump", "decisions", "budget", "tuned"):
         if not isinstance(text := options.get(name), str | Path | None):
             raise ValueError(f"option '{name}': expected a text, got {text!r}")
+    if (numerics := options.get("numerics", LEVELS[0])) not in LEVELS:
+        raise ValueError(f"option 'numerics': expected one of {', '.join(LEVELS)}, got {numerics!r}")
     if (budget := options.get("budget")) is not None:
         parse_budget(budget)
     if (tuned := options.get("tuned")) is not None and not Path(tuned).exists():
@@ -342,6 +350,8 @@ def _compile(
         with api.steered(options.decisions) as decisions:
             if kind == "forward":
                 imported.module.attributes[TRAINING] = UnitAttr()
+            elif kind == "inference" and options.numerics != LEVELS[0]:
+                imported.module.attributes[NUMERICS] = StringAttr(options.numerics)
             program = _program(imported, options, saved, on_device)
         if on_device:
             stored = [imported.placeholders.index(each.argument) for each in imported.stored]
