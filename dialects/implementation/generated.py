@@ -9,18 +9,19 @@ from math import prod
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, trace_attention
 from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTION_GRADIENT, trace_attention_gradient
-from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_problem, trace_conv
-from fuse_opt.dialects.analysis.contractions.convolutions import CONV
-from fuse_opt.dialects.analysis.contractions.online_softmax import trace_online_softmax
-from fuse_opt.dialects.analysis.contractions.product_copies import computed_operands
-from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
-from fuse_opt.dialects.analysis.contractions.winograd import (
+from fuse_opt.dialects.analysis.contractions.conv_kernels import (
     PRODUCTS,
     WINOGRAD,
+    conv_problem,
+    trace_conv,
     trace_winograd,
     winograd_problem,
     winograd_tiles,
 )
+from fuse_opt.dialects.analysis.contractions.convolutions import CONV
+from fuse_opt.dialects.analysis.contractions.online_softmax import trace_online_softmax
+from fuse_opt.dialects.analysis.contractions.product_copies import computed_operands
+from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_problem, trace_product
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.implementation.offers import Offer, PointwiseOffer, register_offer
 from fuse_opt.dialects.implementation.site import Cost, LayoutRow, Site

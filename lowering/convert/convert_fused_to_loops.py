@@ -13,10 +13,10 @@ from xdsl.passes import ModulePass
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION
 from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTION_GRADIENT
+from fuse_opt.dialects.analysis.contractions.conv_kernels import WINOGRAD
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.generated_products import PRODUCT_KINDS
 from fuse_opt.dialects.analysis.contractions.products import MATMUL
-from fuse_opt.dialects.analysis.contractions.winograd import WINOGRAD
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp

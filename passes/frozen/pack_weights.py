@@ -12,6 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
+from fuse_opt.dialects.analysis.contractions.conv_kernels import WINOGRAD
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV, filter_access
 from fuse_opt.dialects.analysis.contractions.generated_products import kind_problem
 from fuse_opt.dialects.analysis.contractions.packed_panels import (
@@ -23,7 +24,6 @@ from fuse_opt.dialects.analysis.contractions.packed_panels import (
     seen_product,
 )
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, group_in_panels, product_operands
-from fuse_opt.dialects.analysis.contractions.winograd import WINOGRAD
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.analysis.prepared import called_functions, frozen_arguments
 from fuse_opt.dialects.analysis.storage import byte_size

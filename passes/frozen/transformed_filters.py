@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
-from fuse_opt.dialects.analysis.contractions.filter_panels import filter_panel_width
-from fuse_opt.dialects.analysis.contractions.winograd import packed_filters, winograd_kernel_of
+from fuse_opt.dialects.analysis.contractions.conv_kernels import packed_filters, winograd_kernel_of
+from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_width
 from fuse_opt.dialects.analysis.loop_body import Unschedulable
 from fuse_opt.dialects.fused import KernelOp, YieldOp
 from fuse_opt.dialects.graph.movement.winograd import winograd_filters, winograd_taps

@@ -9,10 +9,9 @@ from xdsl.ir import SSAValue
 
 from fuse_opt.dialects.analysis.contractions.attention import ATTENTION, attention_of
 from fuse_opt.dialects.analysis.contractions.attention_gradients import ATTENTION_GRADIENT, attention_gradient_of
-from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
+from fuse_opt.dialects.analysis.contractions.conv_kernels import WINOGRAD, conv_kernel_of, winograd_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import CONV
 from fuse_opt.dialects.analysis.contractions.products import MATMUL, product_of
-from fuse_opt.dialects.analysis.contractions.winograd import WINOGRAD, winograd_kernel_of
 from fuse_opt.dialects.analysis.kernel_access import kernel_structure, replaceable_by
 from fuse_opt.dialects.analysis.loop_body import LoopBody, Unschedulable
 from fuse_opt.dialects.fused import KernelOp

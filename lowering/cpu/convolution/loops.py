@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from math import prod
 
-from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of
+from fuse_opt.dialects.analysis.contractions.conv_kernels import conv_kernel_of, packed_filters, winograd_kernel_of
 from fuse_opt.dialects.analysis.contractions.convolutions import Convolution
 from fuse_opt.dialects.analysis.contractions.input_gradients import InputGradient
 from fuse_opt.dialects.analysis.contractions.packed_panels import filter_panel_width, reads_rows
 from fuse_opt.dialects.analysis.contractions.weight_gradients import WeightGradient
-from fuse_opt.dialects.analysis.contractions.winograd import packed_filters, winograd_kernel_of
 from fuse_opt.dialects.fused import KernelOp
 from fuse_opt.dialects.interfaces.shapes import shape
 from fuse_opt.lowering.cpu.convolution.channel_lanes import ChannelLanes

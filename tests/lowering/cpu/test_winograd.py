@@ -14,7 +14,7 @@ from ir_testing import evaluate, kernels, parse
 from lowered_programs import needs_compiler
 
 import fuse_opt
-from fuse_opt.dialects.analysis.contractions.winograd import WINOGRAD
+from fuse_opt.dialects.analysis.contractions.conv_kernels import WINOGRAD
 from fuse_opt.runtime.host import thread_pool
 from fuse_opt.tools.compiler.pipeline import DEFAULT_PIPELINE
 

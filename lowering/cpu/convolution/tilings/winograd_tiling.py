@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from fuse_opt.dialects.analysis.contractions.product_panels import LANE_BYTES
-from fuse_opt.dialects.analysis.contractions.winograd import PRODUCTS, SIDE
+from fuse_opt.dialects.analysis.contractions.conv_kernels import PRODUCTS, SIDE
+from fuse_opt.dialects.analysis.contractions.packed_panels import LANE_BYTES
 from fuse_opt.dialects.interfaces.window_contraction import WindowContraction
 from fuse_opt.lowering.cpu.convolution.tilings.filter_tiling import position_tiles
 from fuse_opt.lowering.cpu.convolution.tilings.tiling import FEWEST_TASKS
