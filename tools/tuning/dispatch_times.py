@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from fuse_opt.dialects.analysis.kernel_access import dispatched_ops
+from fuse_opt.dialects.analysis.numerics import Numerics
 from fuse_opt.dialects.analysis.prepared import freeze_arguments, unchanging_arguments
 from fuse_opt.dialects.analysis.storage import functions_of
 from fuse_opt.dialects.fused import KernelOp
@@ -40,7 +41,7 @@ class SiteTimes:
     """Why others do not run it."""
 
 
-def measure_sites(module: ModuleOp, numerics: str = "strict", processor_time: bool = True) -> Iterator[SiteTimes]:
+def measure_sites(module: ModuleOp, numerics: Numerics = "strict", processor_time: bool = True) -> Iterator[SiteTimes]:
     """
     Times of every distinct site of a module whose ops are in kernels, in the order of the text. Processor time is less
     disturbed by what else runs, and right for one thread alone.
