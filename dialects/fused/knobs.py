@@ -163,7 +163,7 @@ VECTOR = Knob(
     Counts(128, 512, power=True),
     _LOOPS,
     False,
-    "bits of the vectors that the compiler prefers (gcc on x86); without it the widest",
+    "bits of the vectors that the compiler prefers (gcc on x86); [without it](#transforms-of-loops) mostly the widest",
     (256,),
 )
 

@@ -51,7 +51,8 @@ class CLanguage:
     rolled: tuple[str, ...] = ()
     """Lines before a loop that is not to be unrolled."""
     prefers: tuple[str, ...] = ()
-    """Lines before a function in which the compiler is to prefer vectors of {} bits; none where there is no such word."""
+    """Lines before a function, not to be inlined, in which the compiler is to prefer vectors of {} bits; none where it has no
+    such word."""
     opaque: str = ""
     """A number {0} of type {t} as one that compilers do not know, where that makes extrema with it cheaper."""
     simd: str = ""
@@ -241,7 +242,7 @@ C = CLanguage(
     rolled=("#ifdef __clang__", "#pragma clang loop unroll(disable)", "#endif"),
     prefers=(
         "#if defined(__x86_64__) && !defined(__clang__)",
-        '__attribute__((target("prefer-vector-width={}")))',
+        '__attribute__((noinline, target("prefer-vector-width={}")))',
         "#endif",
     ),
     opaque="fo_opaque_{t}({0})",

@@ -20,12 +20,13 @@ from fuse_opt.dialects.analysis.contractions.products import MATMUL
 from fuse_opt.dialects.analysis.kernel_access import COLUMN, SPLIT, TILE
 from fuse_opt.dialects.analysis.loop_body import LoopBody, written_elements
 from fuse_opt.dialects.fused import KernelOp
-from fuse_opt.dialects.fused.knobs import CUT, UNROLL, VECTOR
+from fuse_opt.dialects.fused.knobs import CUT, UNROLL
 from fuse_opt.dialects.types.extents import estimate
 from fuse_opt.dialects.types.size import Extent
 from fuse_opt.dialects.types.symbolic_shape import SizeAttr
 from fuse_opt.lowering.convert.functions import ConvertedKernel, ModuleConverter, convert_programs
 from fuse_opt.lowering.convert.memory import put_first
+from fuse_opt.lowering.convert.vector_bits import WIDEST, vector_bits
 from fuse_opt.lowering.cpu.attention.gradients import build_attention_gradient_loops
 from fuse_opt.lowering.cpu.attention.loops import build_attention_loops
 from fuse_opt.lowering.cpu.columns import build_column_loops
@@ -138,8 +139,9 @@ class _LoopsConverter(ModuleConverter[_Generated]):
             convert_in_blocks(loops.body, loops.helpers)
             distribute_loops(loops.body, loops.tasks, CUT.word(kernel))
             ask_for_moderate_arguments(loops.body, loops.tasks, loops.helpers)
+            bits = vector_bits(kernel, loops.body)
             if passes:
-                mask_tails(loops.body, loops.helpers, loops.size_arguments(), loops.shared)
+                mask_tails(loops.body, loops.helpers, loops.size_arguments(), loops.shared, bits // 8)
             if (vectors := UNROLL.count(kernel)) is not None:
                 unroll_vectors(loops.body, vectors * WIDTH)
             function = kernel_function(self.unique(kernel_name(kernel)), loops, kernel_comment(kernel))
@@ -148,7 +150,7 @@ class _LoopsConverter(ModuleConverter[_Generated]):
                 function.attributes[WRITTEN] = SizeAttr(written)
             if is_fast(kernel):
                 function.attributes["fused.math"] = StringAttr("fast")
-            if (bits := VECTOR.count(kernel)) is not None:
+            if bits < WIDEST:
                 function.attributes[VECTOR_BITS] = IntegerAttr(bits, 64)
             self._declare_helpers(loops)
             self.define(function, before)

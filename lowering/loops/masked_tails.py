@@ -57,11 +57,15 @@ def padded(count: int) -> int:
 
 
 def mask_tails(
-    body: Block, helpers: Helpers, sizes: Mapping[SSAValue, Size] | None = None, shared: Collection[int] = ()
+    body: Block,
+    helpers: Helpers,
+    sizes: Mapping[SSAValue, Size] | None = None,
+    shared: Collection[int] = (),
+    vector: int = WIDTH * NARROWEST,
 ) -> None:
     """
     Rewrites the function of a kernel in place; `sizes` are arguments of it that say where loops end, `shared` the numbers of
-    those whose memory others may be.
+    those whose memory others may be, `vector` the bytes of a vector of compilers'.
     """
     blocks = _Masks(body, helpers)
     overlaid = {body.args[number] for number in shared}
@@ -72,7 +76,7 @@ def mask_tails(
         if upper is not None and _is_plain(op):
             _mask(op, upper, blocks)
         elif upper is not None and _may_repeat(op, upper, overlaid):
-            _overlap(op, upper, blocks)
+            _overlap(op, upper, blocks, vector)
         elif sizes and (size := _sized_end(op, sizes)) is not None and _is_plain(op):
             _mask_sized(op, size, blocks)
 
@@ -241,13 +245,13 @@ def _mask(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
     )
 
 
-def _overlap(loop: scf.ParallelOp, upper: int, blocks: _Masks) -> None:
+def _overlap(loop: scf.ParallelOp, upper: int, blocks: _Masks, vector: int) -> None:
     """Puts whole vectors of the narrowest elements and the last one, some elements of which were in one before, in the place of
     the loop."""
     lower = constant(loop.lowerBound[0])
     assert lower is not None
     touched = (op.memref for op in loop.body.block.ops if isinstance(op, (memref.LoadOp, memref.StoreOp)))
-    lanes = WIDTH * NARROWEST // max(min(map(_bytes, touched), default=NARROWEST), 1)
+    lanes = vector // max(min(map(_bytes, touched), default=NARROWEST), 1)
     width = lanes if WIDTH < lanes <= upper - lower else WIDTH
     whole = lower + (upper - lower) // width * width
     for bounds in ((lower, whole), (upper - width, upper)) if whole < upper else ((lower, upper),):
