@@ -119,7 +119,8 @@ def source(case: Case) -> str:
         lines += [f"%f = graph.add %e, %x : ({y}, {y}) -> {y}", f"%s = graph.relu %f : ({y}) -> {y}"]
     last = "%s" if case.is_block else "%r"
     body = "\n  ".join(lines)
-    return f"func.func @main(%x: {x}, %w: {w} {{graph.frozen}}, %b: {b}) -> {y} {{\n  {body}\n  func.return {last} : {y}\n}}"
+    function = f"func.func @main(%x: {x}, %w: {w} {{graph.frozen}}, %b: {b}) -> {y} {{\n  {body}\n  func.return {last} : {y}\n}}"
+    return f'module attributes {{graph.numerics = "finite"}} {{\n{function}\n}}'  # as inference has it
 
 
 def arrays(case: Case) -> tuple[Array, Array, Array]:
