@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from fuse_opt.dialects.types.storage_kinds import StorageKind
 
@@ -18,9 +19,10 @@ def is_stored(value: SSAValue) -> bool:
 
 def holds_stored(function: Operation) -> bool:
     """Whether a function has values of storage kinds, so that only what knows them looks at it."""
-    for block in (block for region in function.regions for block in region.blocks):
-        if any(map(is_stored, block.args)):
-            return True
-        if any(is_stored(value) for op in block.ops for value in op.results):
-            return True
-    return False
+    blocks = [block for region in function.regions for block in region.blocks]
+    return any(is_stored(value) for block in blocks for value in (*block.args, *results_by_type(block)))
+
+
+def results_by_type(block: Block) -> Iterable[SSAValue]:
+    """A result of each type that ops of a block have, by the identity of types: many results share one."""
+    return {id(value.type): value for op in block.ops for value in op.results}.values()
