@@ -10,10 +10,12 @@ from fuse_opt.passes.layouts.layout_problem import LayoutProblem
 def decided(problem: LayoutProblem, choices: Choices) -> list[int]:
     """By variable, the alternative that is taken; that of row-major order where nothing is decided. Raises DecisionError."""
     wanted = [_told(variable, choices) for variable in problem.variables] if choices.replays else problem.solved()
+    if not choices.is_asked:
+        return wanted
     found: list[int] = []
     for variable, number in zip(problem.variables, wanted, strict=True):
         plain = variable.choices.plain
-        if number != plain and choices.is_asked and not choices.take(variable.ops[0], variable.choices.text(number)):
+        if number != plain and not choices.take(variable.ops[0], variable.choices.text(number)):
             number = plain
         found.append(number)
     return found

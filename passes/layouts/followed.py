@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import NoneAttr, TensorType
@@ -28,33 +28,44 @@ class Kind:
     layout: EncodingPart | None
 
 
+@dataclass(eq=False, frozen=True, slots=True)
+class Alike:
+    """What ops have in common that differ in nothing but the values that they read."""
+
+    operands: tuple[Kind, ...]
+    results: tuple[Kind, ...]
+    followed: tuple[int, ...]
+    """The operands that lie as the result does; none of an op that is no structured one."""
+    ordered: Sequence[int]
+    """The operands whose order such an op asks for where it has a say in it: those that it follows, or of an opaque op all."""
+
+
 @dataclass
 class Values:
     """The kinds of a function's values, and which operands its ops want in the order of their results."""
 
-    _kinds: dict[int, tuple[SSAValue, Kind]] = field(default_factory=dict[int, tuple[SSAValue, Kind]])
-    """By the identity of a value, which lives as long as it is here."""
+    _kinds: dict[int, tuple[Attribute, Kind]] = field(default_factory=dict[int, tuple[Attribute, Kind]])
+    """By the identity of a type, which lives as long as it is here."""
     _of_type: dict[Hashable, Kind] = field(default_factory=dict[Hashable, Kind])
     _laid_out: dict[tuple[int, int], tuple[TensorType[Attribute], EncodingPart | None]] = field(
         default_factory=dict[tuple[int, int], "tuple[TensorType[Attribute], EncodingPart | None]"]
     )
     """By kind and the identity of a layout, which lives as long as it is here."""
-    _followed: dict[int, tuple[Operation, tuple[int, ...]]] = field(
-        default_factory=dict[int, tuple[Operation, tuple[int, ...]]]
-    )
-    _of_key: dict[Hashable, tuple[int, ...]] = field(default_factory=dict[Hashable, tuple[int, ...]])
+    _alike: dict[Hashable, Alike] = field(default_factory=dict[Hashable, Alike])
+    """By the op's own key, and by one of identities, which is made faster."""
 
     def kind(self, value: SSAValue) -> Kind:
-        if (known := self._kinds.get(id(value))) is not None:
+        there = value.type
+        if (known := self._kinds.get(id(there))) is not None:
             return known[1]
         type_, extents = tensor(value), shape(value)
-        there = None if isinstance(type_.encoding, NoneAttr) else type_.encoding
-        key = extents, type_.element_type, there  # the type, in what is hashed fast
+        encoded = None if isinstance(type_.encoding, NoneAttr) else type_.encoding
+        key = extents, type_.element_type, encoded  # the type, in what is hashed fast
         if (found := self._of_type.get(key)) is None:
             nbytes = byte_size(value) or 0
             found = Kind(len(self._of_type), extents, is_static(value), has_order(extents), nbytes, encoding(value))
             self._of_type[key] = found
-        self._kinds[id(value)] = value, found
+        self._kinds[id(there)] = there, found
         return found
 
     def laid_out(self, value: SSAValue, layout: EncodingPart | None) -> TensorType[Attribute]:
@@ -69,25 +80,34 @@ class Values:
         kinds = tuple([self.kind(value).number for value in (*op.operands, *op.results)])
         return type(op), kinds, frozenset(op.properties.items()) if op.properties else None
 
-    def ordered(self, op: Operation) -> Iterable[int]:
-        """The operands whose order an op that has a say in it asks for: those that it follows, or of an opaque op all."""
-        return self.followed(op) if isinstance(op, StructuredOp) else range(len(op.operands))
+    def alike(self, op: Operation, operands: Sequence[SSAValue]) -> Alike:
+        """What the op, which has these operands, has in common with others."""
+        # all that is named by its identity is kept by `_kinds` or lives as long as the op does
+        types = tuple([id(value.type) for value in (*operands, *op.results)])
+        quick = None if op.properties else (type(op), types)
+        if quick is not None and (known := self._alike.get(quick)) is not None:
+            return known
+        if (found := self._alike.get(key := self.key(op))) is None:
+            found = self._alike[key] = self._described(op)
+        if quick is not None:
+            self._alike[quick] = found
+        return found
+
+    def _described(self, op: Operation) -> Alike:
+        operands, results = (tuple(map(self.kind, values)) for values in (op.operands, op.results))
+        if not isinstance(op, StructuredOp):
+            return Alike(operands, results, (), range(len(operands)))
+        followed = self.followed(op)
+        return Alike(operands, results, followed, followed)
 
     def followed(self, op: StructuredOp) -> tuple[int, ...]:
         """
         The operands that lie as the result does, whose axes are the result's one by one: of pointwise ops those of its shape,
         of windows and of what keeps reduced axes all of its rank. None where the op looks at axes in another way.
         """
-        if (known := self._followed.get(id(op))) is not None:
-            return known[1]
         if not op.operands or len(op.results) != 1 or op.stored_value() is not None:
-            found = ()
-        elif (alike := self._of_key.get(key := self.key(op))) is not None:
-            found = alike
-        else:
-            found = self._of_key[key] = self._worked_out(op)
-        self._followed[id(op)] = op, found
-        return found
+            return ()
+        return self._worked_out(op)
 
     def _worked_out(self, op: StructuredOp) -> tuple[int, ...]:
         kinds, result = [self.kind(value) for value in op.operands], self.kind(op.results[0])

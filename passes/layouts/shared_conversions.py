@@ -5,10 +5,13 @@ The solver counts a conversion for each reader. Here choices change one by one, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from fuse_opt.passes.layouts.reads import Read
+
 ROUNDS = 4
+INFINITE = float("inf")
 
 
 @dataclass(slots=True)
@@ -20,7 +23,6 @@ class SharedValue:
     given: int = 0
     read: dict[int, int] = field(default_factory=dict[int, int])
     """By layout: how many read it so."""
-    readers: int = 0
     variables: list[int] = field(default_factory=list[int])
     """Whose choices say how it lies, or is read."""
 
@@ -57,62 +59,71 @@ class Role:
         count = len(self.wanted)
         return all([each[alternative] == value.given or value.read[each[alternative]] > count for each in self.wanted])
 
-    def costs(self, alternatives: int) -> list[float]:
-        """By alternative, what conversions of the value take beside what others read, who alone count there now."""
+    def cost(self, alternative: int) -> float:
+        """What conversions of the value take by an alternative, beside what others read, who alone count there now."""
         value, others = self.value, self.value.read
-        found: list[float] = []
-        for number in range(alternatives):
-            given = value.given if self.given is None else self.given[number]
-            count = len(others) - (given in others)
-            if self.wanted:
-                more = {layouts[number] for layouts in self.wanted}
-                count += sum([layout != given and layout not in others for layout in more])
-            found.append(value.seconds * count)
-        return found
+        given = value.given if self.given is None else self.given[alternative]
+        count = len(others) - (given in others)
+        if len(self.wanted) == 1:
+            layout = self.wanted[0][alternative]
+            count += layout != given and layout not in others
+        elif self.wanted:
+            more = {layouts[alternative] for layouts in self.wanted}
+            count += sum([layout != given and layout not in others for layout in more])
+        return value.seconds * count
 
 
-class Roles:
-    """The roles of variables as they are found; values by what they are, layouts by numbers."""
-
-    def __init__(self, variables: int) -> None:
-        self._found: list[dict[int, Role]] = [{} for _ in range(variables)]
-        self._values: dict[Hashable, SharedValue] = {}
-
-    def value(self, key: Hashable, seconds: float, given: int) -> SharedValue:
-        """The value of that key, which lies as given unless a variable makes it."""
-        if (found := self._values.get(key)) is None:
-            found = self._values[key] = SharedValue(seconds, given)
-        return found
-
-    def made(self, variable: int, value: SharedValue, layouts: Sequence[int]) -> None:
-        """A variable makes the value."""
-        self._role(variable, value).given = layouts
-
-    def read(self, value: SharedValue, variable: int | None, layouts: Sequence[int]) -> None:
-        """A variable reads the value, or what is none does, in a layout alone."""
-        value.readers += 1
-        if variable is None:
-            value.take(layouts[0], 1)
-        else:
-            self._role(variable, value).wanted.append(layouts)
-
-    def _role(self, variable: int, value: SharedValue) -> Role:
-        own = self._found[variable]
-        if (role := own.get(id(value))) is None:
-            role = own[id(value)] = Role(value)
-            value.variables.append(variable)
-        return role
-
-    def lists(self) -> list[list[Role]]:
-        return [list(own.values()) for own in self._found]
+def shared_among(reads: Sequence[Read], chosen: Sequence[int]) -> set[int]:
+    """
+    The variables of values that several read, one of them perhaps in a layout for which another pays. Not so one that nobody
+    decides about and that all read as it lies. A choice that is best with a conversion for each reader is so at all others.
+    """
+    readers: dict[int, int] = {}  # by identity of a value
+    for _, _, value, _, _, link in reads:
+        if link.seconds:
+            readers[id(value)] = readers.get(id(value), 0) + 1
+    several = {value for value, count in readers.items() if count > 1}
+    alone = several.copy()  # read as they lie, and nobody decides
+    paying = [read for read in reads if id(read.value) in several and read.link.seconds]
+    for _, _, value, maker, reader, link in paying:
+        if maker is not None or link.wanted[0 if reader is None else chosen[reader]] != link.given[0]:
+            alone.discard(id(value))
+    shared = [read for read in paying if id(read.value) not in alone]
+    return {number for read in shared for number in (read.maker, read.reader) if number is not None}
 
 
-def better(costs: Sequence[Sequence[float]], roles: Sequence[Sequence[Role]], chosen: list[int]) -> None:
+def _roles(reads: Sequence[Read], variables: int) -> list[list[Role]]:
+    """What each variable has to do with values whose conversion costs anything."""
+    found: list[dict[int, Role]] = [{} for _ in range(variables)]
+    values: dict[int, SharedValue] = {}
+    for _, _, operand, maker, reader, link in reads:
+        if not link.seconds:
+            continue
+        if (value := values.get(key := id(operand))) is None:
+            value = values[key] = SharedValue(link.seconds, link.given[0])
+            if maker is not None:
+                found[maker][key] = Role(value, link.given)
+                value.variables.append(maker)
+        if reader is None:
+            value.take(link.wanted[0], 1)
+            continue
+        own = found[reader]
+        if (role := own.get(key)) is None:
+            role = own[key] = Role(value)
+            value.variables.append(reader)
+        role.wanted.append(link.wanted)
+    return [list(own.values()) for own in found]
+
+
+def better(costs: Sequence[Sequence[float]], reads: Sequence[Read], chosen: list[int]) -> None:
     """Changes one choice at a time, first of variables whose values others read, too, then near what changed."""
+    nodes: Iterable[int] = sorted(shared_among(reads, chosen))
+    if not nodes:
+        return
+    roles = _roles(reads, len(costs))
     for number, own in zip(chosen, roles, strict=True):
         for role in own:
             role.take(number)
-    nodes: Iterable[int] = [n for n, own in enumerate(roles) if any(role.value.readers > 1 for role in own)]
     for _ in range(ROUNDS):
         moved: dict[int, SharedValue] = {}
         for number in nodes:
@@ -127,13 +138,23 @@ def _changed(costs: Sequence[float], own: Sequence[Role], chosen: list[int], num
     kept = chosen[number]
     if costs[kept] <= min(costs) and all([role.is_free(kept) for role in own]):
         return False
-    sums = list(costs)
     for role in own:
         role.take(kept, -1)
-        for alternative, more in enumerate(role.costs(len(costs))):
-            sums[alternative] += more
-    least = min(sums)
-    chosen[number] = sums.index(least) if least < sums[kept] else kept
+    best, least = kept, _sum(costs[kept], own, kept, INFINITE)
+    for alternative, alone in enumerate(costs):
+        if alone < least and (total := _sum(alone, own, alternative, least)) < least:
+            best, least = alternative, total
+    chosen[number] = best
     for role in own:
-        role.take(chosen[number])
-    return chosen[number] != kept
+        role.take(best)
+    return best != kept
+
+
+def _sum(alone: float, own: Sequence[Role], alternative: int, enough: float) -> float:
+    """What an alternative costs with its conversions, or so much of it as is enough."""
+    total = alone
+    for role in own:
+        total += role.cost(alternative)
+        if total >= enough:
+            break
+    return total
