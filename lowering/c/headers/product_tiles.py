@@ -18,6 +18,7 @@ from fuse_opt.lowering.c.headers.tile_steps import (
     Bounds,
     ask_for_sums,
     best_parts,
+    in_stretches,
     vectors_of_columns,
     written_out,
 )
@@ -223,6 +224,9 @@ class _Tile:
             asks += of.prefetch[1:]
         elif width == _NARROW and asks_ahead and single:
             asks = [f"  __builtin_prefetch(q + {_AHEAD // 2} * b_step + {at});" for at in range(0, columns, 2 * lanes)]
+        if rows == 1 and single and not d:
+            lines += in_stretches(names[0], lambda sums: self._step(width, [sums], starts, places, asks))
+            return self._stored(lines, names, starts, c, indent)
         step = self._step(width, names, starts, places, asks)
         first = [] if width != _LINE or waits else self._asks_of_tile(rows, starts, pointers)
         if width == _LINE and not waits and of.written > 1 and (rows + 1) * len(starts) < _REGISTERS:
@@ -231,9 +235,14 @@ class _Tile:
             lines += [f"for (long {of.number} = 0; {of.number} < {of.count}; {of.number}++) {{"]
             lines += [f"  const long u = {of.number};", *first, *step, "}"]
         lines += ["}"] * bool(of.outer)
+        return self._stored(lines, names, starts, c, indent)
+
+    @staticmethod
+    def _stored(lines: list[str], names: list[list[str]], starts: list[int], c: str, indent: str) -> str:
+        """The text of lines, and of sums that are stored, or added to what is there."""
         pairs = [(s, i, at) for i, row in enumerate(names) for s, at in zip(row, starts, strict=True)]
         places = [(s, f"*(fo_v *)({c} + {i} * c_step + {at})") for s, i, at in pairs]
-        lines += ["if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
+        lines = [*lines, "if (add) {", *(f"  {s} += {place};" for s, place in places), "}"]
         lines += [f"{place} = {s};" for s, place in places]
         return "".join(f"{'' if line.startswith('#') else indent}{line}\n" for line in lines)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 STEPS = 4
 """Steps from one request for a row of sums to the next, and those that are written out: counting, and asking, take a third
 of the instructions of a step else (measured on a busy machine: up to a fifth of the time, next to nothing in some stretches)."""
+STRETCH = 8
+"""Steps of a single row that are summed apart, by halves: rounding errors of a short sum are most of those of its steps."""
 _PART_ROWS = (6, 4)
 """Rows at a time where vectors are shorter, at most: what sixteen registers hold of two, or of three, beside each other."""
 _LATENCY = 8
@@ -58,6 +60,26 @@ def written_out(
         *step,
         "}",
     ]
+
+
+def in_stretches(sums: list[str], step: Callable[[list[str]], list[str]]) -> list[str]:
+    """
+    A loop over `p` up to k for a few sums, whose step, at `u`, adds to sums of given names: some steps are summed by halves
+    before they join those before them, while loads are waited for. The loops stay loops, as gcc would load rows in turns.
+    """
+    low, high = ([f"{half}{s}" for s in sums] for half in ("low_", "high_"))
+    middle, end = f"p + {STRETCH // 2}", f"p + {STRETCH}"
+
+    def steps(names: list[str], first: str, end: str) -> list[str]:
+        zeros = "  fo_v " + ", ".join(f"{name} = {{0}}" for name in names) + ";"
+        return [zeros, "#pragma GCC unroll 1", f"  for (long u = {first}; u < {end}; u++) {{", *step(names), "  }"]
+
+    def joined(to: list[str], names: list[str]) -> str:
+        return "  " + " ".join(f"{s} += {name};" for s, name in zip(to, names, strict=True))
+
+    lines = ["long p = 0;", f"for (; {end} <= k; p += {STRETCH}) {{"]
+    lines += [*steps(low, "p", middle), *steps(high, middle, end), joined(low, high), joined(sums, low)]
+    return [*lines, "}", "if (p < k) {", *steps(low, "p", "k"), joined(sums, low), "}"]
 
 
 def even_parts(count: int, most: int) -> Bounds:

@@ -222,10 +222,12 @@ def test_panels_that_a_thread_has_of_a_single_row_change_no_bit(columns: int) ->
 
 @needs_compiler
 def test_errors_are_no_larger_than_those_of_a_library() -> None:
-    """Root mean squares; single rows are another routine there, which sums in short stretches."""
+    """Root mean squares; single rows are another routine there, which sums in short stretches, as ours are."""
     for rows, depth, columns in (
         (64, 384, 96),
         (40, 1536, 64),
+        (1, 63, 1021),
+        (1, 64, 1021),
         (1, 700, 512),
         (1, 4096, 300),
         (512, 1536, 1),
@@ -235,7 +237,7 @@ def test_errors_are_no_larger_than_those_of_a_library() -> None:
         x, w, *_ = arguments = case.arguments(3)
         exact = x.astype(np.float64) @ w.astype(np.float64)
         ours, theirs = (float(np.std(found - exact)) for found in (fuse_opt.compile(case.text)(*arguments), x @ w))
-        assert ours <= (1.25 if 1 in (rows, columns) else 1.02) * theirs, (rows, depth, columns)
+        assert ours <= 1.02 * theirs, (rows, depth, columns)
 
 
 @needs_compiler
