@@ -105,8 +105,8 @@ class Offer:
     """Whether calls are cut into parts that run at a time, by their extents alone: bits do not depend on threads."""
     numerics: Numerics = "strict"
     """
-    `strict`: results within the op's documented bound, the same in every run. `finite`: so where operands and sums are finite; an
-    infinity, a NaN or what becomes one in between may reach results that the op's meaning keeps from it. `fast`: bits differ
+    `strict`: results within the op's documented bound, the same in every run. `finite`: so where operands and sums are finite;
+    of an infinity, or where sums overflow in between, a result may be NaN that the op's meaning says is not. `fast`: bits differ
     between runs, or results by more than that bound. The latter two are chosen on demand only.
     """
     platform: Platform = "cpu"

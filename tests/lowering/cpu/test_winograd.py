@@ -91,6 +91,18 @@ def test_errors_are_no_larger_than_those_of_direct_sums() -> None:
         assert errors[0] <= errors[1], (channels, errors)
 
 
+@needs_compiler
+def test_what_is_not_finite_reaches_the_windows_that_have_it_alone() -> None:
+    case = Conv((1, 16, 8, 9), 16, (3, 3), pads=SAME, epilogue="")
+    program, arguments = compiled(case.frozen_text), case.arguments()
+    for value in (np.nan, np.inf):
+        for row, column in ((0, 0), (3, 3), (3, 4), (4, 3), (4, 4), (7, 8)):
+            x = arguments[0].copy()
+            x[0, 5, row, column] = value
+            expected = evaluate(parse(case.text), [x, *arguments[1:]])[0]
+            assert np.array_equal(np.isfinite(program(x, *arguments[1:])), np.isfinite(expected)), (value, row, column)
+
+
 def test_it_is_chosen_where_results_need_be_right_of_finite_values_alone() -> None:
     text = Conv((1, 64, 28, 28), 64, (3, 3), pads=SAME).frozen_text
     strict, finite = fuse_opt.optimize(text), fuse_opt.optimize(text, TILES)
