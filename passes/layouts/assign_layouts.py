@@ -73,7 +73,7 @@ class AssignLayoutsPass(DevicePass, RewritePass):
     def _assign(self, problem: LayoutProblem, chosen: Sequence[int]) -> None:
         misplaced = problem.misplaced(chosen)
         made: dict[tuple[SSAValue, Layout], SSAValue] = {}
-        for op in list(problem.function.body.block.ops):
+        for op in problem.ops:
             for number, wanted in misplaced.get(op, ()):
                 value = op.operands[number]
                 if (found := made.get((value, wanted))) is None:
@@ -118,8 +118,9 @@ def _converted(value: SSAValue, wanted: Layout, before: Operation) -> SSAValue:
 def _make_run(function: FuncOp, name: str, decided: Collection[Operation] = ()) -> None:
     """Puts conversions around ops with encodings that no implementation takes; those decided about lie as one does."""
     types, known = Values(), dict[Hashable, bool]()
-    for op in list(function.body.block.ops):
-        if not isinstance(op, OpaqueOp) or op in decided or not any_encoded((*op.operands, *op.results)):
+    open_ = [op for op in function.body.block.ops if isinstance(op, OpaqueOp) and op not in decided]
+    for op in open_:
+        if not any_encoded((*op.operands, *op.results)):
             continue
         if (runs := known.get(key := types.key(op))) is None:
             runs = known[key] = _is_taken(op)

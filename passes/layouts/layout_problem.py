@@ -44,7 +44,7 @@ class LayoutProblem:
         self.types, self.layouts = Values(), Layouts()
         self._found: dict[Hashable, Choices] = {}
         self._seconds: dict[int, float] = {}
-        self._ops = list(self.function.body.block.ops)
+        self.ops = list(iter(self.function.body.block.ops))  # its length would be counted first
         self._sites: dict[int, Alike] = {}
         """By place in the function."""
         self._add_sites()
@@ -59,7 +59,7 @@ class LayoutProblem:
 
     def _add_sites(self) -> None:
         are_sites: dict[type[Operation], bool] = {}
-        for place, op in enumerate(self._ops):
+        for place, op in enumerate(self.ops):
             if (is_site := are_sites.get(type(op))) is None:
                 is_site = are_sites[type(op)] = isinstance(op, OpaqueOp) and op.TAKES_ORDERS
             if not is_site or not isinstance(op, OpaqueOp):
@@ -75,7 +75,7 @@ class LayoutProblem:
         """All ops; those that an order goes through, or for which one is chosen, with what they have in common with others."""
         structured: dict[type[Operation], bool] = {}
         found: list[Row] = []
-        for place, op in enumerate(self._ops):
+        for place, op in enumerate(self.ops):
             operands = tuple(op.operands)
             if (is_structured := structured.get(type(op))) is None:
                 is_structured = structured[type(op)] = isinstance(op, StructuredOp)

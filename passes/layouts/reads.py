@@ -26,6 +26,8 @@ class Link:
     """The same of its reader, how that wants it."""
     matrix: Matrix
     """What the value costs between each alternative of its maker and each of its reader."""
+    turned: Matrix
+    """The same by alternative of its reader."""
 
     @property
     def is_decided(self) -> bool:
@@ -122,5 +124,6 @@ def as_it_is(value: SSAValue) -> Layout:
 
 
 def _linked(seconds: float, given: Sequence[int], wanted: Sequence[int]) -> Link | None:
-    found = Link(seconds, given, wanted, [[0.0 if a == b else seconds for b in wanted] for a in given])
+    matrix = [[0.0 if a == b else seconds for b in wanted] for a in given]
+    found = Link(seconds, given, wanted, matrix, [list(column) for column in zip(*matrix, strict=True)])
     return None if found.is_fitting else found

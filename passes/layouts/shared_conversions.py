@@ -5,13 +5,13 @@ The solver counts a conversion for each reader. Here choices change one by one, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import add
 
 from fuse_opt.passes.layouts.reads import Read
 
 ROUNDS = 4
-INFINITE = float("inf")
 
 
 @dataclass(slots=True)
@@ -51,110 +51,124 @@ class Role:
         for layouts in self.wanted:
             self.value.take(layouts[alternative], readers)
 
-    def is_free(self, alternative: int) -> bool:
-        """Whether the value is not converted for the variable alone, where what it reads by the alternative counts."""
-        value = self.value
-        if self.given is not None:
-            return len(value.read) == (value.given in value.read)
-        count = len(self.wanted)
-        return all([each[alternative] == value.given or value.read[each[alternative]] > count for each in self.wanted])
-
-    def cost(self, alternative: int) -> float:
-        """What conversions of the value take by an alternative, beside what others read, who alone count there now."""
+    def costs(self, alternatives: int) -> list[float]:
+        """By alternative, what conversions of the value take beside what others read, who alone count there now."""
         value, others = self.value, self.value.read
-        given = value.given if self.given is None else self.given[alternative]
-        count = len(others) - (given in others)
-        if len(self.wanted) == 1:
-            layout = self.wanted[0][alternative]
-            count += layout != given and layout not in others
-        elif self.wanted:
-            more = {layouts[alternative] for layouts in self.wanted}
+        found: list[float] = []
+        for number in range(alternatives):
+            given = value.given if self.given is None else self.given[number]
+            count = len(others) - (given in others)
+            more = {layouts[number] for layouts in self.wanted}
             count += sum([layout != given and layout not in others for layout in more])
-        return value.seconds * count
+            found.append(value.seconds * count)
+        return found
 
 
-def shared_among(reads: Sequence[Read], chosen: Sequence[int]) -> set[int]:
-    """
-    The variables of values that several read, one of them perhaps in a layout for which another pays. Not so one that nobody
-    decides about and that all read as it lies. A choice that is best with a conversion for each reader is so at all others.
-    """
-    readers: dict[int, int] = {}  # by identity of a value
-    for _, _, value, _, _, link in reads:
-        if link.seconds:
-            readers[id(value)] = readers.get(id(value), 0) + 1
-    several = {value for value, count in readers.items() if count > 1}
-    alone = several.copy()  # read as they lie, and nobody decides
-    paying = [read for read in reads if id(read.value) in several and read.link.seconds]
-    for _, _, value, maker, reader, link in paying:
-        if maker is not None or link.wanted[0 if reader is None else chosen[reader]] != link.given[0]:
-            alone.discard(id(value))
-    shared = [read for read in paying if id(read.value) not in alone]
-    return {number for read in shared for number in (read.maker, read.reader) if number is not None}
+Part = Role | Read
+"""What a variable's conversions are summed from: roles of values that several read, and reads of values that nobody else does."""
 
 
-def _roles(reads: Sequence[Read], variables: int) -> list[list[Role]]:
-    """What each variable has to do with values whose conversion costs anything."""
-    found: list[dict[int, Role]] = [{} for _ in range(variables)]
-    values: dict[int, SharedValue] = {}
-    for _, _, operand, maker, reader, link in reads:
-        if not link.seconds:
-            continue
-        if (value := values.get(key := id(operand))) is None:
-            value = values[key] = SharedValue(link.seconds, link.given[0])
-            if maker is not None:
-                found[maker][key] = Role(value, link.given)
-                value.variables.append(maker)
-        if reader is None:
+class _Shared:
+    """A choice that changes, and the values that several read as they are by it."""
+
+    def __init__(self, reads: Sequence[Read], chosen: list[int]) -> None:
+        self.reads = [read for read in reads if read.link.seconds]
+        self.chosen = chosen
+        self.values: dict[int, SharedValue] = {}
+        """By the identity of a value."""
+        self.roles: dict[tuple[int, int], Role] = {}
+        """By that of a value, and variable."""
+        counts: dict[int, int] = {}
+        for read in self.reads:
+            counts[id(read.value)] = counts.get(id(read.value), 0) + 1
+        for read in self.reads:
+            if counts[id(read.value)] > 1:
+                self._add(read)
+        for (_, variable), role in self.roles.items():
+            role.take(chosen[variable])
+
+    def _add(self, read: Read) -> None:
+        link, key = read.link, id(read.value)
+        if (value := self.values.get(key)) is None:
+            value = self.values[key] = SharedValue(link.seconds, link.given[0])
+            if read.maker is not None:
+                self._role(key, read.maker).given = link.given
+        if read.reader is None:
             value.take(link.wanted[0], 1)
-            continue
-        own = found[reader]
-        if (role := own.get(key)) is None:
-            role = own[key] = Role(value)
-            value.variables.append(reader)
-        role.wanted.append(link.wanted)
-    return [list(own.values()) for own in found]
+        else:
+            self._role(key, read.reader).wanted.append(link.wanted)
+
+    def _role(self, key: int, variable: int) -> Role:
+        if (role := self.roles.get((key, variable))) is None:
+            value = self.values[key]
+            role = self.roles[key, variable] = Role(value)
+            value.variables.append(variable)
+        return role
+
+    def first(self) -> set[int]:
+        """
+        The variables of values that several read, but of those about which nobody decides and which all read as they lie. A
+        choice that is best with a conversion for each reader is so where no other is shared.
+        """
+        made = {id(role.value) for role in self.roles.values() if role.given is not None}
+        values = [each for each in self.values.values() if id(each) in made or each.read.keys() != {each.given}]
+        return {variable for each in values for variable in each.variables}
+
+    def parts(self, variables: Collection[int]) -> dict[int, list[Part]]:
+        """What the conversions of variables are summed from, in the order of reads."""
+        found: dict[int, list[Part]] = {variable: [] for variable in variables}
+        seen: set[tuple[int, int]] = set()
+        for read in self.reads:
+            for variable in (read.maker, read.reader):
+                if variable not in found:
+                    continue
+                key = id(read.value), variable
+                if (role := self.roles.get(key)) is None:
+                    found[variable].append(read)
+                elif key not in seen:
+                    seen.add(key)
+                    found[variable].append(role)
+        return found
+
+    def better(self, variable: int, costs: Sequence[float], parts: Sequence[Part]) -> bool:
+        """Changes a variable where that costs less."""
+        kept, roles = self.chosen[variable], [part for part in parts if isinstance(part, Role)]
+        for role in roles:
+            role.take(kept, -1)
+        sums = list(costs)
+        for part in parts:
+            more = part.costs(len(costs)) if isinstance(part, Role) else self._row(part, variable)
+            sums = list(map(add, sums, more))
+        least = min(sums)
+        self.chosen[variable] = number = sums.index(least) if least < sums[kept] else kept
+        for role in roles:
+            role.take(number)
+        return number != kept
+
+    def _row(self, read: Read, variable: int) -> Sequence[float]:
+        """By alternative of a variable, what the conversion takes of a value that one alone reads."""
+        if variable == read.maker:
+            return read.link.turned[0 if read.reader is None else self.chosen[read.reader]]
+        return read.link.matrix[0 if read.maker is None else self.chosen[read.maker]]
+
+    def near(self, variable: int, parts: Sequence[Part]) -> Iterable[int]:
+        """The variables whose sums depend on a variable, and itself."""
+        yield variable
+        for part in parts:
+            others = part.value.variables if isinstance(part, Role) else (part.maker, part.reader)
+            yield from (other for other in others if other is not None)
 
 
 def better(costs: Sequence[Sequence[float]], reads: Sequence[Read], chosen: list[int]) -> None:
     """Changes one choice at a time, first of variables whose values others read, too, then near what changed."""
-    nodes: Iterable[int] = sorted(shared_among(reads, chosen))
-    if not nodes:
-        return
-    roles = _roles(reads, len(costs))
-    for number, own in zip(chosen, roles, strict=True):
-        for role in own:
-            role.take(number)
+    shared = _Shared(reads, chosen)
+    nodes = shared.first()
     for _ in range(ROUNDS):
-        moved: dict[int, SharedValue] = {}
-        for number in nodes:
-            if _changed(costs[number], roles[number], chosen, number):
-                moved.update((id(role.value), role.value) for role in roles[number])
+        moved: set[int] = set()
+        parts = shared.parts(nodes) if nodes else {}
+        for variable in sorted(nodes):
+            if shared.better(variable, costs[variable], parts[variable]):
+                moved.update(shared.near(variable, parts[variable]))
         if not moved:
             return
-        nodes = sorted({number for value in moved.values() for number in value.variables})
-
-
-def _changed(costs: Sequence[float], own: Sequence[Role], chosen: list[int], number: int) -> bool:
-    kept = chosen[number]
-    if costs[kept] <= min(costs) and all([role.is_free(kept) for role in own]):
-        return False
-    for role in own:
-        role.take(kept, -1)
-    best, least = kept, _sum(costs[kept], own, kept, INFINITE)
-    for alternative, alone in enumerate(costs):
-        if alone < least and (total := _sum(alone, own, alternative, least)) < least:
-            best, least = alternative, total
-    chosen[number] = best
-    for role in own:
-        role.take(best)
-    return best != kept
-
-
-def _sum(alone: float, own: Sequence[Role], alternative: int, enough: float) -> float:
-    """What an alternative costs with its conversions, or so much of it as is enough."""
-    total = alone
-    for role in own:
-        total += role.cost(alternative)
-        if total >= enough:
-            break
-    return total
+        nodes = moved
