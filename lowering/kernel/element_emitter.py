@@ -133,16 +133,34 @@ class ElementEmitter:
             needed.add(node)
             if stage is None or node not in stage.taken:
                 stack.extend(operand for operand in node.operands if scope.find(operand) is None)
+        left = self._left_by(roots, stage)
         for node in self.nodes.loop_body.nodes:
             if node not in needed:
-                continue
-            if stage is not None and node in stage.taken:
+                pass
+            elif stage is not None and node in stage.taken:
                 self._take(node, stage.taken[node], scope)
             else:
                 self._emit_node(node, scope)
-            if stage is not None and node in stage.left:
-                row = stage.left[node]
+            # what a loop further out has made once is left for every element, too
+            if node in left and scope.find(node) is not None:
+                row = left[node]
                 scope.block.add_op(memref.StoreOp.get(self.value(node, scope), row.memory, [scope.index(row.position)]))
+
+    @staticmethod
+    def _left_by(roots: Sequence[ScalarNode], stage: Stage | None) -> dict[ScalarNode, RowBuffer]:
+        """What a stage leaves of all that the roots are made of in it, wherever that is made."""
+        if stage is None or not stage.left:
+            return {}
+        met: set[ScalarNode] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in met or node in stage.taken:
+                continue
+            met.add(node)
+            if node.op is None or not node.op.COMBINE:
+                stack.extend(node.operands)
+        return {node: row for node, row in stage.left.items() if node in met}
 
     def opened(self, expression: IndexExpr, scope: Scope) -> IndexExpr:
         """An index expression of which positions that are data are dimensions, with values in the scope or further out."""

@@ -103,3 +103,20 @@ def test_in_place_and_on_any_number_of_threads() -> None:
             np.testing.assert_array_equal(program(x.copy()), expected)
     finally:
         set_num_threads(before)
+
+
+@needs_compiler
+def test_what_a_loop_further_out_makes_is_kept_for_every_element() -> None:
+    """A scalar of a row of the matrix, which a later loop over all of its elements reads back."""
+    t, column = "tensor<8x7xf32>", "tensor<8x1xf32>"
+    text = f"""func.func @main(%x: {column}) -> ({t}, {t}) {{
+      %g = graph.gelu %x {{approximate = "tanh"}} : ({column}) -> {column}
+      %b = graph.broadcast_to %g {{shape = array<i64: 8, 7>}} : ({column}) -> {t}
+      %d = graph.subtract %b, %g : ({t}, {column}) -> {t}
+      %e = graph.exp %d : ({t}) -> {t}
+      %m = graph.amin %b {{keepdims = false}} : ({t}) -> tensor<f32>
+      %r = graph.subtract %b, %m : ({t}, tensor<f32>) -> {t}
+      func.return %e, %r : {t}, {t}
+    }}"""
+    x = np.random.default_rng(3).standard_normal((8, 1)).astype(np.float32)
+    assert_close(fuse_opt.compile(text)(x), evaluate(parse(text), [x]))
