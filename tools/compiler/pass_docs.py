@@ -110,7 +110,7 @@ def _options(path: Path, class_: ast.ClassDef) -> dict[str, Option]:
             if not annotation.startswith("ClassVar"):
                 default = "" if node.value is None else _default_text(path, node.value)
                 shown = node.target.id.rstrip("_").replace("_", "-")
-                found[node.target.id] = Option(shown, _values(annotation), default, _text_of(behind), class_.name)
+                found[node.target.id] = Option(shown, _values(path, annotation), default, _text_of(behind), class_.name)
     return found
 
 
@@ -133,8 +133,11 @@ def _imported_from(path: Path, name: str) -> Path | None:
     return None
 
 
-def _values(annotation: str) -> str:
+def _values(path: Path, annotation: str) -> str:
+    """The values of a field's type as a person writes them; `path` is the file whose names the type is said with."""
     plain = annotation.removesuffix(" | None")
+    if (named := _constants(_imported_from(path, plain) or path).get(plain)) is not None:
+        plain = ast.unparse(named)
     if plain.startswith("Literal["):
         return "|".join(str(ast.literal_eval(word)) for word in plain[len("Literal[") : -1].split(", "))
     return _VALUES.get(plain, plain)

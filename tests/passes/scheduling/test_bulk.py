@@ -125,7 +125,7 @@ def test_schedule_written_by_hand_is_kept_with_its_entries() -> None:
         ("pack", 'kind "pack" cannot run the kernel: it is one part'),
         (
             "rows",
-            'kind "rows": expected one of pointwise, row, tile, column, split, pack, matmul, attention, conv, library, reference',
+            'kind "rows": expected one of pointwise, row, .*, library, reference',
         ),
     ],
 )
