@@ -141,10 +141,15 @@ class ElementEmitter:
                 self._take(node, stage.taken[node], scope)
             else:
                 self._emit_node(node, scope)
-            # what a loop further out has made once is left for every element, too
-            if node in left and scope.find(node) is not None:
+            if node in left and (node in needed or self._is_made_further_out(node, scope, stage)):
                 row = left[node]
                 scope.block.add_op(memref.StoreOp.get(self.value(node, scope), row.memory, [scope.index(row.position)]))
+
+    def _is_made_further_out(self, node: ScalarNode, scope: Scope, stage: Stage | None) -> bool:
+        """Whether a loop around one of a stage's has made a value once, which is left for every element, too."""
+        if stage is None or scope.find(node) is None:
+            return False
+        return not all(self.nodes.varies(node, (dim,)) for dim in stage.dims)
 
     @staticmethod
     def _left_by(roots: Sequence[ScalarNode], stage: Stage | None) -> dict[ScalarNode, RowBuffer]:
@@ -155,10 +160,10 @@ class ElementEmitter:
         stack = list(roots)
         while stack:
             node = stack.pop()
-            if node in met or node in stage.taken:
+            if node in met:
                 continue
             met.add(node)
-            if node.op is None or not node.op.COMBINE:
+            if node not in stage.taken and (node.op is None or not node.op.COMBINE):
                 stack.extend(node.operands)
         return {node: row for node, row in stage.left.items() if node in met}
 
