@@ -114,7 +114,7 @@ class SizedFrame:
         """
         Makes the frame, which must not run, one for these values of symbols; whether the program is for them. Raises MemoryError.
         """
-        self._wanted[:] = symbols
+        self._wanted[: len(symbols)] = symbols  # none where nothing follows from symbols
         while (needed := self._caller.take_sizes(*self._taken)) > 0:
             self.grow(needed)
         return needed == 0
