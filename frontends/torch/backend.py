@@ -225,7 +225,8 @@ def compile_graph(
             try:
                 sized = _compile_sized(graph_module, kind, options, parameters, specialised)
             except Exception as error:
-                boxed = _left(graph_module, kind, original, error)
+                _log.warning("a %s graph is no program for all extents: %s", kind, error)
+                boxed = specialised if original is None else _left(graph_module, kind, original, error)
             else:
                 boxed = specialised if sized is None else sized
                 if original is not None:
@@ -298,6 +299,8 @@ def _compile_sized(
 
 
 def _sized_program(imported: Imported, kind: str, options: Options, long_rows: bool) -> Any:
+    if not imported.has_results:
+        raise SizeRefusal("nothing is left that a program computes")
     module = imported.module.clone()
     if kind == "forward":
         module.attributes[TRAINING] = UnitAttr()
