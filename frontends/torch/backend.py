@@ -226,7 +226,7 @@ def compile_graph(
                 sized = _compile_sized(graph_module, kind, options, parameters, specialised)
             except Exception as error:
                 _log.warning("a %s graph is no program for all extents: %s", kind, error)
-                boxed = specialised if original is None else _left(graph_module, kind, original, error)
+                boxed = specialised
             else:
                 boxed = specialised if sized is None else sized
                 if original is not None:
