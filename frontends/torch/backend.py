@@ -82,8 +82,8 @@ class Options:
     """Whether convolutions of f16 and bf16 on a device have their channels innermost, whatever order the model has."""
     numerics: Numerics = "finite"
     """
-    Which implementations inference takes: "finite" ones may let an infinity or a NaN reach results that no window with it has,
-    "strict" ones do not, "fast" ones round otherwise.
+    Which implementations inference takes: "finite" ones may give NaN of an infinity, "strict" ones do not, "fast" ones round
+    otherwise.
     """
     emulate_precision_casts: bool = False
     """Whether every operator rounds f16 and bf16, as eager's do; if not, they stay f32 inside of a kernel, as Inductor's do."""
@@ -225,8 +225,7 @@ def compile_graph(
             try:
                 sized = _compile_sized(graph_module, kind, options, parameters, specialised)
             except Exception as error:
-                _log.warning("a %s graph is no program for all extents: %s", kind, error)
-                boxed = specialised
+                boxed = _left(graph_module, kind, original, error)
             else:
                 boxed = specialised if sized is None else sized
                 if original is not None:

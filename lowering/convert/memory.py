@@ -34,13 +34,13 @@ from fuse_opt.dialects.gpu import ArenaOp, SizeOp
 from fuse_opt.dialects.interfaces.layouts import encoding, memory_extents
 from fuse_opt.dialects.interfaces.op import GraphOp
 from fuse_opt.dialects.interfaces.properties import int_array, ints
-from fuse_opt.dialects.interfaces.shapes import dtype, shape, tensor
+from fuse_opt.dialects.interfaces.shapes import dtype, is_static, shape, tensor
 from fuse_opt.dialects.interfaces.structured_op import StructuredOp
 from fuse_opt.dialects.interfaces.symbols import argument_extents
 from fuse_opt.dialects.types.dtypes import DType, dtype_of
 from fuse_opt.dialects.types.encodings import OrderAttr
 from fuse_opt.dialects.types.extents import largest, may_exceed, symbols
-from fuse_opt.dialects.types.size import Extent, Size
+from fuse_opt.dialects.types.size import Extent, Size, SizeRefusal
 from fuse_opt.dialects.types.symbolic_shape import ShapeAttr
 from fuse_opt.lowering.errors import LoweringError
 from fuse_opt.lowering.kernel.scope import INDEX
@@ -375,9 +375,14 @@ def put_first(block: Block, op: Operation) -> None:
 
 
 def constant_elements(value: SSAValue) -> DenseIntOrFPElementsAttr:
-    """The elements of a value that an op without operands makes. Raises LoweringError when they are not known."""
+    """
+    The elements of a value that an op without operands makes. Raises LoweringError when they are not known, and SizeRefusal
+    when it has them for extents that are numbers alone.
+    """
     op = value.owner
     assert isinstance(op, Operation)
+    if not is_static(value):
+        raise SizeRefusal(f"'{op.name}': a constant that no kernel makes has extents that are numbers")
     if isinstance(op, GraphOp) and (stored := op.stored_value()) is not None:
         return stored
     if isinstance(op, StructuredOp) and not op.operands and (body := op.body()).function == "constant":

@@ -200,3 +200,17 @@ def test_what_an_op_asks_of_numbers_is_asked_at_each_call() -> None:
         np.testing.assert_array_equal(program(*drawn([(length,)])), fuse_opt.evaluate(text, *drawn([(length,)])))
     with pytest.raises(Exception, match="do not broadcast"):
         program(*drawn([(4,)]))
+
+
+@needs_compiler
+def test_a_constant_of_unknown_extents_that_is_a_result_is_made_for_numbers() -> None:
+    type_ = "tensor<?x4xf32, #graph.shape<n, 4>>"
+    program = fuse_opt.compile(f"""func.func @main(%x: {type_}) -> ({type_}, {type_}) {{
+      %c = graph.full {{value = 2.0 : f64, dtype = f32, shape = #graph.shape<n, 4>}} : () -> {type_}
+      %y = graph.add %x, %x : ({type_}, {type_}) -> {type_}
+      func.return %c, %y : {type_}, {type_}
+    }}""")
+    for n in (3, 7):
+        x = np.ones((n, 4), np.float32)
+        for result in program(x):
+            np.testing.assert_array_equal(result, 2 * x)
